@@ -13,16 +13,16 @@ from ragtrace.traces.attach import Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedAnswer:
-    """A record and all that was found out about it."""
+    """A record with its evaluation."""
 
     record: RagRecord
     evaluation: Evaluation
     sample: Sample | None = None
-    """How it was chosen; ``None`` where nothing was left out."""
+    """How it was sampled; ``None`` without sampling."""
     carrier_span_id: str | None = None
-    """The span that tells of it in its trace; ``None`` where there is none."""
+    """The carrier span in its trace; ``None`` if there is none."""
     cost_usd: float | None = None
-    """What judging it cost, in US dollars; ``None`` where that is not known."""
+    """The cost of judging it in US dollars; ``None`` if unknown."""
 
     @property
     def service(self) -> str | None:
@@ -33,35 +33,35 @@ class JudgedAnswer:
 
     @property
     def probability(self) -> float | None:
-        """The probability with which such an answer is judged; ``None`` where nobody can know it."""
+        """The answer's sampling probability; ``None`` if unknown."""
         return self.sample.probability if self.sample else 1.0
 
     @property
     def cluster(self) -> str:
-        """What comes into a sample together: the answers of a trace."""
+        """The sampling cluster: the trace."""
         return self.record.target.trace_id if self.record.target else self.record.id
 
 
 class Status(StrEnum):
-    """What became of an answer as a whole."""
+    """The overall outcome of an answer."""
 
     JUDGED = "judged"
-    """One metric scored, at least."""
+    """At least one metric has a score."""
     FAILED = "failed"
-    """No metric scored, and the judge failed on one."""
+    """No metric has a score, and the judge failed on one."""
     INELIGIBLE = "ineligible"
     """There was nothing to judge."""
 
 
 class AnswerOutcome(NamedTuple):
-    """What became of an answer, and why it was not judged."""
+    """The outcome of an answer, and why it was not judged."""
 
     status: Status
     reason: str | None
 
 
 def outcome_of(evaluation: Evaluation) -> AnswerOutcome:
-    """Say what became of an answer: judged where one metric scored, else failed, else ineligible."""
+    """Return the outcome of an answer: judged if a metric scored, else failed, else ineligible."""
     if any(result.score is not None for result in evaluation.results):
         return AnswerOutcome(Status.JUDGED, None)
     if evaluation.failures:

@@ -4,7 +4,7 @@ Their texts are the questions, passages and answers of the RAGTruth sample in ``
 NOTICE there), the cases of ``tests/data/conformance.dev.jsonl``, and sentences written for this file.
 """
 
-# ruff: noqa: RUF001  other scripts are the subject here
+# ruff: noqa: RUF001  this module handles other scripts
 
 from __future__ import annotations
 

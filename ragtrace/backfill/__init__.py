@@ -1,7 +1,7 @@
-"""Back-fill: judge the RAG answers of traces that are stored already, and send the verdicts after them.
+"""Back-fill: judge the RAG answers of stored traces, and send the verdicts to the trace back end.
 
-Find, read, extract, sample, judge, attach, send: the same steps and the same span ids as in the collector, so
-that a second run, or a run beside a collector, makes no second opinion of the same evaluator.
+Find, read, extract, sample, judge, attach, send: the steps and span ids are the same as in the collector. So
+a second run, or a run next to a collector, does not duplicate an evaluator's verdicts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a back-fill will take, as intervals: told from sizes alone, or from a pilot sample that was judged."""
+"""Estimates what a back-fill will take, as intervals: from sizes alone, or from a judged pilot sample."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ragtrace.stats import ratio_total
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateRange:
-    """A number that is not known yet, and between which it is expected."""
+    """An estimated number with its expected range."""
 
     low: float
     likely: float
@@ -22,74 +22,74 @@ class EstimateRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEstimate:
-    """What a run will take: all of it, a pilot included, if no request fails.
+    """The estimate of a whole run, a pilot included, if no request fails.
 
-    An interval is ``None`` where only a pilot could tell.
+    An interval is ``None`` if only a pilot can estimate it.
     """
 
     basis: Literal["sizes", "pilot"]
     """``sizes``: from a terse to a wordy model. ``pilot``: a 95 % confidence interval."""
     records: int
-    """Those that the judge will be asked about; where replies are kept, each only once."""
+    """Records that the judge will be asked about; with a cache, repeated ones count once."""
     pilot: int
-    """How many of them were judged to tell this."""
+    """The number of judged records in the pilot."""
     calls: EstimateRange | None
     input_tokens: EstimateRange | None
-    """``None`` also where the endpoint does not count tokens."""
+    """``None`` also if the endpoint does not report tokens."""
     output_tokens: EstimateRange | None
     usd: EstimateRange | None
-    """US dollars; ``None`` also where there is no price."""
+    """US dollars; ``None`` also if there is no price."""
     seconds: EstimateRange | None
-    """Of judging."""
+    """Duration of judging."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TotalLoad:
-    """What records will ask of a judge, added up."""
+    """The total judge load of the records."""
 
     is_cached: bool = False
-    """Replies are kept: what was asked before costs nothing."""
+    """Whether replies are cached: repeated requests cost nothing."""
     records: int = 0
-    """Where replies are kept, those that do not repeat another word for word."""
+    """With a cache: records that do not repeat another one verbatim."""
     unsized: int = 0
-    """Records of which the lengths of their texts do not tell it."""
+    """Records whose load does not follow from the lengths of their texts."""
     low: TokenLoad = field(default_factory=TokenLoad)
     likely: TokenLoad = field(default_factory=TokenLoad)
     high: TokenLoad = field(default_factory=TokenLoad)
     repeated: TokenLoad = field(default_factory=TokenLoad)
-    """What is likely of records that repeat another, if no reply to that one is known yet."""
+    """The likely load of records that repeat another, if no reply is cached yet."""
 
 
 class PilotRecord(NamedTuple):
     """A record of the pilot."""
 
     size: TokenLoad
-    """What was likely."""
+    """The likely load."""
     load: TokenLoad
-    """What it took."""
+    """The actual load."""
     usd: float | None
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pilot:
-    """A sample that was judged."""
+    """A judged sample."""
 
     observed: Sequence[PilotRecord]
     seconds: float
-    """From its beginning to its end: many were judged at once."""
+    """Duration of the whole pilot, with concurrent judging."""
 
 
 CostOf: TypeAlias = Callable[[TokenLoad, TokenLoad, TokenLoad], Sequence[float | None]]
-"""Returns US dollars for the three, ``None`` where that is not known."""
+"""Returns US dollars for the three loads, ``None`` if unknown."""
 
 
 def from_sizes(sizes: TotalLoad, *, cost_of: CostOf, concurrency: int, is_remote: bool = True) -> RunEstimate:
-    """Estimate from a terse to a wordy model; where replies are kept, all may be known already."""
+    """Estimate from a terse to a wordy model. With a cache, the lower end is 0: all replies may be cached."""
     loads = (TokenLoad() if sizes.is_cached else sizes.low, sizes.likely, sizes.high)
-    paces = zip((_FAST, _USUAL, _SLOW), loads, strict=True)
+    speeds = zip((_FAST, _USUAL, _SLOW), loads, strict=True)
 
-    def told(numbers: Iterable[float | None]) -> EstimateRange | None:
+    def interval(numbers: Iterable[float | None]) -> EstimateRange | None:
         known = [number for number in numbers if number is not None and not sizes.unsized]
         return EstimateRange(low=known[0], likely=known[1], high=known[2]) if len(known) == 3 else None
 
@@ -97,38 +97,40 @@ def from_sizes(sizes: TotalLoad, *, cost_of: CostOf, concurrency: int, is_remote
         basis="sizes",
         records=sizes.records,
         pilot=0,
-        calls=told(load.calls for load in loads),
-        input_tokens=told(load.input_tokens for load in loads),
-        output_tokens=told(load.output_tokens for load in loads),
-        usd=told(cost_of(*loads)),
-        seconds=told(pace.seconds_for(load, concurrency) for pace, load in paces) if is_remote else None,
+        calls=interval(load.calls for load in loads),
+        input_tokens=interval(load.input_tokens for load in loads),
+        output_tokens=interval(load.output_tokens for load in loads),
+        usd=interval(cost_of(*loads)),
+        seconds=interval(speed.seconds_for(load, concurrency) for speed, load in speeds)
+        if is_remote
+        else None,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pace:
-    """How fast a model answers a request."""
+class _Speed:
+    """The speed of a model's replies."""
 
     seconds: float
-    """Before the first token."""
+    """Seconds before the first token."""
     tokens_a_second: float
 
     def seconds_for(self, load: TokenLoad, concurrency: int) -> float:
         return (load.calls * self.seconds + load.output_tokens / self.tokens_a_second) / concurrency
 
 
-# assumed of models behind an API; what a machine of one's own does, only a pilot can tell
-_FAST: Final = _Pace(seconds=0.2, tokens_a_second=200)
-_USUAL: Final = _Pace(seconds=0.8, tokens_a_second=60)
-_SLOW: Final = _Pace(seconds=3.0, tokens_a_second=15)
+# assumed of models behind an API; the speed of a local model needs a pilot
+_FAST: Final = _Speed(seconds=0.2, tokens_a_second=200)
+_USUAL: Final = _Speed(seconds=0.8, tokens_a_second=60)
+_SLOW: Final = _Speed(seconds=3.0, tokens_a_second=15)
 
 
 def from_pilot(sizes: TotalLoad, pilot: Pilot, *, concurrency: int) -> RunEstimate:
-    """Estimate from a sample that was drawn by chance: 95 % confidence intervals.
+    """Estimate from a random sample, with 95% confidence intervals.
 
-    Where replies are kept, what repeats other records costs nothing at best, and at worst as much again.
+    With a cache, repeated records cost nothing at best, and their full load at worst.
     """
-    loads = [each.load for each in pilot.observed]
+    loads = [record.load for record in pilot.observed]
     is_counted = any(load.input_tokens for load in loads) or not any(load.calls for load in loads)
 
     def total(what: str, amounts: Iterable[float | None]) -> EstimateRange | None:
@@ -142,7 +144,7 @@ def from_pilot(sizes: TotalLoad, pilot: Pilot, *, concurrency: int) -> RunEstima
         calls=total("calls", (load.calls for load in loads)),
         input_tokens=total("input_tokens", (load.input_tokens for load in loads)) if is_counted else None,
         output_tokens=total("output_tokens", (load.output_tokens for load in loads)) if is_counted else None,
-        usd=total("weight", (each.usd for each in pilot.observed)),
+        usd=total("weight", (record.usd for record in pilot.observed)),
         seconds=_seconds(sizes, pilot, concurrency),
     )
 
@@ -157,8 +159,8 @@ def _total(sizes: TotalLoad, pilot: Pilot, what: str, amounts: Sequence[float]) 
 
 
 def _seconds(sizes: TotalLoad, pilot: Pilot, concurrency: int) -> EstimateRange | None:
-    """Tell the time as though as many were judged at once as in the pilot; at best, as many as may be."""
-    spent = [each.seconds for each in pilot.observed]
+    """Estimate the time with the pilot's concurrency; at best, with the maximum concurrency."""
+    spent = [record.seconds for record in pilot.observed]
     if not sum(spent) or not pilot.seconds:
         return None
     at_once = sum(spent) / pilot.seconds

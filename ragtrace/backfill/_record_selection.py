@@ -1,4 +1,4 @@
-"""The records of a selection: which answers of the traces are judged, and how each was chosen."""
+"""The records of a selection: which answers are judged, and how they were chosen."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ragtrace.traces.trace import Span, Trace
 
 
 class SelectedRecord(NamedTuple):
-    """A record to judge, and how it was chosen."""
+    """A record to judge, and how it was sampled."""
 
     record: RagRecord
     sample: Sample
     earlier: tuple[Span, ...]
-    """The carriers of other evaluators about it."""
+    """The carriers of other evaluators for the same record."""
 
 
 Item = SelectedRecord | SearchedUpTo
 
 
 def evaluator_of(metrics: Sequence[Metric], judge: Judge, second_judge: Judge | None) -> Mapping[str, str]:
-    """Name who judges, as the ids of carriers are made of it."""
+    """Return the evaluator set and version that the ids of carriers derive from."""
     version = evaluator_version(metrics, judge, second_judge=second_judge)
     return {"evaluator_set": evaluator_set(metrics), "evaluator_version": version}
 
@@ -45,7 +45,7 @@ async def choose(
     evaluator: Mapping[str, str],
     run: ResumableRun | None,
 ) -> AsyncIterator[Item]:
-    """Yield the records to judge, and how far they were searched for; the others are only counted."""
+    """Yield the records to judge and the progress of the search; other records are only counted."""
     taken = 0
     if selection.limit == 0:
         return
@@ -97,12 +97,12 @@ def _of(
 
 
 class _Present(NamedTuple):
-    """What ragtrace wrote into a trace before."""
+    """The carriers that a trace already has."""
 
     carriers: frozenset[str]
     """Span ids of carriers."""
     about: Mapping[str | None, tuple[Span, ...]]
-    """Carriers by the span of the answer they are about."""
+    """Carriers by the span of their answer."""
 
 
 def _present(trace: Trace) -> _Present:
@@ -116,7 +116,7 @@ def _present(trace: Trace) -> _Present:
 def _records(trace: Trace, rules: ExtractRules, ledger: RunCounts) -> tuple[RagRecord, ...]:
     try:
         records = extract_records(trace, rules).records
-    except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: strangers' spans
+    except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: spans from any application
         ledger.unreadable[type(exc).__name__] += 1
         return ()
     ledger.without_record += not records

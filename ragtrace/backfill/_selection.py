@@ -1,4 +1,4 @@
-"""Which stored answers are judged."""
+"""The selection of stored answers to judge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ragtrace.traces.extract import ExtractRules
 
 
 class SpanId(NamedTuple):
-    """Names a span among all."""
+    """The globally unique id of a span."""
 
     trace_id: str
     span_id: str
@@ -25,15 +25,15 @@ class Selection:
     trace_ids: tuple[str, ...] = ()
     """Only these traces."""
     query: TraceQuery | None = None
-    """Only what it finds. Without it and without trace ids: every trace of the source, which only files can
-    give."""
+    """Only traces that it finds. Without a query and trace ids, every trace of the source; only files support
+    that."""
     sampling: SamplingPlan = field(default_factory=SamplingPlan)
-    """The share of answers, and rules that raise it; chosen as the collector chooses."""
+    """The share of answers and its rules; the choice is the same as the collector's."""
     limit: int | None = None
-    """Stop after so many records that were not judged before."""
+    """Stop after this many records that were not judged before."""
     only_unscored: bool = False
-    """Leave out what any evaluator of ragtrace has judged; otherwise only what this one has."""
+    """Skip answers that any ragtrace evaluator has judged; otherwise only those that this one has."""
     done: Collection[SpanId] = frozenset()
-    """Spans that the destination has already, as `span_ids` finds them."""
+    """Spans that the destination already has, from `span_ids`."""
     rules: ExtractRules = field(default_factory=ExtractRules)
-    """How RAG calls are read: attributes of the application's own, and where context may come from."""
+    """How RAG calls are extracted: custom attributes, and sources of context."""

@@ -1,7 +1,7 @@
-"""How much a record will ask of a judge, told from the lengths of its texts: no judge is asked.
+"""The token load of a record, estimated from the lengths of its texts without asking a judge.
 
-The record is evaluated with a stand-in that answers as a terse, a likely or a wordy model would. So the
-steps, batches and planted claims are those of a real run, and only what the model says is assumed.
+The record is evaluated with a simulated judge that answers like a terse, a typical or a wordy model. So
+steps, batches and canary claims are those of a real run; only the model's replies are assumed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLoad:
-    """What a judge is asked: requests, and tokens of prompts and replies. They need not be whole."""
+    """Requests, and tokens of prompts and replies, as real numbers."""
 
     calls: float = 0
     input_tokens: float = 0
@@ -70,12 +70,12 @@ class TokenLoad:
 
     @property
     def weight(self) -> float:
-        """One number for all of it: a token of a reply costs and takes as much as some four of a prompt."""
+        """The load as one number: an output token counts as four input tokens in cost and time."""
         return self.input_tokens + 4 * self.output_tokens
 
     @property
     def usage(self) -> Usage:
-        """The same in whole numbers."""
+        """The same in integers."""
         return Usage(
             calls=ceil(self.calls),
             input_tokens=ceil(self.input_tokens),
@@ -84,35 +84,35 @@ class TokenLoad:
 
     @classmethod
     def of(cls, usage: Usage) -> TokenLoad:
-        """Return what was asked."""
+        """Return the load of a usage."""
         return cls(calls=usage.calls, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyProfile:
-    """How a model may answer, and how its provider may count."""
+    """Assumptions about a model's replies and its provider's token counts."""
 
     sentences_a_claim: int
     claims_a_place: int
-    """How many claims rest on the same sentences."""
+    """Claims per group of sentences."""
     with_claims: float
-    """Share of the answers that state anything to look up."""
+    """Share of the answers with a factual claim."""
     times: float
-    """How often a question is asked on average, until it is answered in the form that was asked for."""
+    """Requests per question on average, until the reply has the requested form."""
     quote: float
-    """Length of a quote, as a multiple of the claim's."""
+    """Length of a quote relative to its claim."""
     reason_chars: int
     characters_a_token: float
-    """ASCII, in prompts."""
+    """ASCII characters per token in prompts."""
     reply_characters_a_token: float
-    """ASCII, in replies, which are JSON."""
+    """ASCII characters per token in replies, which are JSON."""
     bytes_a_token: float
-    """Of other characters in UTF-8."""
+    """UTF-8 bytes per token of other characters."""
     counts_schema: bool
-    """Whether the form of the reply counts as a part of the prompt."""
+    """Whether the reply's schema counts as input tokens."""
 
     def tokens(self, text: str, *, reply: bool = False) -> float:
-        """Return how many tokens a text is taken for."""
+        """Return the estimated number of tokens of a text."""
         ascii_chars = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
         others = 0 if len(text) == ascii_chars else len(text.encode("utf-8", "replace")) - ascii_chars
         a_token = self.reply_characters_a_token if reply else self.characters_a_token
@@ -160,7 +160,7 @@ HIGH: Final = ReplyProfile(
 
 
 class UnknownLoad(JudgeError):
-    """What a model says to this question cannot be told from the lengths of texts."""
+    """The reply's size does not follow from the lengths of texts."""
 
     error_type = "unsized"
 
@@ -168,14 +168,14 @@ class UnknownLoad(JudgeError):
 async def size_of(
     record: RagRecord, *, metrics: Sequence[Metric], judge: Judge, reply_profile: ReplyProfile
 ) -> tuple[Evaluation, TokenLoad]:
-    """Return what a record will ask of a judge that answers in this manner, and how it would end."""
+    """Return a record's load for a judge with this reply profile, and the simulated evaluation."""
     profiled = _ProfiledJudge(judge.identity, reply_profile)
     evaluation = await evaluate(record, metrics=metrics, judge=profiled)
     return evaluation, profiled.load
 
 
 class _ProfiledJudge:
-    """Answers in the place of a judge, and adds up how much it was asked."""
+    """Simulates a judge, and sums up its load."""
 
     def __init__(self, identity: JudgeIdentity, reply_profile: ReplyProfile) -> None:
         self._identity = identity
@@ -184,31 +184,31 @@ class _ProfiledJudge:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who is stood in for: what is planted, and which steps share a call, hangs on it."""
+        """The simulated judge; canary claims and combined requests depend on it."""
         return self._identity
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        """Answer as little as the steps need to go on."""
+        """Return the smallest reply that the steps accept."""
         reply_profile = self._reply_profile
         asked = reply_profile.tokens(f"{request.system}{request.user}")
         value = _value(request, reply_profile)
         if reply_profile.counts_schema and value is not None:
             asked += reply_profile.tokens(_schema(request.reply_type))
-        told = 0.0 if value is None else reply_profile.tokens(value.model_dump_json(), reply=True)
+        output_tokens = 0.0 if value is None else reply_profile.tokens(value.model_dump_json(), reply=True)
         share = reply_profile.with_claims if request.step in _OF_CLAIMS else 1.0
-        self.load += TokenLoad(calls=1, input_tokens=asked, output_tokens=told) * (
+        self.load += TokenLoad(calls=1, input_tokens=asked, output_tokens=output_tokens) * (
             reply_profile.times * share
         )
         if value is None:
-            raise UnknownLoad("only a judge can say how it would answer this")
+            raise UnknownLoad("the size of the reply to this request cannot be estimated")
         return JudgeReply(value=request.reply_type.model_validate(value), usage=Usage())
 
     async def aclose(self) -> None:
-        """Hold nothing."""
+        """Do nothing: there is nothing to release."""
 
 
 _OF_CLAIMS: Final = frozenset({"verify", "relevance"})
-"""Steps that are left out where an answer states nothing."""
+"""Steps that are skipped if an answer states nothing."""
 
 
 def _value(request: JudgeRequest[Any], reply_profile: ReplyProfile) -> BaseModel | None:
@@ -225,7 +225,9 @@ def _value(request: JudgeRequest[Any], reply_profile: ReplyProfile) -> BaseModel
                 verdicts=_verdicts(given.claims, given.chunks, reply_profile),
             )
         case RelevanceInput() as given if request.reply_type is RelevanceReply:
-            found = [GivenRelevance(id=each.number, relevance="direct") for each in given.statements]
+            found = [
+                GivenRelevance(id=statement.number, relevance="direct") for statement in given.statements
+            ]
             return RelevanceReply(statements=found)
         case QuestionsInput() as given if request.reply_type is QuestionsReply:
             return QuestionsReply(questions=["What is it?"], noncommittal=False)
@@ -245,11 +247,11 @@ def _extracted(given: ExtractInput, reply_profile: ReplyProfile) -> ExtractReply
 def _stated(
     sentences: Sequence[NumberedText], reply_profile: ReplyProfile
 ) -> Iterator[tuple[list[int], str, ClaimKind]]:
-    """Yield the numbers of the sentences of each statement, its text and kind."""
+    """Yield the sentence numbers, text and kind of each statement."""
     for part in batches(sentences, reply_profile.sentences_a_claim):
         text, kind = part[0].text, _kind(part[0].text)
         for time in range(reply_profile.claims_a_place):
-            yield [each.number for each in part], f"{text} {'again' * time}", kind
+            yield [sentence.number for sentence in part], f"{text} {'again' * time}", kind
 
 
 def _kind(sentence: str) -> ClaimKind:
@@ -261,7 +263,7 @@ def _kind(sentence: str) -> ClaimKind:
 def _verdicts(
     claims: Sequence[NumberedText], chunks: Sequence[NumberedText], reply_profile: ReplyProfile
 ) -> list[GivenVerdict]:
-    """Support every claim that stands in a chunk, word for word: so the planted ones come out right."""
+    """Support every claim that a chunk contains verbatim, so that canary claims pass."""
     texts = [" ".join(chunk.text.split()) for chunk in chunks]
     return [
         GivenVerdict(

@@ -14,11 +14,11 @@ from ragtrace.ports import TraceQuery, TraceReader, TraceSearch
 from ragtrace.traces.trace import Span, Trace
 
 _PATIENCE: Final = 3
-"""Traces in a row that cannot be read: then it is the source that is out of order."""
+"""After this many unreadable traces in a row, the source counts as failed."""
 
 
 class SearchedUpTo(NamedTuple):
-    """Everything before this moment was found: a run may begin again here."""
+    """Everything before this moment was found: a later run can resume here."""
 
     time_ns: int
 
@@ -26,13 +26,13 @@ class SearchedUpTo(NamedTuple):
 async def find(
     reader: TraceReader, selection: Selection, ledger: RunCounts
 ) -> AsyncIterator[Trace | SearchedUpTo]:
-    """Yield the traces of a selection; of a search, from the oldest on.
+    """Yield the traces of a selection; those of a search oldest first.
 
-    Where a source breaks off, the ledger says why, and what came before is all there is.
+    If a source breaks off, the counts record why, and no more traces follow.
 
     Raises:
         ReadError: no trace of the source could be read.
-        ConfigError: the source cannot be searched as the query wants.
+        ConfigError: the source does not support the query.
     """
     try:
         async for found in _found(reader, selection, ledger):
@@ -44,13 +44,15 @@ async def find(
 
 
 def matches(trace: Trace, query: TraceQuery) -> bool:
-    """Say whether a trace began within the query's time and one span of it has all that the query names.
+    """Return whether a trace began within the query's time and one of its spans matches all conditions.
 
     Raises:
         ConfigError: the query is written in TraceQL, which only Tempo understands.
     """
     if query.traceql is not None:
-        raise ConfigError("TraceQL is Tempo's: give a service, an operation or tags to select from files")
+        raise ConfigError(
+            "only Tempo takes TraceQL: give a service, an operation or tags to select from files"
+        )
     return query.since_ns <= trace.spans[0].start_ns < query.until_ns and any(
         _span_matches(span, query) for span in trace.spans
     )
@@ -85,7 +87,7 @@ def _span_matches(span: Span, query: TraceQuery) -> bool:
 
 
 def _text(value: object) -> str | None:
-    """Write a value as back ends compare it with a tag."""
+    """Return the text of a value as back ends compare it with a tag."""
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -113,7 +115,7 @@ async def _searched(
 
 
 class _ById:
-    """Reads trace after trace: one that cannot be read does not stop the others."""
+    """Reads traces one by one; an unreadable one does not stop the others."""
 
     def __init__(self, reader: TraceReader, ledger: RunCounts) -> None:
         self._reader = reader
@@ -121,7 +123,7 @@ class _ById:
         self._failed_in_a_row = 0
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, if it is there and can be read.
+        """Return the trace if it exists and can be read.
 
         Raises:
             ReadError: no trace could be read so far, or several in a row could not.

@@ -1,4 +1,4 @@
-"""The rehearsal: what a run would do, and what it will take."""
+"""The dry run: what a back-fill would do, and its estimate."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ _NANO: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """What a run would do."""
+    """The result of a dry run."""
 
     report: BackfillReport
-    """``judged`` counts the records that would be judged; nothing was spent on them."""
+    """``judged`` counts the records that would be judged; they cost nothing here."""
     estimate: RunEstimate
     pilot: BackfillReport
-    """What became of the pilot. Its verdicts are kept, and sent by the run."""
+    """The outcome of the pilot. The run sends its verdicts."""
 
     @property
     def has_pilot(self) -> bool:
-        """Whether any record was to be judged."""
+        """Whether the pilot had any record."""
         return bool(_looked_at(self.pilot) or self.pilot.failed or self.pilot.left)
 
     @property
     def to_judge(self) -> int:
-        """How many records the run has to look at."""
+        """The number of records that the run has to process."""
         return _looked_at(self.report) + sum(self.report.failed.values()) - _looked_at(self.pilot)
 
     def left_of(self, limit: int | None) -> int | None:
-        """Return how many records the run may judge where the pilot counts as a part of it."""
+        """Return how many records the run may judge after the pilot, under the limit."""
         return None if limit is None else max(0, limit - _looked_at(self.pilot))
 
 
@@ -72,11 +72,11 @@ async def dry_run(
     run: ResumableRun | None = None,
     clock: Clock | None = None,
 ) -> DryRun:
-    """Say what a back-fill would do and take; nothing is sent.
+    """Estimate what a back-fill would do and cost; nothing is sent.
 
-    Without a pilot the judge is not asked. With one, so many of the records are judged, chosen by a digest of
-    their ids, so that a larger pilot holds a smaller one. With ``run``, their carriers are on disk, and the
-    back-fill sends them: nothing is paid for twice. ``on_evaluated`` is told of them.
+    Without a pilot, the judge is not asked. With one, ``pilot`` records are judged. A digest of their ids
+    chooses them, so a larger pilot contains a smaller one. With ``run``, their carriers are stored on disk
+    and the back-fill sends them, so nothing is paid for twice. ``on_evaluated`` is called for them.
 
     Raises:
         ReadError: no trace of the source could be read.
@@ -110,7 +110,7 @@ async def dry_run(
     await trial.carry_out(sizing.chosen, concurrency)
     ledger.is_stopped = trial.ledger.is_stopped = run is not None and run.stop.is_set()
     estimate = _estimate(sizing.sizes, trial, concurrency)
-    waits = run is not None and run.leaves_waiting  # for others: that takes as long for many as for few
+    waits = run is not None and run.leaves_waiting  # for a batch: that takes as long for many as for few
     return DryRun(
         report=ledger.report(),
         estimate=replace(estimate, seconds=None) if waits else estimate,
@@ -119,7 +119,7 @@ async def dry_run(
 
 
 def _count(evaluation: Evaluation, ledger: RunCounts) -> None:
-    """Count what would become of a record, without the labels of the stand-in."""
+    """Count the simulated outcome of a record, without its labels."""
     if any(failure.error_type == UnknownLoad.error_type for failure in evaluation.failures):
         ledger.judged += 1
     else:
@@ -135,7 +135,7 @@ def _estimate(sizes: TotalLoad, trial: _Trial, concurrency: int) -> RunEstimate:
     if judge.computes:
         sizes = TotalLoad(records=sizes.records)
     elif trial.ledger.failed or trial.ledger.left:
-        sizes.unsized = sizes.records  # the sizes are those for a pilot, and nothing came of it
+        sizes.unsized = sizes.records  # the sizes were meant for a pilot, which had no result
     is_remote = not judge.computes and judge.provider != "llama"
     return from_sizes(sizes, cost_of=trial.cost_of, concurrency=concurrency, is_remote=is_remote)
 
@@ -149,11 +149,11 @@ def _keeps_replies(judge: Judge) -> bool:
 
 
 class _Sized(NamedTuple):
-    """A record, and what it will ask of the judge."""
+    """A record and its load."""
 
     candidate: SelectedRecord
     evaluation: Evaluation
-    """By the stand-in."""
+    """The simulated evaluation."""
     low: TokenLoad
     likely: TokenLoad
     high: TokenLoad
@@ -161,7 +161,7 @@ class _Sized(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _Sizing:
-    """Adds up sizes, and draws the pilot while it goes: only the records of the pilot are held."""
+    """Sums up sizes and draws the pilot on the fly: only the pilot's records stay in memory."""
 
     metrics: Sequence[Metric]
     judge: Judge
@@ -169,7 +169,7 @@ class _Sizing:
     sizes: TotalLoad = field(init=False)
     _drawn: list[tuple[int, int, _Sized]] = field(default_factory=list)
     _seen: set[bytes] = field(default_factory=set)
-    """Digests of what the judge was shown, where replies are kept."""
+    """Digests of the judge's material, if replies are cached."""
 
     def __post_init__(self) -> None:
         self.sizes = TotalLoad(is_cached=_keeps_replies(self.judge))
@@ -180,7 +180,7 @@ class _Sizing:
         return [sized for _, _, sized in sorted(self._drawn, key=lambda drawn: -drawn[0])]
 
     async def size(self, candidate: SelectedRecord) -> _Sized:
-        """Size a record in three manners; in one where the others are not told."""
+        """Size a record with three reply profiles; with one if the others are not needed."""
         record = candidate.record
         evaluation, likely = await size_of(
             record, metrics=self.metrics, judge=self.judge, reply_profile=LIKELY
@@ -203,7 +203,9 @@ class _Sizing:
         sizes.records += 1
         sizes.low += sized.low
         sizes.likely += sized.likely
-        sizes.unsized += any(each.error_type == UnknownLoad.error_type for each in sized.evaluation.failures)
+        sizes.unsized += any(
+            failure.error_type == UnknownLoad.error_type for failure in sized.evaluation.failures
+        )
         self._draw(sized)
 
     def _is_repeated(self, evaluation: Evaluation) -> bool:
@@ -215,7 +217,7 @@ class _Sizing:
         return known
 
     def _draw(self, sized: _Sized) -> None:
-        """Keep the records whose digests are the smallest (a bottom-k sample: Cohen and Kaplan 2007)."""
+        """Keep the records with the smallest digests (a bottom-k sample: Cohen and Kaplan 2007)."""
         digest = hashlib.sha256(sized.candidate.record.id.encode()).digest()
         heapq.heappush(self._drawn, (-int.from_bytes(digest[:8]), self.sizes.records, sized))
         if len(self._drawn) > self.pilot:
@@ -234,7 +236,7 @@ class _Trial:
     seconds: float = 0.0
 
     async def carry_out(self, chosen: Sequence[_Sized], concurrency: int) -> None:
-        """Judge these records, many at once."""
+        """Judge these records concurrently."""
         began_ns = self.evaluator.clock.now_ns()
         await map_in_order(_each(chosen), self._judge, self._count, concurrency=concurrency)
         self.seconds = (self.evaluator.clock.now_ns() - began_ns) / _NANO
@@ -245,7 +247,7 @@ class _Trial:
         judged = await self.evaluator.judge_one(sized.candidate)
         if judged is None:
             return None
-        self.ledger.over_budget = self.ledger.over_budget or judged.refusal
+        self.ledger.over_budget = self.ledger.over_budget or judged.exceeded_limit
         return sized, judged
 
     async def _count(self, done: tuple[_Sized, EvaluatedRecord] | None) -> None:
@@ -254,21 +256,19 @@ class _Trial:
             return
         sized, judged = done
         evaluation = judged.evaluation
-        if judged.refusal:
+        if judged.exceeded_limit:
             self.ledger.leave(evaluation)
             return
         self.ledger.count(evaluation)
         if self.on_evaluated is not None:
             self.on_evaluated(judged.answer)
-        if (
-            evaluation.usage.input_tokens or not evaluation.failures
-        ):  # else nobody read it: that tells nothing
+        if evaluation.usage.input_tokens or not evaluation.failures:  # else no model worked on it
             cost = self._cost(evaluation)
             seconds = evaluation.duration_ms / 1000
             self.observed.append(PilotRecord(sized.likely, TokenLoad.of(evaluation.usage), cost, seconds))
 
     def cost_of(self, low: TokenLoad, likely: TokenLoad, high: TokenLoad) -> Sequence[float | None]:
-        """Price three loads: the first as if the provider knew all prompts, the last by the dearer judge."""
+        """Price three loads: the first as if all prompts were cached, the last by the dearer judge."""
         if self.prices is None:
             return (None, None, None)
         who = self.evaluator.judge.identity
@@ -282,7 +282,7 @@ class _Trial:
         )
 
     def _cost(self, evaluation: Evaluation) -> float | None:
-        """Price an evaluation; one that took both judges, by the dearer."""
+        """Price an evaluation; if both judges were asked, by the more expensive one."""
         if self.prices is None:
             return None
         if not evaluation.compromised:

@@ -1,4 +1,4 @@
-"""Judging an answer, and keeping what came of it."""
+"""Judges answers, and stores the carriers of their evaluations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ragtrace.traces.trace import Span
 
 
 class OutgoingCarrier(NamedTuple):
-    """A carrier on its way."""
+    """A carrier to send."""
 
     trace_id: str
     span_id: str
@@ -31,26 +31,28 @@ class OutgoingCarrier(NamedTuple):
 
 
 class EvaluatedRecord(NamedTuple):
-    """What became of a candidate."""
+    """The outcome of a selected record."""
 
     answer: JudgedAnswer
     outgoing: OutgoingCarrier | None
 
     @property
     def evaluation(self) -> Evaluation:
-        """What was found out."""
+        """The evaluation."""
         return self.answer.evaluation
 
     @property
-    def refusal(self) -> str:
-        """Which limit to spending kept the record from being judged; empty if none did."""
+    def exceeded_limit(self) -> str:
+        """The budget limit that stopped the evaluation; empty if none did."""
         kind = JudgeOverBudget.error_type
-        return next((each.message for each in self.evaluation.failures if each.error_type == kind), "")
+        return next(
+            (failure.message for failure in self.evaluation.failures if failure.error_type == kind), ""
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillEvaluator:
-    """Judges answers, and makes their carriers."""
+    """Judges answers, and builds their carriers."""
 
     metrics: Sequence[Metric]
     judge: Judge
@@ -60,7 +62,7 @@ class BackfillEvaluator:
     clock: Clock
 
     async def judge_one(self, candidate: SelectedRecord) -> EvaluatedRecord | None:
-        """Judge an answer, or leave it; with a run, its carrier is on disk when this returns."""
+        """Judge an answer, or leave it for later. With a run, its carrier is on disk when this returns."""
         record, sample, earlier = candidate
         evaluating = evaluate(
             record,
@@ -73,7 +75,7 @@ class BackfillEvaluator:
         if evaluation is None:
             return None
         judged = EvaluatedRecord(JudgedAnswer(record=record, evaluation=evaluation, sample=sample), None)
-        if judged.refusal or not (evaluation.results and deserves_carrier(evaluation)):
+        if judged.exceeded_limit or not (evaluation.results and deserves_carrier(evaluation)):
             return judged
         make = partial(
             carrier,
@@ -96,7 +98,7 @@ class BackfillEvaluator:
 async def _unless_left(
     evaluating: Coroutine[Any, Any, Evaluation], run: ResumableRun | None
 ) -> Evaluation | None:
-    """Finish an evaluation, or leave it when the run is stopped, if that is how it stops."""
+    """Finish an evaluation; abandon it if the run is stopped and configured to leave pending work."""
     if run is None or not run.leaves_waiting:
         return await evaluating
     finished, stopped = asyncio.create_task(evaluating), asyncio.create_task(run.stop.wait())
@@ -110,7 +112,7 @@ async def _unless_left(
 
 
 async def may_begin(run: ResumableRun | None, ledger: RunCounts) -> bool:
-    """Wait for the turn of an answer; say whether it may be judged then."""
+    """Wait until an answer may begin; return whether it may be judged."""
     if run is None:
         return not ledger.over_budget
     if not (run.stop.is_set() or ledger.over_budget):
@@ -119,11 +121,11 @@ async def may_begin(run: ResumableRun | None, ledger: RunCounts) -> bool:
 
 
 def _superseded(span: Span, earlier: Iterable[Span]) -> str | None:
-    """Return the id of the carrier that this one takes the place of: the last that tells the same metrics."""
+    """Return the id of the carrier that this one supersedes: the last one with the same metrics."""
     rivals = [each for each in earlier if _metrics_told(each) == _metrics_told(span)]
-    replaced = {each.attributes.get(semconv.EVAL_SUPERSEDES) for each in rivals}
-    in_force = [each for each in rivals if each.span_id not in replaced]
-    last = max(in_force, key=lambda each: str(each.attributes.get(semconv.EVAL_STARTED_AT)), default=None)
+    replaced = {rival.attributes.get(semconv.EVAL_SUPERSEDES) for rival in rivals}
+    latest = [rival for rival in rivals if rival.span_id not in replaced]
+    last = max(latest, key=lambda rival: str(rival.attributes.get(semconv.EVAL_STARTED_AT)), default=None)
     return last.span_id if last else None
 
 

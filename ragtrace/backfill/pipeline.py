@@ -1,4 +1,4 @@
-"""The run: from stored traces to carriers at their destination."""
+"""The pipeline of a run: from stored traces to carriers at their destination."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ async def backfill(
 ) -> BackfillReport:
     """Judge the selected records and send a carrier for each that has an outcome.
 
-    ``on_evaluated`` is called in the order of the source. A record that the judge failed on gets no carrier,
-    so that a second run tries it again; neither does a plain chat answer that never had a context. Once a
-    judge raises ``JudgeOverBudget``, nothing new is begun, and what remains is only counted. With
-    ``run``, a carrier is on disk as soon as it is made, and what an earlier run left there is sent first.
+    ``on_evaluated`` is called in the order of the source. If the judge fails, the record gets no carrier, so
+    that a second run tries it again. A chat answer without a retrieval gets none either. After a judge raises
+    ``JudgeOverBudget``, no new record begins; the rest is only counted. With ``run``, carriers are stored on
+    disk at once, and those that an earlier run left are sent first.
 
     Raises:
-        ReadError: no trace of the source could be read. One that breaks off later is told in the report.
+        ReadError: no trace of the source could be read. If it breaks off later, the report says so.
         SendRetryable: the destination took nothing in several attempts; what was sent before stays sent.
     """
     selection, attach, clock = selection or Selection(), attach or AttachOptions(), clock or SystemClock()
     ledger = RunCounts()
     if run is not None:
         run.watch(ledger)
-    delivery = _Delivery(sink=sink, ledger=ledger, run=run, sleep=sleep)
+    delivery = _Delivery(sink=sink, ledger=ledger, run=run, sleep=sleep, on_evaluated=on_evaluated)
     evaluator = BackfillEvaluator(
         metrics=metrics, judge=judge, second_judge=second_judge, attach=attach, run=run, clock=clock
     )
@@ -64,35 +64,18 @@ async def backfill(
             return None
         judged = await evaluator.judge_one(item)
         if judged is not None:
-            ledger.over_budget = ledger.over_budget or judged.refusal
+            ledger.over_budget = ledger.over_budget or judged.exceeded_limit
         return judged
-
-    async def deliver(done: EvaluatedRecord | SearchedUpTo | None) -> None:
-        if done is None:
-            ledger.left += 1
-            return
-        if isinstance(done, SearchedUpTo):
-            ledger.reached_ns = done.time_ns
-            await delivery.reached(done)
-            return
-        if done.refusal:
-            ledger.leave(done.evaluation)
-            return
-        ledger.count(done.evaluation)
-        if on_evaluated is not None:
-            on_evaluated(done.answer)
-        if done.outgoing is not None:
-            await delivery.send(done.outgoing)
 
     await delivery.send_what_waits()
     chosen = choose(reader, selection, ledger, evaluator_of(metrics, judge, second_judge), run)
-    await map_in_order(chosen, work, deliver, concurrency=concurrency)
+    await map_in_order(chosen, work, delivery.take, concurrency=concurrency)
     ledger.is_stopped = run is not None and run.stop.is_set()
     return ledger.report()
 
 
 async def span_ids(reader: TraceReader) -> frozenset[SpanId]:
-    """Collect the spans that a source has.
+    """Collect the ids of all spans of a source.
 
     Raises:
         ReadError: it could not be read.
@@ -104,21 +87,40 @@ async def span_ids(reader: TraceReader) -> frozenset[SpanId]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Delivery:
-    """Sends carriers, and keeps account of it."""
+    """Sends carriers, and counts them."""
 
     sink: SpanSink
     ledger: RunCounts
     run: ResumableRun | None
     sleep: Sleep
+    on_evaluated: Callable[[JudgedAnswer], None] | None
+
+    async def take(self, done: EvaluatedRecord | SearchedUpTo | None) -> None:
+        """Count the outcome of an item, and send its carrier if it has one."""
+        if done is None:
+            self.ledger.left += 1
+            return
+        if isinstance(done, SearchedUpTo):
+            self.ledger.reached_ns = done.time_ns
+            await self.reached(done)
+            return
+        if done.exceeded_limit:
+            self.ledger.leave(done.evaluation)
+            return
+        self.ledger.count(done.evaluation)
+        if self.on_evaluated is not None:
+            self.on_evaluated(done.answer)
+        if done.outgoing is not None:
+            await self.send(done.outgoing)
 
     async def send_what_waits(self) -> None:
-        """Send what an earlier run left."""
+        """Send the carriers that an earlier run left."""
         if self.run is not None:
             for waiting in self.run.progress.waiting():
                 await self.send(OutgoingCarrier(*waiting))
 
     async def send(self, outgoing: OutgoingCarrier) -> None:
-        """Send a carrier, again where that may help.
+        """Send a carrier, with retries.
 
         Raises:
             SendRetryable: the destination took nothing in several attempts.
@@ -130,7 +132,7 @@ class _Delivery:
             except SendRejected as exc:
                 self.ledger.rejected[str(exc)] += 1
                 break
-            except (SendRetryable, SendUnconfirmed) as exc:  # a carrier's ids are the same each time
+            except (SendRetryable, SendUnconfirmed) as exc:  # resending is safe: the ids stay the same
                 asked_for_s = exc.retry_after_s if isinstance(exc, SendRetryable) else None
                 pause_s = retries.pause_s(asked_for_s)
                 if pause_s is None:
@@ -143,7 +145,7 @@ class _Delivery:
             await self.run.progress.sent(outgoing.trace_id, outgoing.span_id)
 
     async def reached(self, mark: SearchedUpTo) -> None:
-        """Note that all before is judged and sent."""
+        """Record that everything before this moment is judged and sent."""
         if self.run is not None and not self.ledger.is_behind:
             await self.run.progress.reached(self.run.name, mark.time_ns)
 

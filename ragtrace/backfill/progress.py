@@ -1,4 +1,4 @@
-"""What back-fills have done, on disk: a run that was stopped goes on, and none pays twice."""
+"""The progress of back-fills, on disk: a stopped run can resume, and no run pays twice."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ CREATE TABLE IF NOT EXISTS spent (
 
 
 class Progress:
-    """The carriers that were made, those of them that are not sent yet, and how far each run came.
+    """The carriers that were built, the unsent ones, and how far each run came.
 
-    A carrier is kept until the destination has it: what was judged is paid for once, wherever a run ends.
-    Use it within ``with``.
+    A carrier is stored until the destination has it, so that an answer is paid for once even if the run
+    stops. Use it in a ``with`` statement.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +43,7 @@ class Progress:
         self._is_open = False
 
     def __enter__(self) -> Self:
-        """Open the file, which only its owner may read.
+        """Open the file (readable by its owner only).
 
         Raises:
             ConfigError: it cannot be used.
@@ -60,42 +60,42 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Who was cancelled leaves a thread behind that writes: SQLite crashes if the file is closed under it.
+        # A cancelled task may leave a writing thread: SQLite crashes if the file is closed meanwhile.
         with self._writing:
             self._is_open = False
             self._db.close()
 
     @staticmethod
     def default_path(*, source: str, destination: str) -> Path:
-        """Return where the progress of back-fills between two places is kept."""
+        """Return the default progress file for a source and a destination."""
         name = hashlib.sha256(f"{source}|{destination}".encode()).hexdigest()[:16]
         return state_folder() / "backfill" / f"{name}.db"
 
     def has(self, trace_id: str, span_id: str) -> bool:
-        """Say whether this carrier was made before."""
+        """Return whether this carrier was built before."""
         row = self._db.execute(
             "SELECT 1 FROM carrier WHERE trace_id = ? AND span_id = ?", (trace_id, span_id)
         ).fetchone()
         return row is not None
 
     async def keep(self, trace_id: str, span_id: str, payload: bytes) -> None:
-        """Keep a carrier until it is sent."""
+        """Store a carrier until it is sent."""
         await self._write("INSERT OR REPLACE INTO carrier VALUES (?, ?, ?)", trace_id, span_id, payload)
 
     async def sent(self, trace_id: str, span_id: str) -> None:
-        """Remember of a carrier only that it was sent."""
+        """Mark a carrier as sent, and delete its payload."""
         await self._write(
             "UPDATE carrier SET payload = NULL WHERE trace_id = ? AND span_id = ?", trace_id, span_id
         )
 
     def waiting(self) -> Iterator[tuple[str, str, bytes]]:
-        """Yield trace id, span id and payload of what an earlier run judged and did not send."""
+        """Yield trace id, span id and payload of the carriers that an earlier run did not send."""
         yield from self._db.execute(
             "SELECT trace_id, span_id, payload FROM carrier WHERE payload IS NOT NULL"
         ).fetchall()
 
     def begin(self, run: str, *, since_ns: int, until_ns: int) -> None:
-        """Note the time that a run searches, in place of an earlier one of this name, and forget what that
+        """Record the time range of a run, replacing an earlier run of this name and what that
         one spent."""
         self._db.execute(
             "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", (run, since_ns, until_ns, since_ns)
@@ -103,18 +103,18 @@ class Progress:
         self._db.execute("DELETE FROM spent WHERE run = ?", (run,))
 
     def unfinished(self, run: str) -> tuple[int, int, int] | None:
-        """Return since, until and how far a run of this name came, if it did not come to its end."""
+        """Return since, until and the reached time of an unfinished run of this name."""
         row: tuple[int, int, int] | None = self._db.execute(
             "SELECT since_ns, until_ns, reached_ns FROM run WHERE name = ? AND reached_ns < until_ns", (run,)
         ).fetchone()
         return row
 
     async def reached(self, run: str, time_ns: int) -> None:
-        """Note that all before this moment is done."""
+        """Record that everything before this moment is done."""
         await self._write("UPDATE run SET reached_ns = ? WHERE name = ?", time_ns, run)
 
     def spent(self, run: str) -> Spend:
-        """Return what a run has spent, requests under way by their estimates."""
+        """Return what a run has spent; pending requests count by their estimates."""
         row = self._db.execute("SELECT calls, tokens, usd_nano FROM spent WHERE run = ?", (run,)).fetchone()
         return Spend(calls=row[0], tokens=row[1], usd_nano=row[2]) if row else Spend()
 

@@ -1,4 +1,4 @@
-"""What became of every trace and every record of a back-fill."""
+"""The outcome of every trace and record of a back-fill."""
 
 from __future__ import annotations
 
@@ -12,59 +12,59 @@ from ragtrace.outcomes import AnswerOutcome, Status, outcome_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillReport:
-    """What became of every trace and every record: ``records`` is the sum of ``sampled_out``,
+    """The outcome of every trace and record: ``records`` is the sum of ``sampled_out``,
     ``already_evaluated``, ``judged``, ``ineligible``, ``failed`` and ``left``."""
 
     traces: int
     not_found: tuple[str, ...]
-    """Trace ids that were asked for, or found by a search, and that the source does not have."""
+    """Requested or found trace ids that the source does not have."""
     unread: tuple[str, ...]
-    """Trace ids that the source has, and could not give."""
+    """Trace ids that the source could not return."""
     unreadable: Mapping[str, int]
-    """Traces whose spans broke the extraction, by the type of the error."""
+    """Traces on which the extraction failed, by type of the error."""
     without_record: int
-    """Traces that hold no RAG call."""
+    """Traces without a RAG call."""
     cut_windows: int
-    """Stretches of time with more traces than the source gives: some of theirs are missing."""
+    """Time ranges with more traces than the source returns: some are missing."""
     records: int
     sampled_out: int
     already_evaluated: int
-    """Their carrier stands in the source or the destination, or was sent by an earlier run."""
+    """Their carrier is in the source or the destination, or an earlier run sent it."""
     judged: int
     ineligible: Mapping[str, int]
-    """Records without a score because there was nothing to judge, by reason: as the collector's ledger."""
+    """Records without a score because there was nothing to judge, by reason, as in the collector's ledger."""
     failed: Mapping[str, int]
-    """Records the judge failed on, by type. Nothing was sent about them: a second run tries them again."""
+    """Records on which the judge failed, by type. No carrier was sent: a second run tries them again."""
     left: int
-    """Records that were chosen, and not judged: the run was stopped, or had nothing left to spend."""
+    """Selected records that were not judged: the run was stopped, or its budget was used up."""
     labels: Mapping[str, int]
-    """``pass`` and ``fail`` of the metrics that scored."""
+    """``pass`` and ``fail`` of the metrics with a score."""
     sent: int
     rejected: Mapping[str, int]
-    """Carriers that the destination will never take, by what it said."""
+    """Carriers that the destination rejected, by its message."""
     usage: Usage
     is_stopped: bool
-    """The run was asked to stop before its end."""
+    """Whether the run was stopped before its end."""
     over_budget: str
-    """Which limit had no room for a request; empty if all had."""
+    """The limit that had no room for a request; empty if none."""
     broken_off: str
-    """Why the source was read no further; empty if it was read to its end."""
+    """Why reading the source stopped early; empty if it was read completely."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether something remains for a later run."""
+        """Whether a later run has something to do."""
         return bool(self.left or self.unread or self.is_stopped or self.broken_off)
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing failed, was rejected, was cut or was not there."""
+        """Whether nothing failed, was rejected, truncated or missing."""
         gaps = (self.not_found, self.unread, self.unreadable, self.failed, self.rejected, self.cut_windows)
         return not any(gaps) and not self.broken_off
 
 
 @dataclass(slots=True, kw_only=True)
 class RunCounts:
-    """The counts of a run under way."""
+    """The counts of a running back-fill."""
 
     traces: int = 0
     not_found: list[str] = field(default_factory=list)
@@ -87,20 +87,20 @@ class RunCounts:
     over_budget: str = ""
     broken_off: str = ""
     reached_ns: int = 0
-    """Up to when a search has come: Unix time in nanoseconds."""
+    """The time that a search has reached: Unix time in nanoseconds."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether something was left that a later run may judge: it must be searched for again."""
+        """Whether a later run must search again for records that were left."""
         return bool(self.left or self.unread)
 
     def leave(self, evaluation: Evaluation) -> None:
-        """Count a record as not judged, for which the budget had no room."""
+        """Count a record as not judged because the budget had no room."""
         self.usage += evaluation.usage
         self.left += 1
 
     def count(self, evaluation: Evaluation) -> None:
-        """Count what became of a record: judged where one metric scored, else failed, else ineligible."""
+        """Count the outcome of a record: judged if a metric scored, else failed, else ineligible."""
         self.usage += evaluation.usage
         self.labels.update(str(result.label) for result in evaluation.results if result.score is not None)
         match outcome_of(evaluation):
@@ -112,8 +112,8 @@ class RunCounts:
                 self.judged += 1
 
     def report(self) -> BackfillReport:
-        """Return the counts as they stand."""
-        counts = {each.name: getattr(self, each.name) for each in fields(BackfillReport)}
+        """Return the current counts."""
+        counts = {field_.name: getattr(self, field_.name) for field_ in fields(BackfillReport)}
         frozen = {name: dict(count) for name, count in counts.items() if isinstance(count, Counter)}
         listed = {name: tuple(each) for name, each in counts.items() if isinstance(each, list)}
         return BackfillReport(**{**counts, **frozen, **listed})

@@ -1,4 +1,4 @@
-"""What makes a run one that can be stopped and gone on with."""
+"""A run that can be stopped and resumed."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from ragtrace.backfill.report import RunCounts
 
 
 async def _at_once() -> None:
-    """Wait for nobody."""
+    """Return at once."""
 
 
 def _nobody(ledger: RunCounts) -> None:
-    """Look at nothing."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumableRun:
-    """What makes a run one that can be stopped and gone on with."""
+    """A run that can be stopped and resumed."""
 
     progress: Progress
     name: str = ""
-    """Of a search: whose reached time is noted, and gone on from."""
+    """The name of a search; its reached time is stored, and a later run resumes there."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    """Once it is set, what is under way is finished and nothing new begun."""
+    """When it is set, pending answers are finished and no new one begins."""
     turn: Callable[[], Awaitable[None]] = _at_once
-    """Waited for before each answer is begun, so that others can go first. It ends when ``stop`` is set."""
+    """Awaited before each answer, so that others can go first. It must end when ``stop`` is set."""
     watch: Callable[[RunCounts], None] = _nobody
-    """Given the counts of the run when it begins: they change as it goes."""
+    """Called with the counts of the run when it begins; they are updated while it runs."""
     leaves_waiting: bool = False
-    """What is under way when the run is stopped is left, to be gone on with, and not finished."""
+    """Whether pending answers are left for a later run instead of finished when the run is stopped."""
 
     async def pause(self, seconds: float) -> None:
-        """Wait, and no longer than until the run is stopped: who asks a server again then gives up soon."""
+        """Wait until the time is over or the run is stopped, so that retries end soon."""
         await pause(seconds, self.stop)
 
 
 async def pause(seconds: float, stop: asyncio.Event) -> None:
-    """Wait, and no longer than until the run is stopped."""
+    """Wait until the time is over or the run is stopped."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()

@@ -1,4 +1,4 @@
-"""What one run may spend, from its beginning to its end, however often it is stopped in between."""
+"""The budget of one run, from beginning to end, including interruptions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ragtrace.judge.spend import Limit, Spend
 
 @dataclass(slots=True, kw_only=True)
 class RunBudget:
-    """Keeps what a run spends in its progress file: a `ragtrace.judge.spend.Book`.
+    """Stores what a run spends in its progress file; a `ragtrace.judge.spend.SpendLedger`.
 
-    Unlike a collector's budget it lets nothing through that is larger than a whole limit.
+    Unlike a collector's budget, it rejects every request that is larger than a whole limit.
     """
 
     progress: Progress
@@ -22,7 +22,7 @@ class RunBudget:
     _spent: Spend | None = None
 
     async def reserve(self, estimate: Spend, *, share: float) -> Spend:
-        """Count a request that is about to be made.
+        """Reserve the estimate of a request.
 
         Raises:
             JudgeOverBudget: it may exceed a limit.
@@ -36,15 +36,15 @@ class RunBudget:
         return estimate
 
     async def settle(self, reservation: Spend, actual: Spend) -> None:
-        """Count what was spent instead of the estimate."""
+        """Replace the reserved estimate by the actual cost."""
         assert self._spent is not None  # something was reserved
         self._spent += actual - reservation
         await self.progress.spend(self.run, actual - reservation)
 
 
 def _told(limit: str, limits: Limit, spent: Spend, estimate: Spend) -> str:
-    """Say what is spent of a limit, and what the next request may take."""
-    most, before, wanted = (_amount(each, limit) for each in (limits, spent, estimate))
+    """Describe what is spent of a limit, and what the next request may take."""
+    most, before, wanted = (_amount(amount, limit) for amount in (limits, spent, estimate))
     unit = "" if limit == "usd" else f" {limit}"
     return f"{before} of {most}{unit} are spent, and the next request may take {wanted}"
 

@@ -1,1 +1,1 @@
-"""Measuring a judge against human labels, and what follows from it: which form to ask in, where to cut."""
+"""Calibration: measures a judge against human labels, and recommends its form and thresholds."""

@@ -1,7 +1,7 @@
-"""How far a judge agrees with people: arithmetic over weighted counts and over scores.
+"""Agreement of a judge with people: arithmetic over weighted counts and scores.
 
-Everything is two-way: *supported* or *not supported*. A judge may also leave something open. Weights come
-by cluster: the claims of one answer are not independent, so whatever is drawn again is drawn by answer.
+Labels are binary: *supported* or *not supported*. A judge may also leave a claim open. Weights are per
+cluster: the claims of one answer are not independent, so resampling draws whole answers.
 """
 
 from __future__ import annotations
@@ -13,44 +13,43 @@ from typing import NamedTuple, TypeAlias
 
 from ragtrace.metrics.calibration_file import DEFAULT_THRESHOLD
 
-"""Of the probability that a claim is supported."""
 NO_WRONG_CLAIM = 1.0
-"""Of the share of supported claims, where an answer with a wrong one fails: the default rule of a pass."""
+"""The default threshold for the share of supported claims: an answer with a wrong claim fails."""
 
 Weights: TypeAlias = Sequence[float]
-"""How much each cluster counts."""
+"""The weight of each cluster."""
 
 
 class ConfusionCounts(NamedTuple):
-    """How much weight fell where: what people say, against what the judge says."""
+    """The confusion matrix of human and judge labels, as weights."""
 
     passed: float = 0.0
-    """People say supported, and so does the judge."""
+    """People and the judge say supported."""
     false_alarms: float = 0.0
     """People say supported, the judge does not."""
     open_supported: float = 0.0
-    """People say supported, the judge leaves it open."""
+    """People say supported, the judge left it open."""
     missed: float = 0.0
     """People say unsupported, the judge says supported."""
     caught: float = 0.0
-    """People say unsupported, and so does the judge."""
+    """People and the judge say unsupported."""
     open_unsupported: float = 0.0
-    """People say unsupported, the judge leaves it open."""
+    """People say unsupported, the judge left it open."""
 
     @classmethod
     def of(cls, supported: bool, judged: bool | None) -> ConfusionCounts:
-        """Count one thing."""
+        """Return the counts of one claim or answer."""
         at = (0 if supported else 3) + {True: 0, False: 1, None: 2}[judged]
         return cls(*(float(place == at) for place in range(6)))
 
     @classmethod
     def total(cls, counts: Iterable[ConfusionCounts]) -> ConfusionCounts:
-        """Add up."""
+        """Return the sum."""
         return cls(*map(sum, zip(cls(), *counts, strict=True)))
 
     @property
     def with_open_as_unsupported(self) -> ConfusionCounts:
-        """Read what was left open as *not supported*."""
+        """Return the counts with open ones counted as *not supported*."""
         return ConfusionCounts(
             passed=self.passed,
             false_alarms=self.false_alarms + self.open_supported,
@@ -60,10 +59,10 @@ class ConfusionCounts(NamedTuple):
 
 
 def balanced_accuracy(counts: ConfusionCounts) -> float | None:
-    """Return the mean of the shares that are right among the supported and among the unsupported.
+    """Return the mean of the accuracies on supported and on unsupported claims.
 
-    0.5 is guessing, however rare one of the two is. What was left open is left out; ``None`` where one of
-    the two sides has nothing decided.
+    Guessing gives 0.5, even if one class is rare. Open ones are left out; ``None`` if a class has no decided
+    ones.
     """
     of_supported = _share(counts.passed, counts.passed + counts.false_alarms)
     of_unsupported = _share(counts.caught, counts.caught + counts.missed)
@@ -73,7 +72,7 @@ def balanced_accuracy(counts: ConfusionCounts) -> float | None:
 
 
 def cohen_kappa(counts: ConfusionCounts) -> float | None:
-    """Return the agreement beyond chance (Cohen 1960) over what was decided; ``None`` where chance is all."""
+    """Return Cohen's kappa (1960) over the decided ones; ``None`` if it is undefined."""
     passed, false_alarms, _, missed, caught, _ = counts
     total = passed + false_alarms + missed + caught
     if not total:
@@ -85,28 +84,28 @@ def cohen_kappa(counts: ConfusionCounts) -> float | None:
 
 
 def precision_of_unsupported(counts: ConfusionCounts) -> float | None:
-    """Return how much of what the judge calls unsupported is so."""
+    """Return the share of truly unsupported ones among those that the judge calls unsupported."""
     return _share(counts.caught, counts.caught + counts.false_alarms)
 
 
 def recall_of_unsupported(counts: ConfusionCounts) -> float | None:
-    """Return how much of all that is unsupported the judge calls so: what it leaves open is missed."""
+    """Return the share of unsupported ones that the judge finds; open ones count as missed."""
     return _share(counts.caught, counts.caught + counts.missed + counts.open_unsupported)
 
 
 def recall_of_decided(counts: ConfusionCounts) -> float | None:
-    """Return how much of what is unsupported the judge calls so, out of what it decided."""
+    """Return the share of unsupported ones that the judge finds among those it decided."""
     return _share(counts.caught, counts.caught + counts.missed)
 
 
 def share_decided(counts: ConfusionCounts) -> float | None:
-    """Return how much the judge decided at all."""
+    """Return the share that the judge decided."""
     return _share(sum(counts) - counts.open_supported - counts.open_unsupported, sum(counts))
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredAnswer:
-    """A score in [0, 1], and what people say."""
+    """A score in [0, 1], and the human label."""
 
     score: float
     supported: bool
@@ -115,7 +114,7 @@ class ScoredAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreBin:
-    """Scores that are near each other, and how often people said *supported* there."""
+    """A bin of similar scores, with the share that people call *supported*."""
 
     mean_score: float
     share_supported: float
@@ -123,22 +122,22 @@ class ScoreBin:
 
 
 class Ranking:
-    """Scored things in order: how well the order separates them, and where best to cut."""
+    """A ranking by score: how well it separates the labels, and its best threshold."""
 
     def __init__(self, scored: Iterable[ScoredAnswer], *, default: float = DEFAULT_THRESHOLD) -> None:
         self.default = default
-        """Where they are cut unless something better is found."""
-        ascending = sorted(scored, key=lambda each: each.score)
+        """The threshold unless a better one is found."""
+        ascending = sorted(scored, key=lambda answer: answer.score)
         self._groups = [
-            (score, tuple((each.cluster, each.supported) for each in group))
-            for score, group in groupby(ascending, key=lambda each: each.score)
+            (score, tuple((answer.cluster, answer.supported) for answer in group))
+            for score, group in groupby(ascending, key=lambda answer: answer.score)
         ]
 
     def __bool__(self) -> bool:
         return bool(self._groups)
 
     def auc(self, weights: Weights) -> float | None:
-        """Return the probability that something supported scores above something unsupported, ties half."""
+        """Return the probability that a supported one scores above an unsupported one; ties count half."""
         below = area = supported_total = 0.0
         for _, supported, unsupported in self._steps(weights):
             area += supported * (below + unsupported / 2)
@@ -147,10 +146,10 @@ class Ranking:
         return _share(area, below * supported_total)
 
     def best_threshold(self, weights: Weights) -> float | None:
-        """Return where to cut (*supported* from there on) for the highest balanced accuracy.
+        """Return the threshold (*supported* from there on) with the highest balanced accuracy.
 
-        The default stays where nothing is better; of several as good, the nearest to it is taken.
-        ``None`` where one of the two sides is missing.
+        The default stays if none is better; among equals, the nearest to it wins. ``None`` if a class is
+        missing.
         """
         steps = list(self._steps(weights))
         best = self.accuracy_at(self.default, weights)
@@ -164,11 +163,11 @@ class Ranking:
         return found
 
     def accuracy_at(self, threshold: float, weights: Weights) -> float | None:
-        """Return the balanced accuracy of cutting there."""
+        """Return the balanced accuracy at a threshold."""
         return balanced_accuracy(self.counts_at(threshold, weights))
 
     def counts_at(self, threshold: float, weights: Weights) -> ConfusionCounts:
-        """Return what is right and wrong of cutting there."""
+        """Return the confusion counts at a threshold."""
         passed = false_alarms = missed = caught = 0.0
         for score, supported, unsupported in self._steps(weights):
             if score >= threshold:
@@ -178,7 +177,7 @@ class Ranking:
         return ConfusionCounts(passed=passed, false_alarms=false_alarms, missed=missed, caught=caught)
 
     def curve(self, weights: Weights) -> tuple[tuple[float, float], ...]:
-        """Return the ROC curve: share of the unsupported that passes, share of the supported that passes."""
+        """Return the ROC curve: false positive rate, true positive rate."""
         steps = list(self._steps(weights))
         all_supported = sum(supported for _, supported, _ in steps)
         all_unsupported = sum(unsupported for _, _, unsupported in steps)
@@ -191,7 +190,7 @@ class Ranking:
         return tuple(points)
 
     def reliability(self, weights: Weights, *, bins: int = 10) -> tuple[ScoreBin, ...]:
-        """Return how often people said *supported* where the scores were about the same."""
+        """Return the share that people call *supported*, by bins of similar scores."""
         steps = list(self._steps(weights))
         found: list[ScoreBin] = []
         for index in range(bins):
@@ -205,7 +204,7 @@ class Ranking:
         return tuple(found)
 
     def _steps(self, weights: Weights) -> Iterator[tuple[float, float, float]]:
-        """Yield each score from below, with the weight of the supported and of the unsupported there."""
+        """Yield each score in ascending order, with the weights of supported and unsupported there."""
         for score, members in self._groups:
             supported = unsupported = 0.0
             for cluster, is_supported in members:
@@ -218,7 +217,7 @@ class Ranking:
 
 
 def _cuts(steps: Sequence[tuple[float, float, float]]) -> Iterator[tuple[float, float]]:
-    """Yield each cut between two neighbours, with its balanced accuracy."""
+    """Yield each threshold between two adjacent scores, with its balanced accuracy."""
     all_supported = sum(supported for _, supported, _ in steps)
     all_unsupported = sum(unsupported for _, _, unsupported in steps)
     lost = caught = 0.0

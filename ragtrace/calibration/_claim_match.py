@@ -1,4 +1,4 @@
-"""Claims that people labeled, found again in what a judge made of the whole answer: by where they stand."""
+"""Matches labeled claims with the judge's own claims by their position in the answer."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from ragtrace.model import Claim, Verdict, VerdictLabel
 
 
 class ClaimMatch(StrEnum):
-    """What the judge's own claims say of the place where a labeled one stands."""
+    """The judge's verdict at the position of a labeled claim."""
 
     SUPPORTED = "supported"
     UNSUPPORTED = "unsupported"
-    """One of them is contradicted or unsupported."""
+    """One of the judge's claims there is contradicted or unsupported."""
     UNJUDGED = "unjudged"
     NOT_EXTRACTED = "not extracted"
-    """The judge made no claim of it."""
+    """The judge extracted no claim there."""
 
     @property
     def is_supported(self) -> bool | None:
-        """Read it two-way; ``None`` where the judge said neither."""
+        """Return the binary label; ``None`` if the judge gave neither."""
         return {ClaimMatch.SUPPORTED: True, ClaimMatch.UNSUPPORTED: False}.get(self)
 
 
 def find_claims(
     claims: Sequence[Claim], answer: str, verdicts: Sequence[Verdict]
 ) -> tuple[ClaimMatch | None, ...]:
-    """Return what the verdicts say of each claim; ``None`` if it is not in the answer word for word."""
+    """Return the match of each claim; ``None`` if the answer does not contain it verbatim."""
     return tuple(place and _found(place, verdicts) for place in _places(claims, answer))
 
 
 def _places(claims: Sequence[Claim], answer: str) -> Iterator[tuple[int, int] | None]:
-    """Yield where each claim stands; one that is said twice stands first where the one before it ends."""
+    """Yield the position of each claim; a repeated text is first searched after the previous claim."""
     reached = 0
     for claim in claims:
         text = claim.text.strip()

@@ -1,4 +1,4 @@
-"""Intervals by drawing again: the bootstrap (Efron 1979) over answers, or over what several are about."""
+"""Bootstrap intervals (Efron 1979) over answers, or over groups of answers about the same document."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Final, TypeAlias
 from ragtrace.calibration._agreement import Weights
 
 Statistic: TypeAlias = Callable[[Weights], float | None]
-"""A number that follows from how much each cluster counts; ``None`` where it is not defined."""
+"""Computes a number from cluster weights; ``None`` if it is undefined."""
 
 _FEWEST_CLUSTERS: Final = 5
-"""With fewer, draws are too much alike to say anything."""
+"""The least number of clusters; with fewer, the draws are too similar."""
 _TAIL: Final = 0.025
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalEstimate:
-    """A number, and its 95 % interval where the sample allows one."""
+    """A number with its 95% interval, if the sample allows one."""
 
     value: float
     low: float | None = None
@@ -28,10 +28,10 @@ class IntervalEstimate:
 
 
 class Resampling:
-    """Draws clusters with replacement, within their strata, always in the same way for a seed.
+    """Draws clusters with replacement within their strata, reproducibly by seed.
 
-    Clusters of the same group are drawn together: answers about one document are not independent. A group is
-    drawn from the stratum of its first cluster.
+    Clusters of the same group are drawn together: answers about one document are not independent. A group
+    belongs to the stratum of its first cluster.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Resampling:
         return weights
 
     def estimate(self, statistic: Statistic) -> IntervalEstimate | None:
-        """Return the statistic with its percentile interval; ``None`` where it is not defined.
+        """Return the statistic with its percentile interval; ``None`` if it is undefined.
 
-        There is no interval where most of the draws do not define it, or where all say the same: seven
-        right of seven are not a certainty, and drawing again cannot tell.
+        There is no interval if most draws leave it undefined, or if all draws are equal: seven right of seven
+        are no certainty, which resampling cannot show.
         """
         value = statistic(self.weights)
         if value is None:
@@ -79,7 +79,7 @@ class Resampling:
 def fold_of(
     strata: Sequence[Hashable], groups: Sequence[Hashable] | None = None, *, folds: int, seed: int
 ) -> tuple[int, ...]:
-    """Deal the clusters of each stratum out to folds, as evenly as can be; those of a group stay together."""
+    """Distribute the clusters of each stratum evenly over the folds; groups stay together."""
     members = _members(groups or range(len(strata)))
     shuffled = random.Random(seed).sample(range(len(members)), k=len(members))
     order = sorted(shuffled, key=lambda group: str(strata[members[group][0]]))
@@ -88,7 +88,7 @@ def fold_of(
 
 
 def _members(groups: Iterable[Hashable]) -> list[list[int]]:
-    """Return the clusters of each group, in the order of the first."""
+    """Return the clusters of each group, ordered by their first cluster."""
     members: dict[Hashable, list[int]] = {}
     for cluster, group in enumerate(groups):
         members.setdefault(group, []).append(cluster)

@@ -1,8 +1,8 @@
-"""Answers that people have labeled, claim by claim: JSON lines in.
+"""Reads answers with human labels per claim from JSON lines.
 
-A row holds ``contexts``, ``claims[{text, label}]`` and, if there are, ``id``, ``question``, ``answer`` and
-``answer_label``; the field names of RAGAS and DeepEval are understood. A label is ``supported``,
-``contradicted`` or ``unsupported`` (also written ``neutral`` or ``not_mentioned``), or null where people
+A row has ``contexts``, ``claims[{text, label}]`` and optionally ``id``, ``question``, ``answer`` and
+``answer_label``; the field names of RAGAS and DeepEval work too. A label is ``supported``,
+``contradicted`` or ``unsupported`` (also written ``neutral`` or ``not_mentioned``), or null if people
 did not agree.
 """
 
@@ -25,7 +25,7 @@ from ragtrace.records import RECORD_NAMES, Contexts, RecordRow, Text, record_of
 
 
 class HumanLabel(StrEnum):
-    """What people say about a claim or an answer."""
+    """The human label of a claim or answer."""
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
@@ -35,41 +35,41 @@ class HumanLabel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabeledAnswer:
-    """An answer with what people say about it."""
+    """An answer with human labels."""
 
     record: RagRecord
     claims: tuple[Claim, ...]
-    """Those with a label."""
+    """The labeled claims."""
     labels: tuple[HumanLabel, ...]
-    """One for each claim."""
+    """One label per claim."""
     supported: bool | None
-    """Whether the answer is faithful throughout; ``None`` where people did not say."""
+    """Whether the whole answer is faithful; ``None`` without a label."""
     file: str
     """The name of the file, without folders."""
     left_out: int = 0
     """Claims without a label."""
     announcements: int = 0
-    """Lines about the answer itself, which are no claims: "Here's a summary in 92 words:"."""
+    """Labeled lines about the answer itself, which are no claims: "Here's a summary in 92 words:"."""
     document: str | None = None
-    """What the answer is about, by a name that answers about the same share; ``None`` if nobody can tell."""
+    """The name of the answer's document, shared by answers about the same one; ``None`` if unknown."""
 
     @property
     def has_unsupported(self) -> bool:
-        """Whether a claim of it is labeled as not supported."""
+        """Whether a claim is labeled as not supported."""
         return any(label is not HumanLabel.SUPPORTED for label in self.labels)
 
 
 def read_labeled(
     path: str | Path, *, group_by: str | None = None, notices: RowNotices = STRICT
 ) -> Iterator[LabeledAnswer]:
-    """Read labeled answers, as records are read; where ``notices`` does not raise, bad rows are left out.
+    """Read labeled answers, like records. If ``notices`` does not raise, bad rows are skipped.
 
-    Answers with the same value in the field ``group_by`` are about the same document; without that, those
-    with the same contexts.
+    Answers with the same value in the field ``group_by`` are about the same document; without that field,
+    answers with the same contexts.
 
     Raises:
-        InputError: the file cannot be read; or, without ``notices``, a row is no labeled answer: names file,
-            line and field.
+        InputError: the file cannot be read or, without ``notices``, a row is not a labeled answer; names
+            file, line and field.
     """
     file = "standard input" if str(path) == "-" else Path(path).name
     names = _NAMES
@@ -123,7 +123,7 @@ def _answer(row: _Row, file: str, place: str) -> LabeledAnswer:
 
 
 def _contexts(row: _Row) -> str | None:
-    """Name a document by its contexts, in whichever order; an answer without any shares it with no other."""
+    """Name a document by its contexts in any order; an answer without contexts has its own document."""
     texts = sorted(context.text for context in row.contexts if context.text)
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest() if texts else None
 

@@ -1,7 +1,7 @@
-"""Judge labeled claims as `evaluate` would judge them, without the step that words them.
+"""Judges labeled claims as `evaluate` would, without the extraction step.
 
-Each claim goes through the verify step with its label kept back, so that every verdict has a human label
-beside it. Further runs lay chunks and claims in another order: a verdict should not hang on that.
+The verify step judges each claim without seeing its label, so every verdict has a human label to compare
+with. Further runs change the order of chunks and claims, since a verdict must not depend on it.
 """
 
 from __future__ import annotations
@@ -41,64 +41,64 @@ _NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCandidate:
-    """A judge, the form it is asked in, and how often."""
+    """A judge, its form of requests, and the number of runs."""
 
     judge: Judge
     form: VerifyForm
     runs: int = 1
-    """In the first the order is that of the data."""
+    """Number of runs; the first one keeps the order of the data."""
     end_to_end: bool = False
-    """Whether the answers are also judged as a whole, their claims worded by the judge."""
+    """Whether to judge whole answers too, with claims that the judge extracts."""
     is_floor: bool = False
 
     @property
     def name(self) -> str:
-        """Who judges, and in which form."""
+        """The judge and its form."""
         identity = self.judge.identity
         form = "" if identity.computes else f", {self.form}"
         return f"{identity.provider}:{identity.model}{form}"
 
     @property
     def limits(self) -> StepLimits:
-        """How the steps ask: without planted claims, since every claim here has a known verdict."""
+        """The limits of the steps, without canary claims: here every claim has a known verdict."""
         return StepLimits(verify=VerifySettings(form=self.form, sentinel_rate=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateRun:
-    """What one run of a candidate made of one answer."""
+    """The result of one run of a candidate on one answer."""
 
     verdicts: tuple[Verdict, ...] = ()
-    """One for each labeled claim, in their order; none where it failed."""
+    """One verdict per labeled claim, in order; empty if the run failed."""
     support: tuple[float | None, ...] = ()
-    """P(yes, the chunks support the claim) for each, where the judge was asked for it."""
+    """P(yes, the chunks support the claim) of each claim, if the form gives it."""
     failure: str | None = None
-    """The type of the error."""
+    """The type of the error, if it failed."""
     skipped: str | None = None
-    """Why there was nothing to judge."""
+    """Why there was nothing to judge, if so."""
     usage: Usage = _NO_USAGE
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndToEnd:
-    """What the whole metric made of the answer."""
+    """The result of the whole metric on the answer."""
 
     score: float | None = None
     skipped: str | None = None
     failure: str | None = None
     found: tuple[ClaimMatch | None, ...] = ()
-    """What it says of each labeled claim; ``None`` for one that is not in the answer word for word."""
+    """The match of each labeled claim; ``None`` if the answer does not contain it verbatim."""
     usage: Usage = _NO_USAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredAnswer:
-    """All that was measured of one answer."""
+    """All measurements of one answer."""
 
     answer: LabeledAnswer
     position: int
-    """In the sample."""
+    """Position in the sample."""
     runs: tuple[tuple[CandidateRun, ...], ...]
     """By candidate."""
     end_to_end: tuple[EndToEnd | None, ...] = ()
@@ -113,9 +113,9 @@ async def measure_all(
     seed: int,
     done: Callable[[MeasuredAnswer], None],
 ) -> None:
-    """Measure each answer with each candidate, and hand over each answer when it is done.
+    """Measure each answer with each candidate, and pass on each answer when it is complete.
 
-    An answer is handed over whole or not at all, so that candidates can be compared wherever a run stops.
+    Answers are passed on only if complete, so that candidates are comparable even after an interrupted run.
     """
     waiting = iter(enumerate(answers))
 
@@ -150,7 +150,7 @@ class _Order:
 
 
 def _order(answer: LabeledAnswer, number: int, seed: int) -> _Order:
-    """Return the order of the chunks and claims of a run; they have it from the data in the first."""
+    """Return the order of the chunks and claims of a run; the first run keeps that of the data."""
     chunks, claims = len(answer.record.chunks), len(answer.claims)
     if number == 0:
         return _Order(range(chunks), range(claims))
@@ -199,12 +199,12 @@ async def _outcome(
 
 
 class _Listening:
-    """A judge that notes how likely the chunks support a claim, in its words: a verdict keeps less of it."""
+    """A judge that records P(yes) of support for each claim; a verdict keeps less."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
         self.support: dict[str, float] = {}
-        """By claim; the highest, where the chunks were shown in several packs."""
+        """By claim; the highest one, if there were several packs of chunks."""
 
     @property
     def identity(self) -> JudgeIdentity:
@@ -223,7 +223,7 @@ class _Listening:
 
 
 class _GivenClaims:
-    """Faithfulness of claims that people worded: the judge is not asked for any."""
+    """Faithfulness of given claims, without the extraction step."""
 
     def __init__(self, claims: tuple[Claim, ...]) -> None:
         self._claims = claims
@@ -240,7 +240,7 @@ class _GivenClaims:
 
 
 def judged_supported(verdict: Verdict) -> bool | None:
-    """Read a verdict two-way; ``None`` where the judge left it open."""
+    """Return the binary label of a verdict; ``None`` if the judge left it open."""
     if verdict.label is VerdictLabel.UNJUDGED:
         return None
     return verdict.label is VerdictLabel.SUPPORTED

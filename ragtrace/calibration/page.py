@@ -1,4 +1,4 @@
-"""The report of a measurement: one HTML file that needs nothing else."""
+"""The report of a measurement: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragtrace.reports.templates import open_template
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A claim that people and a judge see differently. It holds text under judgment."""
+    """A claim on which people and a judge disagree. It contains judged text."""
 
     file: str
     answer_id: str
@@ -29,9 +29,9 @@ class Example:
 def disagreements(
     measured: Sequence[MeasuredAnswer], candidates: Sequence[JudgeCandidate], *, at_most: int
 ) -> Iterator[Example]:
-    """Yield claims that a judge (not the floor) decided otherwise than people did, in the sample's order."""
+    """Yield claims that a judge (not the floor) decided differently than people, in the sample's order."""
     left = at_most
-    for each in sorted(measured, key=lambda each: each.position):
+    for each in sorted(measured, key=lambda answer: answer.position):
         for candidate, runs in zip(candidates, each.runs, strict=True):
             if candidate.is_floor or not runs[0].verdicts:
                 continue
@@ -52,7 +52,7 @@ def disagreements(
 
 
 def render_page(results: Results, plot: str, examples: Iterable[Example] = ()) -> str:
-    """Write the report. Only ``examples`` bring text under judgment into it."""
+    """Write the report. Only ``examples`` contain judged text."""
     template = open_template(
         "calibration/page.html",
         count="{:,}".format,

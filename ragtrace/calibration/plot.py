@@ -1,4 +1,4 @@
-"""The picture of a measurement, as SVG to be set into a page."""
+"""The plot of a measurement, as SVG for a page."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
 
 _Ordered: TypeAlias = Sequence[tuple[int, CandidateResult]]
-"""Candidates with their places in the group: each has the same colour everywhere."""
+"""Candidates with their positions in the group, which determine their colors."""
 
-_COLOURS: Final = ("#1d4ed8", "#b45309", "#7c3aed", "#0f766e")
+_COLORS: Final = ("#1d4ed8", "#b45309", "#7c3aed", "#0f766e")
 _FLOOR: Final = "#6b7280"
 _METADATA: Final = ("Creator", "Date", "Format", "Type")
-"""What matplotlib would say about itself: the page has no place for it."""
+"""Removes matplotlib's own metadata from the SVG."""
 _STYLE: Final = {
     "font.family": "sans-serif",
     "font.size": 9,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "ragtrace",  # the same results give the same picture
-    "text.parse_math": False,  # the name of a file or model may hold a dollar sign
+    "svg.fonttype": "none",  # keep text as text
+    "svg.hashsalt": "ragtrace",  # make the SVG reproducible
+    "text.parse_math": False,  # names of files or models may contain a dollar sign
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
 
 
 def draw_plot(results: Results) -> str:
-    """Draw balanced accuracies with their intervals; ROC and reliability where a judge gives probabilities.
+    """Draw balanced accuracies with their intervals; ROC and reliability if a judge gives probabilities.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
@@ -40,7 +40,7 @@ def draw_plot(results: Results) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    scored = [each for each in enumerate(results.overall.candidates) if each[1].roc]
+    scored = [numbered for numbered in enumerate(results.overall.candidates) if numbered[1].roc]
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # its stubs list every key there is
         height = 1.2 + 0.28 * sum(len(group.candidates) + 1 for group in results.groups)
         figure = Figure(figsize=(8.2, height + (3.4 if scored else 0)), layout="constrained")
@@ -65,7 +65,7 @@ def _draw_accuracies(axes: Axes, results: Results) -> None:
         ticks.append((at, group.name))
         for order, candidate in enumerate(group.candidates):
             at += 1
-            _draw_bar(axes, at, candidate, _colour(candidate, order), labeled=group is results.groups[0])
+            _draw_bar(axes, at, candidate, _color(candidate, order), labeled=group is results.groups[0])
         at += 1
     axes.axvline(0.5, color="#9ca3af", linewidth=1, linestyle=":")
     axes.text(0.5, -0.6, " guessing", color="#6b7280", va="top")
@@ -79,19 +79,19 @@ def _draw_accuracies(axes: Axes, results: Results) -> None:
     )
 
 
-def _draw_bar(axes: Axes, at: float, candidate: CandidateResult, colour: str, *, labeled: bool) -> None:
+def _draw_bar(axes: Axes, at: float, candidate: CandidateResult, color: str, *, labeled: bool) -> None:
     label = _title(candidate) if labeled else None
     found = candidate.two_way
     if found is None:
-        axes.plot([], [], "o", color=colour, label=label)
+        axes.plot([], [], "o", color=color, label=label)
         return
     if found.low is not None and found.high is not None:
         axes.plot(
-            [found.low, found.high], [at, at], color=colour, linewidth=5, alpha=0.35, solid_capstyle="butt"
+            [found.low, found.high], [at, at], color=color, linewidth=5, alpha=0.35, solid_capstyle="butt"
         )
-    axes.plot([found.value], [at], "o", color=colour, markersize=5, label=label)
+    axes.plot([found.value], [at], "o", color=color, markersize=5, label=label)
     right = found.high if found.high is not None else found.value
-    axes.text(right + 0.008, at, f"{found.value:.2f}", va="center", color=colour)
+    axes.text(right + 0.008, at, f"{found.value:.2f}", va="center", color=color)
 
 
 def _draw_roc(axes: Axes, scored: _Ordered) -> None:
@@ -99,7 +99,7 @@ def _draw_roc(axes: Axes, scored: _Ordered) -> None:
     for order, candidate in scored:
         auc = candidate.claims.auc
         label = f"AUC {auc.value:.2f}" if auc else None
-        axes.plot(*zip(*candidate.roc, strict=True), color=_colour(candidate, order), label=label)
+        axes.plot(*zip(*candidate.roc, strict=True), color=_color(candidate, order), label=label)
     axes.set_xlabel("unsupported claims that pass")
     axes.set_ylabel("supported claims that pass")
     axes.set_title("each threshold for P(Yes)", loc="left")
@@ -110,13 +110,13 @@ def _draw_roc(axes: Axes, scored: _Ordered) -> None:
 def _draw_reliability(axes: Axes, scored: _Ordered) -> None:
     axes.plot([0, 1], [0, 1], color="#9ca3af", linewidth=1, linestyle=":")
     for order, candidate in scored:
-        whole = sum(each.weight for each in candidate.reliability)
-        means = [each.mean_score for each in candidate.reliability]
-        shares = [each.share_supported for each in candidate.reliability]
-        sizes = [14 + 300 * each.weight / whole for each in candidate.reliability]
-        colour = _colour(candidate, order)
-        axes.plot(means, shares, color=colour, linewidth=1)
-        axes.scatter(means, shares, s=sizes, color=colour, alpha=0.6)
+        whole = sum(bin_.weight for bin_ in candidate.reliability)
+        means = [bin_.mean_score for bin_ in candidate.reliability]
+        shares = [bin_.share_supported for bin_ in candidate.reliability]
+        sizes = [14 + 300 * bin_.weight / whole for bin_ in candidate.reliability]
+        color = _color(candidate, order)
+        axes.plot(means, shares, color=color, linewidth=1)
+        axes.scatter(means, shares, s=sizes, color=color, alpha=0.6)
     axes.set_xlabel("P(Yes) of the judge")
     axes.set_ylabel("share that people call supported")
     axes.set_title("reliability", loc="left")
@@ -127,5 +127,5 @@ def _title(candidate: CandidateResult) -> str:
     return f"{candidate.name} (the floor)" if candidate.is_floor else candidate.name
 
 
-def _colour(candidate: CandidateResult, order: int) -> str:
-    return _FLOOR if candidate.is_floor else _COLOURS[order % len(_COLOURS)]
+def _color(candidate: CandidateResult, order: int) -> str:
+    return _FLOOR if candidate.is_floor else _COLORS[order % len(_COLORS)]

@@ -1,4 +1,4 @@
-"""Which answers are measured: all, or a sample in which unsupported claims are not rare."""
+"""Chooses the answers to measure: all, or a sample enriched with unsupported claims."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ragtrace.calibration.labeled_data import LabeledAnswer
 def draw(answers: Sequence[LabeledAnswer], limit: int | None, *, seed: int) -> list[LabeledAnswer]:
     """Return at most ``limit`` answers in a random order, half of them with an unsupported claim.
 
-    Where one half has too few, the other fills up. The order is random so that a run that is stopped has
-    measured a sample too. Who draws the two halves at unlike rates must weight them: see
+    If one half has too few, the other fills up. The order is random, so that an interrupted run is a sample
+    too. If the two halves have different rates, results must be weighted: see
     [`results`][ragtrace.calibration.results].
     """
     drawn = random.Random(seed)

@@ -1,8 +1,8 @@
-"""From verdicts beside human labels to figures, and to what is recommended.
+"""Computes results and recommendations from verdicts and human labels.
 
-Figures are worked out by answer: each is a cluster, because its claims are not independent. Thresholds are
-looked for in four fifths of the answers and tried on the last, in turns: what is reported for them is not
-what they were picked by.
+Each answer is a cluster, because its claims are not independent. Thresholds are chosen by five-fold
+cross-validation: on four fifths of the answers, and tested on the last fifth. So the reported accuracy comes
+from other data than the choice.
 """
 
 from __future__ import annotations
@@ -46,31 +46,31 @@ TOGETHER: Final = "all files together"
 _FOLDS: Final = 5
 
 Stratum: TypeAlias = tuple[str, bool]
-"""The file, and whether the answer has an unsupported claim."""
+"""File name, and whether the answer has an unsupported claim."""
 Price: TypeAlias = Callable[[JudgeIdentity, Usage], float | None]
-"""What a judge's work costs in US dollars; ``None`` where nobody knows."""
+"""Returns the cost of a judge's usage in US dollars; ``None`` if unknown."""
 _ByCluster: TypeAlias = Sequence[ConfusionCounts | None]
-"""What was counted in each answer; ``None`` where a run failed."""
+"""The counts of each answer; ``None`` if a run failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementPlan:
-    """What there was to measure, and how intervals are drawn."""
+    """The population of a measurement, and the settings of its intervals."""
 
     population: Mapping[Stratum, int]
-    """Answers that could have been measured."""
+    """Number of measurable answers."""
     sampled: bool
-    """Whether only a part was, with the strata at rates of their own."""
+    """Whether only a sample was measured, with different rates per stratum."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Claims and answers that could not be measured, by reason."""
     resamples: int = 1000
     seed: int = 0
     at_once: int = 1
-    """Answers measured side by side."""
+    """Concurrently measured answers."""
 
 
 def stratum_of(answer: LabeledAnswer) -> Stratum:
-    """Name the part of the population that the answer was drawn from."""
+    """Return the stratum of an answer."""
     return answer.file, answer.has_unsupported
 
 
@@ -80,11 +80,11 @@ def summarize(
     plan: MeasurementPlan,
     price: Price,
 ) -> Results:
-    """Work the figures out, for each file and for all together. A run that was stopped is a sample."""
+    """Compute the results for each file and overall. An interrupted run counts as a sample."""
     plan = replace(plan, sampled=plan.sampled or len(measured) < sum(plan.population.values()))
-    in_order = sorted(measured, key=lambda each: (each.answer.file, each.position))
+    in_order = sorted(measured, key=lambda answer: (answer.answer.file, answer.position))
     files = dict.fromkeys(file for file, _ in plan.population)
-    groups = [(file, [each for each in in_order if each.answer.file == file]) for file in files]
+    groups = [(file, [answer for answer in in_order if answer.answer.file == file]) for file in files]
     if len(groups) != 1:
         groups.append((TOGETHER, in_order))
     return Results(
@@ -98,13 +98,13 @@ def summarize(
 
 
 def _documents(measured: Sequence[MeasuredAnswer]) -> int | None:
-    """Count what the answers are about; ``None`` where each is about something of its own."""
-    number = len({_document(each) for each in measured})
+    """Count the documents; ``None`` if every answer has its own."""
+    number = len({_document(answer) for answer in measured})
     return number if number < len(measured) else None
 
 
 def _document(each: MeasuredAnswer) -> Hashable:
-    """Name what an answer is drawn together with."""
+    """Return the group in which an answer is resampled."""
     return each.answer.file, each.answer.document or each.position
 
 
@@ -138,11 +138,11 @@ def _group(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Drawing:
-    """How the answers of a group are weighted, drawn again and dealt out."""
+    """Weights, resampling and folds of a group's answers."""
 
     resampling: Resampling
     fold_of: Sequence[int]
-    """By cluster."""
+    """Folds by cluster."""
 
     @property
     def weights(self) -> Weights:
@@ -156,11 +156,11 @@ class _Drawing:
 def _drawing(
     members: Sequence[MeasuredAnswer], population: Mapping[Stratum, int], plan: MeasurementPlan
 ) -> _Drawing:
-    drawn_from = [stratum_of(each.answer) for each in members]
+    drawn_from = [stratum_of(member.answer) for member in members]
     sizes = Counter(drawn_from)
     weights = [population[stratum] / sizes[stratum] for stratum in drawn_from]
-    documents = [_document(each) for each in members]
-    # the answers about a document may be of both strata: then it is drawn from the file
+    documents = [_document(member) for member in members]
+    # if a document's answers are in both strata, it is resampled within its file
     as_drawn = plan.sampled and len(set(documents)) == len(documents)
     strata = drawn_from if as_drawn else [stratum[0] for stratum in drawn_from]
     return _Drawing(
@@ -171,7 +171,7 @@ def _drawing(
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """What people and the judge say about a claim."""
+    """A claim's human label and verdict."""
 
     label: HumanLabel
     verdict: Verdict
@@ -182,7 +182,7 @@ class _Pair:
         return self.label is HumanLabel.SUPPORTED
 
     def said(self, threshold: float | None) -> bool | None:
-        """Read the verdict two-way, or cut the probability, where there is one, at a threshold."""
+        """Return the binary verdict, from the probability if there are one and a threshold."""
         if threshold is None or self.support is None:
             return judged_supported(self.verdict)
         if self.support >= threshold:
@@ -191,7 +191,7 @@ class _Pair:
 
 
 class _Side:
-    """What one candidate made of the answers of a group."""
+    """The results of one candidate on the answers of a group."""
 
     def __init__(self, members: Sequence[MeasuredAnswer], at: int, drawing: _Drawing) -> None:
         self.answers = [member.answer for member in members]
@@ -201,7 +201,7 @@ class _Side:
 
     @cached_property
     def pairs(self) -> list[list[_Pair] | None]:
-        """By answer: what people and the judge say about each claim, in the first run."""
+        """By answer: label and verdict of each claim in the first run."""
         return [
             [
                 _Pair(label, verdict, support)
@@ -216,7 +216,7 @@ class _Side:
 
     @cached_property
     def ranking(self) -> Ranking:
-        """The claims by the probability that they are supported."""
+        """The claims, ranked by the probability of support."""
         return Ranking(
             ScoredAnswer(pair.support, pair.human, cluster)
             for cluster, pairs in enumerate(self.pairs)
@@ -226,18 +226,18 @@ class _Side:
 
     @cached_property
     def claim_cut(self) -> ScoreCutoff | None:
-        """Where to cut the probability."""
+        """The threshold of the probability."""
         return _cut(self.ranking, self.drawing, lambda of_fold: self.claim_counts(self._spread(of_fold)))
 
     @cached_property
     def held_out_thresholds(self) -> Sequence[float] | None:
-        """By answer: the threshold that was found without it, where one is recommended at all."""
+        """By answer: the threshold that was chosen without it, if one is recommended."""
         if self.claim_cut is None or not self.claim_cut.is_moved:
             return None
         return self._spread(_thresholds_of_folds(self.ranking, self.drawing))
 
     def claim_counts(self, thresholds: Sequence[float] | None = None) -> list[ConfusionCounts | None]:
-        """Count the claims, cut at the judge's own threshold or at others."""
+        """Count the claims at the judge's own threshold, or at the given ones."""
         return [
             None
             if pairs is None
@@ -249,7 +249,7 @@ class _Side:
         ]
 
     def answer_scores(self, thresholds: Sequence[float] | None = None) -> list[float | None]:
-        """Return the share of supported claims of each answer: strict faithfulness."""
+        """Return the strict faithfulness of each answer: the share of supported claims."""
         return [
             _faithfulness([pair.said(thresholds[cluster] if thresholds else None) for pair in pairs or ()])
             for cluster, pairs in enumerate(self.pairs)
@@ -258,7 +258,7 @@ class _Side:
     def answer_counts(
         self, scores: Sequence[float | None], thresholds: Sequence[float]
     ) -> list[ConfusionCounts | None]:
-        """Count the answers that people labeled and the judge did not fail on."""
+        """Count the labeled answers on which the judge did not fail."""
         return [
             None
             if answer.supported is None or pairs is None
@@ -273,7 +273,7 @@ class _Side:
 
 
 def _faithfulness(said: Sequence[bool | None]) -> float | None:
-    judged = [each for each in said if each is not None]
+    judged = [verdict for verdict in said if verdict is not None]
     return sum(judged) / len(judged) if judged else None
 
 
@@ -410,7 +410,7 @@ def _weighing(by_cluster: _ByCluster) -> Callable[[Weights], ConfusionCounts]:
 def _cut(
     ranking: Ranking, drawing: _Drawing, counts_at: Callable[[Sequence[float]], _ByCluster]
 ) -> ScoreCutoff | None:
-    """Look for the best threshold, and try the search on answers that it did not see."""
+    """Find the best threshold, and cross-validate the search."""
     if not ranking:
         return None
     resampling = drawing.resampling
@@ -432,7 +432,7 @@ def _cut(
 
 
 def _thresholds_of_folds(ranking: Ranking, drawing: _Drawing) -> list[float]:
-    """Return for each fold the best threshold of the others; the default where those have only one side."""
+    """Return for each fold the best threshold of the others; the default if those have only one class."""
     found = (ranking.best_threshold(drawing.without(fold)) for fold in range(_FOLDS))
     return [ranking.default if threshold is None else threshold for threshold in found]
 
@@ -456,7 +456,7 @@ def _answer_cut(side: _Side) -> ScoreCutoff | None:
 
 
 def _difference(first: _Side, second: _Side, resampling: Resampling) -> IntervalEstimate | None:
-    """Return how much more of the claims the first gets right, on the answers that both judged."""
+    """Return the first's lead in balanced accuracy, on the answers that both judged."""
     of_first, of_second = (side.claim_counts(side.held_out_thresholds) for side in (first, second))
     both = [a is not None and b is not None for a, b in zip(of_first, of_second, strict=True)]
     sides = [
@@ -472,7 +472,7 @@ def _difference(first: _Side, second: _Side, resampling: Resampling) -> Interval
 
 
 def _flips(side: _Side, candidate: JudgeCandidate) -> IntervalEstimate | None:
-    """Return the share of claims whose verdict hangs on the order of chunks and claims."""
+    """Return the share of claims whose verdict depends on the order of chunks and claims."""
     if candidate.runs < 2:
         return None
     counted = [
@@ -497,5 +497,7 @@ def _flipped(runs: Sequence[CandidateRun]) -> tuple[int, int]:
 
 
 def _can_be_reordered(answer: LabeledAnswer, form: VerifyForm) -> bool:
-    beside_others = form is VerifyForm.JSON and len(answer.claims) > 1  # else each claim is asked about alone
-    return len(answer.record.chunks) > 1 or beside_others
+    has_other_claims = (
+        form is VerifyForm.JSON and len(answer.claims) > 1
+    )  # else each claim has its own request
+    return len(answer.record.chunks) > 1 or has_other_claims

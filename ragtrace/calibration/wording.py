@@ -1,4 +1,4 @@
-"""Figures in words, the same on the terminal and in the report."""
+"""Formats results as text, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ragtrace.calibration.results import AccuracyLead, CandidateResult, Results,
 
 
 def interval(estimate: IntervalEstimate | None) -> str:
-    """Write an estimate: ``0.76 [0.74, 0.78]``."""
+    """Format an estimate: ``0.76 [0.74, 0.78]``."""
     if estimate is None:
         return "-"
     if estimate.low is None or estimate.high is None:
@@ -18,24 +18,24 @@ def interval(estimate: IntervalEstimate | None) -> str:
 
 
 def percent(estimate: IntervalEstimate | None) -> str:
-    """Write a share: ``54 %``."""
+    """Format a share: ``54 %``."""
     return "-" if estimate is None else f"{100 * estimate.value:.0f} %"
 
 
 def money(dollars: float | None) -> str:
-    """Write a sum in US dollars, or that nobody knows it."""
+    """Format US dollars; say so if the amount is unknown."""
     if dollars is None:
         return "unknown"
     return f"${dollars:.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number with its noun: ``1 answer``, ``2,000 answers``."""
+    """Format a number with its noun: ``1 answer``, ``2,000 answers``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def basis(results: Results) -> Iterator[str]:
-    """Say what the figures rest on: a sentence each."""
+    """Yield sentences about the data behind the results."""
     if results.sampled:
         yield (
             "A sample: answers with an unsupported claim were drawn at a rate of their own, and every figure"
@@ -56,7 +56,7 @@ def _drawn(results: Results) -> str:
 
 
 def recommendations(results: Results) -> Iterator[str]:
-    """Say what follows from the figures, and how sure that is."""
+    """Yield the recommendations with their certainty."""
     chosen = results.recommended
     if chosen is None:
         yield "Nothing follows: too little was measured of both supported and unsupported claims."
@@ -78,7 +78,7 @@ def _lead(lead: AccuracyLead, chosen: CandidateResult) -> str:
     first = lead.first == chosen.name
     other = lead.second if first else lead.first
     sign = 1 if first else -1
-    low, high = sorted(sign * (each or 0.0) for each in (lead.difference.low, lead.difference.high))
+    low, high = sorted(sign * (end or 0.0) for end in (lead.difference.low, lead.difference.high))
     shown = f"{sign * lead.difference.value:+.2f} [{low:+.2f}, {high:+.2f}]"
     if lead.difference.low is None:
         return f"Against {other}: {sign * lead.difference.value:+.2f}; too few answers for an interval."

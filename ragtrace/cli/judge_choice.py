@@ -25,7 +25,7 @@ from ragtrace.judge import (
     open_judge,
     spent_by,
 )
-from ragtrace.judge.base_url import beside, secrets_in
+from ragtrace.judge.base_url import secrets_in, sibling_url
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Clock, Embedder, Judge
@@ -83,7 +83,7 @@ class JudgeChoice:
         if spec is None:
             return None
         other = JudgeChoice(spec=spec, timeout_s=self.timeout_s, cache=self.cache, prices=self.prices)
-        at_the_same = replace(self, spec=spec, base_url=beside(self.base_url, spec, os.environ))
+        at_the_same = replace(self, spec=spec, base_url=sibling_url(self.base_url, spec, os.environ))
         chosen = at_the_same if self.spec is not None and self.is_like(spec) else other
         return chosen.open(max_concurrency=max_concurrency, around=around)
 
@@ -117,7 +117,7 @@ class EmbedderChoice:
             return None
         return open_embedder(
             spec,
-            base_url=beside(judge.base_url, spec, os.environ),
+            base_url=sibling_url(judge.base_url, spec, os.environ),
             api_key_env=judge.api_key_env,
             timeout_s=judge.timeout_s,
             tls=judge.tls,

@@ -1,4 +1,4 @@
-"""Other tools' metrics, under their own rules: as scorings of our verdicts, or with their own calls."""
+"""Other tools' metrics under their rules: their scoring of ragtrace's verdicts, or their own judge calls."""
 
 from ragtrace.compat.profile_metric import ProfileMetric
 from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun

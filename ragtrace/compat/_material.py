@@ -1,4 +1,4 @@
-"""What a peer is given of a record, and how it stands in a prompt: fenced, so that it is no instruction."""
+"""A record's texts for other tools' prompts, fenced so that they are no instructions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AS_DATA = (
 
 
 def fenced(name: str, text: str) -> str:
-    """Put a text between fence lines whose code is a digest of it: no text contains the digest of itself."""
+    """Put a text between fence lines with its digest as the code: no text contains its own digest."""
     code = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"<<{name} {code}>>\n{text}\n<</{name} {code}>>"
 
@@ -25,7 +25,7 @@ def contexts_of(record: RagRecord) -> list[str]:
 
 
 def missing_parts(record: RagRecord, needs: tuple[Part, ...]) -> str:
-    """Name what a record lacks of the parts, for people. An empty list of chunks is a context."""
+    """Name the missing parts of a record, for people. An empty list of chunks is a context."""
     there = {
         Part.QUESTION: record.question is not None,
         Part.ANSWER: record.answer is not None,

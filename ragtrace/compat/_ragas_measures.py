@@ -1,6 +1,6 @@
-"""RAGAS' metrics as far as its collections and its metrics of old do the same: what is asked in which order.
+"""The common part of RAGAS' collections and legacy metrics: the requests and their order.
 
-How a reply is asked for and read differs; an ``MeasureRun`` says how.
+They differ in how they request and parse a reply; a ``MeasureRun`` does that.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ FormT = TypeVar("FormT", bound=BaseModel)
 
 
 class MeasureRun(Protocol):
-    """A run of a metric: where it asks, and how it reads."""
+    """A run of a metric: sends its requests and parses the replies."""
 
     @property
     def profile(self) -> str:
-        """Whose rules hold."""
+        """The profile whose rules apply."""
 
     async def ask(self, step: str, prompt: str, form: type[FormT]) -> FormT:
         """Ask for a reply of the form.
 
         Raises:
-            Unreadable: it has not the form.
+            RagasUnreadable: the reply does not have the form.
         """
 
     async def rating(self, step: str, prompt: str) -> int | None:
-        """Ask one of two judges; ``None`` if it gave no rating in all its tries."""
+        """Ask one of two judges; ``None`` if no try gave a rating."""
 
 
 AskingT = TypeVar("AskingT", bound=MeasureRun)
@@ -52,12 +52,12 @@ Measure: TypeAlias = Callable[[RagRecord, AskingT], Awaitable[ToolRun]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RagasRules(Generic[AskingT]):
-    """What differs between the two."""
+    """The differences between the two."""
 
     profile: str
     asking: Callable[[ToolCalls, ToolOptions], AskingT]
     missing: Callable[[RagRecord, tuple[Part, ...]], str]
-    """Names the parts without which a sample is refused; empty if there is none."""
+    """Names the missing parts for which RAGAS refuses a sample; empty if none."""
     answer_relevance: Measure[AskingT]
     groundedness: Measure[AskingT]
 
@@ -72,10 +72,10 @@ class _RagasMetric(Generic[AskingT]):
     direction: Direction = Direction.HIGHER_IS_BETTER
     threshold: float = 0.5
     without_reference: ToolMetric | None = None
-    """What measures a record that has no reference."""
+    """The metric for records without a reference."""
 
     async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-        """Measure the record as RAGAS does, one call after another."""
+        """Measure the record like RAGAS, with sequential calls."""
         missing = self.rules.missing(record, self.needs)
         if missing == Part.REFERENCE and self.without_reference is not None:
             run = await self.without_reference.run(record, calls, options)
@@ -97,10 +97,14 @@ def ragas_metrics(rules: RagasRules[AskingT]) -> tuple[ToolMetric, ...]:
         ("answer_relevance", rules.answer_relevance, (question, answer)),
         (
             "context_precision",
-            partial(_context_precision, beside="reference"),
+            partial(_context_precision, compared_with="reference"),
             (question, context, reference),
         ),
-        ("context_utilization", partial(_context_precision, beside="answer"), (question, context, answer)),
+        (
+            "context_utilization",
+            partial(_context_precision, compared_with="answer"),
+            (question, context, answer),
+        ),
         ("context_recall", _context_recall, (question, context, reference)),
         ("context_relevance", _context_relevance, (question, context)),
         ("groundedness", rules.groundedness, (answer, context)),
@@ -114,12 +118,12 @@ def ragas_metrics(rules: RagasRules[AskingT]) -> tuple[ToolMetric, ...]:
 
 
 def context_of(record: RagRecord) -> str:
-    """Return all contexts as RAGAS shows them."""
+    """Return all contexts as in RAGAS' prompts."""
     return "\n".join(contexts_of(record))
 
 
-def told_at_once(score: float, explanation: str) -> ToolRun:
-    """Return a score that needed no call."""
+def immediate_score(score: float, explanation: str) -> ToolRun:
+    """Return a score that needs no call."""
     return ToolRun(
         status=CompatStatus.OK, score=score, explanation=f"{explanation}: ragas scores that {score:g}"
     )
@@ -136,9 +140,9 @@ async def _faithfulness(record: RagRecord, asking: MeasureRun) -> ToolRun:
 
 
 async def _context_precision(
-    record: RagRecord, asking: MeasureRun, beside: Literal["reference", "answer"]
+    record: RagRecord, asking: MeasureRun, compared_with: Literal["reference", "answer"]
 ) -> ToolRun:
-    answer = (record.reference if beside == "reference" else record.answer) or ""
+    answer = (record.reference if compared_with == "reference" else record.answer) or ""
     verdicts = [
         await asking.ask(
             "ctx_verdict", prompts.usefulness(record.question or "", context, answer), Usefulness
@@ -156,7 +160,7 @@ async def _context_recall(record: RagRecord, asking: MeasureRun) -> ToolRun:
 async def _context_relevance(record: RagRecord, asking: MeasureRun) -> ToolRun:
     question, context = record.question or "", context_of(record)
     if not question.strip() or context.strip() in question.strip():
-        return told_at_once(0.0, "the question holds the whole context, or one of them is blank")
+        return immediate_score(0.0, "the question holds the whole context, or one of them is blank")
     first = await asking.rating("relevance1", prompts.worth_of_context(question, context))
     second = await asking.rating("relevance2", prompts.worth_of_context_again(question, context))
     return ratings_run(asking.profile, "context_relevance", (first, second))

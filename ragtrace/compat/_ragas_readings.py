@@ -1,4 +1,4 @@
-"""From what RAGAS' judge said to what RAGAS reports: its rules stand in `ragtrace.scoring`."""
+"""Computes RAGAS' results from its judge's replies, by the rules in `ragtrace.scoring`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def questions_run(
     made: Sequence[MadeQuestionReply],
     vectors: Mapping[str, Sequence[float]],
 ) -> ToolRun:
-    """Score answer relevance by the questions made from the answer."""
+    """Score answer relevance by the questions generated from the answer."""
     found = score(
         "answer_relevance",
         profile,
@@ -86,7 +86,7 @@ def ratings_run(profile: str, metric: str, ratings: Sequence[int | None]) -> Too
 def _similarity(one: Sequence[float], other: Sequence[float]) -> float | None:
     try:
         return cosine(one, other)
-    except JudgeNonsense:  # RAGAS calculates with it all the same, and gets NaN
+    except JudgeNonsense:  # RAGAS computes NaN here
         return None
 
 
@@ -101,6 +101,6 @@ def _claims(stated: Sequence[str], judged: Sequence[JudgedStatement]) -> tuple[V
 
 
 def _verdict(index: int, text: str, *, attributed: int, reason: str) -> Verdict:
-    # a verdict of no does not tell what is contradicted from what is unsupported
+    # a no does not distinguish contradicted from unsupported
     label = VerdictLabel.SUPPORTED if attributed else VerdictLabel.UNSUPPORTED
     return Verdict(claim=Claim(index=index, text=text), label=label, reason=reason or None)

@@ -1,6 +1,6 @@
-"""deepeval's metrics, of version 3 and 4: its own calls, its own reading of the replies, its own arithmetic.
+"""deepeval's metrics of versions 3 and 4, with its own calls, parsing of replies and arithmetic.
 
-What the two versions do differently:
+Differences between the versions:
 
 =====================  ==================================  =====================================
 of a reply             deepeval 3 (3.9.9)                  deepeval 4 (4.3.1)
@@ -12,8 +12,8 @@ no list of verdicts    an error                            an empty list
 hallucination          share contradicted: 0 is good       share not contradicted: 1 is good
 =====================  ==================================  =====================================
 
-Neither checks that there is a verdict for each item, and neither asks again. Source: both versions, run side
-by side with this module.
+Neither checks that every item has a verdict, and neither retries. Source: both versions, compared with this
+module.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class DeepEvalMetric:
         return self.version.profile
 
     async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-        """Measure the record as deepeval does, one call after another."""
+        """Measure the record like deepeval, with sequential calls."""
         missing = missing_parts(record, self.needs)
         if Part.ANSWER in self.needs and record.answer == "":
             missing = Part.ANSWER.value
@@ -101,23 +101,23 @@ class DeepEvalMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Version:
-    """How a version of deepeval reads replies."""
+    """How a version of deepeval parses replies."""
 
     profile: str
     unsure: str
-    """What its prompts call neither yes nor no."""
+    """The word in its prompts for neither yes nor no."""
     commas_first: bool
     read_verdicts: Callable[[VerdictForm, JsonObject], tuple[Item, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """What a metric measured, before anyone asked for a reason."""
+    """A metric's result before the request for a reason."""
 
     score: float
     explanation: str
     findings: tuple[str, ...] = ()
-    """What the reason is made of."""
+    """The material of the reason."""
     verdicts: tuple[Verdict, ...] = ()
     chunk_verdicts: tuple[ChunkVerdict, ...] = ()
     truths: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asking:
-    """A run of a metric: where it asks, under which options, and how it reads."""
+    """A run of a metric: its calls, options and parsing."""
 
     calls: ToolCalls
     options: ToolOptions
@@ -139,7 +139,7 @@ class _Asking:
         return self.read("verdicts", reply, partial(self.version.read_verdicts, form))
 
     async def reason(self, metric: str, reading: _Reading) -> str | None:
-        """Ask why, as deepeval does by default: an unreadable reply costs it the score."""
+        """Ask for a reason, as deepeval does by default: if the reply is unreadable, there is no score."""
         prompt = prompts.reason(metric.replace("_", " "), reading.score, reading.findings)
         reply = await self.text("reason", prompt)
         said = self.read("reason", reply, partial(field_of, name="reason"))
@@ -152,13 +152,13 @@ class _Asking:
             raise DeepEvalUnreadable(f"the reply to `{step}`: {exc}") from exc
 
     def size(self, step: str, listed: JsonValue) -> int:
-        """Count what is listed: deepeval looks at no more, so that a text or an object passes for a list."""
+        """Count the entries: deepeval checks only the length, so it accepts a text or an object as a list."""
         if isinstance(listed, (list, dict, str)):
             return len(listed)
         raise DeepEvalUnreadable(f"the reply to `{step}`: its field `{step}` is no list")
 
     def score(self, metric: str, words: Sequence[Judged]) -> float:
-        """Score the words under the version's rule, which always gives a number."""
+        """Score the words under the version's rule, which always returns a number."""
         found = score(
             metric,
             self.version.profile,
@@ -173,7 +173,7 @@ class _Asking:
 async def _faithfulness(record: RagRecord, asking: _Asking) -> _Reading:
     limit = asking.options.truths_extraction_limit
     context = "\n\n".join(contexts_of(record))
-    # deepeval asks both at once, and reads neither before it has both
+    # deepeval sends both at once, and parses neither before it has both
     truths_reply = await asking.text(
         "truths", prompts.truths(context, None if limit is None else max(limit, 0))
     )
@@ -243,7 +243,7 @@ async def _context_recall(record: RagRecord, asking: _Asking) -> _Reading:
 
 async def _context_relevance(record: RagRecord, asking: _Asking) -> _Reading:
     form = VerdictForm(words=BINARY, statement_required=True, free_word=str.lower, list_required=True)
-    # deepeval asks about all chunks at once, and reads no reply before it has them all
+    # deepeval asks about all chunks at once, and parses no reply before it has all
     replies = [
         await asking.text("ctx_verdicts", prompts.context_statements(record.question or "", context))
         for context in contexts_of(record)
@@ -288,7 +288,7 @@ _RELEVANCE_LABELS = {
 def _verdicts(
     listed: JsonValue, items: Sequence[Item], labels: dict[Word, VerdictLabel]
 ) -> tuple[Verdict, ...]:
-    """Pair what was judged with its verdicts by position, as deepeval's reader would."""
+    """Pair items and verdicts by position, as in deepeval."""
     texts = _texts(listed)
     judged = [*items, *[Item(word=None)] * len(texts)]
     return tuple(
@@ -302,7 +302,7 @@ def _texts(listed: JsonValue) -> tuple[str, ...]:
 
 
 def _verdicts_on_answer(record: RagRecord, items: Sequence[Item]) -> tuple[Verdict, ...]:
-    """The answer is judged as a whole, against one chunk after the other."""
+    """Return verdicts on the whole answer against each chunk."""
     answer = record.answer or ""
     return tuple(
         Verdict(
@@ -327,7 +327,7 @@ def _label_of_all(items: Sequence[Item]) -> VerdictLabel:
 
 
 def _words(items: Sequence[Item]) -> list[Word]:
-    """Return the words that deepeval counts: one it drops leaves no gap, so that later ranks move up."""
+    """Return the words that deepeval counts. Dropped ones leave no gap, so later ranks move up."""
     return [item.word for item in items if item.word]
 
 

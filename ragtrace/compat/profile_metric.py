@@ -1,17 +1,16 @@
-"""Our own verdicts under another tool's rule: one judge run, the score that tool would give it.
+"""ragtrace's verdicts scored by another tool's rule.
 
-The tool's own prompts and calls are another matter: see `running`. What stands for what:
+For the tool's own prompts and calls, see `tool_metric`. The mapping of verdicts:
 
-- A claim of ours is a claim of theirs, a sentence of the reference a statement of it, an unjudged one a
-  missing verdict. A chunk is relevant (grade 2) or not; where the tool judges the statements of a chunk, it
-  has one.
-- DeepEval's hallucination asks whether the answer contradicts each chunk: it does where a contradicted claim
-  cites it.
-- RAGAS' two judges rate everything at once, 0 to 2. Both give the context the grade of its best chunk, and an
-  answer 2 where every sentence is supported, 0 where none is, else 1.
+- A claim maps to a claim, a sentence of the reference to a statement of it, an unjudged one to a missing
+  verdict. A chunk is relevant (grade 2) or not; if the tool judges the statements of a chunk, it has one.
+- DeepEval's hallucination asks whether the answer contradicts each chunk: it does if a contradicted claim
+  cites the chunk.
+- RAGAS' two judges rate everything at once, 0 to 2. Both rate the context by its best chunk, and an answer 2
+  if every sentence is supported, 0 if none is, else 1.
 
-Where our judge had nothing to look at, the tool may still report a number: an answer without claims is 1 to
-DeepEval. Then this does too, since its rule was asked for.
+If ragtrace has nothing to judge, the tool may still report a number: DeepEval scores an answer without claims
+1. Then this metric reports that number, too.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ from ragtrace.scoring import Judged, canonical, score, scored_metrics
 _STATES_NOTHING = (SkipReason.NO_CLAIMS, SkipReason.REFUSAL)
 _OF_CHUNKS = ("context_precision", "chunk_precision", "context_relevance")
 _COSINES = ("ragas", "ragas-legacy", "promptfoo")
-"""Where answer relevance is the likeness of questions."""
+"""Profiles whose answer relevance compares questions."""
 
 
 class ProfileMetric:
-    """Measures as ragtrace does, and scores as another tool does."""
+    """Measures like ragtrace, and scores like another tool."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class ProfileMetric:
         self.profile = profile
         self._strict_mode = strict_mode
         self._penalize = penalize_ambiguous_claims
-        # its verdicts are wanted, whatever it would make of them: a rule that every score passes
+        # only its verdicts are used, so every score may pass
         self._own: Metric = metric_named(_own_metric(self.name, profile), pass_when="score >= 0", **own)
         self.needs = getattr(self._own, "needs", ())
         self.uses = getattr(self._own, "uses", ())
@@ -116,7 +115,7 @@ class ProfileMetric:
     async def _compat(self, record: RagRecord, found: MetricResult, steps: Steps) -> Compat:
         if self.name == "answer_relevance" and self.profile in _COSINES:
             return self._of_questions(found)
-        found_none = not record.chunks and record.gap(Part.CONTEXT) is None  # an empty list, not no list
+        found_none = not record.chunks and record.gap(Part.CONTEXT) is None  # an empty list, not none
         no_chunks = found_none and self.name in _OF_CHUNKS
         if found.skip_reason in _STATES_NOTHING or no_chunks:
             return self._score([], n_contexts=len(record.chunks))
@@ -156,16 +155,18 @@ class ProfileMetric:
 
 
 def _own_metric(name: str, profile: str) -> str:
-    """Return the metric of ours whose verdicts the rule reads.
+    """Return the built-in metric whose verdicts the rule needs.
 
     Raises:
-        ConfigError: no rule reads verdicts of ours.
+        ConfigError: no rule uses ragtrace's verdicts.
     """
-    there = [each for each in scored_metrics(profile) if (each, profile) != ("answer_relevance", "rag_evals")]
+    there = [
+        metric for metric in scored_metrics(profile) if (metric, profile) != ("answer_relevance", "rag_evals")
+    ]
     if name not in there:
         raise ConfigError(
             f"{profile} has no rule for verdicts on {name!r}: choose from {', '.join(there)};"
-            " with its own prompts (--peer-prompts) there may be more"
+            " --peer-prompts (the tool's own prompts) may offer more"
         )
     return "question_similarity" if name == "answer_relevance" and profile in _COSINES else name
 

@@ -1,7 +1,7 @@
-"""promptfoo's context metrics (0.123.1): free text in and out, and a score of 0 where its grader fails.
+"""promptfoo's context metrics (0.123.1): free text in and out, and a score of 0 if its grader fails.
 
-What its JavaScript calls white space, a line and a word is what they are here. Source: promptfoo 0.123.1, run
-side by side with this module.
+White space, lines and words are those of its JavaScript. Source: promptfoo 0.123.1, compared with this
+module.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PromptfooMetric:
     threshold: float = 0.5
 
     async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-        """Measure the record as promptfoo does, one call after another."""
+        """Measure the record like promptfoo, with sequential calls."""
         missing = missing_parts(record, self.needs)
         if missing:
             return ToolRun.lacking(f"promptfoo refuses a test without {missing}")
@@ -52,7 +52,7 @@ class PromptfooMetric:
 
 
 class _GraderError(Exception):
-    """promptfoo reports that its grader failed, and a score of 0."""
+    """promptfoo reports a failed grader, with a score of 0."""
 
 
 async def _faithfulness(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
@@ -72,7 +72,7 @@ async def _faithfulness(record: RagRecord, calls: ToolCalls, options: ToolOption
 async def _answer_relevance(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
     prompt = prompts.question(record.answer or "")
     made = [await _said(calls, "question", prompt) for _ in range(options.strictness)]
-    # one request a text, the question first
+    # one request per text, the question first
     (asked,) = await calls.embed([record.question or ""])
     vectors = [(await calls.embed([question]))[0] for question in made]
     if any(len(vector) != len(asked) for vector in vectors):
@@ -103,11 +103,11 @@ async def _context_relevance(record: RagRecord, calls: ToolCalls, options: ToolO
     reply = await _said(calls, "relevance", prompts.relevance(record.question or "", _joined(record)))
     chunks = [chunk for chunk in record.chunks if (chunk.text or "").strip(_SPACE)]
     echoed = [] if _INSUFFICIENT in reply else list(dict.fromkeys(_lines(reply)))
-    context = _normalised(_joined(record))
-    quoted = [_normalised(_ENUMERATION.sub("", line, count=1)) for line in echoed]
+    context = _normalized(_joined(record))
+    quoted = [_normalized(_ENUMERATION.sub("", line, count=1)) for line in echoed]
     if quoted and not any(line in context for line in quoted):
         raise _GraderError("the grader's reply does not quote the context")
-    # a chunk is a unit, and so is a line of the reply, whichever chunk it quotes
+    # a chunk is a unit, and so is a line of the reply, for any chunk
     units = [[number < len(echoed)] for number in range(len(chunks))]
     return ToolRun.of(
         score("context_relevance", "promptfoo", units),
@@ -131,7 +131,7 @@ _SPACE = (
     + "".join(map(chr, range(0x2000, 0x200B)))
     + "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
-"""What JavaScript calls white space."""
+"""JavaScript's white space."""
 _SPACES = re.compile(f"[{_SPACE}]+")
 _ENUMERATION = re.compile(rf"\A[{_SPACE}]*(?:[0-9]+[.)]|[-*])[{_SPACE}]*")
 _FINAL_VERDICT = "final verdict for each statement in order:"
@@ -147,14 +147,14 @@ def _lines(text: str) -> list[str]:
 
 
 def _tally(reply: str, *, text_fallback: bool) -> list[bool]:
-    """Read whether each statement is supported: off the final line, else by counting verdicts."""
+    """Parse whether each statement is supported: from the final line, else by counting verdicts."""
     _, final, after = reply.partition(_FINAL_VERDICT)
     if final:
         verdicts = [verdict for verdict in after.split(".") if verdict.strip(_SPACE)]
         if verdicts and all(_YES_OR_NO.search(verdict) for verdict in verdicts):
             return ["yes" in verdict for verdict in verdicts]
     elif text_fallback:
-        # `verdict: not sure` begins like a no, and counts as one
+        # `verdict: not sure` matches as a no
         counted = [verdict == "yes" for verdict in re.findall("verdict: (no|yes)", reply)]
         if counted:
             return counted
@@ -166,7 +166,7 @@ def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(x * y for x, y in zip(one, other, strict=True)) / lengths if lengths else 0.0
 
 
-def _normalised(text: str) -> str:
+def _normalized(text: str) -> str:
     return _SPACES.sub(" ", text.lower()).strip(_SPACE)
 
 
@@ -175,7 +175,7 @@ def _without_mark(line: str) -> str:
 
 
 def _label_of(text: str, quoted: Sequence[str]) -> VerdictLabel:
-    bare = _normalised(text)
+    bare = _normalized(text)
     return VerdictLabel.RELEVANT if any(line and line in bare for line in quoted) else VerdictLabel.IRRELEVANT
 
 

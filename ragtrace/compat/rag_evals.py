@@ -1,8 +1,8 @@
-"""rag_evals' metrics: one call each, chunks by number, and an unknown number is asked again.
+"""rag_evals' metrics: one call per metric, chunks by number, a retry after an unknown number.
 
-A reply is refused where it names a chunk that does not exist; a chunk without a grade counts 0. Source: its
-documentation, and its code run side by side with this module. The code also refuses a supported statement
-that names no chunk; the documentation does not, and neither does this module.
+A reply that names an unknown chunk is refused; a chunk without a grade counts 0. Source: its documentation,
+and its code compared with this module. The code also refuses a supported statement without a chunk; its
+documentation and this module do not.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RagEvalsMetric:
     threshold: float = 0.5
 
     async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-        """Measure the record as rag_evals does, with one call unless the reply is refused."""
+        """Measure the record like rag_evals, with one call unless the reply is refused."""
         missing = missing_parts(record, self.needs)
         if missing:
             return ToolRun.lacking(f"rag_evals cannot ask without {missing}")
@@ -106,7 +106,7 @@ class RagEvalsMetric:
 
 
 class _Refused(Exception):
-    """A reply is not of the form, or names a chunk that does not exist."""
+    """The reply does not have the form, or names an unknown chunk."""
 
 
 async def _faithfulness(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
@@ -149,7 +149,7 @@ async def _asked(
     instructions: str,
     reply_type: type[ReplyT],
 ) -> ReplyT:
-    """Ask until the reply has the form and names chunks that exist, as often as the options allow."""
+    """Ask until the reply has the form and names existing chunks, up to the configured number of tries."""
     contexts = contexts_of(record)
     first = prompt = prompts.material(record.question or "", record.answer, contexts)
     for _ in range(options.max_retries + 1):

@@ -1,12 +1,12 @@
-"""RAGAS' metrics, as in its collections (0.4): strict replies, and what is unreadable is asked for again.
+"""RAGAS' metrics as in its collections (0.4): strict parsing, with retries.
 
-Source: RAGAS 0.4.3, run side by side with this module. What may surprise:
+Source: RAGAS 0.4.3, compared with this module. Surprising behavior:
 
-- A reply must be the JSON object and nothing else; it is asked for again three times, then the metric raises.
-  A reply that ends at the limit of 1024 tokens raises at once.
-- Verdicts are not matched with statements: the score divides by the verdicts that came.
-- Context precision and recall calculate with the integers the judge wrote, so that they leave [0, 1].
-- The two judges of context relevance and groundedness are asked up to five times each, whatever went wrong.
+- A reply must be a bare JSON object. After three retries, the metric raises. A reply that ends at the limit
+  of 1024 tokens raises at once.
+- Verdicts are not matched with statements: the score divides by the number of verdicts.
+- Context precision and recall calculate with the integers the judge wrote, so they can leave [0, 1].
+- The two judges of context relevance and groundedness have up to five tries each, after any failure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from ragtrace.compat import _ragas_prompts as prompts
-from ragtrace.compat._ragas_measures import RagasRules, context_of, ragas_metrics, told_at_once
+from ragtrace.compat._ragas_measures import RagasRules, context_of, immediate_score, ragas_metrics
 from ragtrace.compat._ragas_readings import questions_run, ratings_run
 from ragtrace.compat._ragas_replies import MadeQuestionReply, RagasUnreadable, Rating, read_to_the_letter
 from ragtrace.compat.tool import ToolCalls, ToolOptions, ToolRun
@@ -35,17 +35,17 @@ _RATINGS = (0, 1, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asking:
-    """A run of a metric: where it asks, and under which options."""
+    """A run of a metric: its calls and options."""
 
     calls: ToolCalls
     options: ToolOptions
     profile: str = _PROFILE
 
     async def ask(self, step: str, prompt: str, form: type[FormT]) -> FormT:
-        """Ask until the reply has the form, at most so often.
+        """Ask until the reply has the form, up to the number of tries.
 
         Raises:
-            Unreadable: it never had.
+            RagasUnreadable: no reply had the form.
         """
         wish = prompt
         for _ in range(self.options.max_retries + 1):
@@ -61,7 +61,7 @@ class _Asking:
         raise RagasUnreadable(f"the reply to `{step}` could not be read in {tries} tries: {fault}")
 
     async def rating(self, step: str, prompt: str) -> int | None:
-        """Ask one of two judges; ``None`` if it gave no rating in all its tries."""
+        """Ask one of two judges; ``None`` if no try gave a rating."""
         for _ in range(_TRIES_A_JUDGE):
             try:
                 reply = await self.ask(step, prompts.as_json(prompt), Rating)
@@ -91,7 +91,7 @@ async def _answer_relevance(record: RagRecord, asking: _Asking) -> ToolRun:
 async def _groundedness(record: RagRecord, asking: _Asking) -> ToolRun:
     answer, context = record.answer or "", context_of(record)
     if not answer.strip() or not context.strip():
-        return told_at_once(0.0, "the answer or the context is blank")
+        return immediate_score(0.0, "the answer or the context is blank")
     first = await asking.rating("groundedness1", prompts.supports(context, answer))
     second = await asking.rating("groundedness2", prompts.supports_again(context, answer))
     return ratings_run(_PROFILE, "groundedness", (first, second))

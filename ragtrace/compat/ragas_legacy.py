@@ -1,13 +1,13 @@
-"""RAGAS' metrics of old (`ragas.metrics`, still shipped with 0.4): lenient replies, one repair.
+"""RAGAS' legacy metrics (`ragas.metrics`, still shipped with 0.4): lenient parsing, one repair.
 
-Source: RAGAS 0.4.3, run side by side with this module. What may surprise:
+Source: RAGAS 0.4.3, compared with this module. Surprising behavior:
 
-- The first JSON in a reply counts, also where it was cut; values are converted. What still has no form is
-  sent back once to be repaired, then the metric raises, which `evaluate()` there turns into NaN.
+- The first JSON in a reply counts, even if it was truncated; values are converted. If that fails, the reply
+  is sent back once for repair; then the metric raises, which RAGAS' `evaluate()` turns into NaN.
 - Only a missing field is refused: an empty answer or context is judged like any other.
 - Any digit in the text of a rating counts, 2 before 1 before 0: "1 out of 2" is 2.
-- Groundedness is 1 without a call for an answer that the context holds verbatim. If the first of two judges
-  fails the score is NaN; if the second does it is the first's.
+- Groundedness is 1 without a call if the context contains the answer verbatim. If the first of two judges
+  fails, the score is NaN; if the second fails, it is the first's rating.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from ragtrace.compat import _ragas_prompts as prompts
 from ragtrace.compat._material import missing_parts
-from ragtrace.compat._ragas_measures import RagasRules, context_of, ragas_metrics, told_at_once
+from ragtrace.compat._ragas_measures import RagasRules, context_of, immediate_score, ragas_metrics
 from ragtrace.compat._ragas_readings import questions_run, ratings_run
 from ragtrace.compat._ragas_replies import (
     FixedText,
@@ -43,7 +43,7 @@ _TRIES_A_JUDGE = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asking:
-    """A run of a metric: where it asks, and under which options."""
+    """A run of a metric: its calls and options."""
 
     calls: ToolCalls
     options: ToolOptions
@@ -52,18 +52,18 @@ class _Asking:
     async def ask(
         self, step: str, prompt: str, form: type[FormT], sampling: SamplingParameters = _ONE
     ) -> FormT:
-        """Ask, and have the reply repaired once.
+        """Ask, and repair the reply once if needed.
 
         Raises:
-            Unreadable: it still has not the form.
+            RagasUnreadable: the repaired reply does not have the form either.
         """
         return await self.read(step, prompt, form, await self._finished(step, prompt, sampling))
 
     async def all_of(self, step: str, prompt: str, form: type[FormT], times: int) -> list[FormT]:
-        """Ask several times, then read the replies.
+        """Ask several times, then parse the replies.
 
         Raises:
-            Unreadable: a reply has not the form, and repaired it still has not.
+            RagasUnreadable: a reply does not have the form, even after a repair.
         """
         sampling = _SEVERAL if times > 1 else _ONE
         replies = [await self._finished(step, prompt, sampling) for _ in range(times)]
@@ -82,7 +82,7 @@ class _Asking:
             ) from None
 
     async def rating(self, step: str, prompt: str) -> int | None:
-        """Ask one of two judges; ``None`` if no reply holds a rating."""
+        """Ask one of two judges; ``None`` if no reply contains a rating."""
         for _ in range(_TRIES_A_JUDGE):
             reply = await self._text(step, prompts.as_digit(prompt), _RATING)
             found = next((digit for digit in (2, 1, 0) if str(digit) in reply.text), None)
@@ -101,7 +101,7 @@ class _Asking:
 
 
 def _fixed(reply: str) -> str:
-    """Return the repaired reply; models also send it bare, without the object it should come in."""
+    """Return the repaired reply; models also send it bare instead of in an object."""
     try:
         return read_leniently(reply, FixedText).text
     except RagasUnreadable:
@@ -121,9 +121,9 @@ async def _answer_relevance(record: RagRecord, asking: _Asking) -> ToolRun:
 async def _groundedness(record: RagRecord, asking: _Asking) -> ToolRun:
     answer, context = record.answer or "", context_of(record)
     if not answer.strip() or not context.strip():
-        return told_at_once(0.0, "the answer or the context is blank")
+        return immediate_score(0.0, "the answer or the context is blank")
     if answer.strip() in context.strip():
-        return told_at_once(1.0, "the answer stands in the context word for word")
+        return immediate_score(1.0, "the answer stands in the context word for word")
     first = await asking.rating("groundedness1", prompts.supports(context, answer))
     second = await asking.rating("groundedness2", prompts.supports_again(context, answer))
     return ratings_run(_PROFILE, "groundedness", (first, second))

@@ -1,4 +1,4 @@
-"""What a peer's metric is: its own calls in its own order, and the number it would give."""
+"""The interface of other tools' metrics, with their own calls, order and result."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from ragtrace.scoring import ProfileScore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOptions:
-    """What users of the peers set. A peer ignores what it does not know."""
+    """Options of other tools. A tool ignores options that it does not have."""
 
     include_reason: bool = False
-    """Ask for a reason too: one more call (deepeval; on by default there, and never part of the score)."""
+    """Ask for a reason too, with one more call (deepeval; its default, and never part of the score)."""
     strict_mode: bool = False
     """deepeval: the threshold is 1, and a score below it is 0."""
     penalize_ambiguous_claims: bool = False
-    """deepeval: what the context does not mention does not pass."""
+    """deepeval: claims that the context does not mention do not pass."""
     truths_extraction_limit: int | None = None
-    """deepeval: how many truths to ask for, a document."""
+    """deepeval: the number of truths to extract per document."""
     strictness: int = 3
-    """ragas, promptfoo: how many questions are made from the answer."""
+    """ragas, promptfoo: the number of questions to generate from the answer."""
     max_retries: int = 3
-    """ragas: how often an unreadable reply is asked for again."""
+    """ragas: the number of retries after an unreadable reply."""
     text_fallback: bool = True
-    """promptfoo: count `verdict: yes/no` where the final line is missing."""
+    """promptfoo: count `verdict: yes/no` if the final line is missing."""
 
 
 class ToolCalls(Protocol):
-    """The peer's way to its models."""
+    """The model calls of a tool."""
 
     async def text(
         self,
@@ -61,20 +61,20 @@ class ToolCalls(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRun:
-    """How the peer's metric ended."""
+    """The result of the tool's metric."""
 
     status: CompatStatus
     score: float | None
-    """The peer's raw number, ``None`` for ``nan`` and ``error``; a grader error keeps the 0 it reports."""
+    """The tool's raw number, ``None`` for ``nan`` and ``error``; a grader error keeps its reported 0."""
     explanation: str
-    """One line for people, without text under judgment."""
+    """One line for people, without judged text."""
     verdicts: tuple[Verdict, ...] = ()
     chunk_verdicts: tuple[ChunkVerdict, ...] = ()
     reason: str | None = None
-    """Why, in the words of the judge that was asked for it."""
+    """The judge's reason, if it was requested."""
     intermediate: Intermediate | None = None
     error_type: str | None = None
-    """What kind of error it is, where that is known better than that the peer raises."""
+    """The type of the error, if it is known more precisely than that the tool raises."""
 
     @classmethod
     def of(
@@ -86,7 +86,7 @@ class ToolRun:
         chunk_verdicts: tuple[ChunkVerdict, ...] = (),
         intermediate: Intermediate | None = None,
     ) -> ToolRun:
-        """End with what the peer's rule makes of these verdicts."""
+        """Return the result of the tool's rule on these verdicts."""
         return cls(
             status=found.status,
             score=found.raw,
@@ -98,23 +98,23 @@ class ToolRun:
 
     @classmethod
     def failed(cls, explanation: str) -> ToolRun:
-        """End as where the peer raises."""
+        """Return the result of a tool that raises."""
         return cls(status=CompatStatus.ERROR, score=None, explanation=explanation)
 
     @classmethod
     def lacking(cls, explanation: str) -> ToolRun:
-        """End as where the peer refuses a record for what it lacks, before any call."""
+        """Return the result of a tool that refuses a record with missing parts, before any call."""
         return cls(
             status=CompatStatus.ERROR, score=None, explanation=explanation, error_type="missing_params"
         )
 
 
 class ToolMetric(Protocol):
-    """One metric of a peer. Stateless."""
+    """One metric of another tool. Stateless."""
 
     @property
     def metric(self) -> str:
-        """Our name of it: ``answer_relevance`` for ragas' ``answer_relevancy``."""
+        """ragtrace's name of the metric: ``answer_relevance`` for ragas' ``answer_relevancy``."""
         ...
 
     @property
@@ -124,19 +124,19 @@ class ToolMetric(Protocol):
 
     @property
     def needs(self) -> tuple[Part, ...]:
-        """The parts of a record that it reads."""
+        """The parts of a record that it uses."""
         ...
 
     @property
     def direction(self) -> Direction:
-        """Which way its numbers are good."""
+        """Whether higher or lower numbers are better."""
         ...
 
     @property
     def threshold(self) -> float:
-        """Where it passes by default; 0.5 where the peer has none."""
+        """The default threshold; 0.5 if the tool has none."""
         ...
 
     async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-        """Measure the record as the peer does: the same calls in the same order, one after another."""
+        """Measure the record like the tool: the same calls in the same order, sequentially."""
         ...

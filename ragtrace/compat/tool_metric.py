@@ -1,4 +1,4 @@
-"""A peer's metric as one of ours: its calls go through our judge, its outcome becomes ours."""
+"""Adapts another tool's metric: its calls go to ragtrace's judge, its result becomes an outcome."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def _options(metric: str, options: Mapping[str, object]) -> ToolOptions:
 
 
 class ToolPrompted:
-    """Measures with a peer's own calls: its order, its JSON fields, its text formats."""
+    """Measures with another tool's own calls: its order, JSON fields and text formats."""
 
     uses: tuple[StepName, ...] = ()
-    """None of our own judge steps."""
+    """It uses no built-in judge steps."""
 
     def __init__(
         self, tool: ToolMetric, *, options: ToolOptions | None = None, threshold: float | None = None
@@ -70,22 +70,22 @@ class ToolPrompted:
 
     @property
     def name(self) -> str:
-        """Our name of the metric."""
+        """ragtrace's name of the metric."""
         return self._tool.metric
 
     @property
     def profile(self) -> str:
-        """Whose rules."""
+        """The tool's profile."""
         return self._tool.profile
 
     @property
     def needs(self) -> tuple[Part, ...]:
-        """The parts of a record that it reads."""
+        """The parts of a record that it uses."""
         return self._tool.needs
 
     @property
     def direction(self) -> Direction:
-        """Which way the peer's numbers are good."""
+        """Whether higher or lower numbers are better."""
         return self._tool.direction
 
     @property
@@ -94,7 +94,7 @@ class ToolPrompted:
         return f"1-peer-{hashlib.sha256(repr(self._options).encode()).hexdigest()[:8]}"
 
     async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
-        """Score the record as the peer does. What the peer raises or reports comes back as a failure."""
+        """Score the record like the tool. If the tool raises or reports an error, return a failure."""
         key = f"{self.name}.{self.profile}.{self.version}"
 
         async def run(judge: Judge) -> ToolRun:
@@ -104,7 +104,7 @@ class ToolPrompted:
             outcome = self._outcome(await steps.shared(key, run), steps)
         except JudgeError as failed:
             outcome = self._judge_failed(failed, steps)
-        # `calls` are the judge's: the peers do not count embeddings among theirs
+        # `calls` counts judge calls: the tools do not count embeddings
         return replace(outcome, usage=replace(steps.spent_here, calls=steps.spent_on(key).calls))
 
     def _outcome(self, run: ToolRun, steps: Steps) -> MetricOutcome:
@@ -145,7 +145,7 @@ class ToolPrompted:
 
 
 def _report_of_failure(tool: ToolMetric) -> Compat:
-    """Return what the peer reports where its model cannot be reached; most raise."""
+    """Return the tool's report if its model is unreachable; most tools raise."""
     if tool.profile == "promptfoo":
         return Compat(status=CompatStatus.GRADER_ERROR, score=0.0)
     if tool.profile.startswith("ragas") and tool.metric in ("context_relevance", "groundedness"):
@@ -174,7 +174,7 @@ class _Asked(BaseModel):
 
 
 class _OurCalls:
-    """The peer's calls over our ports."""
+    """The tool's calls over ragtrace's ports."""
 
     def __init__(self, judge: Judge, steps: Steps) -> None:
         self._judge = judge
@@ -191,7 +191,7 @@ class _OurCalls:
         max_output_tokens: int = 4096,
     ) -> FreeText:
         self._times[prompt] += 1
-        # a cache must not answer the second of two equal questions with the reply to the first
+        # a cache must not answer a repeated request with the first reply
         again = f" {self._times[prompt]}" if self._times[prompt] > 1 else ""
         request = JudgeRequest(
             step=f"{step}{again}",

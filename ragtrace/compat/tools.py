@@ -1,4 +1,4 @@
-"""The peers' metrics by name."""
+"""Other tools' metrics by name."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ragtrace.errors import ConfigError
 from ragtrace.scoring import canonical
 
 PROFILES = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
-"""Whose rules there are besides our own."""
+"""The profiles besides ragtrace's own."""
 
 _MODULES = ("ragas", "ragas_legacy", "deepeval", "promptfoo", "rag_evals")
 
 
 def tool_named(metric: str, profile: str) -> ToolMetric:
-    """Return a peer's metric, under our name of it or the peer's.
+    """Return another tool's metric by ragtrace's name or the tool's.
 
     Raises:
-        ConfigError: the peer has no such metric, or there is no such peer; the message lists what there is.
+        ConfigError: no such metric or tool; the message lists the available ones.
     """
     if profile not in PROFILES:
         raise ConfigError(f"there is no profile {profile!r}: choose from {', '.join(PROFILES)}")
@@ -34,7 +34,7 @@ def tool_named(metric: str, profile: str) -> ToolMetric:
 
 @cache
 def tool_metrics() -> tuple[ToolMetric, ...]:
-    """Return every metric of every peer."""
+    """Return all metrics of all tools."""
     return tuple(_metrics())
 
 

@@ -1,4 +1,4 @@
-"""Judges: who decides what a context says about a claim."""
+"""Judges: they decide what a context says about a claim."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Adapting to what an endpoint bears: fewer requests at once when it is overloaded, more when it is not."""
+"""The adaptive limiter: sends fewer concurrent requests to an overloaded endpoint, more to a healthy one."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 
 def adaptively_limited(judge: Judge, most: int) -> Judge:
-    """Let as many requests reach the judge at once as it bears, and never more than ``most``."""
-    return _Paced(judge, AdaptiveLimiter(most))
+    """Limit concurrent requests by what the judge can take, with ``most`` as the upper bound."""
+    return _AdaptivelyLimited(judge, AdaptiveLimiter(most))
 
 
 def limiter_of(judge: Judge) -> AdaptiveLimiter | None:
-    """Return the pace at which a judge is asked, if a layer of it keeps one."""
+    """Return the adaptive limiter among a judge's layers, if there is one."""
     while isinstance(judge, JudgeLayer):
-        if isinstance(judge, _Paced):
+        if isinstance(judge, _AdaptivelyLimited):
             return judge.limiter
         judge = judge.inner
     return None
 
 
 class AdaptiveLimiter:
-    """How many requests may be under way: half as many after an overload, one more after a clean round.
+    """Halves the number of concurrent requests after an overload, adds one after a clean round.
 
-    An overload is a time-out, or an endpoint that takes no requests (429, 5xx, no connection).
+    A time-out or an unavailable endpoint (429, 5xx, no connection) is an overload.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.limit = most
-        """Requests at once, now."""
+        """The current limit of concurrent requests."""
         self._slots = asyncio.Semaphore(most)
         self._surplus = 0
-        """Slots that are to vanish when they are free."""
+        """Slots to remove as soon as they are free."""
         self._cuts = 0
         self._clean = 0
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn, and learn from how the request in it ends."""
+        """Wait for a slot, then adapt the limit to the request's outcome."""
         await self._drop_free_slots()
         await self._slots.acquire()
         cuts_before = self._cuts
         try:
             yield
         except (JudgeUnavailable, JudgeTimeout):
-            if cuts_before == self._cuts:  # else it began before the last cut, and tells nothing new
+            if cuts_before == self._cuts:  # else the request began before the last cut
                 self._cut()
             raise
         else:
@@ -89,7 +89,7 @@ class AdaptiveLimiter:
             self._surplus -= 1
 
 
-class _Paced(JudgeLayer):
+class _AdaptivelyLimited(JudgeLayer):
     def __init__(self, judge: Judge, limiter: AdaptiveLimiter) -> None:
         super().__init__(judge)
         self.limiter = limiter

@@ -1,4 +1,4 @@
-"""OpenAI's Batch API: a file of requests goes up, is worked on within a day, and files of replies come down.
+"""OpenAI's Batch API: upload a file of requests, download files of replies within a day.
 
 https://platform.openai.com/docs/api-reference/batch
 """
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 ROUTE: Final = "/v1/chat/completions"
 OUR_KEY: Final = "ragtrace_batch"
-"""In a batch's metadata."""
+"""The name of our key in a batch's metadata."""
 _ENDED: Final = ("completed", "failed", "expired", "cancelled")
 _QUEUE_FULL: Final = "token_limit_exceeded"
 _NOTHING: Final = Usage()
 _TRANSFER: Final = CallRequest(body={}, document=b"", output_tokens=0)
-"""Files that go up and down, and looks at a batch: they cost nothing, and are no requests to a model."""
+"""File transfers and status requests are free and use no tokens."""
 _PAGE: Final = 100
 _MOST_RESULTS_BYTES: Final = 512 << 20
-"""Of one file of replies: 50,000, the most in a batch, of 10 kB each."""
+"""The size limit of one file of replies: 50,000 replies (the limit of a batch) of 10 kB each."""
 
 
 class QueueFull(Exception):
-    """The account has as many tokens in batches as it may have."""
+    """The account's limit of enqueued batch tokens is reached."""
 
 
 class _Fault(BaseModel):
@@ -55,7 +55,7 @@ class _Counts(BaseModel):
 
 
 class Batch(BaseModel):
-    """A batch, as the provider tells of it."""
+    """A batch, as the provider describes it."""
 
     id: str
     status: str
@@ -69,17 +69,17 @@ class Batch(BaseModel):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether the batch has reached a final status."""
         return self.status in _ENDED
 
     @property
     def met_a_full_queue(self) -> bool:
-        """Whether it was turned down for the tokens that are waiting already."""
+        """Whether the provider rejected the batch because too many tokens are enqueued."""
         return self.status == "failed" and any(fault.code == _QUEUE_FULL for fault in self._faults)
 
     @property
     def progress(self) -> str:
-        """Say for people how far it is."""
+        """Describe the progress for people."""
         counts = self.request_counts
         if counts is None or not counts.total:
             return self.status
@@ -88,13 +88,13 @@ class Batch(BaseModel):
 
     @property
     def complaint(self) -> str:
-        """Say what was wrong with its file: codes and lines, as a message may quote a prompt."""
-        told = [
+        """List the faults of its file by code and line; their messages may quote a prompt."""
+        faults = [
             f"{fault.code}{f' (line {fault.line})' if fault.line else ''}"
             for fault in self._faults
             if fault.code
         ]
-        return ", ".join(told[:3]) or "no reason was given"
+        return ", ".join(faults[:3]) or "no reason was given"
 
     @property
     def _faults(self) -> list[_Fault]:
@@ -107,26 +107,26 @@ class BatchApi:
 
     endpoint: Endpoint
     who: str
-    """For errors: the judge and where it is."""
+    """The judge and its endpoint, for error messages."""
 
     async def upload(self, lines: bytes) -> str:
         """Upload a file of requests; return its id.
 
         Raises:
-            JudgeError: it was not taken.
+            JudgeError: the upload failed.
         """
         form = _form(lines)
-        told = await self._json("POST", "/files", data=form, headers={"content-type": form.content_type})
-        if not isinstance(told.id, str):
+        uploaded = await self._json("POST", "/files", data=form, headers={"content-type": form.content_type})
+        if not isinstance(uploaded.id, str):
             raise JudgeNonsense(f"{self.who}: the reply to an uploaded file has no id", usage=_NOTHING)
-        return told.id
+        return uploaded.id
 
     async def create(self, file_id: str, key: str) -> Batch:
-        """Have a file's requests worked on.
+        """Create a batch from an uploaded file.
 
         Raises:
-            QueueFull: not now.
-            JudgeError: it was not created; after ``JudgeUnavailable`` and ``JudgeTimeout`` it may have been.
+            QueueFull: the account's queue of batches is full.
+            JudgeError: not created; after ``JudgeUnavailable`` and ``JudgeTimeout`` it may exist.
         """
         wanted = {
             "input_file_id": file_id,
@@ -137,23 +137,23 @@ class BatchApi:
         return self._batch(await self._json("POST", "/batches", data=json.dumps(wanted).encode()))
 
     async def retrieve(self, batch_id: str) -> Batch:
-        """Ask how a batch stands.
+        """Fetch the state of a batch.
 
         Raises:
-            JudgeError: no answer.
+            JudgeError: the request failed.
         """
         return self._batch(await self._json("GET", f"/batches/{batch_id}"))
 
     async def find(self, *, file_id: str, key: str, since_s: int) -> Batch | None:
-        """Look for the batch of a file, or of our key, among those created since.
+        """Find the batch with this file or this key among those created since ``since_s``.
 
         Raises:
-            JudgeError: no answer.
+            JudgeError: the request failed.
         """
         after = ""
         while True:
             page = await self._json("GET", f"/batches?limit={_PAGE}{after}")
-            listed = [self._batch(each) for each in page.data or ()]
+            listed = [self._batch(item) for item in page.data or ()]
             for batch in listed:
                 if batch.input_file_id == file_id or (batch.metadata or {}).get(OUR_KEY) == key:
                     return batch
@@ -163,18 +163,18 @@ class BatchApi:
             after = f"&after={listed[-1].id}"
 
     async def lines(self, file_id: str) -> Sequence[JsonObject]:
-        """Download a file of replies; what is no JSON object in it is left out.
+        """Download a file of replies. Lines that are no JSON object are skipped.
 
         Raises:
-            JudgeError: no answer.
-            Rejected: 404: it has expired.
+            JudgeError: the request failed.
+            RequestRejected: 404, the file has expired.
         """
         content = await self._fetch("GET", f"/files/{file_id}/content", most_bytes=_MOST_RESULTS_BYTES)
         return [*_lines(content)]
 
-    def _batch(self, told: Any) -> Batch:
+    def _batch(self, value: Any) -> Batch:
         try:
-            return Batch.model_validate(told)
+            return Batch.model_validate(value)
         except ValidationError:
             raise JudgeNonsense(f"{self.who}: the reply is no batch", usage=_NOTHING) from None
 
@@ -188,12 +188,12 @@ class BatchApi:
     ) -> JsonObject:
         reply = await self._fetch(method, path, data=data, headers=headers)
         try:
-            told = json.loads(reply, object_hook=JsonObject)
+            document = json.loads(reply, object_hook=JsonObject)
         except (ValueError, RecursionError):
-            told = None
-        if not isinstance(told, JsonObject):
+            document = None
+        if not isinstance(document, JsonObject):
             raise JudgeNonsense(f"{self.who}: {path} answers no JSON object", usage=_NOTHING)
-        return told
+        return document
 
     async def _fetch(
         self,
@@ -222,15 +222,13 @@ class BatchApi:
         if path == "/batches" and rejected.status == 429 and rejected.code != "insufficient_quota":
             return QueueFull()
         if path == "/files" and rejected.status in (404, 405, 501):
-            advice = f"it has no Batch API ({rejected.what}): leave --batch out"
+            advice = f"it has no Batch API ({rejected.what}): leave out --batch"
             return JudgeRefused(f"{self.who}: {advice}", usage=_NOTHING)
         if path.startswith("/batches/") and rejected.status == 404:
-            advice = (
-                f"it does not know the batch {path.rpartition('/')[2]}: use the key that it was sent with"
-            )
+            advice = f"it does not know the batch {path.rpartition('/')[2]}: use the API key that sent it"
             return JudgeRefused(f"{self.who}: {advice}", usage=_NOTHING)
         if rejected.is_adaptable:
-            advice = f"it does not take the batch ({rejected.what})"
+            advice = f"it rejects the batch ({rejected.what})"
             return JudgeRefused(f"{self.who}: {advice}", usage=_NOTHING)
         return rejected.failure(who=self.who, usage=_NOTHING)
 
@@ -244,10 +242,10 @@ def _form(lines: bytes) -> Payload:
 
 
 def _lines(content: bytes) -> Iterator[JsonObject]:
-    for line in BytesIO(content):  # one at a time: a file of line breaks alone has too many
+    for line in BytesIO(content):  # line by line: a file of nothing but line breaks would make a huge list
         try:
-            told = json.loads(line, object_hook=JsonObject)
+            value = json.loads(line, object_hook=JsonObject)
         except (ValueError, RecursionError):
             continue
-        if isinstance(told, JsonObject):
-            yield told
+        if isinstance(value, JsonObject):
+            yield value

@@ -1,8 +1,8 @@
-"""The way of requests through batches: gathered, sent, followed and handed back.
+"""The transport through batches: gathers requests, sends them, polls the batch and returns the replies.
 
-A request is paid for once, wherever a process ends. It is known by its content, and which batch it is in is
-on disk (`batch_log`) before the batch is created; a batch whose id was lost is looked for at the provider.
-Asked again, a request finds its batch, and waits for it or takes the reply out of it.
+A request is paid for once, even if the process crashes. Its content identifies it. `batch_log`
+writes its batch to disk before the batch is created. If the id is lost, the batch is looked up at the
+provider. A repeated request finds its batch, and waits for it or takes its reply.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _CLOCKS_DIFFER_S: Final = 3_600
 
 
 class BatchLane:
-    """Stands in an endpoint's place: what is posted to it goes along in a batch, and its reply comes back.
+    """A `Transport` that sends posted requests in batches and returns their replies.
 
-    No failure but that of a single request is ``JudgeUnavailable``: what is asked again after that is another
-    request, and would be paid for beside the first.
+    Only the failure of a single request is ``JudgeUnavailable``: a retry is a new request, which is paid for
+    again.
     """
 
     def __init__(
@@ -56,18 +56,18 @@ class BatchLane:
         self._draws = lru_cache(_DRAWS_KNOWN)(lambda _digest: count())
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._held: deque[_Waiting] = deque()
-        """What no longer went into the last batch."""
+        """Requests that did not fit into the last batch."""
         self._outcomes: OrderedDict[str, asyncio.Future[Outcome]] = OrderedDict()
-        """Of batches under way, and of the last that ended."""
+        """The outcomes of pending batches, and of the last ones that ended."""
         self._promised: set[asyncio.Future[Any]] = set()
         self._work: asyncio.Task[None] | None = None
         self._is_ready = asyncio.Event()
 
     async def post(self, path: str, call: JudgeCall) -> Any:
-        """Have a request answered in a batch; return the JSON of the reply.
+        """Send a request in a batch; return the JSON of its reply.
 
         Raises:
-            Rejected: this request was turned down by 400 or 422.
+            RequestRejected: the endpoint rejected this request with 400 or 422.
             JudgeError: there is no reply.
         """
         assert f"/v1{path}" == ROUTE
@@ -77,13 +77,13 @@ class BatchLane:
         while outcome is None:
             outcome = await self._outcome_of(request)
         if isinstance(outcome, Failure):
-            call.stayed()  # of a batch that nobody worked on
+            call.stayed()  # nobody worked on its batch
             raise outcome.kind(outcome.message, usage=call.usage)
         self.log.take(request.id)
         return outcome.reply_to(request.id, who=self._api.who, call=call)
 
     async def aclose(self) -> None:
-        """Stop looking at batches, which go on at the provider."""
+        """Stop polling. Batches continue at the provider."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.wait([self._work])
@@ -91,13 +91,13 @@ class BatchLane:
         await self._api.endpoint.aclose()
 
     def _request(self, body: Mapping[str, Any]) -> _Request:
-        # not by other parameters: they follow what is learned about the endpoint, which a crash forgets
+        # other parameters follow what was learned about the endpoint, which a crash forgets
         asked = document_of({"model": body["model"], "messages": body["messages"]})
         digest = hashlib.sha256(asked).hexdigest()[:40]
-        # what is asked twice wants two replies, as of a live judge
+        # a repeated request gets a reply of its own, as from a live judge
         name = f"{digest}-{next(self._draws(digest))}"
         line = {"custom_id": name, "method": "POST", "url": ROUTE, "body": json.loads(document_of(body))}
-        # ASCII: a reader of lines may take U+2028 for the end of one
+        # ASCII: some line readers split at U+2028
         return _Request(id=name, line=json.dumps(line).encode() + b"\n")
 
     async def _outcome_of(self, request: _Request) -> Outcome:
@@ -107,7 +107,7 @@ class BatchLane:
         return await asyncio.shield(self._followed(sent))
 
     async def _submitted(self, request: _Request) -> PlannedBatch | Failure | None:
-        """Have a request sent."""
+        """Queue a request and wait until it is sent."""
         placed: asyncio.Future[PlannedBatch | Failure | None] = self._promise()
         self._queue.put_nowait(_Waiting(request, placed))
         return await placed
@@ -137,12 +137,12 @@ class BatchLane:
                         self._held.extendleft(reversed(group[room:]))
                         self._tasks.create_task(self._send(group[:room]))
         except BaseException as exc:
-            for each in [*self._promised]:  # nobody else would answer them
-                each.cancel() if isinstance(exc, asyncio.CancelledError) else each.set_exception(exc)
+            for promise in [*self._promised]:  # nothing else would resolve them
+                promise.cancel() if isinstance(exc, asyncio.CancelledError) else promise.set_exception(exc)
             raise
 
     async def _gathered(self) -> list[_Waiting]:
-        """Wait for requests until nothing new comes, or no more go into one batch."""
+        """Collect requests until no new one arrives or the batch is full."""
         group: list[_Waiting] = []
         size = 0
         while len(group) < self._limiter.room:
@@ -166,17 +166,17 @@ class BatchLane:
     async def _send(self, group: Sequence[_Waiting]) -> None:
         placed: PlannedBatch | Failure | None = None
         try:
-            group = [each for each in group if not each.placed.done()]
+            group = [waiting for waiting in group if not waiting.placed.done()]
             if group:
-                placed = await self._placed([each.request for each in group])
+                placed = await self._placed([waiting.request for waiting in group])
         finally:
             self._limiter.leave()
-        for each in group:
-            each.settle(placed)
+        for waiting in group:
+            waiting.resolve(placed)
 
     async def _placed(self, requests: Sequence[_Request]) -> PlannedBatch | Failure | None:
         try:
-            planned = self.log.plan([each.id for each in requests])
+            planned = self.log.plan([request.id for request in requests])
             planned = await self._created(planned, requests)
         except QueueFull:
             return self._refused(planned)
@@ -187,7 +187,7 @@ class BatchLane:
         return planned
 
     async def _created(self, planned: PlannedBatch, requests: Sequence[_Request]) -> PlannedBatch:
-        lines = b"".join(each.line for each in requests)
+        lines = b"".join(request.line for request in requests)
         try:
             file_id = await self._patiently(lambda: self._api.upload(lines))
         except JudgeRefused:
@@ -197,7 +197,7 @@ class BatchLane:
         return self.log.created(planned, (await self._create(planned, file_id)).id)
 
     async def _create(self, planned: PlannedBatch, file_id: str) -> Batch:
-        """Create a batch once: one that may have been created is looked for, here or by the next run."""
+        """Create a batch exactly once: after an unclear failure, look it up here or in the next run."""
         for attempt in range(_ATTEMPTS):
             try:
                 return await self._api.create(file_id, planned.key)
@@ -209,12 +209,12 @@ class BatchLane:
                 await self._sleep(self._settings.poll_s)
                 if found := await self._found(planned):
                     return found
-        what = "it creates no batch; the next run will look whether it did"
+        what = "it did not confirm the batch; the next run looks it up"
         raise JudgeTimeout(f"{self._api.who}: {what}", usage=Usage())
 
     async def _found(self, planned: PlannedBatch) -> Batch | None:
         file_id = planned.file_id
-        if file_id is None:  # then nobody can have created it
+        if file_id is None:  # without a file there is no batch
             return None
         since_s = planned.planned_at_s - _CLOCKS_DIFFER_S
         return await self._patiently(
@@ -222,15 +222,15 @@ class BatchLane:
         )
 
     def _refused(self, planned: PlannedBatch) -> Failure | None:
-        """Have a batch sent again in parts, later, unless that was tried often enough."""
+        """Schedule the batch's requests again in smaller batches, up to the limit of tries."""
         self._limiter.refuse(self.log.drop(planned))
         if self._limiter.refusals < _ATTEMPTS:
-            self._settings.tell("the provider's queue of batches is full: smaller ones follow, one by one")
+            self._settings.tell("the provider's queue of batches is full: smaller ones follow, one at a time")
             return None
         what = "its queue of batches stays full (limit of enqueued tokens): run it again later"
         failure = Failure(JudgeTimeout, f"{self._api.who}: {what}")
-        while self._held or not self._queue.empty():  # each of them would wait as long
-            (self._held.popleft() if self._held else self._queue.get_nowait()).settle(failure)
+        while self._held or not self._queue.empty():  # every one of them would wait as long
+            (self._held.popleft() if self._held else self._queue.get_nowait()).resolve(failure)
         return failure
 
     def _followed(self, planned: PlannedBatch) -> asyncio.Future[Outcome]:
@@ -256,7 +256,7 @@ class BatchLane:
             del self._outcomes[key]
 
     async def _ended(self, planned: PlannedBatch) -> Outcome:
-        """Wait for a batch to end; ``None`` if its requests are to be asked anew."""
+        """Wait for a batch to end; ``None`` if its requests must be sent again."""
         batch_id = planned.batch_id
         if batch_id is None:
             found = await self._found(planned)
@@ -275,12 +275,12 @@ class BatchLane:
         return await self._answers(planned, batch)
 
     async def _settled(self, batch_id: str) -> Batch:
-        told = ""
+        last_status = ""
         while True:
             batch = await self._patiently(lambda: self._api.retrieve(batch_id))
-            if batch.status != told:
+            if batch.status != last_status:
                 self._settings.tell(f"batch {batch_id}: {batch.progress}")
-                told = batch.status
+                last_status = batch.status
             if batch.has_ended:
                 return batch
             await self._sleep(self._settings.poll_s)
@@ -289,12 +289,12 @@ class BatchLane:
         lines: dict[str, JsonObject] = {}
         for file_id in (batch.error_file_id, batch.output_file_id):
             try:
-                told = await self._lines(file_id) if file_id else ()
+                replies = await self._lines(file_id) if file_id else ()
             except RequestRejected:
                 self.log.drop(planned)
-                self._settings.tell(f"batch {batch.id}: its files are gone, so that it is asked anew")
+                self._settings.tell(f"batch {batch.id}: its files have expired, its requests are sent again")
                 return None
-            lines |= {each.custom_id: each for each in told if isinstance(each.custom_id, str)}
+            lines |= {reply.custom_id: reply for reply in replies if isinstance(reply.custom_id, str)}
         self.log.ended(planned)
         self._limiter.ease()
         return BatchReplies(batch=batch.id, was_cancelled=batch.status == "cancelled", lines=lines)
@@ -303,7 +303,7 @@ class BatchLane:
         return await self._patiently(lambda: self._api.lines(file_id))
 
     async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Ask what costs nothing again while there is no answer."""
+        """Retry a free call until it gets an answer."""
         for _ in range(_ATTEMPTS - 1):
             try:
                 return await call()
@@ -313,14 +313,13 @@ class BatchLane:
 
 
 class _SubmissionLimiter:
-    """How much is sent at once: half as much, and one batch after the other, once the provider's queue of
-    batches was full."""
+    """Limits what is sent at once: after the provider's queue was full, half as much, one batch at a time."""
 
     def __init__(self, settings: BatchSettings, sleep: Sleep) -> None:
         self.room = settings.most_requests
-        """Requests in a batch."""
+        """The limit of requests per batch."""
         self.refusals = 0
-        """Since a batch came through."""
+        """Refusals since the last batch that succeeded."""
         self._poll_s = settings.poll_s
         self._sleep = sleep
         self._was_full = False
@@ -329,7 +328,7 @@ class _SubmissionLimiter:
         self._is_idle.set()
 
     async def turn(self) -> None:
-        """Wait until another batch may be sent, and enter."""
+        """Wait until another batch may be sent, and count it."""
         if self._was_full:
             await self._is_idle.wait()
         if self.refusals:
@@ -337,24 +336,24 @@ class _SubmissionLimiter:
         self.enter()
 
     def enter(self) -> None:
-        """Count a batch that is under way."""
+        """Count a pending batch."""
         self._under_way += 1
         self._is_idle.clear()
 
     def leave(self) -> None:
-        """Count one less."""
+        """Stop counting a batch."""
         self._under_way -= 1
         if not self._under_way:
             self._is_idle.set()
 
     def refuse(self, requests: int) -> None:
-        """Learn that so many were too many."""
+        """Lower the limit after a batch of this size was refused."""
         self.room = max(1, min(self.room, requests) // 2)
         self.refusals += 1
         self._was_full = True
 
     def ease(self) -> None:
-        """Learn that a batch came through."""
+        """Note that a batch succeeded."""
         self.refusals = 0
 
 
@@ -367,12 +366,12 @@ class _Request:
 
 
 class _Waiting(NamedTuple):
-    """A request that is to be sent, and who waits for that."""
+    """A request to send, and the future of its caller."""
 
     request: _Request
     placed: asyncio.Future[PlannedBatch | Failure | None]
 
-    def settle(self, placed: PlannedBatch | Failure | None) -> None:
-        """Tell who waits, if anybody still does."""
+    def resolve(self, placed: PlannedBatch | Failure | None) -> None:
+        """Resolve the caller's future unless it was cancelled."""
         if not self.placed.done():
             self.placed.set_result(placed)

@@ -1,6 +1,6 @@
-"""Which request is in which batch, on disk: a request that was paid for is found again after a crash.
+"""The file that maps requests to batches: a request that was paid for is found after a crash.
 
-It holds digests and ids, no content: replies are kept by the provider until they are asked for.
+It holds digests and ids, no content: the provider keeps replies until they are downloaded.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ CREATE TABLE IF NOT EXISTS request (
 CREATE INDEX IF NOT EXISTS request_batch ON request (batch);
 """
 _KEPT_S: Final = 30 * 86_400
-"""Files of batches expire by then (https://platform.openai.com/docs/api-reference/files/create)."""
+"""Batch files expire after this time (https://platform.openai.com/docs/api-reference/files/create)."""
 _TAKEN_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """A batch, from before it is sent."""
+    """A batch, recorded before it is sent."""
 
     key: str
-    """Ours: stands in the batch's metadata, too."""
+    """Our key, also in the batch's metadata."""
     planned_at_s: int
     file_id: str | None = None
-    """The provider's, once its requests are uploaded."""
+    """The provider's id of the uploaded requests; ``None`` before."""
     batch_id: str | None = None
-    """The provider's, once it is known to be created."""
+    """The provider's id of the batch; ``None`` until the creation is confirmed."""
 
 
 class BatchLog:
-    """The batches of one judge that were planned, and their requests. One process at a time uses it.
+    """The planned batches of one judge, and their requests. One process at a time uses it.
 
-    What writes to it raises ``JudgeRefused`` where that is not possible: nothing is paid for unnoted.
+    Methods that write raise ``JudgeRefused`` if that fails: no request is paid for without a record.
     """
 
     def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
-        """Open the file, which only its owner may read.
+        """Open the file (readable by its owner only).
 
         Raises:
             ConfigError: it cannot be used.
@@ -82,54 +82,55 @@ class BatchLog:
         return row and PlannedBatch(key=row[0], planned_at_s=row[1], file_id=row[2], batch_id=row[3])
 
     def plan(self, requests: Sequence[str]) -> PlannedBatch:
-        """Note that these requests are about to be sent."""
+        """Record that these requests are about to be sent."""
         planned = PlannedBatch(key=uuid4().hex, planned_at_s=self._now_s())
         with self._writing():
             self._db.execute(
                 "INSERT INTO batch (key, planned_at_s) VALUES (?, ?)", (planned.key, planned.planned_at_s)
             )
             self._db.executemany(
-                "INSERT INTO request (id, batch) VALUES (?, ?)", [(each, planned.key) for each in requests]
+                "INSERT INTO request (id, batch) VALUES (?, ?)",
+                [(request, planned.key) for request in requests],
             )
         return planned
 
     def uploaded(self, planned: PlannedBatch, file_id: str) -> PlannedBatch:
-        """Note the file that holds the requests."""
+        """Record the file that holds the requests."""
         self._update(planned, "file_id", file_id)
         return replace(planned, file_id=file_id)
 
     def created(self, planned: PlannedBatch, batch_id: str) -> PlannedBatch:
-        """Note the provider's batch."""
+        """Record the provider's batch id."""
         self._update(planned, "batch_id", batch_id)
         return replace(planned, batch_id=batch_id)
 
     def ended(self, planned: PlannedBatch) -> None:
-        """Note that the provider is through with it."""
+        """Record that the batch has ended."""
         self._update(planned, "has_ended", 1)
 
     def drop(self, planned: PlannedBatch) -> int:
-        """Forget a batch that the provider did not take, or has no more, and return how many requests it had:
-        they are asked anew."""
+        """Delete a batch that the provider rejected or no longer has. Return the number of its requests,
+        which must be sent again."""
         with self._writing():
             dropped = self._db.execute("DELETE FROM request WHERE batch = ?", (planned.key,)).rowcount
             self._db.execute("DELETE FROM batch WHERE key = ?", (planned.key,))
         return dropped
 
     def take(self, request: str) -> None:
-        """Note, soon, that the reply to a request was handed on."""
+        """Record, with the next write, that the caller has the reply to a request."""
         self._taken.append(request)
         if len(self._taken) >= _TAKEN_AT_ONCE:
             self._write_taken()
 
     def forget_taken(self) -> None:
-        """Forget the requests whose replies were handed on by this process, and batches without any other."""
+        """Delete requests whose replies this process delivered, then batches that are left empty."""
         self._write_taken()
         with self._writing():
             self._db.execute("DELETE FROM request WHERE taken_by = ?", (self._me,))
             self._db.execute("DELETE FROM batch WHERE key NOT IN (SELECT batch FROM request)")
 
     def unfinished(self) -> tuple[int, int]:
-        """Count the batches that were sent and whose end was not seen, and their requests."""
+        """Count the batches that were sent and have not ended, and their requests."""
         row: tuple[int, int] = self._db.execute(
             "SELECT count(DISTINCT key), count(*) FROM batch JOIN request ON request.batch = key"
             " WHERE file_id IS NOT NULL AND NOT has_ended"
@@ -147,7 +148,8 @@ class BatchLog:
     def _write_taken(self) -> None:
         with self._writing():
             self._db.executemany(
-                "UPDATE request SET taken_by = ? WHERE id = ?", [(self._me, each) for each in self._taken]
+                "UPDATE request SET taken_by = ? WHERE id = ?",
+                [(self._me, request_id) for request_id in self._taken],
             )
         self._taken.clear()
 
@@ -167,7 +169,7 @@ class BatchLog:
 def _opened(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=0)
     try:
-        # two processes that planned the same requests would both pay for them
+        # two processes with the same requests would both pay
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA foreign_keys = ON")

@@ -1,4 +1,4 @@
-"""What became of a batch: a reply or a failure for each of its requests."""
+"""The outcome of a batch: a reply or a failure for each of its requests."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from ragtrace.judge.calls import JudgeCall, was_turned_down
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why there is no reply to any request of a batch: each waiting call raises an error of its own."""
+    """Why a whole batch has no replies. Each waiting call raises its own error from it."""
 
     kind: type[JudgeError]
     message: str
 
     @classmethod
     def of(cls, exc: JudgeError) -> Failure:
-        """Keep the kind of an error, but for ``JudgeUnavailable``."""
+        """Keep the error's type, except for ``JudgeUnavailable``."""
         return cls(JudgeTimeout if isinstance(exc, JudgeUnavailable) else type(exc), str(exc))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReplies:
-    """What came back from a batch."""
+    """The replies of a batch."""
 
     batch: str
     was_cancelled: bool
     lines: Mapping[str, JsonObject]
-    """By request."""
+    """Lines of the reply files, by request."""
 
     def reply_to(self, request: str, *, who: str, call: JudgeCall) -> Any:
-        """Return the JSON of a reply; note in ``call`` what became of the request.
+        """Return the JSON of a reply, and record the request's outcome in ``call``.
 
         Raises:
-            Rejected: by 400 or 422.
-            JudgeError: there is none.
+            RequestRejected: the endpoint rejected the request with 400 or 422.
+            JudgeError: there is no reply.
         """
-        told = self.lines.get(request, JsonObject())
-        response = told.response
+        line = self.lines.get(request, JsonObject())
+        response = line.response
         if not isinstance(response, JsonObject) or not isinstance(response.status_code, int):
             call.turned_down()
-            raise self._unanswered(told, who, call)
+            raise self._unanswered(line, who, call)
         if response.status_code < 400:
             return response.body
         if was_turned_down(response.status_code):
@@ -52,13 +52,13 @@ class BatchReplies:
         rejected = RequestRejected(response.status_code, response.body)
         raise rejected if rejected.is_adaptable else rejected.failure(who=who, usage=call.usage)
 
-    def _unanswered(self, told: JsonObject, who: str, call: JudgeCall) -> JudgeError:
+    def _unanswered(self, line: JsonObject, who: str, call: JudgeCall) -> JudgeError:
         if self.was_cancelled:
             return JudgeRefused(f"{who}: the batch {self.batch} was cancelled there", usage=call.usage)
-        expired = isinstance(told.error, JsonObject) and told.error.code == "batch_expired"
-        what = "the batch expired before it was its turn" if expired else "the batch has no reply to it"
+        expired = isinstance(line.error, JsonObject) and line.error.code == "batch_expired"
+        what = "the batch expired before it was answered" if expired else "the batch has no reply to it"
         return JudgeUnavailable(f"{who}: {what}", usage=call.usage)
 
 
 Outcome: TypeAlias = BatchReplies | Failure | None
-"""Of a batch; ``None`` if its requests are to be asked anew."""
+"""The outcome of a batch; ``None`` if its requests must be sent again."""

@@ -1,6 +1,6 @@
-"""A file of keys and values that several processes share: bounded, forgetful, and never in the way.
+"""A bounded key-value file that several processes share. Its failures never stop judging.
 
-The values are replies of a judge: content. The file is for its owner's eyes only (mode 0600).
+The values are a judge's replies, so they hold content: only the owner can read the file (mode 0600).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ragtrace.ports import Clock
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_OURS: Final = 0x72616774  # "ragt": marks the file, so that no other program's database is written to
+_OURS: Final = 0x72616774  # "ragt": identifies our file, so that we never write to another program's database
 _FORM: Final = 1
 _PAGE_BYTES: Final = 4096
 _LARGEST_SHARE: Final = 16
-"""A value may take one such part of the file."""
+"""The largest value is this fraction of the file."""
 _KEYS_A_QUERY: Final = 500
 _BUSY_S: Final = 2.0
 _TABLE: Final = """\
@@ -38,11 +38,11 @@ _INDEX: Final = "CREATE INDEX IF NOT EXISTS entries_used ON entries (used)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSettings:
-    """Where replies are kept, and how many."""
+    """Path and size limit of the cache of replies."""
 
     path: str | Path
     max_bytes: int = 256 * 1024 * 1024
-    """Of the database file; beside it stands a log of a few megabytes while it is in use."""
+    """Limit of the database file. While in use, it has a write-ahead log of a few megabytes."""
 
 
 def default_cache_path() -> Path:
@@ -52,16 +52,16 @@ def default_cache_path() -> Path:
 
 
 class CacheFile:
-    """Keeps values by key on disk; when it is full, those go that were not asked for the longest.
+    """Keeps values by key on disk; if it is full, it deletes the least recently used ones.
 
-    A file that cannot be used is warned of once. From then on nothing is found and nothing is kept.
+    If the file cannot be used, it logs one warning. From then on every look-up misses and nothing is stored.
     """
 
     def __init__(self, settings: CacheSettings, *, clock: Clock | None = None) -> None:
         self._path = Path(settings.path).expanduser()
         self._max_bytes = max(settings.max_bytes, 16 * _PAGE_BYTES)
         self._clock = clock or SystemClock()
-        # a thread of its own: a lock that another process holds must not stop the event loop
+        # its own thread: waiting for another process's lock must not block the event loop
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ragtrace-cache")
         self._database: sqlite3.Connection | None = None
         self._touched: dict[bytes, int] = {}
@@ -69,17 +69,17 @@ class CacheFile:
         self._closed = False
 
     async def get(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the values of the keys that are there."""
+        """Return the values of the keys that are stored."""
         return await self._in_thread(lambda: self._tried(lambda database: self._find(database, keys), {}))
 
     async def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Keep values."""
+        """Store values."""
         small = {k: v for k, v in entries.items() if len(v) <= self._max_bytes // _LARGEST_SHARE}
         if small:
             await self._in_thread(lambda: self._tried(lambda database: self._keep(database, small), None))
 
     async def aclose(self) -> None:
-        """Close the file; closed twice, it stays closed."""
+        """Close the file. Closing twice is allowed."""
         if not self._closed:
             self._closed = True
             await self._in_thread(self._close)
@@ -117,14 +117,14 @@ class CacheFile:
                 if exc.sqlite_errorcode != sqlite3.SQLITE_FULL:
                     raise
                 if not _forget_some(database):
-                    return  # more at once than the file may hold
+                    return  # the entries exceed the file's limit
             else:
                 return
 
     def _write(self, database: sqlite3.Connection, entries: Mapping[bytes, bytes]) -> None:
         now = self._clock.now_ns()
         with _Transaction(database):
-            # when they were used is written along with the next value: a hit by itself writes nothing
+            # times of use are written with the next value: a hit alone writes nothing
             touched = [(used, key) for key, used in self._touched.items()]
             database.executemany("UPDATE entries SET used = ? WHERE key = ?", touched)
             rows = [(key, value, now) for key, value in entries.items()]
@@ -144,15 +144,15 @@ class CacheFile:
             self._database.close()
             self._database = None
         _log.warning(
-            "the judge's cache %s cannot be used (%s): judging goes on without it;"
-            " delete the file or name another",
+            "the judge's cache %s cannot be used (%s): judging continues without it;"
+            " delete the file or set another path",
             self._path,
             exc,
         )
 
 
 class _Transaction:
-    """All of it, or nothing; whoever writes waits here for the others."""
+    """An immediate transaction; it waits for other writers."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -163,7 +163,7 @@ class _Transaction:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self._database.execute("COMMIT")
-        elif self._database.in_transaction:  # a full file has ended it already
+        elif self._database.in_transaction:  # a full file has already ended the transaction
             self._database.execute("ROLLBACK")
 
 
@@ -202,7 +202,7 @@ def _check_owner(database: sqlite3.Connection) -> None:
 
 
 def _shrink(database: sqlite3.Connection, max_bytes: int) -> None:
-    """Bring a file that was allowed more before under its limit."""
+    """Shrink a file that had a higher limit before."""
     if _number(database, "PRAGMA page_count") * _PAGE_BYTES <= max_bytes:
         return
     while _pages_in_use(database) * _PAGE_BYTES > max_bytes and _forget_some(database):
@@ -215,7 +215,7 @@ def _pages_in_use(database: sqlite3.Connection) -> int:
 
 
 def _forget_some(database: sqlite3.Connection) -> bool:
-    """Delete the tenth that was not used for the longest; tell whether there was any."""
+    """Delete the least recently used tenth; return whether anything was deleted."""
     with _Transaction(database):
         some = _number(database, "SELECT count(*) FROM entries") // 10 + 1
         gone = database.execute(
@@ -231,7 +231,7 @@ def _number(database: sqlite3.Connection, query: str) -> int:
 
 
 def _is_busy(exc: Exception) -> bool:
-    # extended codes carry the primary one in their low byte
+    # the low byte of an extended code is the primary code
     return isinstance(exc, sqlite3.OperationalError) and (exc.sqlite_errorcode & 0xFF) in (
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,

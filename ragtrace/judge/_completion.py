@@ -1,4 +1,4 @@
-"""What matters of a chat completion: its text, why it ended, what it cost, how likely its first word was."""
+"""A chat completion: its text, finish reason, usage and the log-probabilities of its first tokens."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ragtrace.judge.calls import JudgeCall
 from ragtrace.model import Usage
 
 Likely: TypeAlias = Mapping[str, float]
-"""Log-probabilities of the likeliest tokens at one place of a reply."""
+"""Log-probabilities of the likeliest tokens at one position of a reply."""
 
 _ORNAMENT = re.compile(r"[\W_]+")
 """Blanks, quotes, markup."""
 _LEAST_MASS = 0.01
-"""*Yes* and *no* together: below this the model is saying something else, and their ratio is noise."""
+"""The least P(yes) + P(no): below it the model says something else, and the ratio of the two is noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Completion:
     finish_reason: str
     declined: bool
     likely: tuple[Likely, ...] | None
-    """By token; ``None`` where the reply has no log-probabilities."""
+    """By token; ``None`` if the reply has no log-probabilities."""
     usage: Usage
 
     @property
@@ -39,7 +39,7 @@ class Completion:
 
     @classmethod
     def of(cls, completion: Any, usage: Usage) -> Completion:
-        """Read a completion, which may be any JSON: the client checks nothing.
+        """Read a completion. It may be any JSON: the client does not validate it.
 
         Raises:
             AttributeError, TypeError, IndexError, ValueError: it is no chat completion.
@@ -56,7 +56,7 @@ class Completion:
 
 
 def note_usage(completion: Any, call: JudgeCall) -> None:
-    """Note what a completion, which may be any JSON, says that it took."""
+    """Record the usage that a completion reports; the completion may be any JSON."""
     usage = getattr(completion, "usage", None)
     if usage is None:
         return
@@ -73,10 +73,10 @@ def note_usage(completion: Any, call: JudgeCall) -> None:
 
 
 def yes_probability(likely: Sequence[Likely]) -> float | None:
-    """Return P(yes) / (P(yes) + P(no)) at the first token that is more than a blank or a mark.
+    """Return P(yes) / (P(yes) + P(no)) at the first token with a letter or digit.
 
-    All spellings of the two count (``Yes``, `` yes``, ``YES``, ``"no``). ``None`` if the model was about to
-    say something else.
+    All spellings of the two count (``Yes``, `` yes``, ``YES``, ``"no``). ``None`` if the model says
+    something else.
     """
     first = next((place for place in likely if _word(_likeliest(place))), None)
     if first is None:
@@ -94,21 +94,21 @@ def _mass(place: Likely, word: str) -> float:
 
 
 def _word(token: str) -> str:
-    # raw vocabularies mark a leading blank by ▁, which is no word character, or by Ġ, which is one
+    # raw vocabularies mark a leading blank with ▁ (no word character) or Ġ (a word character)
     return _ORNAMENT.sub("", token.removeprefix("Ġ")).casefold()
 
 
 def _text(content: Any) -> str:
-    """Read a message: a text, or parts that some servers make of it."""
+    """Read a message: a text, or a list of parts (some servers)."""
     if isinstance(content, list):
         return "".join(_text(part.get("text")) for part in content if part.get("type") == "text")
     if content is not None and not isinstance(content, str):
-        raise TypeError("a message is a text or a list of parts")
+        raise TypeError("a message must be a text or a list of parts")
     return content or ""
 
 
 def _likely(logprobs: Any) -> tuple[Likely, ...] | None:
-    """Read log-probabilities in the form of chat completions, or in that of the completions API of old."""
+    """Read log-probabilities in the form of chat completions, or of the legacy completions API."""
     if logprobs is None:
         return None
     if content := getattr(logprobs, "content", None):

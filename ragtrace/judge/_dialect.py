@@ -1,8 +1,7 @@
-"""How to talk to an OpenAI-compatible server: found out from its answers, and remembered.
+"""The dialect of an OpenAI-compatible server, learned from its responses.
 
-Servers differ in how they take a schema (the *rung* of a ladder), in how they give log-probabilities,
-and in the parameters they know. A rejected request says which step to take next; the first dialect that works
-is kept.
+Servers differ in how they accept a schema (the output mode), how they return log-probabilities, and which
+parameters they know. A rejected request tells what to try next; the first dialect that works is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ StepT = TypeVar("StepT", bound=StrEnum)
 
 
 class OutputMode(StrEnum):
-    """Ways to get JSON of a given form, best first."""
+    """Ways to request JSON of a given schema, best first."""
 
     JSON_SCHEMA = "json_schema"
     TOOLS = "tools"
@@ -35,18 +34,18 @@ class OutputMode(StrEnum):
     TEXT = "text"
 
     def next_lower(self) -> OutputMode | None:
-        """Return the next rung down."""
+        """Return the next weaker mode, or ``None``."""
         return _next(self)
 
 
 class Likelihoods(StrEnum):
-    """Ways to ask for the log-probabilities of the likeliest tokens, best first."""
+    """Ways to request the log-probabilities of the likeliest tokens, best first."""
 
     TOP_20 = "top_logprobs=20"
     TOP_5 = "top_logprobs=5"
-    """Some servers give no more."""
+    """Some servers return no more than this."""
     COUNT = "logprobs=5"
-    """A number instead of a flag, as in the completions API of old."""
+    """A number instead of a flag, as in the legacy completions API."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -55,30 +54,30 @@ class Likelihoods(StrEnum):
         return {name: int(count)} if self is Likelihoods.COUNT else {"logprobs": True, name: int(count)}
 
     def next_lower(self) -> Likelihoods | None:
-        """Return the next way to ask."""
+        """Return the next way, or ``None``."""
         return _next(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """What a server understands."""
+    """What a server accepts."""
 
     output_mode: OutputMode = OutputMode.JSON_SCHEMA
     token_limits: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
-    """Names of the output limit that were not refused yet; the first is used."""
+    """Parameter names of the output limit that were not refused; the first is used."""
     temperature: bool = True
     top_p: bool = True
     seed: bool = True
     bounded: bool = True
     """Whether the schema may carry lengths and ranges."""
     json_mode: bool = True
-    """Whether free text may be asked for as a JSON object."""
+    """Whether free text can be requested as a JSON object."""
     reasoning_room: int = 0
     """Tokens to add to the limit for models that reason before they answer."""
     likelihoods: Likelihoods | None = Likelihoods.TOP_20
-    """How to ask for log-probabilities; ``None`` where the server has none."""
+    """How to request log-probabilities; ``None`` if the server has none."""
     opening_tokens: int = 1
-    """Tokens until the model has said *yes* or *no*: some begin with a blank."""
+    """Tokens to read until *yes* or *no*: some models begin with a blank."""
 
     def after_rejection(
         self,
@@ -86,7 +85,7 @@ class Dialect:
         reply_type: type[BaseModel],
         sampling: SamplingParameters | None = None,
     ) -> Dialect | None:
-        """Return what to try after a 400 with this complaint, or ``None`` if nothing is left."""
+        """Return the dialect to try after a 400 with this complaint, or ``None`` if none is left."""
         if self.temperature and "temperature" in complaint:
             return replace(self, temperature=False)
         if self.top_p and re.search(r"\btop_p\b", complaint):
@@ -108,28 +107,28 @@ class Dialect:
         return self.lowered()
 
     def lowered(self) -> Dialect | None:
-        """Return the dialect one rung down."""
+        """Return the dialect with the next weaker output mode."""
         output_mode = self.output_mode.next_lower()
         return replace(self, output_mode=output_mode) if output_mode else None
 
     def with_other_likelihoods(self) -> Dialect | None:
-        """Return the dialect with the next way to ask for log-probabilities."""
+        """Return the dialect with the next way to request log-probabilities."""
         lower = self.likelihoods and self.likelihoods.next_lower()
         return replace(self, likelihoods=lower) if lower else None
 
     def with_longer_opening(self) -> Dialect | None:
-        """Return the dialect that reads on after a blank first token."""
+        """Return the dialect that reads one more token after a blank first one."""
         return replace(self, opening_tokens=_LONG_OPENING) if self.opening_tokens < _LONG_OPENING else None
 
     def with_room_to_reason(self, reasoning_tokens: int) -> Dialect | None:
-        """Return a dialect with more room, if a reply was cut off because reasoning used the limit up."""
+        """Return a dialect with a higher limit if reasoning used up the limit of a truncated reply."""
         if reasoning_tokens == 0 or self.reasoning_room >= _MAX_REASONING_ROOM:
             return None
         room = min(_MAX_REASONING_ROOM, max(4 * reasoning_tokens, 2 * self.reasoning_room))
         return replace(self, reasoning_room=room)
 
     def learning(self, before: Self, after: Self) -> Self:
-        """Return this dialect with what one exchange changed; others may have changed it meanwhile."""
+        """Return this dialect with one exchange's changes; concurrent exchanges may have changed it too."""
         changed = {
             field.name: getattr(after, field.name)
             for field in fields(self)
@@ -144,7 +143,7 @@ class Dialect:
         max_output_tokens: int,
         sampling: SamplingParameters | None = None,
     ) -> Mapping[str, Any]:
-        """Return the parameters of a chat completion besides model and messages."""
+        """Return the parameters of a chat completion except model and messages."""
         parameters: dict[str, Any] = {
             **self._form(name, reply_type, sampling),
             **self._sampling(sampling),
@@ -156,7 +155,7 @@ class Dialect:
         return parameters
 
     def _sampling(self, prescribed: SamplingParameters | None) -> Mapping[str, Any]:
-        """Another tool's habits where the request prescribes them, else as repeatable as can be."""
+        """The sampling that the request prescribes (another tool's), else the most repeatable one."""
         chosen: dict[str, float | None] = {"temperature": 0, "seed": _SEED}
         if prescribed is not None:
             chosen = {"temperature": prescribed.temperature, "top_p": prescribed.top_p}

@@ -1,7 +1,7 @@
-"""An OpenAI-compatible endpoint: JSON goes there, JSON comes back, or one of ragtrace's errors.
+"""An OpenAI-compatible endpoint: posts JSON, returns JSON or raises one of ragtrace's errors.
 
-It speaks through aiohttp, not through an SDK: a collector has hundreds of requests under way, and of the
-processor time of one, the SDK took more than all else together (ADR 0005).
+It uses aiohttp instead of an SDK: a collector has hundreds of concurrent requests, and the SDK took more CPU
+time of a request than everything else together (ADR 0005).
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 
 MOST_REPLY_BYTES: Final = 4 << 20
-"""Of one reply: a model writes some kilobytes, and a hundred with all it thinks."""
+"""The size limit of one reply. A model writes some kilobytes, about a hundred with its reasoning."""
 _MAX_COMPLAINT_BYTES: Final = 65_536
 _ADAPTABLE: Final = (400, 422)
 
 
 class JsonObject(dict[str, Any]):
-    """A JSON object whose keys are its attributes; what it does not have is ``None``."""
+    """A JSON object with its keys as attributes; a missing key is ``None``."""
 
     def __getattr__(self, name: str) -> Any:
         return self.get(name)
 
 
 class RequestRejected(Exception):
-    """The endpoint turned the request down; what it says may tell how to ask instead."""
+    """The endpoint rejected the request. Its complaint may tell which dialect to try next."""
 
     def __init__(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status)
@@ -59,23 +59,23 @@ class RequestRejected(Exception):
         names = [str(name) for name in (fields.get("code"), fields.get("type")) if name]
         self.code = "insufficient_quota" if "insufficient_quota" in names else [*names, ""][0]
         self.complaint = f"{fields.get('param')} {error}"
-        """May quote the prompt: to be searched, never to be shown."""
+        """May quote the prompt: search it, never show it."""
         self.what = described(status, self.code)
         """The status and the short code."""
         self._headers = headers or {}
 
     @property
     def is_adaptable(self) -> bool:
-        """Whether the request could be put in another way: 400 or 422."""
+        """Whether another dialect may help: 400 or 422."""
         return self.status in _ADAPTABLE
 
     def failure(self, *, who: str, usage: Usage) -> JudgeError:
-        """Return the error that it stands for, if nothing is tried instead."""
+        """Return the error to raise if nothing else is tried."""
         return status_failure(self.status, self.code, self._headers, who=who, usage=usage)
 
 
 class Transport(Protocol):
-    """Where requests go: an endpoint, or what stands in its place."""
+    """Where requests go: an endpoint, or a replacement such as a batch."""
 
     async def post(self, path: str, call: JudgeCall) -> Any:
         """Make a request; return the JSON of the reply, as `Endpoint.post` does."""
@@ -87,7 +87,7 @@ class Transport(Protocol):
 
 
 class Endpoint:
-    """Posts to one base URL over a pool of connections, bound to the event loop in which it is first used."""
+    """Posts to one base URL over a connection pool. Bound to the event loop that uses it first."""
 
     def __init__(
         self,
@@ -115,15 +115,15 @@ class Endpoint:
         self._opened: aiohttp.ClientSession | None = None
 
     async def post(self, path: str, call: JudgeCall) -> Any:
-        """Post a JSON document; return the JSON of the reply, whatever it is. Its objects are `JsonObject`.
+        """Post a JSON document; return the JSON of the reply. Its objects are `JsonObject`.
 
         Args:
-            path: Behind the base URL, from its slash on.
-            call: The request: what is posted, and where is noted what became of it.
+            path: Appended to the base URL; begins with a slash.
+            call: The request to post; it records the outcome.
 
         Raises:
-            Rejected: the status is 400 or 422.
-            JudgeError: there is no reply, or it is no JSON.
+            RequestRejected: the status is 400 or 422.
+            JudgeError: there is no reply, or it is not JSON.
         """
         try:
             reply = await self.fetch("POST", path, data=call.asked.document, call=call)
@@ -134,7 +134,7 @@ class Endpoint:
         try:
             return json.loads(reply, object_hook=JsonObject)
         except (ValueError, RecursionError):
-            message = "the reply is no JSON document"
+            message = "the reply is not a JSON document"
             raise JudgeNonsense(f"{self._who}: {message}", usage=call.usage) from None
 
     async def fetch(
@@ -147,15 +147,15 @@ class Endpoint:
         call: JudgeCall,
         most_bytes: int | None = None,
     ) -> bytes:
-        """Send a request; return the body of the reply. What became of it is noted in ``call``.
+        """Send a request; return the body of the reply. ``call`` records the outcome.
 
-        ``most_bytes`` is for this reply.
+        ``most_bytes`` limits this reply.
 
         Raises:
-            Rejected: the status is 300 or more.
-            JudgeOversized: the reply is longer than it may be, unpacked or not.
-            JudgeNonsense: it cannot be unpacked.
-            JudgeRefused: its certificate is not to be trusted.
+            RequestRejected: the status is 300 or more.
+            JudgeOversized: the reply, compressed or decompressed, is too long.
+            JudgeNonsense: it cannot be decompressed.
+            JudgeRefused: its certificate is not trusted.
             JudgeTimeout, JudgeUnavailable: there is no reply.
         """
         import aiohttp
@@ -169,7 +169,7 @@ class Endpoint:
                 data=data,
                 headers=headers,
                 proxy=self._proxy,
-                allow_redirects=False,  # whoever answers there would get the texts, and nobody named them
+                allow_redirects=False,  # the texts must only reach the configured host
             ) as response:
                 if response.status >= 300:
                     if was_turned_down(response.status):
@@ -182,7 +182,7 @@ class Endpoint:
             raise JudgeTimeout(f"{self._who}: {message}", usage=call.usage) from None
         except UnreadableBody as exc:
             kind = JudgeOversized if isinstance(exc, BodyTooLarge) else JudgeNonsense
-            message = f"{self._who}: the reply is not read: {exc}"
+            message = f"{self._who}: the reply cannot be read: {exc}"
             raise kind(message, usage=call.usage) from None
         except aiohttp.ClientError as exc:
             if isinstance(exc, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError):
@@ -233,10 +233,10 @@ async def _raise_for(response: aiohttp.ClientResponse) -> NoReturn:
 
 
 def _proxy_for(base_url: str) -> str | None:
-    """Read ``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY`` and ``NO_PROXY``, once: aiohttp does at each call.
+    """Read ``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY``, ``NO_PROXY`` once; aiohttp would at each call.
 
     Raises:
-        ConfigError: it is a proxy that aiohttp cannot use.
+        ConfigError: aiohttp cannot use the proxy.
     """
     url = urlsplit(base_url)
     proxies = getproxies()

@@ -1,7 +1,7 @@
-"""One request to an OpenAI-compatible endpoint, on its way to an answer.
+"""One judge request to an OpenAI-compatible endpoint, until there is an answer.
 
-What the endpoint rejects or ignores is asked for in another way (see `dialect`). A reply of the wrong form is
-sent back once with what is wrong. No error message carries a prompt, a reply or a key.
+If the endpoint rejects or ignores a parameter, another dialect is tried (see `dialect`). A reply of the wrong
+form is sent back once with its fault. No error message contains a prompt, a reply or a key.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 Message: TypeAlias = tuple[str, str]
 """A role and a content."""
 Reading: TypeAlias = Callable[[Completion], ReplyT | None]
-"""Returns what an answer says, or ``None`` if the endpoint is to be asked again."""
+"""Returns the value of an answer, or ``None`` if the endpoint must be asked again."""
 
 _TOO_LONG = re.compile(r"context[ _](?:length|size|window)", re.IGNORECASE)
 
 
 class ReplyKind(StrEnum):
-    """What a reply is read from."""
+    """The part of a completion that a reply is read from."""
 
     JSON = "json"
     TEXT = "text"
@@ -43,7 +43,7 @@ class ReplyKind(StrEnum):
 
     @classmethod
     def of(cls, reply_type: type[BaseModel]) -> ReplyKind:
-        """Return what a reply of this type is read from."""
+        """Return the kind of a reply type."""
         if issubclass(reply_type, FreeText):
             return cls.TEXT
         return cls.YES if issubclass(reply_type, YesProbability) else cls.JSON
@@ -51,7 +51,7 @@ class ReplyKind(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Exchange(Generic[ReplyT]):
-    """One request, and what was learned about the endpoint while it was answered."""
+    """One request, and what it taught about the endpoint."""
 
     endpoint: Transport
     model: str
@@ -59,21 +59,21 @@ class Exchange(Generic[ReplyT]):
     too_long_advice: str
     request: JudgeRequest[ReplyT]
     kind: ReplyKind
-    """Of its reply."""
+    """How its reply is read."""
     dialect: Dialect
     confirmed: bool
-    """Whether the dialect has worked before, for requests of this kind."""
+    """Whether the dialect has already worked for requests of this kind."""
     doubts: UsageDoubts
     spent: Usage = field(default_factory=Usage)
     correction: tuple[Message, ...] = ()
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-    """What else each request says, over what we would say."""
+    """Extra body parameters; they override ours."""
 
     async def run(self) -> ReplyT:
         """Ask until there is a value.
 
         Raises:
-            JudgeError: there will be none; its usage is of all requests.
+            JudgeError: no usable answer; its usage covers all requests.
         """
         try:
             return await self._run()
@@ -119,7 +119,7 @@ class Exchange(Generic[ReplyT]):
             return self.request.reply_type.model_validate({"p_yes": p_yes})
         longer = None if answer.text.strip() else self.dialect.with_longer_opening()
         if longer is None and answer.thinks:
-            raise self._error(JudgeUnable, "it thinks before it answers: its first token says nothing")
+            raise self._error(JudgeUnable, "it reasons before it answers, so its first token is no yes or no")
         if longer is None:
             raise self._error(JudgeNonsense, "neither yes nor no is among the likeliest tokens")
         self.dialect = longer
@@ -134,7 +134,7 @@ class Exchange(Generic[ReplyT]):
             return parse_reply(answer.text, self.request.reply_type)
         except NotJson as exc:
             if not self.confirmed and (lowered := self.dialect.lowered()):
-                self.dialect = lowered  # it took the parameter and ignored it
+                self.dialect = lowered  # it accepted the parameter and ignored it
             else:
                 self._ask_to_correct(answer.text, exc)
         except InvalidReply as exc:
@@ -168,8 +168,8 @@ class Exchange(Generic[ReplyT]):
         note_usage(completion, call)
         try:
             return Completion.of(completion, call.usage)
-        except (AttributeError, TypeError, IndexError, ValueError):  # the client lets any JSON pass
-            raise self._error(JudgeNonsense, "the reply is no chat completion") from None
+        except (AttributeError, TypeError, IndexError, ValueError):  # the client does not validate the JSON
+            raise self._error(JudgeNonsense, "the reply is not a chat completion") from None
 
     @property
     def _room(self) -> int:
@@ -206,7 +206,7 @@ class Exchange(Generic[ReplyT]):
             return adapted
         if self.kind is ReplyKind.YES and not self.confirmed:
             raise self._unable() from None
-        # what worked before is rejected now: then it is this request, not the endpoint
+        # the dialect has worked before, so the fault is in this request, not in the endpoint
         kind = JudgeNonsense if self.confirmed else JudgeRefused
         raise self._error(kind, f"it rejects the request ({exc.what})") from None
 

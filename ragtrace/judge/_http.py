@@ -1,4 +1,4 @@
-"""What all judges behind HTTP share: keys and URLs, untraced calls, and what each failure means."""
+"""Shared by all HTTP judges: keys, URLs, untraced calls, and the mapping of HTTP failures to errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OF_ANOTHER_HOST: Final = (62, 64)
 _OUT_OF_TIME: Final = (9, 10)
 _ADVICE: Final = {
     401: "it does not accept the key: check the key's environment variable",
-    402: "it wants to be paid: check the account",
+    402: "it requires payment: check the account",
     403: "the key may not use this model",
     404: "no such model or path: check the model and the base URL",
     429: "the quota is used up: check the account",
@@ -45,9 +45,9 @@ _ADVICE: Final = {
 
 
 def openai_key(settings: JudgeSettings, base_url: str) -> str:
-    """Return the key of an OpenAI-compatible endpoint; those on one's own machine may want none.
+    """Return the key of an OpenAI-compatible endpoint; endpoints on this machine may need none.
 
-    It is empty where the URL or a header says who asks.
+    It is empty if the URL or a header authenticates.
 
     Raises:
         ConfigError: it needs one, and the environment has none.
@@ -62,7 +62,7 @@ def openai_key(settings: JudgeSettings, base_url: str) -> str:
 
 
 def says_who_asks(settings: JudgeSettings, base_url: str) -> bool:
-    """Whether the base URL or a header of the settings' own stands in place of a key."""
+    """Whether the base URL or a configured header replaces the key."""
     named = {name.lower() for name in settings.headers}
     return BaseUrl.of(base_url).login is not None or not _CREDENTIALS.isdisjoint(named)
 
@@ -71,11 +71,11 @@ def checked_url(settings: JudgeSettings, variable: str, default: str) -> str:
     """Return the base URL from the settings, the environment variable or the default.
 
     Raises:
-        ConfigError: it is no http(s) URL.
+        ConfigError: it is not an http(s) URL.
     """
     url = settings.base_url or settings.environ.get(variable) or default
     if not _is_address(url):
-        shown = url.partition("?")[0].rpartition("@")[2]  # before and behind it, keys may stand
+        shown = url.partition("?")[0].rpartition("@")[2]  # the user and the query may hold keys
         raise ConfigError(f"the judge's base URL {shown!r} is no http(s) URL: set `base_url` or {variable}")
     return url
 
@@ -84,13 +84,13 @@ def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # the port is no number, or a bracket is missing
+    except ValueError:  # the port is not a number, or a bracket is missing
         return False
 
 
 def openai_headers(settings: JudgeSettings) -> Mapping[str, str]:
-    """Return the headers of the settings, and what tells OpenAI whose account to use, from the variables that
-    its own SDK reads."""
+    """Return the headers of the settings, and OpenAI's organization and project headers from the variables
+    that its SDK reads."""
     variables = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
     account = {
         name: value for name, key in variables.items() if (value := settings.environ.get(key, "").strip())
@@ -100,7 +100,7 @@ def openai_headers(settings: JudgeSettings) -> Mapping[str, str]:
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """Keep calls out of the application's own traces: ragtrace would judge them."""
+    """Keep judge calls out of the application's traces, since ragtrace would judge them."""
     token = otel_context.attach(otel_context.Context({**otel_context.get_current(), **_SUPPRESSED}))
     try:
         yield
@@ -111,7 +111,7 @@ def untraced() -> Iterator[None]:
 def status_failure(
     status: int, code: str, headers: Mapping[str, str], *, who: str, usage: Usage
 ) -> JudgeError:
-    """Return the error that an HTTP status of 300 or more stands for."""
+    """Return the error for an HTTP status of 300 or more."""
     if status < 400:
         where = f"{who}: it redirects{_pointed(headers)} ({described(status, code)})"
         return JudgeRefused(f"{where}, which is not followed: name the right base URL", usage=usage)
@@ -123,7 +123,7 @@ def status_failure(
 
 
 def certificate_fault(error: BaseException) -> str | None:
-    """Say what is wrong with an endpoint's certificate, if that is why there is no connection to it."""
+    """Describe the certificate's fault if it prevented the connection."""
     cause: BaseException | None = error
     while not (isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code")):
         if cause is None:
@@ -141,14 +141,14 @@ def certificate_fault(error: BaseException) -> str | None:
 
 
 def _pointed(headers: Mapping[str, str]) -> str:
-    """Say where a redirect goes, without what only the one who was redirected should know."""
+    """Return the target of a redirect without its secret parts."""
     url = urlsplit(headers.get("location", ""))
     shown = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}" if url.netloc else url.path
     return f" to {shown}" if shown and shown.isprintable() else ""
 
 
 def described(status: int, code: str) -> str:
-    """Return the status and the short code of an error; a free message might quote the prompt or the key."""
+    """Return an error's status and short code; a free message might quote the prompt or the key."""
     return f"HTTP {status}, {code}" if _CODE.fullmatch(code) else f"HTTP {status}"
 
 

@@ -1,7 +1,7 @@
 """A GGUF file, served by xllamacpp in a child process on loopback.
 
-Native code can crash: in a process of its own it takes nothing along. The child ends with its parent, however
-that ends, and is out of reach of a terminal's Ctrl-C, so that the parent can drain first.
+Native code can crash, so it runs in its own process. The child always ends with its parent. A terminal's
+Ctrl-C does not reach it, so that the parent can drain first.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _NO_MEMORY: Final = ("insufficient memory", "failed to allocate", "failed to cre
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaServer:
-    """What is served, and how."""
+    """The settings of a served file."""
 
     path: Path
     n_ctx: int
     """Tokens of prompt and reply together, in each slot."""
     threads: int
     parallel: int
-    """Requests at once."""
+    """Concurrent requests."""
     load_timeout_s: float = 900.0
 
 
 class LlamaProcess:
-    """A child that serves one file. Owns the process: whoever starts one stops it."""
+    """A child process that serves one file. The caller that starts it must stop it."""
 
     def __init__(self, process: subprocess.Popen[bytes], url: str, api_key: str) -> None:
         self._process = process
@@ -51,7 +51,7 @@ class LlamaProcess:
 
     @classmethod
     async def start(cls, serving: LlamaServer) -> LlamaProcess:
-        """Start a child, and wait until the model is loaded.
+        """Start a child process and wait until the model is loaded.
 
         Raises:
             JudgeRefused: it cannot be loaded; the message says why.
@@ -78,12 +78,12 @@ class LlamaProcess:
 
     @property
     def ended(self) -> str | None:
-        """How it ended, for people; ``None`` while it runs."""
+        """A description of how it ended; ``None`` while it runs."""
         code = self._process.poll()
         return None if code is None else _how(code)
 
     async def ended_within(self, seconds: float) -> str | None:
-        """Wait so long for it to end, and say how it did."""
+        """Wait up to ``seconds`` for it to end, and describe how it did."""
         with suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(self._process.wait, seconds)
         return self.ended
@@ -95,19 +95,19 @@ class LlamaProcess:
 
 def _spawn(log: IO[bytes]) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        # -P: modules beside the program have names of the standard library
+        # -P: modules in the program's folder have names of the standard library
         [sys.executable, "-P", str(_PROGRAM)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
         start_new_session=True,
     )
-    threading.Thread(target=process.wait, daemon=True).start()  # so that a crash leaves no zombie
+    threading.Thread(target=process.wait, daemon=True).start()  # reaps the child after a crash
     return process
 
 
 def _tell(process: subprocess.Popen[bytes], serving: LlamaServer, api_key: str) -> None:
-    told = {
+    settings = {
         "path": str(serving.path),
         "n_ctx": serving.n_ctx,
         "threads": serving.threads,
@@ -115,8 +115,8 @@ def _tell(process: subprocess.Popen[bytes], serving: LlamaServer, api_key: str) 
         "api_key": api_key,
     }
     assert process.stdin is not None
-    with suppress(BrokenPipeError):  # it has ended already, and its log says why
-        process.stdin.write(json.dumps(told).encode() + b"\n")
+    with suppress(BrokenPipeError):  # it has already ended; its log says why
+        process.stdin.write(json.dumps(settings).encode() + b"\n")
         process.stdin.flush()
 
 

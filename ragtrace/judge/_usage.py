@@ -1,4 +1,4 @@
-"""Adding up what a judge was asked."""
+"""The usage layer: sums up a judge's usage."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 
 def metered(judge: Judge) -> Judge:
-    """Add up what the judge is asked, failed requests included; `spent_by` tells."""
+    """Sum up the judge's usage, failed requests included; `spent_by` returns it."""
     return _Metered(judge)
 
 
 def spent_by(judge: Judge) -> Usage:
-    """Return what a judge was asked so far, whoever asked; nothing if no layer of it counts."""
+    """Return a judge's usage so far, over all callers; empty if no layer counts it."""
     while isinstance(judge, JudgeLayer):
         if isinstance(judge, _Metered):
             return judge.spent

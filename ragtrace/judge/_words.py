@@ -1,6 +1,6 @@
 """The words, names and numbers of a text, made comparable. The rules are for English."""
 
-# ruff: noqa: RUF001  typographic marks are the subject here
+# ruff: noqa: RUF001  this module handles typographic marks
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ _SUFFIXES = (
     ("is", "is", 2),
     ("s", "", 3),
 )
-"""Ending, what replaces it, and how many letters must stand before it; the first that fits applies."""
+"""Ending, its replacement, and the least number of letters before it. The first match applies."""
 
 
 def content_stems(text: str) -> frozenset[str]:
-    """Return the stems of the words that carry content; figures are compared by value, not here."""
+    """Return the stems of the content words; numbers are compared by value elsewhere."""
     words = (_bare(word) for word in _TOKEN.findall(text) if not word[0].isdecimal())
     return frozenset(stem(word) for word in words if word not in _STOP_WORDS and len(word) > 1)
 
 
 def numbers(text: str) -> frozenset[str]:
-    """Return the numbers a context can vouch for, generously: figures, their parts, number words."""
+    """Return the numbers that a context supports, in a broad sense: figures, their parts, number words."""
     words = (word.lower() for word in _TOKEN.findall(text))
     found = {_NUMBER_WORDS[word] for word in words if word in _NUMBER_WORDS}
     for figures in _FIGURES.findall(text):
@@ -84,13 +84,13 @@ def numbers(text: str) -> frozenset[str]:
 
 
 def claimed_numbers(text: str) -> frozenset[str]:
-    """Return the numbers a claim must answer for: its figures, without ordinals and unit conversions."""
+    """Return the numbers that a claim must prove: its figures, without ordinals and unit conversions."""
     found = _CLAIMED_FIGURES.findall(_CONVERSION.sub(" ", text))
     return frozenset(_plain_number(figures) for figures in found if figures)
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the capitalised words that do not open the text, or a part of it."""
+    """Return the capitalized words, except at the beginning of the text or of a part of it."""
     found = (match[1].replace("’", "'").removesuffix("'s") for match in _NAME.finditer(text))
     return tuple(name for name in dict.fromkeys(found) if len(name) > 1 and name.lower() not in _STOP_WORDS)
 
@@ -107,7 +107,7 @@ def word_count(text: str) -> int:
 
 @lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
-    """Take the inflection off an English word, roughly."""
+    """Remove the inflection of an English word (approximate)."""
     word = _bare(word)
     for suffix, instead, before in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= before:

@@ -1,8 +1,9 @@
 """A judge behind Anthropic's Messages API (extra ``anthropic``).
 
-The form of a reply is asked for as the input of a tool that the model must use; where an endpoint does not
-take that, by a schema in the instructions. What a model refuses (temperature, bounds in schemas, cache marks)
-is left out from then on. The calls are not traced, and no error message carries a prompt, a reply or a key.
+The model must call a tool whose input schema is the form of the reply. If an endpoint does not support that,
+the schema is in the instructions. Parameters that a model refuses (temperature, bounds in schemas, cache
+marks) are left out from then on. The calls are not traced. No error message contains a prompt, a reply or a
+key.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _CUT_OFF: Final = ("max_tokens", "model_context_window_exceeded")
 class AnthropicJudge:
     """Asks a Claude model for JSON of a given form, or for free text. It has no log-probabilities.
 
-    Bound to the event loop in which it is first asked.
+    Bound to the event loop that asks it first.
     """
 
     def __init__(
@@ -94,14 +95,14 @@ class AnthropicJudge:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who judges."""
+        """Provider and model."""
         return JudgeIdentity(provider="anthropic", model=self._model, parameters=self._parameters)
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request; ``usage.calls`` counts the requests that left the process.
 
         Raises:
-            JudgeError: no usable answer; the subclass says whether asking later may help.
+            JudgeError: no usable answer; the subclass tells whether a retry may help.
         """
         if issubclass(request.reply_type, YesProbability):
             raise JudgeUnable(f"judge {self._where}: it gives no log-probabilities", usage=Usage())
@@ -156,7 +157,7 @@ def _client(
     *, api_key: str, place: BaseUrl, timeout_s: float, tls: ClientTls | None, headers: Mapping[str, str]
 ) -> anthropic.AsyncAnthropic:
     try:
-        import anthropic  # costs a second: only who uses it pays
+        import anthropic  # the import takes a second
     except ImportError as exc:
         raise ConfigError(
             f"the judge `anthropic` needs its SDK, which is not installed: {install_command('anthropic')}"
@@ -169,7 +170,7 @@ def _client(
         "default_headers": _credentials(api_key, place, headers, absent=anthropic.Omit()),
     }
     if "open_telemetry" in inspect.signature(anthropic.AsyncAnthropic.__init__).parameters:
-        options["open_telemetry"] = {"traces": False, "propagation": False}  # newer ones trace by themselves
+        options["open_telemetry"] = {"traces": False, "propagation": False}  # newer SDKs trace by default
     return anthropic.AsyncAnthropic(
         api_key=api_key or "none", base_url=place.url, timeout=timeout_s, **options
     )
@@ -178,23 +179,23 @@ def _client(
 def _credentials(
     api_key: str, place: BaseUrl, headers: Mapping[str, str], *, absent: Any
 ) -> Mapping[str, Any]:
-    """Return the headers: a login in the URL, or a header of one's own, takes the place of the key."""
-    told: dict[str, Any] = {_SDK_WRITES.get(name.lower(), name): value for name, value in headers.items()}
+    """Return the headers; a login in the URL or a configured header replaces the key."""
+    complete: dict[str, Any] = {_SDK_WRITES.get(name.lower(), name): value for name, value in headers.items()}
     if place.login is not None:
-        told.setdefault("Authorization", place.login)
-    if place.login is not None or not api_key:  # the SDK sends the key by the one or the other
+        complete.setdefault("Authorization", place.login)
+    if place.login is not None or not api_key:  # the SDK sends the key in either header
         for name in _SDK_WRITES.values():
-            told.setdefault(name, absent)
-    return told
+            complete.setdefault(name, absent)
+    return complete
 
 
 _SDK_WRITES: Final = {"authorization": "Authorization", "x-api-key": "X-Api-Key"}
-"""As the SDK does: in another case both would be sent."""
+"""Spelled as in the SDK: with another case, both headers would be sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Dialect:
-    """What the endpoint and the model take."""
+    """What the endpoint and the model accept."""
 
     forced_tool: bool = True
     bounded: bool = True
@@ -204,7 +205,7 @@ class _Dialect:
     cache_marks: bool = True
 
     def after_rejection(self, complaint: str) -> _Dialect | None:
-        """Return what to try after a 400 with this complaint, or ``None`` if nothing is left."""
+        """Return the dialect to try after a 400 with this complaint, or ``None`` if none is left."""
         if self.top_p and "top_p" in complaint:
             return replace(self, top_p=False)
         if self.temperature and "temperature" in complaint:
@@ -220,13 +221,16 @@ class _Dialect:
         return replace(self, forced_tool=False) if self.forced_tool else None
 
     def learning(self, other: _Dialect) -> _Dialect:
-        """Return what neither of two exchanges found refused."""
+        """Return the parameters that neither of two exchanges found refused."""
         return _Dialect(
-            **{each.name: getattr(self, each.name) and getattr(other, each.name) for each in fields(self)}
+            **{
+                field_.name: getattr(self, field_.name) and getattr(other, field_.name)
+                for field_ in fields(self)
+            }
         )
 
     def system(self, instructions: str, reply_type: type[BaseModel]) -> list[dict[str, Any]]:
-        """Return the instructions, marked as the prefix that the provider may keep."""
+        """Return the instructions, marked as a prefix that the provider can cache."""
         if not self.forced_tool and not issubclass(reply_type, FreeText):
             schema = json.dumps(reply_schema(reply_type))
             instructions = f"{instructions}\n\nReply with one JSON object. Its JSON schema: {schema}"
@@ -236,7 +240,7 @@ class _Dialect:
         return [{"type": "text", "text": _encodable(instructions), **mark}]
 
     def form(self, name: str, reply_type: type[BaseModel]) -> dict[str, Any]:
-        """Return the parameters that ask for the form."""
+        """Return the parameters that request the form."""
         if not self.forced_tool or issubclass(reply_type, FreeText):
             return {}
         tool = {
@@ -247,7 +251,7 @@ class _Dialect:
         return {"tools": [tool], "tool_choice": {"type": "tool", "name": name}}
 
     def sampling(self, wanted: SamplingParameters | None) -> Mapping[str, float]:
-        """Return the sampling; without a wish, the likeliest reply."""
+        """Return the sampling parameters; by default, those of the likeliest reply."""
         temperature = wanted.temperature if wanted else 0.0
         chosen = {
             "temperature": temperature if self.temperature else None,
@@ -258,7 +262,7 @@ class _Dialect:
 
 @dataclass(slots=True, kw_only=True)
 class _Exchange(Generic[ReplyT]):
-    """One request on its way to an answer."""
+    """One judge request, until there is an answer."""
 
     client: anthropic.AsyncAnthropic
     model: str
@@ -267,12 +271,12 @@ class _Exchange(Generic[ReplyT]):
     request: JudgeRequest[ReplyT]
     dialect: _Dialect
     confirmed: bool
-    """Whether the dialect has given a form before."""
+    """Whether the dialect has already returned a valid form."""
     doubts: UsageDoubts
     spent: Usage = field(default_factory=Usage)
     correction: tuple[tuple[str, str], ...] = ()
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-    """What else each request says, over what we would say."""
+    """Extra body parameters; they override ours."""
 
     async def run(self) -> ReplyT:
         try:
@@ -292,8 +296,8 @@ class _Exchange(Generic[ReplyT]):
                 return value
 
     def _read_text(self, answer: _Answer) -> ReplyT:
-        told = {"text": answer.text, "cut_off": answer.stop_reason in _CUT_OFF}
-        return self.request.reply_type.model_validate(told)
+        values = {"text": answer.text, "cut_off": answer.stop_reason in _CUT_OFF}
+        return self.request.reply_type.model_validate(values)
 
     def _read_form(self, answer: _Answer) -> ReplyT | None:
         if answer.stop_reason in _CUT_OFF:
@@ -302,7 +306,7 @@ class _Exchange(Generic[ReplyT]):
             return parse_reply(answer.text, self.request.reply_type)
         except NotJson as exc:
             if not self.confirmed and (lowered := self.dialect.lowered()):
-                self.dialect = lowered  # it took the tool and ignored it
+                self.dialect = lowered  # it accepted the tool and ignored it
             else:
                 self._ask_to_correct(answer.text, exc)
         except InvalidReply as exc:
@@ -329,15 +333,15 @@ class _Exchange(Generic[ReplyT]):
         _note_usage(message, call)
         try:
             return _Answer.of(message)
-        except (AttributeError, TypeError, ValueError):  # the client lets any JSON pass
-            raise self._error(JudgeNonsense, "the reply is no message of the API") from None
+        except (AttributeError, TypeError, ValueError):  # the client does not validate the JSON
+            raise self._error(JudgeNonsense, "the reply is not a message of the API") from None
 
     async def _message(self, parameters: Mapping[str, Any], call: JudgeCall) -> Message:
         import anthropic
 
         create = cast("Callable[..., Any]", self.client.messages.create)
         try:
-            async with asyncio.timeout(self.timeout_s):  # the SDK would wait so long for each piece
+            async with asyncio.timeout(self.timeout_s):  # the SDK's time-out is for each read
                 message: Message = await create(**parameters, timeout=self.timeout_s)
         except TimeoutError:
             raise self._too_late() from None
@@ -345,10 +349,10 @@ class _Exchange(Generic[ReplyT]):
             raise
         except anthropic.APIError as exc:
             _note_failure(exc, call)
-            # the cause may quote the prompt or the key: it is not chained
+            # not chained: the cause may quote the prompt or the key
             raise self._failure(exc) from None
         except ValueError:
-            raise self._error(JudgeNonsense, "the reply is no JSON document") from None
+            raise self._error(JudgeNonsense, "the reply is not a JSON document") from None
         return message
 
     def _parameters(self) -> dict[str, Any]:
@@ -361,7 +365,7 @@ class _Exchange(Generic[ReplyT]):
         }
         if system := self.dialect.system(self.request.system, self.request.reply_type):
             parameters["system"] = system
-        # by this way, since the newest clients do not name the parameters of sampling any more
+        # as extra body: the newest clients no longer have the sampling parameters
         if further := {**self.dialect.sampling(self.request.sampling), **self.extra_body}:
             parameters["extra_body"] = further
         return parameters
@@ -376,7 +380,7 @@ class _Exchange(Generic[ReplyT]):
             raise self._error(JudgeNonsense, f"the chunks are too long for it ({_what_of(exc)})") from None
         adapted = self.dialect.after_rejection(complaint)
         if adapted is None or (self.confirmed and not adapted.forced_tool and self.dialect.forced_tool):
-            # what worked before is rejected now: then it is this request, not the endpoint
+            # the dialect has worked before, so the fault is in this request, not in the endpoint
             kind = JudgeNonsense if self.confirmed else JudgeRefused
             raise self._error(kind, f"it rejects the request ({_what_of(exc)})") from None
         return adapted
@@ -388,7 +392,7 @@ class _Exchange(Generic[ReplyT]):
             return self._too_late()
         if isinstance(exc.__cause__, UnreadableBody):
             kind = JudgeOversized if isinstance(exc.__cause__, BodyTooLarge) else JudgeNonsense
-            return self._error(kind, f"the reply is not read: {exc.__cause__}")
+            return self._error(kind, f"the reply cannot be read: {exc.__cause__}")
         if fault := certificate_fault(exc):
             return self._error(JudgeRefused, fault)
         if isinstance(exc, anthropic.APIConnectionError):
@@ -416,18 +420,18 @@ class _Exchange(Generic[ReplyT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """What matters of a message."""
+    """The relevant parts of a message."""
 
     text: str
-    """What the tool was called with, as JSON; else what was written."""
+    """The input of the tool call as JSON, else the text."""
     stop_reason: str | None
 
     @classmethod
     def of(cls, message: Message) -> _Answer:
-        """Read a message, which may be any JSON: the client checks nothing.
+        """Read a message. It may be any JSON: the client does not validate it.
 
         Raises:
-            AttributeError, TypeError, ValueError: it is no message.
+            AttributeError, TypeError, ValueError: it is not a message.
         """
         called = [json.dumps(block.input) for block in message.content if block.type == "tool_use"]
         written = [block.text for block in message.content if block.type == "text"]
@@ -457,7 +461,7 @@ def _note_failure(exc: anthropic.APIError, call: JudgeCall) -> None:
 
 
 _NEVER_LEFT: Final = ("ConnectError", "ConnectTimeout", "ProxyError")
-"""Of httpx, or of what its SDK has in its place."""
+"""The time-out of httpx, or of its replacement in the SDK."""
 
 
 def _note_usage(message: Message, call: JudgeCall) -> None:
@@ -477,7 +481,7 @@ def _note_usage(message: Message, call: JudgeCall) -> None:
 
 
 def _sum(*parts: object) -> object:
-    """Add up what the API counts apart; what is no number is told as it is."""
+    """Sum the counts that the API splits; return a value that is not a number unchanged."""
     total: int | float = 0
     for part in parts:
         if isinstance(part, bool) or not isinstance(part, int | float) or part < 0:
@@ -487,5 +491,5 @@ def _sum(*parts: object) -> object:
 
 
 def _encodable(text: str) -> str:
-    # lone surrogates have no UTF-8
+    # lone surrogates cannot be encoded as UTF-8
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Where an endpoint is and how one gets in, as its base URL says."""
+"""The base URL of an endpoint: its address and its credentials."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 _ROUTE: Final = re.compile(r"/(?:chat/completions|embeddings)$")
-"""Of a URL that was copied whole from a portal: what is asked there is added by ourselves."""
+"""Paths at the end of URLs copied from a portal. They are removed: requests add the path."""
 _DEPLOYMENT: Final = re.compile(r"(/openai/deployments/)([^/?#]+)(?:/(?:chat/completions|embeddings))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseUrl:
-    """A base URL, taken apart: what may be shown, and what may not."""
+    """A parsed base URL: its public and its secret parts."""
 
     url: str
     """Without user, password, query and slash at the end."""
     query: str = field(default="", repr=False)
-    """Goes along with each request: Azure's ``api-version``, say."""
+    """Added to each request, for example Azure's ``api-version``."""
     login: str | None = field(default=None, repr=False)
-    """What the header ``authorization`` says for the user and the password of the URL."""
+    """The ``authorization`` header for the user and password of the URL."""
 
     @classmethod
     def of(cls, base_url: str) -> BaseUrl:
-        """Take a base URL apart."""
+        """Parse a base URL."""
         url = urlsplit(base_url)
         path = _ROUTE.sub("", url.path.rstrip("/"))
         host = url.netloc.rpartition("@")[2]
@@ -35,11 +35,11 @@ class BaseUrl:
 
     @property
     def is_deployment(self) -> bool:
-        """Whether it is one deployment of Azure, by its classic address: keys go by another header there."""
+        """Whether it is the classic address of an Azure deployment, which takes the key in another header."""
         return bool(re.search(r"/openai/deployments/[^/]+$", self.url))
 
     def authorization(self, api_key: str) -> Mapping[str, str]:
-        """Return the header that says who asks: the login of the URL, else the key, if there is one."""
+        """Return the authentication header: the login of the URL, else the key, else none."""
         if self.login is not None:
             return {"authorization": self.login}
         if not api_key:
@@ -60,18 +60,18 @@ def _login(url: SplitResult) -> str | None:
 
 
 def secrets_in(base_url: str | None) -> tuple[str, ...]:
-    """Return what of a base URL must not be shown, in each form in which somebody may repeat it."""
+    """Return the secrets of a base URL, in every form in which an error message may repeat them."""
     url = urlsplit(base_url or "")
     if url.password is None:
         return ()
     return (url.password, unquote(url.password), (_login(url) or "").removeprefix("Basic "))
 
 
-def beside(base_url: str | None, spec: str, environ: Mapping[str, str]) -> str | None:
-    """Return the base URL of a model that is asked at the endpoint of another one.
+def sibling_url(base_url: str | None, spec: str, environ: Mapping[str, str]) -> str | None:
+    """Return the base URL for a second model at the same endpoint.
 
-    It is the same, but where it names one deployment of Azure: there the deployment that has the model's name
-    is taken, since the other one would answer in its place.
+    It is the same URL, except if it names an Azure deployment: then the deployment is replaced by the one
+    with the model's name. The first deployment would answer with its own model.
     """
     kind, _, model = spec.partition(":")
     url = base_url or (environ.get("OPENAI_BASE_URL") if kind == "openai" else None)

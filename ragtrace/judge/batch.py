@@ -1,8 +1,8 @@
 """A judge whose requests go through OpenAI's Batch API: half the price, and an answer within a day.
 
-It asks what the live judge asks, in the same words: its verdicts are the same evaluator's. Only the way is
-another (`batch_lane`): what concurrent evaluations ask is gathered, and sent as one batch as soon as nothing
-new comes; what they ask next, once they have the replies, goes along with the next one.
+It sends the same prompts as the live judge, so the evaluator is the same. Only the transport differs
+(`batch_lane`): it collects the requests of concurrent evaluations and sends them as one batch as soon as no
+new request arrives. Their next requests go into the next batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BatchJudge(JudgeLayer):
     """A judge whose requests are sent in batches."""
 
     least_timeout_s = 3 * 86_400.0
-    """A batch has a day; the provider's queue may have been full before."""
+    """A batch may take a day, after waiting for a full queue at the provider."""
     most_at_once = MOST_REQUESTS
 
     def __init__(self, judge: Judge, lane: BatchLane) -> None:
@@ -38,11 +38,11 @@ class BatchJudge(JudgeLayer):
         self._log = lane.log
 
     def unfinished(self) -> tuple[int, int]:
-        """Count the batches that go on at the provider, and their requests."""
+        """Count the batches that are pending at the provider, and their requests."""
         return self._log.unfinished()
 
     def forget(self) -> None:
-        """Forget the replies that were handed on: a run came to its end, and what it could use is kept."""
+        """Forget the delivered replies; call it when a run has ended and its results are stored."""
         self._log.forget_taken()
 
 

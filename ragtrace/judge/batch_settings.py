@@ -1,4 +1,4 @@
-"""How a judge's requests are sent in batches."""
+"""Settings of batched judge requests."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def _say_nothing(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSettings:
-    """How requests are sent in batches, within what OpenAI takes
+    """Settings of batched requests, within OpenAI's limits
     (https://platform.openai.com/docs/api-reference/batch/create)."""
 
     path: Path
-    """Where it is kept which request is in which batch; each judge adds a part of its own to the name."""
+    """The file that maps requests to batches; each judge adds its own suffix to the name."""
     poll_s: float = 30.0
-    """Between two looks at a batch. A batch is sent when nothing new was asked for as long, 5 s at most."""
+    """Seconds between polls. A batch is sent after this long without a new request (5 s at most)."""
     most_requests: int = MOST_REQUESTS
-    """In a batch."""
+    """Requests in a batch."""
     most_bytes: int = _MOST_BYTES
-    """In its file."""
+    """Size of its file."""
     tell: Callable[[str], None] = _say_nothing
-    """Is told of batches that are sent, go on and end."""
+    """Receives progress messages: batches that are sent, continue or end."""
 
     def path_of(self, judge: str) -> Path:
-        """Return the path for one judge: replies of another are none of its."""
+        """Return the path for one judge, so that judges never share replies."""
         part = hashlib.sha256(judge.encode()).hexdigest()[:8]
         return self.path.with_name(f"{self.path.stem}.{part}.batches")

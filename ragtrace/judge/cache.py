@@ -1,9 +1,9 @@
-"""Remembering what a judge said: the outermost layer.
+"""The cache layer, the outermost one.
 
-What is asked is found again by its content: who judges, the step, the instructions, the material, the form of
-the reply and the sampling. Where a request is about several items that are answered one by one (claims about
-a set of chunks, chunks about a question), each item's answer is kept by itself, and only the items that are
-not known are asked about. Errors are not kept; abstentions are.
+The key of a request is its content: judge, step, instructions, material, form of the reply and sampling. If a
+request has several items with independent answers (claims against a set of chunks, chunks against a
+question), each answer is cached by itself, and the judge is asked only about the missing items. Errors are
+not cached; abstentions are.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, YesProbabi
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _VERSION: Final = 1
-"""Part of every key: changes when what is kept is written in another form."""
+"""Part of every key: changes with the format of the entries."""
 _WANTS_A_DRAW: Final = 0.1
-"""Above this temperature a request wants one draw of several: the same draw each time would be none."""
+"""Requests above this temperature are not cached: they need a new random draw each time."""
 
 
 def cached(judge: Judge, file: CacheFile, *, place: str = "") -> Judge:
-    """Answer from the file what was answered before; such an answer has ``Usage(calls=0)``.
+    """Answer repeated requests from the file; such an answer has ``Usage(calls=0)``.
 
     Args:
-        judge: Who is asked what is not known.
-        file: Closed together with the judge.
-        place: Where the judge is: the same model name means another model elsewhere.
+        judge: Answers what is not in the cache.
+        file: The cache; closed together with the judge.
+        place: The judge's endpoint: elsewhere the same name may be another model.
     """
     return _Cached(judge, file, place)
 
 
 def uncached(judge: Judge) -> Judge:
-    """Return a judge without its cache: to find out whether it answers at all."""
+    """Return a judge without its cache, for example to test whether the endpoint answers."""
     return judge.inner if isinstance(judge, _Cached) else judge
 
 
@@ -90,7 +90,7 @@ class _Cached(JudgeLayer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entries:
-    """The one list that a form consists of."""
+    """The single list of a form."""
 
     field: str
     entry: type[BaseModel]
@@ -98,14 +98,14 @@ class _Entries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
-    """What the judge said about one item: an entry of its reply, or that it cannot decide."""
+    """The judge's answer about one item: an entry of its reply, or an abstention."""
 
     entry: BaseModel | None
     note: str | None = None
 
 
 class _ByItem(Generic[ReplyT]):
-    """A request about items, each under a key of its own."""
+    """A request about items; each item has its own key."""
 
     def __init__(
         self,
@@ -117,18 +117,18 @@ class _ByItem(Generic[ReplyT]):
         self.request = request
         self.about = about
         self._entries = entries
-        # of the prompt as it is, numbers and fences belong to the record; what it is made of does not
+        # the prompt's numbers and fences differ from record to record; its inputs do not
         shared = digest([*asked(request, who), about(()).inputs.model_dump()])
         self.keys = {number: digest([shared.hex(), text]) for number, text in request.items.items()}
 
     def known(self, found: Mapping[bytes, bytes]) -> dict[int, _Item]:
-        """Read the items that were found."""
+        """Decode the cached items."""
         here = {number: found[key] for number, key in self.keys.items() if key in found}
         read = {number: _read_item(kept, number, self._entries.entry) for number, kept in here.items()}
         return {number: item for number, item in read.items() if item}
 
     def kept(self, reply: JudgeReply[ReplyT], asked: Collection[int]) -> dict[bytes, bytes]:
-        """Return what to keep: items that were answered once."""
+        """Return the entries to store: the items with exactly one answer."""
         given = self._given(reply)
         times = Counter(_id(entry) for entry in given) + Counter(reply.abstained)
         once = {number for number in asked if times[number] == 1}
@@ -137,7 +137,7 @@ class _ByItem(Generic[ReplyT]):
         return {self.keys[number]: _write_item(items[number]) for number in once}
 
     def joined(self, known: Mapping[int, _Item], reply: JudgeReply[ReplyT] | None) -> JudgeReply[ReplyT]:
-        """Put the known items and a reply about the others together, in the order of the request."""
+        """Join the cached items and the reply about the others, in the order of the request."""
         place = {number: index for index, number in enumerate(self.keys)}
         entries = [item.entry for item in known.values() if item.entry] + (
             self._given(reply) if reply else []
@@ -146,7 +146,7 @@ class _ByItem(Generic[ReplyT]):
         passed = {number: item.note for number, item in known.items() if not item.entry}
         notes = {number: note for number, note in passed.items() if note is not None}
         return JudgeReply(
-            # its entries were validated one by one; together they may be more than the form allows
+            # the entries were validated singly; together they may exceed the form's limit
             value=self.request.reply_type.model_construct(None, **{self._entries.field: entries}),
             usage=reply.usage if reply else Usage(),
             abstained=frozenset(passed) | (reply.abstained if reply else frozenset()),
@@ -158,7 +158,7 @@ class _ByItem(Generic[ReplyT]):
 
 
 def _is_believed(reply: JudgeReply[ReplyT], request: JudgeRequest[ReplyT]) -> bool:
-    """Tell whether the planted claims of the request came out right: else nothing in the reply counts."""
+    """Return whether the request's canary claims were judged correctly; if not, the reply is not cached."""
     try:
         if request.check:
             request.check(reply.value)
@@ -168,7 +168,7 @@ def _is_believed(reply: JudgeReply[ReplyT], request: JudgeRequest[ReplyT]) -> bo
 
 
 def _material(request: JudgeRequest[Any]) -> Any:
-    # a question about one claim is the same in the next record, but for the fence around it
+    # a claim's questions differ between records only in their fences
     inputs = request.inputs
     if issubclass(request.reply_type, YesProbability) and type(inputs).model_fields:
         return [type(inputs).__qualname__, inputs.model_dump()]
@@ -177,7 +177,7 @@ def _material(request: JudgeRequest[Any]) -> Any:
 
 @lru_cache(maxsize=256)
 def _entries_of(reply_type: type[BaseModel]) -> _Entries | None:
-    """Return the list of entries with an ``id`` that a form consists of, if it is no more than that."""
+    """Return the form's list of entries with an ``id`` if it has no other field."""
     if len(reply_type.model_fields) != 1:
         return None
     [(name, info)] = reply_type.model_fields.items()
@@ -193,15 +193,15 @@ def _id(entry: BaseModel) -> int:
 
 def _read_item(kept: bytes, number: int, entry: type[BaseModel]) -> _Item | None:
     try:
-        told = json.loads(kept)
-        if told["entry"] is None:
-            return _Item(entry=None, note=told["note"])
-        return _Item(entry=entry.model_validate({**told["entry"], "id": number}))
-    except (ValueError, TypeError, KeyError):  # not of this form: as good as not there
+        stored = json.loads(kept)
+        if stored["entry"] is None:
+            return _Item(entry=None, note=stored["note"])
+        return _Item(entry=entry.model_validate({**stored["entry"], "id": number}))
+    except (ValueError, TypeError, KeyError):  # another form: a miss
         return None
 
 
 def _write_item(item: _Item) -> bytes:
-    # without its number: the next record counts its items in another way
+    # without its number: the next record numbers its items differently
     entry = item.entry.model_dump(by_alias=True, exclude={"id"}) if item.entry else None
     return as_json({"entry": entry, "note": item.note})

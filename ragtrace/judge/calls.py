@@ -1,8 +1,8 @@
-"""Requests to an endpoint, one by one: each is counted before it leaves the process, and what it took after.
+"""Single HTTP requests of a judge. Observers count each one before it is sent, and its usage afterwards.
 
-One question to a judge may take several requests: a dialect that is found out, a reply that is sent back to
-be corrected. Whoever counts them (`watched_by`) is told of each, however it ends. What an endpoint says that
-a request took is believed within bounds: what was sent, and what was asked for.
+One judge request may take several HTTP requests, for example to learn the dialect or to correct a reply. The
+observers (`watched_by`) see every one, however it ends. The usage that an endpoint reports is accepted within
+bounds: the input that was sent, and the output limit.
 """
 
 from __future__ import annotations
@@ -20,84 +20,85 @@ from ragtrace.model import Usage
 log = logging.getLogger("ragtrace.judge")
 
 TEMPLATE_TOKENS: Final = 4_096
-"""What an endpoint may add to a request: a chat template, a form of tools, instructions of a gateway."""
+"""Tokens that an endpoint may add: a chat template, the form of tools, a gateway's instructions."""
 END_TOKENS: Final = 8
-"""Some count the tokens that end a reply."""
+"""Some endpoints count the tokens that end a reply."""
 _BYTES_A_TOKEN: Final = 2
 _MOST_OUTPUT: Final = 131_072
-"""Of a request without a limit: no model writes more at once."""
+"""Output bound of a request without a limit: no model writes more in one reply."""
 _LIMITS: Final = ("max_tokens", "max_completion_tokens")
 _UNTOUCHED: Final = frozenset({401, 402, 403, 404, 405, 407, 429, 503, 529})
 
 
 def was_turned_down(status: int) -> bool:
-    """Whether a status says that nobody worked on the request: a redirect, no right, no quota, no room.
+    """Whether a status means that no model worked on the request: redirect, no permission, no quota, too
+    large.
 
-    All others may have taken tokens, and been billed: a model may have answered before what stands in front
-    of it failed, and texts that a filter stops are read before.
+    Requests with other statuses may have used tokens and been billed: a model may answer before its gateway
+    fails, and a content filter reads the texts first.
     """
     return 300 <= status < 400 or status in _UNTOUCHED
 
 
 def document_of(body: Mapping[str, Any]) -> bytes:
-    """Write a body as it is posted: lone surrogates, which have no UTF-8, as question marks."""
+    """Encode a body as it is posted; lone surrogates, which UTF-8 cannot encode, become question marks."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
-    """What one request says, and how much it can take whoever answers it."""
+    """The body of one request, and bounds of its usage."""
 
     body: Mapping[str, Any]
     document: bytes
     """The body as it is posted."""
     output_tokens: int
-    """Of the reply, as most are expected."""
+    """The expected upper bound of the reply."""
 
     @classmethod
     def by(cls, body: Mapping[str, Any], *, output_tokens: int) -> CallRequest:
-        """Write a body down."""
+        """Make a request from a body."""
         return cls(body=body, document=document_of(body), output_tokens=output_tokens)
 
     @property
     def largest(self) -> Usage:
-        """What it is expected to take at most."""
+        """The expected upper bound of its usage."""
         tokens = len(self.document) // _BYTES_A_TOKEN + 1
         return Usage(calls=1, input_tokens=tokens, output_tokens=self._most_output(self.output_tokens))
 
     @property
     def most_input(self) -> int:
-        """No tokenizer makes more tokens of it: one a byte."""
+        """The bound of its input tokens: no tokenizer makes more than one per byte."""
         return len(self.document) + TEMPLATE_TOKENS
 
     @property
     def most_output(self) -> int:
-        """The endpoint was told to write no more tokens."""
+        """The bound of its output tokens, from the body's limit."""
         return self._most_output(_MOST_OUTPUT) + END_TOKENS if self.output_tokens else 0
 
     def _most_output(self, otherwise: int) -> int:
-        told = [limit for name in _LIMITS if isinstance(limit := self.body.get(name), int)]
-        return max(told, default=otherwise)
+        limits = [limit for name in _LIMITS if isinstance(limit := self.body.get(name), int)]
+        return max(limits, default=otherwise)
 
 
 @dataclass(slots=True, kw_only=True)
 class JudgeCall:
-    """One request, and what is known of what it took: nothing, until someone says so."""
+    """One request and its known usage, which is unknown at first."""
 
     asked: CallRequest
     usage: Usage = field(default_factory=lambda: Usage(calls=1))
-    """As far as it is known."""
+    """The known part of its usage."""
     is_known: bool = False
-    """Whether nothing else was taken. A request that timed out or broke off may have taken anything."""
+    """Whether the usage is complete. A request that timed out or broke off may have used any amount."""
     doubt: str = ""
-    """Why what the endpoint says of its tokens is not believed."""
+    """Why the reported usage is not accepted."""
 
     def stayed(self) -> None:
-        """Note that it never left: nobody was there."""
+        """Record that the request was not sent: there was no connection."""
         self.usage, self.is_known = Usage(), True
 
     def turned_down(self) -> None:
-        """Note that it left, and nobody worked on it."""
+        """Record that the endpoint rejected the request before any model worked on it."""
         self.is_known = True
 
     def took(
@@ -108,7 +109,7 @@ class JudgeCall:
         cached_tokens: object = 0,
         reasoning_tokens: object = 0,
     ) -> None:
-        """Note what the endpoint says that it took: whatever that is, as far as it can be."""
+        """Record the usage that the endpoint reports (any values), within the bounds."""
         sent = self._believed(input_tokens, self.asked.most_input, "than was sent")
         came = self._believed(output_tokens, self.asked.most_output, "than was asked for")
         self.usage = Usage(
@@ -121,32 +122,37 @@ class JudgeCall:
         self.is_known = bool(sent) and came is not None
 
     def took_nonsense(self) -> None:
-        """Note that what the endpoint says of it cannot be read."""
+        """Record that the reported usage cannot be read."""
         self.doubt = "what is no usage"
 
-    def _believed(self, told: object, most: int, than: str) -> int | None:
-        """Return a number of tokens, ``None`` if there is none."""
-        if told is None:
+    def _believed(self, reported: object, most: int, than: str) -> int | None:
+        """Return a plausible number of tokens, else ``None``."""
+        if reported is None:
             return None
-        if isinstance(told, bool) or not isinstance(told, int | float) or told != told or told % 1:
+        if (
+            isinstance(reported, bool)
+            or not isinstance(reported, int | float)
+            or reported != reported
+            or reported % 1
+        ):
             self.doubt = "what is no whole number"
             return None
-        if told < 0:
+        if reported < 0:
             self.doubt = "less than none"
             return None
-        if told > most:
+        if reported > most:
             self.doubt = f"more {than}"
-        return int(min(told, most))
+        return int(min(reported, most))
 
 
 class CallObserver(Protocol):
     """Counts requests."""
 
     def request(self, call: JudgeCall) -> AbstractAsyncContextManager[None]:
-        """Count a request before it leaves, and when it has ended what it took.
+        """Count a request before it is sent, and its usage when it has ended.
 
         Raises:
-            JudgeOverBudget: it must not leave.
+            JudgeOverBudget: the request must not be sent.
         """
         ...
 
@@ -156,7 +162,7 @@ _WATCHERS: ContextVar[tuple[CallObserver, ...]] = ContextVar("ragtrace_watchers"
 
 @contextmanager
 def watched_by(*watchers: CallObserver) -> Iterator[None]:
-    """Let these count every request of the block, and nobody else."""
+    """Let only these observers count the requests of the block."""
     token = _WATCHERS.set(watchers)
     try:
         yield
@@ -165,17 +171,17 @@ def watched_by(*watchers: CallObserver) -> Iterator[None]:
 
 
 class UsageDoubts:
-    """Tells once that an endpoint's numbers of tokens are not believed."""
+    """Warns once if an endpoint reports implausible token counts."""
 
     def __init__(self, who: str) -> None:
         self._who = who
         self._is_told = False
 
     def tell(self, doubt: str) -> None:
-        """Say what is wrong with them, if that was not said before."""
+        """Log a doubt the first time."""
         if not self._is_told:
             log.warning(
-                "%s: it says that a request took %s: of tokens, only what was sent and asked for is believed",
+                "%s: it reports that a request took %s: token counts are capped at what was sent or allowed",
                 self._who,
                 doubt,
             )
@@ -184,10 +190,10 @@ class UsageDoubts:
 
 @asynccontextmanager
 async def made(asked: CallRequest, doubts: UsageDoubts) -> AsyncIterator[JudgeCall]:
-    """Make a request in the block, once everyone who counts has counted it.
+    """Make a request in the block after all observers have counted it.
 
     Raises:
-        JudgeOverBudget: it must not leave.
+        JudgeOverBudget: the request must not be sent.
     """
     call = JudgeCall(asked=asked)
     async with AsyncExitStack() as counted:

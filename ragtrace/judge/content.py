@@ -1,4 +1,4 @@
-"""Requests and replies by their content: what is asked twice has the same digest."""
+"""Requests and replies by content: equal requests have equal digests."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 
 def asked(request: JudgeRequest[Any], who: list[Any]) -> list[Any]:
-    """List what a request is, but for its material: who is asked, what for, and for which form of reply."""
+    """List the parts of a request except its material: who is asked, what for, and the form of the reply."""
     sampling = asdict(request.sampling) if request.sampling else None
     form: type[BaseModel] = request.reply_type
     return [*who, request.step, request.system, _form(form), sampling]
 
 
 def digest(parts: list[Any]) -> bytes:
-    """Return the SHA-256 of values that JSON can tell."""
+    """Return the SHA-256 of JSON values."""
     return hashlib.sha256(as_json(parts)).digest()
 
 
 def as_json(value: Any) -> bytes:
-    """Write the same values always in the same way."""
+    """Encode equal values to equal bytes."""
     return json.dumps(value, sort_keys=True, default=str).encode()  # ASCII: lone surrogates pass
 
 
 def write_reply(reply: JudgeReply[Any]) -> bytes:
-    """Write what the judge said, without what it cost."""
+    """Encode the judge's reply without its usage."""
     value = reply.value.model_dump(by_alias=True)
     return as_json({"value": value, "abstained": sorted(reply.abstained), "notes": dict(reply.notes)})
 
@@ -42,14 +42,14 @@ def write_reply(reply: JudgeReply[Any]) -> bytes:
 def read_reply(
     kept: bytes, reply_type: type[ReplyT], *, usage: Usage | None = None
 ) -> JudgeReply[ReplyT] | None:
-    """Read what `write_reply` wrote; ``None`` if it is not of this form, which is as good as not there."""
+    """Decode what `write_reply` wrote; ``None`` (a miss) if it has another form."""
     try:
-        told = json.loads(kept)
+        stored = json.loads(kept)
         return JudgeReply(
-            value=reply_type.model_validate(told["value"]),
+            value=reply_type.model_validate(stored["value"]),
             usage=usage or Usage(),
-            abstained=frozenset(told["abstained"]),
-            notes={int(number): note for number, note in told["notes"].items()},
+            abstained=frozenset(stored["abstained"]),
+            notes={int(number): note for number, note in stored["notes"].items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -1,5 +1,5 @@
-"""Embedders by name: the built-in ones, those of plug-ins (entry points ``ragtrace.embedders``), and what an
-address names (``./my_embedder.py:open_it`` or ``module:open_it``)."""
+"""Embedders by name: built-in ones, plug-ins (entry points ``ragtrace.embedders``), and addresses
+(``./my_embedder.py:open_it`` or ``module:open_it``)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _EMBEDDERS: Final = PluginKind(
 )
 _TEXTS_A_CALL: Final = 128
 _MOST_BYTES: Final = 32 << 20
-"""Of one reply: so many vectors of 8,192 numbers, written out."""
+"""The size limit of one reply: a full batch of vectors with 8,192 numbers."""
 
 Vector: TypeAlias = tuple[float, ...]
 EmbedderFactory: TypeAlias = Callable[[JudgeSettings], Embedder]
-"""What an entry point of the group gives."""
+"""The type of the group's entry points."""
 
 
 def open_embedder(
@@ -57,10 +57,10 @@ def open_embedder(
 ) -> Embedder:
     """Open the embedder that ``openai:MODEL``, ``wordllama``, ``PLUGIN:ARGUMENT`` or an address names.
 
-    ``around`` puts one more layer around it, which every single attempt passes.
+    ``around`` adds one more layer, which sees every attempt.
 
     Raises:
-        ConfigError: no such embedder, or it lacks a setting; the message names what to set.
+        ConfigError: no such embedder, or a setting is missing; the message names it.
     """
     make, argument = _EMBEDDERS.factory(spec)
     settings = JudgeSettings(
@@ -80,7 +80,7 @@ def open_embedder(
 
 
 class _Careful:
-    """Asks an embedder again when it is unavailable, and not too often at once."""
+    """Adds retries and a concurrency limit to an embedder."""
 
     def __init__(self, embedder: Embedder, backoff: Backoff, max_concurrency: int) -> None:
         self.inner = embedder
@@ -104,7 +104,7 @@ class _Careful:
 class OpenAICompatibleEmbedder:
     """Asks ``/embeddings`` of an OpenAI-compatible endpoint, in batches.
 
-    Bound to the event loop in which it is first asked.
+    Bound to the event loop that asks it first.
     """
 
     def __init__(
@@ -132,14 +132,14 @@ class OpenAICompatibleEmbedder:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who embeds."""
+        """Provider and model."""
         return JudgeIdentity(provider="openai", model=self._model)
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return a vector for each text.
 
         Raises:
-            JudgeError: no usable answer; the subclass says whether asking later may help.
+            JudgeError: no usable answer; the subclass tells whether a retry may help.
         """
         vectors: list[Vector] = []
         spent = Usage()
@@ -183,7 +183,7 @@ class OpenAICompatibleEmbedder:
         try:
             by_index = {item.index: tuple(map(float, item.embedding)) for item in answer.data}
         except (AttributeError, TypeError, ValueError, OverflowError):
-            raise self._error("the reply is no list of embeddings") from None
+            raise self._error("the reply is not a list of embeddings") from None
         if len(answer.data) != expected or set(by_index) != set(range(expected)):
             raise self._error("its vectors are not numbered as the texts are")
         vectors = [by_index[index] for index in range(expected)]

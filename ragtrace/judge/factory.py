@@ -1,5 +1,5 @@
-"""Judges by name: the built-in ones, those of installed plug-ins (entry points ``ragtrace.judges``), and what
-an address names (``./my_judge.py:open_it`` or ``module:open_it``)."""
+"""Judges by name: built-in ones, plug-ins (entry points ``ragtrace.judges``), and addresses
+(``./my_judge.py:open_it`` or ``module:open_it``)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from ragtrace.ports import Judge
 
 GROUP = "ragtrace.judges"
 _WHOLE_ASK = 5
-"""A request with its ladder and correction may take this many times the time-out of one."""
+"""A judge request, with its dialect steps and correction, may take this many times the time-out of one."""
 DEFAULT_MODEL = "gpt-4o-mini"
 OPENAI_KEY = "OPENAI_API_KEY"
-"""Where the key is unless one says otherwise; a judge of another provider takes its own variable instead."""
+"""The default variable of the key; judges of other providers use their own variable instead."""
 _TAKES_BATCHES = "openai"
 _WITHOUT_ENDPOINT: Final = ("lexical", "scripted")
 _OURS: Final = ("model", "messages", "stream", "n")
@@ -53,10 +53,10 @@ _JUDGES = PluginKind(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSettings:
-    """What a judge is opened with."""
+    """The settings that open a judge."""
 
     argument: str
-    """What stands behind the colon: the model of ``openai:MODEL``, the file of ``scripted:PATH``."""
+    """The part after the colon: the model of ``openai:MODEL``, the file of ``scripted:PATH``."""
     base_url: str | None = None
     api_key_env: str = OPENAI_KEY
     """The environment variable that holds the key."""
@@ -64,26 +64,26 @@ class JudgeSettings:
     """For one request."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     tls: ClientTls | None = None
-    """Instead of the system's certificates."""
+    """Replaces the system's certificates."""
     batches: BatchSettings | None = None
-    """Requests are sent in batches, if this is set."""
+    """If set, requests are sent in batches."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Go along with each request, before our own. They may hold keys."""
+    """Added to each request; they override ragtrace's own headers. They may hold keys."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-    """What else each request says, over what we would say."""
+    """Extra body parameters; they override ours."""
 
     @property
     def parameters(self) -> str:
-        """A digest of what else each request says; empty for nothing."""
+        """A digest of the extra body parameters; empty if there are none."""
         if not self.extra_body:
             return ""
-        told = json.dumps(self.extra_body, sort_keys=True, default=str)
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        text = json.dumps(self.extra_body, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @runtime_checkable
 class SelfLimited(Protocol):
-    """A judge that knows its own pace: it gets no less time, and no more requests at once."""
+    """A judge that sets its own limits: its time-out is a minimum, its concurrency a maximum."""
 
     least_timeout_s: float
     """For one request."""
@@ -91,7 +91,7 @@ class SelfLimited(Protocol):
 
 
 JudgeFactory: TypeAlias = Callable[[JudgeSettings], Judge]
-"""What an entry point of the group gives."""
+"""The type of the group's entry points."""
 
 
 def open_judge(
@@ -110,35 +110,28 @@ def open_judge(
     headers: Mapping[str, str] | None = None,
     extra_body: Mapping[str, Any] | None = None,
 ) -> Judge:
-    """Open the judge that ``lexical``, ``openai:MODEL``, ``anthropic:MODEL``, ``llama:PATH.gguf``,
-    ``scripted:PATH`` or ``PLUGIN:ARGUMENT`` names.
+    """Open the judge with this name.
 
     Args:
-        spec: Who.
+        spec: ``lexical``, ``openai:MODEL``, ``anthropic:MODEL``, ``llama:PATH.gguf``, ``scripted:PATH`` or
+            ``PLUGIN:ARGUMENT``.
         base_url: The endpoint, for judges that have one.
         api_key_env: The environment variable that holds the key.
-        timeout_s: For one request; the whole of an answer may take several.
-        max_retries: After ``JudgeUnavailable`` alone, with growing pauses.
-        max_concurrency: Requests at once; fewer while the endpoint is overloaded.
-        cache: Where replies are kept, if they are to be.
-        around: Puts one more layer around the judge, which every single attempt passes.
-        environ: Instead of the process's own environment.
-        tls: Instead of the system's certificates.
-        batches: Send its requests in batches, for half the price: `openai:MODEL` alone can. Its answers take
-            hours.
-        headers: Go along with each request, before our own. They may hold keys.
-        extra_body: What else each request says: parameters of the server's own. They are part of the
-            evaluator's version and of the cache's keys.
+        timeout_s: For one HTTP request; an answer may take several.
+        max_retries: Retries after ``JudgeUnavailable`` only, with exponential back-off.
+        max_concurrency: Concurrent requests; fewer while the endpoint is overloaded.
+        cache: The cache of replies, if there is one.
+        around: Adds one more layer, which sees every attempt.
+        environ: Replaces the process environment.
+        tls: Replaces the system's certificates.
+        batches: Send requests in batches, at half the price. Answers take hours. Only `openai:MODEL` can.
+        headers: Added to each request; they override ragtrace's own headers. They may hold keys.
+        extra_body: Extra body parameters, part of the evaluator's version and of the cache's keys.
 
     Raises:
-        ConfigError: no such judge, or it lacks a setting; the message names what to set.
+        ConfigError: no such judge, or a setting is missing; the message names it.
     """
     make, argument = _JUDGES.factory(spec)
-    if batches is not None and spec.partition(":")[0] != _TAKES_BATCHES:
-        raise ConfigError(
-            f"the judge {spec!r} cannot be asked in batches: only `openai:MODEL` can, at OpenAI or at an"
-            " endpoint that has its Batch API"
-        )
     settings = JudgeSettings(
         argument=argument,
         base_url=base_url,
@@ -150,7 +143,7 @@ def open_judge(
         headers=headers or {},
         extra_body=extra_body or {},
     )
-    _check_further(spec.partition(":")[0], settings)
+    _check_settings(spec, settings)
     layers = JudgeLayers(
         timeout_s=timeout_s,
         backoff=Backoff(max_retries=max_retries),
@@ -158,38 +151,38 @@ def open_judge(
         cache=cache,
         place=f"{spec} {_endpoint(spec, settings)}",
         around=around,
-        keeps_pace=batches is None,
+        is_adaptive=batches is None,
     )
     return layered(_JUDGES.open(make, settings, spec), layers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeLayers:
-    """What stands around a judge."""
+    """The layers around a judge."""
 
     timeout_s: float
-    """For one request of the judge; it may need several of them for one answer."""
+    """For one HTTP request; an answer may take several."""
     backoff: Backoff
     max_concurrency: int
-    """Requests at once; one that waits for its retry keeps its place."""
+    """Concurrent requests; a request that waits for its retry counts."""
     cache: CacheSettings | None = None
-    """Where its replies are kept: content, on disk. A judge that computes needs none and gets none."""
+    """The cache of replies (content on disk). Local judges that compute get none."""
     place: str = ""
-    """Where the judge is, for the cache: the same model name means another model elsewhere."""
+    """The judge's endpoint, for the cache: elsewhere the same name may be another model."""
     around: Callable[[Judge], Judge] | None = None
-    """One more layer, which every attempt passes."""
-    keeps_pace: bool = True
-    """Fewer requests at once while the endpoint is overloaded; a batch has a queue of its own there."""
+    """One more layer, which sees every attempt."""
+    is_adaptive: bool = True
+    """Send an overloaded endpoint fewer concurrent requests; not for batches: the provider queues them."""
 
 
 def layered(judge: Judge, layers: JudgeLayers) -> Judge:
-    """Put the layers around a judge: cache ← usage ← limit ← retry ← one's own ← pace ← time-out ← judge."""
+    """Add the layers: cache ← usage ← limit ← retry ← custom ← adaptive limit ← time-out ← judge."""
     timeout_s, max_concurrency = layers.timeout_s, layers.max_concurrency
     if isinstance(judge, SelfLimited):
         timeout_s = max(timeout_s, judge.least_timeout_s)
         max_concurrency = min(max_concurrency, judge.most_at_once)
     judge = timed(judge, _WHOLE_ASK * timeout_s)
-    if layers.keeps_pace:
+    if layers.is_adaptive:
         judge = adaptively_limited(judge, max_concurrency)
     if layers.around:
         judge = layers.around(judge)
@@ -201,21 +194,34 @@ def layered(judge: Judge, layers: JudgeLayers) -> Judge:
     return judge
 
 
+def _check_settings(spec: str, settings: JudgeSettings) -> None:
+    _check_batches(spec, settings.batches)
+    _check_further(spec.partition(":")[0], settings)
+
+
+def _check_batches(spec: str, batches: BatchSettings | None) -> None:
+    if batches is not None and spec.partition(":")[0] != _TAKES_BATCHES:
+        raise ConfigError(
+            f"the judge {spec!r} cannot be asked in batches: only `openai:MODEL` can, at OpenAI or at an"
+            " endpoint that has its Batch API"
+        )
+
+
 def _check_further(kind: str, settings: JudgeSettings) -> None:
     if kind in _WITHOUT_ENDPOINT and (settings.headers or settings.extra_body):
         raise ConfigError(f"the judge `{kind}` has no endpoint: leave out `headers` and `extra_body`")
     if kind == "llama" and settings.headers:
         raise ConfigError("the judge `llama` is served by ragtrace itself: leave out `headers`")
     if ours := next((name for name in _OURS if name in settings.extra_body), None):
-        raise ConfigError(f"`extra_body` cannot say {ours!r}: ragtrace itself does")
+        raise ConfigError(f"`extra_body` cannot set {ours!r}: ragtrace sets it")
     check_headers(settings.headers)
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """See that headers can be sent.
+    """Check that headers can be sent.
 
     Raises:
-        ConfigError: one cannot; it is not quoted, since headers hold keys.
+        ConfigError: one cannot. The message does not quote it, since headers hold keys.
     """
     for number, (name, value) in enumerate(headers.items(), 1):
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
@@ -223,14 +229,14 @@ def check_headers(headers: Mapping[str, str]) -> None:
 
 
 def _endpoint(spec: str, settings: JudgeSettings) -> str:
-    """Return host, port and path of the endpoint, without the user and password that a URL may carry."""
+    """Return host, port and path of the endpoint, without user and password."""
     variable = f"{spec.partition(':')[0].upper()}_BASE_URL"
     url = urlsplit(settings.base_url or settings.environ.get(variable) or "")
     return f"{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"
 
 
 def judge_named_by(environ: Mapping[str, str]) -> str:
-    """Return what `open_judge` takes for the judge that the environment names, ``lexical`` if none.
+    """Return the name of the environment's judge for `open_judge`, ``lexical`` by default.
 
     ``OPENAI_API_KEY`` or ``OPENAI_BASE_URL`` names one; its model is ``RAGTRACE_JUDGE_MODEL``.
     """

@@ -1,4 +1,4 @@
-"""Layers around a judge: each takes a judge and is one, and adds one thing."""
+"""Layers around a judge: a layer wraps a judge, is a judge, and adds one thing."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 
 def limited(judge: Judge, max_concurrency: int) -> Judge:
-    """Let at most so many requests reach the judge at once; the others wait in order."""
+    """Limit concurrent requests; the others wait in order."""
     return _Limited(judge, max_concurrency)
 
 
 def timed(judge: Judge, timeout_s: float) -> Judge:
-    """Give up on a request after so many seconds, with ``JudgeTimeout``."""
+    """Raise ``JudgeTimeout`` after ``timeout_s`` seconds of a request."""
     return _Timed(judge, timeout_s)
 
 
 def unwrapped(judge: Judge) -> Judge:
-    """Return the judge itself, from under all layers."""
+    """Return the innermost judge, without layers."""
     while isinstance(judge, JudgeLayer):
         judge = judge.inner
     return judge
 
 
 class JudgeLayer:
-    """Passes everything on: a layer overrides what it changes."""
+    """Delegates everything; a layer overrides what it changes."""
 
     def __init__(self, judge: Judge) -> None:
         self.inner = judge
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who judges."""
+        """Provider and model."""
         return self.inner.identity
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
@@ -47,7 +47,7 @@ class JudgeLayer:
         return await self.inner.ask(request)
 
     async def aclose(self) -> None:
-        """Release what the judge and the layer hold."""
+        """Release the resources of the judge and the layer."""
         await self.inner.aclose()
 
 

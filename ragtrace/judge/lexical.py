@@ -1,18 +1,18 @@
 """The embedded judge: compares words, names and numbers. It needs no key, no download and no network.
 
-It is a heuristic, and says so on every score (``ragtrace.judge.provider="lexical"``). It decides only where
-the words speak clearly, and abstains from the rest:
+It is a heuristic; every score says so (``ragtrace.judge.provider="lexical"``). It decides only clear cases
+and abstains otherwise:
 
 - *unsupported*: a number of the claim is nowhere in the chunks, or most of its names are not;
 - *supported*: a passage of a few sentences covers nearly all content words of the claim, and no number or
   name is missing;
-- never *contradicted*: that takes understanding.
+- never *contradicted*: that needs understanding.
 
-What a statement or a chunk is worth to the question takes understanding too: words that are shared with the
-question are why a chunk was retrieved, not what it is worth. It abstains from all of these, so that there is
-no score; and it makes no questions.
+The relevance of a statement or chunk to the question needs understanding too: shared words explain why a
+chunk was retrieved, not whether it helps. The judge abstains from relevance, so that there is no score, and
+generates no questions.
 
-Its rules are for English. It has no learnt weights.
+Its rules are for English. It has no trained weights.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ SENTENCES_A_TURN = 50
 
 
 class LexicalJudge:
-    """Decides by comparing words, names and numbers; abstains where they do not speak clearly."""
+    """Decides by comparing words, names and numbers; abstains from unclear cases."""
 
     identity = JudgeIdentity(provider="lexical", model="lexical-v2", computes=True, contradicts=False)
 
@@ -75,7 +75,7 @@ class LexicalJudge:
         """Answer the request by computing.
 
         Raises:
-            JudgeUnable: no comparison of words can answer it.
+            JudgeUnable: comparing words cannot answer it.
         """
         reply: JudgeReply[Any]
         match request.inputs:
@@ -86,7 +86,9 @@ class LexicalJudge:
             case ChunksInput() as given:
                 reply = _abstaining(ChunksReply(chunks=[]), (chunk.number for chunk in given.chunks))
             case RelevanceInput() as given:
-                reply = _abstaining(RelevanceReply(statements=[]), (each.number for each in given.statements))
+                reply = _abstaining(
+                    RelevanceReply(statements=[]), (statement.number for statement in given.statements)
+                )
             case _:
                 what = f"the lexical judge cannot answer the step {request.step!r} in this form"
                 raise JudgeUnable(what, usage=Usage())
@@ -98,7 +100,7 @@ class LexicalJudge:
 
 def open_lexical(settings: JudgeSettings) -> Judge:
     """Open ``lexical``."""
-    return limited(LexicalJudge(), 1)  # side by side it is no faster, and the loop's turns grow longer
+    return limited(LexicalJudge(), 1)  # concurrency makes it no faster and blocks the event loop longer
 
 
 def _extract(given: ExtractInput) -> JudgeReply[Any]:
@@ -117,14 +119,14 @@ def _extract(given: ExtractInput) -> JudgeReply[Any]:
 
 
 def _abstaining(value: BaseModel, items: Iterable[int]) -> JudgeReply[Any]:
-    """Reply without a word on what these items are worth to the question."""
+    """Return a reply that abstains from these items' relevance to the question."""
     abstained = frozenset(items)
     notes = dict.fromkeys(abstained, _NO_WORTH)
     return JudgeReply(value=value, usage=Usage(calls=1), abstained=abstained, notes=notes)
 
 
 def claim_kind(sentence: str) -> ClaimKind:
-    """Tell by its wording whether a sentence states something that can be checked."""
+    """Classify a sentence by its wording: does it state something that can be checked?"""
     if is_refusal(sentence):
         return "refusal"
     return "meta" if is_meta(sentence) or _is_heading(sentence) else "factual"
@@ -139,7 +141,7 @@ async def _verify(given: VerifyInput) -> JudgeReply[VerifyReply]:
     verdicts: list[GivenVerdict] = []
     notes: dict[int, str] = {}
     for claim in given.claims:
-        await asyncio.sleep(0)  # long answers must not keep the event loop to themselves
+        await asyncio.sleep(0)  # long answers must not block the event loop
         finding = _decide(claim, passages)
         if isinstance(finding, str):
             notes[claim.number] = finding
@@ -169,12 +171,12 @@ def _prepared(text: str) -> _Sentence:
 
 @dataclass(frozen=True, slots=True)
 class _Passages:
-    """The sentences of the chunks, found by what is in them."""
+    """The sentences of the chunks, indexed by content."""
 
     sentences: list[tuple[int, _Sentence]] = field(default_factory=list)
-    """Each with the number of its chunk."""
+    """Sentences with the number of their chunk."""
     places: dict[str, list[int]] = field(default_factory=dict)
-    """Where the sentences stand that hold a stem."""
+    """Positions of the sentences with a stem."""
     numbers: set[str] = field(default_factory=set)
 
     @classmethod
@@ -194,7 +196,7 @@ class _Passages:
         self.sentences.append((number, sentence))
 
     def window(self, start: int) -> tuple[int, range]:
-        """Return a chunk, and where the sentences stand that follow one another there."""
+        """Return a chunk's number and the range of consecutive sentences from ``start``."""
         number, end = self.sentences[start][0], start + 1
         last = min(start + WINDOW_SENTENCES, len(self.sentences))
         while end < last and self.sentences[end][0] == number:
@@ -202,13 +204,13 @@ class _Passages:
         return number, range(start, end)
 
     def holds(self, window: range, wanted: frozenset[str]) -> bool:
-        """Tell whether a window holds all these numbers."""
+        """Return whether a window contains all these numbers."""
         return not wanted.difference(*(self.sentences[at][1].numbers for at in window))
 
 
 @dataclass(frozen=True, slots=True)
 class _Claimed:
-    """What must be found of a claim."""
+    """The parts of a claim that a chunk must contain."""
 
     stems: frozenset[str]
     numbers: frozenset[str]
@@ -227,7 +229,7 @@ class _Claimed:
 
 
 def _decide(claim: NumberedText, passages: _Passages) -> GivenVerdict | str:
-    """Return a verdict, or why there is none."""
+    """Return a verdict, or the reason for abstaining."""
     claimed = _Claimed.of(claim.text)
     if absent := claimed.numbers - passages.numbers:
         return _silent(claim, f"no chunk has the number {', '.join(sorted(absent))}")
@@ -254,9 +256,9 @@ def _supported(claim: NumberedText, claimed: _Claimed, passages: _Passages) -> G
 
 
 def _best_window(claimed: _Claimed, passages: _Passages) -> tuple[int, int, range]:
-    """Return how many words of the claim its best window covers, with the chunk and the window.
+    """Return the number of claim words that the best window covers, its chunk and the window.
 
-    The window holds all numbers of the claim; the first of the best is taken.
+    The window contains all numbers of the claim; ties go to the first window.
     """
     held: dict[int, int] = {}  # by sentence, a bit for each stem of the claim
     for order, wanted in enumerate(claimed.stems):

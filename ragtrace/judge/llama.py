@@ -1,4 +1,4 @@
-"""``llama:PATH.gguf``: a judge of one's own, without an endpoint, a key or a compiler (extra ``llama``)."""
+"""``llama:PATH.gguf``: a local judge without an endpoint, a key or a compiler (extra ``llama``)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _MAGIC: Final = b"GGUF"
 _LEAST_TIMEOUT_S: Final = 600.0
-"""A small model on two cores reads a hundred tokens a second, and writes ten."""
+"""For a small model on two cores, which reads 100 and writes 10 tokens a second."""
 _CRASH_S: Final = 1.0
-"""A crash is known a moment after the connection broke."""
+"""Time until a crash is known after the connection broke."""
 _SETTINGS: Final = ("n_ctx", "threads", "parallel")
 
 
 class LlamaJudge:
-    """Serves a GGUF file in a child process while it is needed, and asks it.
+    """Serves a GGUF file in a child process and asks it.
 
-    The child is started by the first request, and again by the next one after it crashed.
+    The first request starts the child; after a crash, the next request starts it again.
     """
 
     def __init__(
@@ -50,32 +50,32 @@ class LlamaJudge:
         self._extra_body = extra_body
         self._parameters = parameters
         self.least_timeout_s = timeout_s
-        """What a request needs: the layers around the judge give it no less."""
+        """The time-out that a request needs; layers allow at least this."""
         self.most_at_once = serving.parallel
-        """More requests would wait in the server while their time runs out."""
+        """Concurrent requests. Any more would time out in the server's queue."""
         self._running: _Running | None = None
-        self._starting = asyncio.Lock()  # two first requests would both start a child
+        self._starting = asyncio.Lock()  # two concurrent first requests would both start a child
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who judges."""
+        """Provider and model."""
         return JudgeIdentity(provider="llama", model=self._serving.path.name, parameters=self._parameters)
 
     @property
     def output_mode(self) -> OutputMode | None:
-        """How the server takes a schema; ``None`` until a request for JSON succeeded."""
+        """How the server accepts a schema; ``None`` until a request for JSON has succeeded."""
         return self._running.judge.output_mode if self._running else None
 
     @property
     def likelihoods(self) -> Likelihoods | None:
-        """How the server gives log-probabilities; ``None`` until a request for them succeeded."""
+        """How the server returns log-probabilities; ``None`` until a request for them has succeeded."""
         return self._running.judge.likelihoods if self._running else None
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request; the first one waits until the model is loaded.
 
         Raises:
-            JudgeError: no usable answer; the subclass says whether asking later may help.
+            JudgeError: no usable answer; the subclass tells whether a retry may help.
         """
         running = await self._up()
         try:
@@ -132,7 +132,7 @@ def open_llama(settings: JudgeSettings) -> Judge:
     """Open ``llama:PATH.gguf`` or ``llama:PATH.gguf?n_ctx=8192&threads=4&parallel=1``.
 
     Raises:
-        ConfigError: the extra is missing, the file is, it is no GGUF file, or there is no such setting.
+        ConfigError: the extra or the file is missing, it is not a GGUF file, or a setting is unknown.
     """
     if find_spec("xllamacpp") is None:
         raise ConfigError(f"the judge `llama` needs the extra of that name: {install_command('llama')}")
@@ -163,12 +163,12 @@ def _positive(name: str, value: str) -> int:
     if name not in _SETTINGS:
         raise ConfigError(f"the judge `llama` has no setting {name!r}: choose among {', '.join(_SETTINGS)}")
     if not (value.isascii() and value.isdigit() and 0 < int(value) <= 2**24):
-        raise ConfigError(f"the judge `llama`: {name}={value!r} is no whole number above 0")
+        raise ConfigError(f"the judge `llama`: {name}={value!r} is not a whole number above 0")
     return int(value)
 
 
 def _cores() -> int:
-    """Return the cores this process may use; of many, half: the others are mostly their twins."""
+    """Return the cores to use; of many, half, since the others are mostly hyper-threads."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores if cores <= 4 else cores // 2
 

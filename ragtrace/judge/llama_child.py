@@ -1,8 +1,8 @@
 """The program of the child process that serves a GGUF file (see `llama_process`).
 
-It is run by its path, knows nothing of ragtrace, and imports nothing but the standard library and xllamacpp.
-It reads its settings as one line of JSON from its input, says ``{"url": …}`` when it is ready, and ends when
-its input does: that is when its parent has ended, however it did.
+It is run by its path and imports only the standard library and xllamacpp, not ragtrace. It reads its settings
+as one line of JSON from stdin, writes ``{"url": …}`` when it is ready, and ends at the end of stdin, that is
+when its parent has ended.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def main() -> None:
     """Serve until the parent ends."""
     parent = os.getppid()
     settings = json.loads(sys.stdin.buffer.raw.readline())  # type: ignore[union-attr]
-    _end_with_parent(signal.SIGKILL)  # while it loads, no Python code runs beside it
+    _end_with_parent(signal.SIGKILL)  # no Python code runs while the model loads
     server = _serve(settings)
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    _end_with_parent(0)  # from here the watch does it: the signal would come when a mere thread of it ends
+    _end_with_parent(0)  # `_watch` takes over: the signal also comes when a mere thread of it ends
     os.write(sys.stdout.fileno(), json.dumps({"url": server.listening_address}).encode() + b"\n")
     _be_silent()
     threading.Event().wait()
@@ -42,10 +42,10 @@ def _serve(settings: dict[str, Any]) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]
     params.n_parallel = settings["parallel"]
-    params.n_ctx = settings["n_ctx"] * settings["parallel"]  # it is shared out among the slots
+    params.n_ctx = settings["n_ctx"] * settings["parallel"]  # shared among the slots
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.hostnames, params.port = ["127.0.0.1"], 0
-    params.api_keys = [settings["api_key"]]  # other users of the machine reach the port as well
+    params.api_keys = [settings["api_key"]]  # other users of the machine can reach the port
     params.ui = False
     params.verbosity = _ERRORS_ONLY
     params.cache_ram_mib = _PROMPT_CACHE_MIB
@@ -53,12 +53,12 @@ def _serve(settings: dict[str, Any]) -> Any:
 
 
 def _end_with_parent(signum: int) -> None:
-    with suppress(OSError, AttributeError):  # Linux alone has it; elsewhere the watch is enough
+    with suppress(OSError, AttributeError):  # only Linux has it; elsewhere `_watch` is enough
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signum)
 
 
 def _watch(parent: int) -> None:
-    # a fork of the parent may keep our input open: so its id is looked at as well
+    # a fork of the parent may keep our stdin open, so check the parent's id too
     while os.getppid() == parent:
         readable, _, _ = select.select([sys.stdin], [], [], _LOOK_AGAIN_S)
         if readable and not os.read(sys.stdin.fileno(), 1024):

@@ -1,8 +1,7 @@
 """A judge behind any OpenAI-compatible endpoint: OpenAI, Azure, vLLM, Ollama, llama.cpp, gateways.
 
-What the endpoint understands is probed by need and remembered (see `dialect`). Judge calls are not traced:
-an application that instruments OpenAI or HTTP would otherwise find ragtrace's own calls in its traces, and
-ragtrace would judge them.
+The judge learns on demand which parameters the endpoint accepts (see `dialect`). Judge calls are not traced:
+if the application instruments OpenAI or HTTP, they would appear in its traces and ragtrace would judge them.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _BATCHES = EntryPoint("batches", "ragtrace.judge.batch:open_batch_judge", "ragtr
 class OpenAICompatibleJudge:
     """Asks a language model for JSON of a given form, for free text, or for the probability of a *yes*.
 
-    Bound to the event loop in which it is first asked.
+    Bound to the event loop that asks it first.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class OpenAICompatibleJudge:
         parameters: str = "",
         instead: Transport | None = None,
     ) -> None:
-        """Take an endpoint, or ``instead`` of one what requests go through on their way to it."""
+        """Take an endpoint, or ``instead`` of it another transport."""
         self._identity = JudgeIdentity(provider=provider, model=model, parameters=parameters)
         self._where = f"{model} at {urlsplit(base_url).hostname}"
         self._endpoint = instead or Endpoint(
@@ -74,24 +73,24 @@ class OpenAICompatibleJudge:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who judges."""
+        """Provider and model."""
         return self._identity
 
     @property
     def output_mode(self) -> OutputMode | None:
-        """How the endpoint takes a schema; ``None`` until a request for JSON succeeded."""
+        """How the endpoint accepts a schema; ``None`` until a request for JSON has succeeded."""
         return self._dialect.output_mode if ReplyKind.JSON in self._confirmed else None
 
     @property
     def likelihoods(self) -> Likelihoods | None:
-        """How the endpoint gives log-probabilities; ``None`` until a request for them succeeded."""
+        """How the endpoint returns log-probabilities; ``None`` until a request for them has succeeded."""
         return self._dialect.likelihoods if ReplyKind.YES in self._confirmed else None
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request; ``usage.calls`` counts the requests that left the process.
 
         Raises:
-            JudgeError: no usable answer; the subclass says whether asking later may help.
+            JudgeError: no usable answer; the subclass tells whether a retry may help.
         """
         kind = ReplyKind.of(request.reply_type)
         before = self._dialect

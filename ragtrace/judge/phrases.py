@@ -1,6 +1,6 @@
-"""Sentences of an answer that state no fact about the world, recognised by their English wording."""
+"""Sentences of an answer that state no fact about the world, recognized by their English wording."""
 
-# ruff: noqa: RUF001  typographic marks are the subject here
+# ruff: noqa: RUF001  this module handles typographic marks
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ _REFERENCE = re.compile(
 
 
 def is_refusal(sentence: str) -> bool:
-    """Tell whether the sentence declines to answer: "Unable to answer based on given passages."."""
+    """Return whether the sentence declines to answer: "Unable to answer based on given passages."."""
     return bool(_REFUSAL.match(_plain(sentence)))
 
 
 def is_meta(sentence: str) -> bool:
-    """Tell whether the sentence talks about the answer or its sources, asks, or announces what follows."""
+    """Return whether the sentence is about the answer or its sources, asks, or announces what follows."""
     plain = _plain(sentence)
     announces = plain.endswith(":") and len(plain.split()) <= 25
     return announces or plain.endswith("?") or bool(_ADDRESS.match(plain) or _SILENT.match(plain))
 
 
 def announces_answer(sentence: str) -> bool:
-    """Tell whether the sentence is about the answer alone: "Here's a summary in 92 words:".
+    """Return whether the sentence is only about the answer: "Here's a summary in 92 words:".
 
     Narrower than `is_meta`: "Here are the steps to draw a cone:" says that there are such steps.
     """
@@ -75,7 +75,7 @@ def announces_answer(sentence: str) -> bool:
 
 
 def without_source(sentence: str) -> str:
-    """Take off what names the source only: "Based on the passages, water boils (Passage 2)."."""
+    """Remove the parts that only name the source: "Based on the passages, water boils (Passage 2)."."""
     rest = _BASED_ON.sub("", sentence, count=1)
     begun = rest if rest == sentence else rest[:1].upper() + rest[1:]
     return _REFERENCE.sub("", begun).strip() or sentence

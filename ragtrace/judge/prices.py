@@ -1,4 +1,4 @@
-"""What a judge's tokens cost, under a table of prices that its user can extend."""
+"""Prices of a judge's tokens, from a table that the user can extend."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ragtrace.validation import in_words
 _SUFFIX: Final = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 _MILLION: Final = 1_000_000
 _MOST_DAYS: Final = 180
-"""A price that was looked up earlier may have changed since."""
+"""Prices that were looked up earlier may be outdated."""
 
 
 def _written(value: object) -> object:
-    """Take a date as TOML has it, without quotes."""
+    """Accept an unquoted TOML date."""
     return value.isoformat() if isinstance(value, date) else value
 
 
@@ -36,19 +36,19 @@ class Price(BaseModel):
     input: float = Field(ge=0)
     output: float = Field(ge=0)
     cached_input: float | None = Field(default=None, ge=0)
-    """Of tokens that the provider had in its cache; absent: as the others."""
+    """Price of cached input tokens; by default the price of the others."""
     as_of: Annotated[str, BeforeValidator(_written)] = ""
-    """When it was looked up; absent: as its table says."""
+    """When the price was looked up; by default the date of its table."""
 
     def times(self, share: float) -> Price:
-        """Return this share of the price."""
+        """Return the price multiplied by ``share``."""
         cached = None if self.cached_input is None else self.cached_input * share
         return Price(
             input=self.input * share, output=self.output * share, cached_input=cached, as_of=self.as_of
         )
 
     def dated(self, as_of: str) -> Price:
-        """Return the price with the date of its table, unless it has one of its own."""
+        """Return the price with ``as_of`` unless it already has a date."""
         return self if self.as_of else self.model_copy(update={"as_of": as_of})
 
     def cost_usd(self, usage: Usage) -> float:
@@ -64,13 +64,13 @@ class Prices:
     """Prices by provider and model."""
 
     as_of: str
-    """When they were looked up."""
+    """When the prices were looked up."""
     models: Mapping[str, Mapping[str, Price]]
     batch: Mapping[str, float] = field(default_factory=dict)
-    """By provider: the share of these prices that requests in batches cost."""
+    """By provider: the share of these prices that batched requests cost."""
 
     def in_batches(self) -> Prices:
-        """Return the prices of requests that are sent in batches; who has none takes the full price."""
+        """Return the prices of batched requests; providers without a batch share keep the full price."""
         return Prices(
             as_of=self.as_of,
             models={
@@ -80,12 +80,12 @@ class Prices:
         )
 
     def price_of(self, identity: JudgeIdentity) -> Price | None:
-        """Return the price of a model, whatever date its name ends with; ``None`` if it is not known."""
+        """Return the price of a model, ignoring a date at the end of its name; ``None`` if it is unknown."""
         known = self.models.get(identity.provider, {})
         return known.get(identity.model) or known.get(_SUFFIX.sub("", identity.model))
 
     def too_old(self, identity: JudgeIdentity, *, now_ns: int) -> str | None:
-        """Say so if a model's price was looked up too long ago; ``None`` if not, or if nobody said when."""
+        """Return a warning if a model's price is too old; ``None`` if not, or if its date is unknown."""
         price = self.price_of(identity)
         if identity.computes or price is None or not (looked_up := _date(price.as_of)):
             return None
@@ -98,9 +98,9 @@ class Prices:
         )
 
     def cost_usd(self, usage: Usage, identity: JudgeIdentity) -> float | None:
-        """Return what the usage cost in US dollars, or ``None`` where that is not known: never a guess.
+        """Return the cost of the usage in US dollars, or ``None`` if it is unknown: never a guess.
 
-        It is not known where the model has no price, or the endpoint did not say how many tokens it took.
+        It is unknown if the model has no price or the endpoint did not report tokens.
         """
         if identity.computes or not usage.calls:
             return 0.0
@@ -108,17 +108,17 @@ class Prices:
         return price.cost_usd(usage) if price and usage.input_tokens else None
 
     def cost_of(self, evaluation: Evaluation) -> float | None:
-        """Return what an evaluation cost in US dollars, or ``None`` where that is not known."""
+        """Return the cost of an evaluation in US dollars, or ``None`` if it is unknown."""
         if evaluation.compromised:
-            return None  # two judges with prices of their own have a part in it
+            return None  # two judges with different prices were asked
         return self.cost_usd(evaluation.usage, evaluation.judge)
 
 
 def load_prices(path: str | Path | None = None) -> Prices:
-    """Read the prices that come with ragtrace, and those of a file over them.
+    """Read ragtrace's own prices; prices of the file override them.
 
     Raises:
-        ConfigError: the file cannot be read, or is no table of prices.
+        ConfigError: the file cannot be read, or is not a table of prices.
     """
     ours = _parse(files("ragtrace.judge").joinpath("prices.toml").read_text(encoding="utf-8"), "prices.toml")
     if path is None:
@@ -140,7 +140,7 @@ def _date(text: str) -> date | None:
 
 
 class _Table(BaseModel):
-    """A file of prices: besides these, its sections are providers."""
+    """A file of prices. All other sections are providers."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, dict[str, Price]]
@@ -154,7 +154,7 @@ def _parse(text: str, name: str) -> Prices:
     try:
         table = _Table.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as exc:
-        raise ConfigError(f"the prices {name!r} are no TOML: {exc}") from exc
+        raise ConfigError(f"the prices {name!r} are not TOML: {exc}") from exc
     except ValidationError as exc:
         fault = exc.errors(include_input=False)[0]
         where = ".".join(map(str, fault["loc"]))

@@ -1,4 +1,4 @@
-"""Getting a typed reply out of what a language model wrote, and a schema in."""
+"""Parses a model's text into a typed reply, and makes the schema of the request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_FAULTS = 5
 
 
 class InvalidReply(ValueError):
-    """The reply is JSON, but not of the form. The message tells the model what to mend."""
+    """The reply is JSON of another form. The message tells the model what to correct."""
 
 
 class NotJson(ValueError):
@@ -29,12 +29,12 @@ class NotJson(ValueError):
 
 
 def parse_reply(text: str, reply_type: type[ReplyT]) -> ReplyT:
-    """Find the reply in what a model wrote: bare JSON, or JSON in fences, in prose, with trailing commas.
+    """Find the reply in a model's text: bare JSON, or JSON in fences, in prose, with trailing commas.
 
-    Of several objects the last that has the form counts: models repeat the example before they answer.
+    The last object of the form counts, since models repeat the example before they answer.
 
     Raises:
-        NotJson: there is no JSON object in it.
+        NotJson: the text has no JSON object.
         InvalidReply: no object has the form.
     """
     fault: ValidationError | None = None
@@ -55,11 +55,11 @@ def parse_reply(text: str, reply_type: type[ReplyT]) -> ReplyT:
 def reply_schema(reply_type: type[BaseModel], *, bounded: bool = True) -> JsonSchema:
     """Return the JSON schema of a reply in the strict dialect: closed objects, every property required.
 
-    It takes milliseconds to make and is asked for with each request: all get the same one, to read.
+    Making one takes milliseconds, so all callers share it. Don't modify it.
 
     Args:
         reply_type: The form.
-        bounded: Keep limits on lengths and numbers; some servers refuse them.
+        bounded: Include limits of lengths and numbers; some servers refuse them.
     """
     schema = reply_type.model_json_schema()
     schema = _strict(schema, schema.pop("$defs", {}), bounded)
@@ -68,7 +68,7 @@ def reply_schema(reply_type: type[BaseModel], *, bounded: bool = True) -> JsonSc
 
 
 def _objects(text: str) -> Iterator[Any]:
-    """Yield the JSON objects that stand in a text, then those that stand in it once it is mended."""
+    """Yield the JSON objects of a text, then those of the repaired text."""
     decoder = json.JSONDecoder(strict=False)
     for source in dict.fromkeys((text, _TRAILING_COMMA.sub("", text))):
         yield from _decoded(source, decoder)
@@ -98,7 +98,7 @@ def _strict(schema: Any, defined: Mapping[str, Any], bounded: bool) -> Any:
         return [_strict(item, defined, bounded) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    if "$ref" in schema:  # written out: shorter, as each is used once, and some servers know no references
+    if "$ref" in schema:  # inlined: each is used once, and some servers don't support references
         return _strict(defined[schema["$ref"].rpartition("/")[2]], defined, bounded)
     kept = {
         key: _strict_properties(value, defined, bounded)
@@ -113,5 +113,5 @@ def _strict(schema: Any, defined: Mapping[str, Any], bounded: bool) -> Any:
 
 
 def _strict_properties(named: Any, defined: Mapping[str, Any], bounded: bool) -> Any:
-    # the keys are names of ours here, not schema keywords
+    # here the keys are property names, not schema keywords
     return {name: _strict(value, defined, bounded) for name, value in named.items()}

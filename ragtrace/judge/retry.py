@@ -1,4 +1,4 @@
-"""Asking again when an endpoint takes no requests just now."""
+"""Retries while an endpoint is unavailable."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How often to ask again, and how long to wait before that."""
+    """The retry policy: how often to retry, and how long to wait."""
 
     max_retries: int = 2
     first_wait_s: float = 0.5
-    """Doubles from try to try."""
+    """Doubles with every retry."""
     longest_wait_s: float = 8.0
-    patience_s: float = 120.0
-    """An endpoint that asks for a longer pause than this is given up at once: whoever asks may come back."""
+    max_retry_after_s: float = 120.0
+    """If an endpoint asks for a longer pause, the retries end at once: the caller can try again later."""
 
     def wait_s(self, retry: int, told_s: float | None, draw: float) -> float | None:
-        """Return the seconds to wait before a retry, counted from 0, or ``None`` to give up.
+        """Return the seconds to wait before a retry, or ``None`` to give up.
 
         Args:
-            retry: How many there were already.
-            told_s: What the endpoint asked for (``Retry-After``): never less than this is waited.
-            draw: A random number in [0, 1): clients that failed together should not come back together.
+            retry: Number of earlier retries.
+            told_s: The endpoint's ``Retry-After``, a lower bound of the wait.
+            draw: A random number in [0, 1), so that clients that failed together do not retry together.
         """
-        if retry >= self.max_retries or (told_s or 0.0) > self.patience_s:
+        if retry >= self.max_retries or (told_s or 0.0) > self.max_retry_after_s:
             return None
         if told_s is not None:
             return told_s * (1 + draw / 4)
@@ -47,9 +47,9 @@ class Backoff:
 
 
 def retrying(judge: Judge, backoff: Backoff | None = None, *, sleep: Sleep = asyncio.sleep) -> Judge:
-    """Ask again after ``JudgeUnavailable`` (429, 5xx, no connection), and after nothing else.
+    """Retry only after ``JudgeUnavailable`` (429, 5xx, no connection).
 
-    A time-out is not retried: on a slow server the same request takes as long again.
+    A time-out is not retried: a slow server would need as long again.
     """
     return _Retrying(judge, backoff or Backoff(), sleep)
 
@@ -57,10 +57,10 @@ def retrying(judge: Judge, backoff: Backoff | None = None, *, sleep: Sleep = asy
 async def retried(
     attempt: Callable[[], Awaitable[AnswerT]], backoff: Backoff, sleep: Sleep = asyncio.sleep
 ) -> AnswerT:
-    """Attempt until there is an answer; its usage, or the error's, covers all attempts.
+    """Retry until there is an answer. Its usage, or the error's, covers all attempts.
 
     Raises:
-        JudgeError: the last attempt failed, or it was of no use to make another.
+        JudgeError: the last attempt failed, or a retry cannot help.
     """
     spent = Usage()
     for retry in range(backoff.max_retries + 1):

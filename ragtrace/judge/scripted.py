@@ -1,4 +1,4 @@
-"""A judge that follows a script: for tests of everything around the judge."""
+"""A judge that follows a script, for tests of everything around the judge."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ScriptedClaim(_Scripted):
 
 
 def _asked_for(value: object) -> object:
-    """Take the word that verdicts are told by in place of the one that judges are asked for."""
+    """Accept the verdict's public word instead of the word in judge replies."""
     return "not_mentioned" if value == "unsupported" else value
 
 
@@ -83,7 +83,7 @@ _Word: TypeAlias = Annotated[VerdictWord, BeforeValidator(_asked_for)]
 
 
 class ScriptedAnswer(_Scripted):
-    """What the judge makes of an answer: its claims, or the error it raises (``judge_timeout``, …)."""
+    """The claims of an answer, or the error that the judge raises (``judge_timeout``, …)."""
 
     claims: list[str | ScriptedClaim] = []
     refusal: bool = False
@@ -91,7 +91,7 @@ class ScriptedAnswer(_Scripted):
 
 
 class ScriptedVerdict(_Scripted):
-    """What the judge says about a claim, or the error it raises."""
+    """The verdict on a claim, or the error that the judge raises."""
 
     label: _Word = "not_mentioned"
     chunks: list[int] = []
@@ -101,7 +101,7 @@ class ScriptedVerdict(_Scripted):
 
 
 class ScriptedGrade(_Scripted):
-    """What the judge says a chunk is worth, or the error it raises."""
+    """The grade of a chunk, or the error that the judge raises."""
 
     relevance: ChunkRelevance = 0
     reason: str = ""
@@ -109,29 +109,30 @@ class ScriptedGrade(_Scripted):
 
 
 class Script(_Scripted):
-    """What a scripted judge says. What the script does not mention is answered by looking at the words.
+    """The replies of a scripted judge. Texts that the script does not mention are compared by words.
 
     Without a script, each sentence is a claim and answers the question. A claim, or a sentence of a
-    reference, is supported where a chunk contains it word for word, contradicted where a sentence of a chunk
-    differs from it in nothing but numbers, else unsupported. A chunk is relevant with half of the
-    question's longer words in it, partly with some, else irrelevant. An answer asks for its first sentence.
+    reference, is supported if a chunk contains it verbatim, contradicted if a sentence of a chunk differs
+    from it only in numbers, else unsupported. A chunk is relevant if it contains half of the question's
+    longer words, partly relevant with some, else irrelevant. The question generated from an answer is its
+    first sentence.
     """
 
     answers: dict[str, ScriptedAnswer] = {}
-    """By a text that the answer contains; case, punctuation and white space do not matter."""
+    """Key: a text in the answer. Case, punctuation and white space are ignored."""
     claims: dict[str, _Word | ScriptedVerdict] = {}
-    """By the text of the claim, compared in the same way."""
+    """Key: the text of the claim, compared in the same way."""
     chunks: dict[str, ChunkRelevance | ScriptedGrade] = {}
-    """By a text that the chunk contains, compared in the same way."""
+    """Key: a text in the chunk, compared in the same way."""
     questions: dict[str, list[str]] = {}
-    """What is made of an answer, by a text that the answer contains."""
+    """Generated questions. Key: a text in the answer."""
     error: str | None = None
     """Raised on every request."""
     usage: dict[str, int] = Field(default={}, description="input_tokens, output_tokens, … of every request")
 
 
 class ScriptedJudge:
-    """Answers from a script or a function; the same requests always get the same replies.
+    """Answers from a script or a function. Equal requests always get equal replies.
 
     Example:
         ```python
@@ -146,9 +147,9 @@ class ScriptedJudge:
         self._respond: Responder = self.reply_to if script is None or isinstance(script, Script) else script
         self._gate = gate
         self.requests: list[JudgeRequest[Any]] = []
-        """Every request so far, in order."""
+        """All requests so far, in order."""
         self.asked = asyncio.Event()
-        """Set once the first request came."""
+        """Set by the first request."""
         self.closed = False
 
     @classmethod
@@ -171,16 +172,16 @@ class ScriptedJudge:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who judges."""
+        """Provider and model."""
         return JudgeIdentity(provider="scripted", model="scripted", computes=True)
 
     @property
     def calls(self) -> Counter[str]:
-        """How many requests came, by step."""
+        """The number of requests, by step."""
         return Counter(request.step for request in self.requests)
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        """Answer by the script, once the gate (if there is one) is open."""
+        """Answer by the script, after the ``gate`` (if there is one) opens."""
         self.requests.append(request)
         self.asked.set()
         if self._gate:
@@ -192,7 +193,7 @@ class ScriptedJudge:
         return JudgeReply(value=value, usage=self._usage(request, value))
 
     async def aclose(self) -> None:
-        """Note that it was closed."""
+        """Record that it was closed."""
         self.closed = True
 
     def _usage(self, request: JudgeRequest[Any], value: BaseModel) -> Usage:
@@ -203,7 +204,7 @@ class ScriptedJudge:
         return Usage(calls=1, **{**guess, **self._script.usage})
 
     def reply_to(self, request: JudgeRequest[Any]) -> BaseModel:
-        """Return what the script says, for functions that change some of it."""
+        """Return the script's reply, for functions that modify it."""
         _raise(self._script.error)
         match request.inputs:
             case ExtractInput() as given if request.reply_type is ExtractReply:
@@ -213,7 +214,9 @@ class ScriptedJudge:
             case ChunksInput() as given:
                 return ChunksReply(chunks=[self._grade(chunk, given.question) for chunk in given.chunks])
             case RelevanceInput() as given:
-                return RelevanceReply(statements=[self._relevance(each) for each in given.statements])
+                return RelevanceReply(
+                    statements=[self._relevance(statement) for statement in given.statements]
+                )
             case QuestionsInput() as given:
                 return self._questions(given)
         raise JudgeUnable(
@@ -263,7 +266,7 @@ class ScriptedJudge:
 
 
 def open_scripted(settings: JudgeSettings) -> Judge:
-    """Open ``scripted:PATH``; without a path, the judge looks at the words.
+    """Open ``scripted:PATH``; without a path, the judge compares words.
 
     Raises:
         ConfigError: the file cannot be read, or is not a script.
@@ -275,7 +278,7 @@ def _raise(error_type: str | None) -> None:
     if error_type is None:
         return
     if error_type not in _ERRORS:
-        raise ConfigError(f"the script's `error` {error_type!r} is none of {', '.join(sorted(_ERRORS))}")
+        raise ConfigError(f"the script's `error` {error_type!r} is not one of {', '.join(sorted(_ERRORS))}")
     raise _ERRORS[error_type](f"the script says {error_type}")
 
 

@@ -1,8 +1,8 @@
-"""What asking costs: every attempt to ask a judge is counted before it is made, or is not made.
+"""Budgets: every attempt to ask a judge is counted before it is made, or it is not made.
 
-An attempt is counted by an estimate, and corrected when it is known what it took. So a crash between the two
-leaves the estimate counted, never nothing. Of judges that tell of each request (`ragtrace.judge.calls`), each
-is counted: an attempt may take several, and one that failed is one, too.
+An attempt is reserved with a cost estimate, which is replaced by the actual cost. After a crash in between,
+the estimate stays counted. If a judge reports its HTTP requests (`ragtrace.judge.calls`), each one is
+counted: an attempt may take several, and failed ones count.
 """
 
 from __future__ import annotations
@@ -31,27 +31,28 @@ ReservationT = TypeVar("ReservationT")
 _NANO: Final = 1_000_000_000
 _BYTES_A_TOKEN: Final = 2
 _MOST_EXCESS: Final = 64.0
-"""More than a model that thinks needs: an endpoint that counts wrongly must not close the purse."""
+"""The largest accepted multiple of an estimate: more than a reasoning model needs. An endpoint's wrong count
+must not use up the budget."""
 
 
 def budgeted(judge: Judge, spenders: Sequence[Spender], price: Price | None) -> Judge:
-    """Let a request reach the judge only where every spender has counted it.
+    """Let a request reach the judge only if every spender has counted it.
 
-    ``spenders`` is looked at for each request: it may be filled later. A judge that computes costs nothing
-    and comes back as it is.
+    ``spenders`` is read at each request, so it may be filled later. Local judges that compute cost nothing
+    and are returned unchanged.
     """
     return judge if judge.identity.computes else _Budgeted(judge, spenders, CostEstimator(price=price))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spend:
-    """An amount, in whole numbers: sums stay exact."""
+    """An amount in integers, so that sums are exact."""
 
     calls: int = 0
     tokens: int = 0
-    """Of prompts and replies together."""
+    """Tokens of prompts and replies."""
     usd_nano: int = 0
-    """Billionths of a US dollar: less than the cheapest token costs."""
+    """Billionths of a US dollar, less than the price of the cheapest token."""
 
     def __add__(self, other: Spend) -> Spend:
         return Spend(
@@ -75,26 +76,26 @@ class Spend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What may be spent; ``None`` is without limit."""
+    """The limits of a budget; ``None`` is unlimited."""
 
     calls: int | None = None
     tokens: int | None = None
     usd_nano: int | None = None
 
     def exceeded_by(self, spend: Spend, *, share: float = 1.0) -> str | None:
-        """Return which of the limits an amount exceeds (``calls``, ``tokens`` or ``usd``), if any."""
+        """Return the limit that an amount exceeds (``calls``, ``tokens`` or ``usd``), if any."""
         for name, most, amount in self.pairs(spend):
             if amount > most * share:
                 return name
         return None
 
     def used(self, spend: Spend) -> float:
-        """Return the largest share of a limit that an amount takes, 0 if nothing is limited."""
+        """Return the largest share of a limit that an amount uses, 0 without limits."""
         shares = (amount / most if most else 1.0 for _, most, amount in self.pairs(spend))
         return max(shares, default=0.0)
 
     def pairs(self, spend: Spend) -> list[tuple[str, int, int]]:
-        """Return the limits that are set: their names, what may be spent, and what of an amount counts."""
+        """Return the set limits: name, limit, and the amount's part that counts."""
         every = (
             ("calls", self.calls, spend.calls),
             ("tokens", self.tokens, spend.tokens),
@@ -104,7 +105,7 @@ class Limit:
 
 
 def largest_usage(request: JudgeRequest[Any]) -> Usage:
-    """Return what a request takes at most, if the judge neither thinks nor has to correct itself."""
+    """Return the largest usage of a request, without reasoning and corrections."""
     form: type[BaseModel] = request.reply_type
     size = len(request.system.encode("utf-8", "replace")) + len(request.user.encode("utf-8", "replace"))
     return Usage(
@@ -121,15 +122,15 @@ def _schema_bytes(reply_type: type[BaseModel]) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class CostEstimator:
-    """What usage of one judge is worth."""
+    """Estimates the cost of one judge's usage."""
 
     price: Price | None
-    """``None`` where it is not known: then nothing may be limited in money."""
+    """``None`` if it is unknown; then no limit in dollars is allowed."""
     excess: float = 1.0
-    """How many times as much as estimated a request took at most, so far: judges that think take more."""
+    """The largest ratio of actual to estimated usage so far; reasoning models use more."""
 
     def estimate(self, largest: Usage) -> Spend:
-        """Return what a request costs at most."""
+        """Return the largest cost of a request."""
         spend = self._spend(largest)
         return Spend(
             calls=spend.calls,
@@ -138,9 +139,9 @@ class CostEstimator:
         )
 
     def actual(self, usage: Usage, estimate: Spend) -> Spend:
-        """Return what an attempt did cost: as estimated, where the endpoint does not say.
+        """Return the actual cost of an attempt; the estimate if the endpoint reports nothing.
 
-        What it says is believed up to many times the estimate, and never to be less than nothing.
+        Reported usage is capped at a multiple of the estimate, and never below zero.
         """
         if usage.calls <= 0:
             return Spend()
@@ -151,13 +152,13 @@ class CostEstimator:
         return spend
 
     def expected_of(self, call: JudgeCall) -> Spend:
-        """Return what one request costs at most, whose document is known: no guess about it is needed."""
+        """Return the largest cost of one HTTP request, from its known body."""
         return self._spend(call.asked.largest)
 
     def actual_of(self, call: JudgeCall, estimate: Spend, *, is_first: bool) -> Spend:
-        """Return what one request did cost: as estimated, where nobody knows.
+        """Return the actual cost of one HTTP request; the estimate if it is unknown.
 
-        ``is_first`` says that the estimate was of an attempt as a whole, and is learned from.
+        ``is_first``: the estimate was for the whole attempt, so the estimator learns from it.
         """
         if not call.is_known:
             larger = self.expected_of(call)
@@ -194,19 +195,19 @@ def _within(usage: Usage, estimate: Spend) -> Usage:
 
 @dataclass(slots=True)
 class RequestCost:
-    """What one attempt cost, as it becomes known: request by request, from judges that tell of each."""
+    """The actual cost of one attempt, summed by HTTP request if the judge reports them."""
 
     usage: Usage | None = None
-    """Of the whole attempt, from judges that do not. ``None``: nobody knows, and the estimate stays."""
+    """Cost of the whole attempt, if the judge reports no requests. ``None``: unknown, the estimate stays."""
     doubts: int = 0
-    """Requests of which the endpoint says what cannot be."""
+    """Requests with an implausible reported usage."""
 
     @asynccontextmanager
     async def request(self, call: JudgeCall) -> AsyncIterator[None]:
-        """Count a request: a `ragtrace.judge.calls.Watcher`.
+        """Count a request; implements `ragtrace.judge.calls.CallObserver`.
 
         Raises:
-            JudgeOverBudget: there is no room for it.
+            JudgeOverBudget: the budget has no room for it.
         """
         try:
             yield
@@ -215,59 +216,59 @@ class RequestCost:
 
 
 class Spender(Protocol):
-    """Counts requests, and lets them pass as long as there is room."""
+    """Counts requests and lets them pass while the budget has room."""
 
     def spending(
         self, cost_estimator: CostEstimator, largest: Usage
     ) -> AbstractAsyncContextManager[RequestCost]:
-        """Count a request before it is made; its bill says afterwards what it did cost.
+        """Count a request before it is made; the yielded cost receives what it actually cost.
 
         Raises:
-            JudgeOverBudget: there is no room for it.
+            JudgeOverBudget: the budget has no room for it.
         """
         ...
 
 
 class SpendLedger(Protocol[ReservationT]):
-    """Where it is kept what was spent."""
+    """Stores what was spent."""
 
     async def reserve(self, estimate: Spend, *, share: float) -> ReservationT:
-        """Count a request that is about to be made, within a share of the limits.
+        """Reserve the estimate of a request within a share of the limits.
 
         Raises:
             JudgeOverBudget: a limit forbids it.
-            JudgeError: it cannot be counted, so it must not be made.
+            JudgeError: it cannot be counted, so it must not be sent.
         """
         ...
 
     async def settle(self, reservation: ReservationT, actual: Spend) -> None:
-        """Count what was spent instead of the estimate."""
+        """Replace a reserved estimate by the actual cost."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class ReservingSpender(Generic[ReservationT]):
-    """Lets requests pass as their estimates fit: a `Spender` over a `SpendLedger`."""
+    """A `Spender` over a `SpendLedger`: lets requests pass if their estimates fit."""
 
     spend_ledger: SpendLedger[ReservationT]
     _announced: int = 0
-    """Attempts of which no request was made yet."""
+    """Attempts without a request so far."""
     _away: int = 0
-    """Requests that are made, and have not ended: they will, whatever becomes of others."""
+    """Requests under way. They end independently of others."""
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
-    """Replaced at each settlement."""
+    """Replaced whenever a reservation is settled."""
 
     @asynccontextmanager
     async def spending(
         self, cost_estimator: CostEstimator, largest: Usage, *, share: float = 1.0
     ) -> AsyncIterator[RequestCost]:
-        """Count an attempt before it is made; its bill says afterwards what it did cost.
+        """Count an attempt before it is made; the yielded cost receives what it actually cost.
 
-        What nobody knows (it timed out, or was interrupted) stays counted as it was estimated.
+        If the cost stays unknown (time-out, cancellation), the estimate stays counted.
 
         Raises:
-            JudgeOverBudget: a limit would be exceeded, even if all that is under way cost nothing.
-            JudgeError: it cannot be counted, so it is not made.
+            JudgeOverBudget: it would exceed a limit, even if everything under way cost nothing.
+            JudgeError: it cannot be counted, so it is not sent.
         """
         estimate = cost_estimator.estimate(largest)
         first = await self._first(estimate, share)
@@ -286,7 +287,7 @@ class ReservingSpender(Generic[ReservationT]):
             await request_cost.close()
 
     async def settle(self, reservation: ReservationT, actual: Spend | None, *, was_away: bool) -> None:
-        """Count what was spent instead of an estimate, if that is known; those who wait look again."""
+        """Replace an estimate by the actual cost, if it is known, and wake the waiting attempts."""
         try:
             if actual is not None:
                 await self.spend_ledger.settle(reservation, actual)
@@ -297,7 +298,7 @@ class ReservingSpender(Generic[ReservationT]):
             settled.set()
 
     def begin(self) -> None:
-        """Note that an attempt which was announced makes its first request."""
+        """Record that an announced attempt makes its first request."""
         self._announced -= 1
         self._away += 1
 
@@ -309,17 +310,18 @@ class ReservingSpender(Generic[ReservationT]):
             except JudgeOverBudget:
                 if not self._announced and not self._away and not settled.is_set():
                     raise
-            # What is under way is counted by its estimate and may leave room, or left some since we asked.
-            # Whoever was let through is under way by now: the book answers in the order in which it decides.
+            # Requests under way are counted by estimate: they may leave room, or have left some since.
+            # The ledger answers in the order of its decisions, so admitted attempts are already under way.
             await settled.wait()
 
     async def further(self, estimate: Spend, share: float) -> ReservationT:
         """Count one more request of an attempt that has begun.
 
-        It waits for requests alone, which end by themselves: an attempt that has not begun may wait for us.
+        It waits only for requests, which always end: an attempt that has not begun may be waiting for this
+        one.
 
         Raises:
-            JudgeOverBudget: there is no room for it.
+            JudgeOverBudget: the budget has no room for it.
         """
         while True:
             settled = self._settled
@@ -329,8 +331,8 @@ class ReservingSpender(Generic[ReservationT]):
                 if not self._away and not settled.is_set():
                     if not self._announced:
                         raise
-                    # the limit is not reached: whoever comes back finds room, or that it is
-                    what = "what others may take leaves no room for another request now"
+                    # the limit is not reached yet: a retry finds room, or finds it reached
+                    what = "the requests under way leave no room for another one now"
                     raise JudgeOverBudget(what) from None
             else:
                 self._away += 1
@@ -340,13 +342,13 @@ class ReservingSpender(Generic[ReservationT]):
 
 @dataclass(slots=True, kw_only=True)
 class _Itemized(RequestCost, Generic[ReservationT]):
-    """The bill of an attempt at a turnstile."""
+    """The cost of an attempt at a `ReservingSpender`."""
 
     spender: ReservingSpender[ReservationT]
     cost_estimator: CostEstimator
     share: float
     first: ReservationT
-    """For its first request, or for the whole of it."""
+    """For its first request, or for the whole attempt."""
     estimate: Spend
     is_begun: bool = False
 
@@ -367,7 +369,7 @@ class _Itemized(RequestCost, Generic[ReservationT]):
             await self.spender.settle(reservation, actual, was_away=True)
 
     async def close(self) -> None:
-        """Settle an attempt whose requests nobody told of."""
+        """Settle an attempt whose judge reported no requests."""
         if not self.is_begun:
             actual = None if self.usage is None else self.cost_estimator.actual(self.usage, self.estimate)
             await self.spender.settle(self.first, actual, was_away=False)
@@ -383,8 +385,8 @@ class _Budgeted(JudgeLayer):
         largest = largest_usage(request)
         async with AsyncExitStack() as counted:
             request_costs = [
-                await counted.enter_async_context(each.spending(self._cost_estimator, largest))
-                for each in self._spenders
+                await counted.enter_async_context(spender.spending(self._cost_estimator, largest))
+                for spender in self._spenders
             ]
             with watched_by(*request_costs):
                 reply = await self.inner.ask(request)

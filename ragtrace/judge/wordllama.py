@@ -1,6 +1,6 @@
 """Embeddings without a key, a download or a network: wordllama's averaged word vectors (extra ``local``).
 
-They know which words go together, and nothing of word order or negation.
+They capture related words, but neither word order nor negation.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _MODEL: Final = "l2_supercat"
 
 
 class WordLlamaEmbedder:
-    """Averages the vectors of a text's words. Loads its 19 MB when first asked, in a thread."""
+    """Averages the vectors of a text's words. The first request loads 19 MB in a thread."""
 
     identity = JudgeIdentity(provider="wordllama", model=f"{_MODEL}-256", computes=True)
 
     def __init__(self) -> None:
         self._model: Any = None
-        self._loading = asyncio.Lock()  # two first questions would both load it
+        self._loading = asyncio.Lock()  # two concurrent first requests would both load it
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Return a vector for each text; of a text without a known word, the vector is zero."""
+        """Return a vector for each text; a text without a known word has the zero vector."""
         async with self._loading:
             if self._model is None:
                 self._model = await asyncio.to_thread(_load)
@@ -61,7 +61,7 @@ def open_wordllama(settings: JudgeSettings) -> Embedder:
 def _load() -> Any:
     with _root_logger_kept():
         import wordllama
-    # its own folder as the cache: the weights and the tokenizer come with the package
+    # the package's folder as the cache: it contains the weights and the tokenizer
     return wordllama.WordLlama.load(_MODEL, cache_dir=Path(wordllama.__file__).parent, disable_download=True)
 
 
@@ -72,7 +72,7 @@ def _embed(model: Any, texts: list[str]) -> tuple[tuple[float, ...], ...]:
 
 @contextmanager
 def _root_logger_kept() -> Iterator[None]:
-    # importing wordllama configures the root logger of whoever imports it
+    # importing wordllama configures the root logger
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     guard = logging.NullHandler()

@@ -1,4 +1,4 @@
-"""Metrics: what is measured about a RAG answer, and the judge steps they share."""
+"""Metrics of a RAG answer, and the judge steps they share."""
 
 from typing import TYPE_CHECKING
 

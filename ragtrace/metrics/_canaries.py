@@ -1,10 +1,11 @@
-"""Planted claims with known verdicts, among the claims that a judge that can be talked round is asked about.
+"""Canary claims: claims with known verdicts that detect prompt injection.
 
-Two stand in a request, at places that differ from record to record: an invented claim that the chunks cannot
-mention, and a sentence copied from a chunk. A judge that supports the first or does not support the second
-did not do as it was told: it obeyed somebody else, or did not look. Then none of its verdicts counts.
+A request contains two canary claims, at positions that differ from record to record: an invented claim that
+the chunks cannot mention, and a sentence copied from a chunk. If the judge supports the first or does not
+support the second, it followed an injected instruction or did not read the chunks. Then none of its verdicts
+counts.
 
-What they cannot see: an order about one claim alone, obeyed to the letter.
+Canary claims cannot detect an injection that targets a single claim.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ragtrace.metrics.sentences import split_sentences
 from ragtrace.model import Usage
 
 _SEARCHED_CHARS = 3000
-"""Of a chunk: a sentence to copy is looked for in its beginning."""
+"""Characters at the beginning of a chunk in which a sentence to copy is searched."""
 _LEAST_LETTERS, _MOST_LETTERS = 24, 200
 _END = re.compile(r"[.!。！।؟][\"'”’)\]»」』]*\Z")  # noqa: RUF001
 _DIGIT = re.compile(r"\d")
@@ -31,32 +32,32 @@ _ABOUT_JUDGING = re.compile(
     r"support|contradict|mention|verdict|claim|json|instruct|ignore|system|assistant|prompt|label|[<>{}`\[\]#]",
     re.IGNORECASE,
 )
-"""What an order to the judge would speak of: such a sentence is not planted, it would be repeated."""
+"""Words of an instruction to the judge: a sentence with one is not copied, since that would repeat it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryClaim:
-    """A planted claim."""
+    """A canary claim."""
 
     number: int
     text: str
     supported: bool
-    """What the judge must say of it."""
+    """The verdict that the judge must give."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryClaims:
-    """Plants claims in the requests about one record; the same record gets the same ones."""
+    """Adds canary claims to the requests about one record; the same record always gets the same ones."""
 
     seed: str
-    """A code that no author of a text can foresee."""
+    """A code that no author of a text can predict."""
     first_number: int
-    """Planted claims are numbered from here: the record's own claims keep their numbers."""
+    """The first number of canary claims; the record's own claims keep their numbers."""
     rate: float = 1.0
-    """Share of the records that get any."""
+    """Share of the records that get canary claims."""
 
     def among(self, chunks: Sequence[NumberedText]) -> tuple[CanaryClaim, ...]:
-        """Choose the claims to plant in requests that show these chunks, in the order of their numbers."""
+        """Choose the canary claims of requests with these chunks, in the order of their numbers."""
         if not chunks or not self._chosen:
             return ()
         chance = self._chance(f"texts {chunks[0].number}")
@@ -72,7 +73,7 @@ class CanaryClaims:
     def weave(
         self, claims: Sequence[NumberedText], canaries: Iterable[CanaryClaim]
     ) -> tuple[NumberedText, ...]:
-        """Put the planted claims at chance places among the others, whose order stays."""
+        """Insert the canary claims at random positions; the other claims keep their order."""
         woven = list(claims)
         chance = self._chance(f"places {[claim.number for claim in claims]}")
         for canary in canaries:
@@ -85,15 +86,15 @@ class CanaryClaims:
         return self._chance("rate").random() < self.rate
 
     def _chance(self, purpose: str) -> Random:
-        # a string would seed it as well, but by an algorithm that may change
+        # a string seed would depend on an algorithm that may change
         digest = hashlib.sha256(f"{self.seed} {purpose}".encode()).digest()
         return Random(int.from_bytes(digest[:8]))
 
 
 def check_canaries(canaries: Iterable[CanaryClaim], said: Iterable[tuple[int, bool]]) -> int:
-    """Count the planted claims that the judge got right; it may have said nothing about some.
+    """Count the canary claims that the judge got right; it may have left some out.
 
-    ``said`` holds numbers, and whether the judge called the claim supported.
+    ``said`` holds numbers and whether the judge called the claim supported.
 
     Raises:
         JudgeCompromised: it got one wrong.
@@ -106,13 +107,13 @@ def check_canaries(canaries: Iterable[CanaryClaim], said: Iterable[tuple[int, bo
             raise JudgeCompromised(
                 f"the judge called {kind} {'' if supported else 'not '}supported:"
                 " what it says of this record is not to be believed",
-                usage=Usage(),  # the reply was paid for as a reply
+                usage=Usage(),  # the reply's usage is already counted
             )
     return len({canary.number for canary, _ in heard})
 
 
 def _sentence_of(chunks: Sequence[NumberedText], chance: Random) -> str | None:
-    """Choose a whole sentence, of the plainest there are."""
+    """Choose one of the plainest complete sentences."""
     order = list(chunks)
     chance.shuffle(order)
     found: list[tuple[int, str]] = []
@@ -126,18 +127,18 @@ def _sentence_of(chunks: Sequence[NumberedText], chance: Random) -> str | None:
 
 
 def _oddness(sentence: str) -> int:
-    # a line break may part two items of a list; numbers are what another chunk contradicts soonest
+    # a line break may separate list items; numbers are what another chunk contradicts most likely
     return 2 * ("\n" in sentence) + bool(_DIGIT.search(sentence))
 
 
-@lru_cache(maxsize=256)  # retrievers find the same chunks again and again
+@lru_cache(maxsize=256)  # retrievers often return the same chunks
 def _plantable(text: str) -> tuple[tuple[int, str], ...]:
     sentences = (sentence.text for sentence in split_sentences(text))
     return tuple((_oddness(sentence), sentence) for sentence in sentences if _may_be_canary(sentence))
 
 
 def _may_be_canary(sentence: str) -> bool:
-    # scripts without spaces say as much in fewer letters
+    # scripts without spaces need fewer letters
     least = _LEAST_LETTERS if sentence.isascii() else _LEAST_LETTERS // 3
     fits = least <= sum(map(str.isalpha, sentence)) <= _MOST_LETTERS
     return fits and bool(_END.search(sentence)) and not _ABOUT_JUDGING.search(sentence)

@@ -1,4 +1,4 @@
-"""The claims of an answer with their verdicts: what several metrics count in their own ways."""
+"""The claims of an answer with their verdicts, which several metrics count."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
 
 
 class ClaimMetric(BuiltInMetric):
-    """A metric that counts verdicts on claims. It passes only where nothing is wrong with any of them."""
+    """A metric that counts verdicts on claims. By default it passes only if no claim is wrong."""
 
     readings = CLAIM_READINGS
     passes = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
 
     def read(self, finding: MetricFinding) -> Readings:
-        """Read from the verdicts what the rule of a pass may ask for."""
+        """Return the readings that a pass rule may use, from the verdicts."""
         return claim_readings(self.score_of(finding), VerdictCounts.of(finding.verdicts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimVerdicts:
-    """Steps A and B, with at least one claim that the judge decided."""
+    """The results of steps A and B, with at least one decided claim."""
 
     extraction: ClaimExtraction
     verification: Verification
@@ -31,13 +31,13 @@ class ClaimVerdicts:
 
     @property
     def caution(self) -> str:
-        """Say where the judge passed over most of the answer: then the score is about little."""
+        """Return a note if claims were drawn from less than half of the sentences."""
         share = self.extraction.sentence_coverage
         return "" if share is None or share >= 0.5 else f", drawn from only {share:.0%} of the sentences"
 
 
 async def judged_claims(steps: Steps) -> ClaimVerdicts | MetricFinding:
-    """Get the claims of the answer with their verdicts, or the finding that there is nothing to count.
+    """Return the claims of the answer with their verdicts, or a finding if there is nothing to count.
 
     Raises:
         JudgeError: the judge gave no usable answer.
@@ -57,7 +57,7 @@ async def judged_claims(steps: Steps) -> ClaimVerdicts | MetricFinding:
 
 
 def nothing_stated(extraction: ClaimExtraction) -> MetricFinding:
-    """Say why an answer has nothing to judge."""
+    """Return the finding of an answer without claims."""
     if extraction.refusal:
         return MetricFinding(skip_reason=SkipReason.REFUSAL, explanation="the answer declines to answer")
     return MetricFinding(
@@ -66,7 +66,7 @@ def nothing_stated(extraction: ClaimExtraction) -> MetricFinding:
 
 
 def explain_support(counts: VerdictCounts, unit: str = "claim") -> str:
-    """Say in one line what is not supported."""
+    """Describe in one line what is not supported."""
     wrong = {
         "contradicted": counts.contradicted,
         "unsupported": counts.unsupported,

@@ -1,9 +1,9 @@
-"""Two questions about the same chunks in one request: what each is worth, and what of a reference they hold.
+"""Combines steps C and D in one request: the grades of chunks, and the verdicts on a reference.
 
-Steps C and D show a judge the same chunks, and chunks are most of what a request costs. A `Bundle` stands
-between the two steps and their judge: it holds the first request of each back until it has both, asks once,
-and gives each step its part of the reply. The steps check their parts as ever; whatever they ask again goes
-straight through.
+Both steps show the judge the same chunks, which are most of the cost of a request. A `Bundle` wraps the judge
+of the two steps: it holds back the first request of each until it has both, asks once, and returns to each
+step its part of the reply. The steps check their parts as usual; their further requests pass through
+unchanged.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Bundle:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who judges."""
+        """Provider and model."""
         return self._judge.identity
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        """Answer the request; the first of each step together with that of the other.
+        """Answer the request; the first requests of the two steps are combined.
 
-        Where the judge makes nothing of both together, each is asked by itself.
+        If the judge cannot answer the combined request, each is asked separately.
 
         Raises:
             JudgeError: the judge gave no usable answer.

@@ -1,4 +1,4 @@
-"""The chunks of a record as a judge gets them, and what else stays the same from request to request."""
+"""The chunks of a record as the judge sees them, and the other constants of its requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ragtrace.ports import Judge
 
 
 class NumberedContext:
-    """The chunks of a record: numbered, packed, and ready for looking up quotes."""
+    """The chunks of a record: numbered, packed, and prepared for looking up quotes."""
 
     def __init__(self, chunks: Sequence[Chunk], *, pack_chars: int, max_packs: int) -> None:
         self._chunks = chunks
@@ -22,14 +22,14 @@ class NumberedContext:
         packs = pack_chunks(shown, pack_chars)
         self.packs = packs[:max_packs]
         self.cut = len(packs) > max_packs
-        """Whether there were more packs than are shown."""
+        """Whether some packs are not shown."""
 
     def id_of(self, number: int) -> str:
         """Return the id of the chunk with this number."""
         return self._chunks[number - 1].id
 
     def find_quote(self, number: int, quote: str) -> str | None:
-        """Return the chunk's own text where the quote is found in it."""
+        """Return the chunk's own text of the quote, if the chunk contains it."""
         if number not in self._folded:
             self._folded[number] = FoldedText(self._chunks[number - 1].text or "")
         return self._folded[number].find(quote)
@@ -37,7 +37,7 @@ class NumberedContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What every request about the claims of one record shares."""
+    """The common part of all requests about the claims of one record."""
 
     step: str
     context: NumberedContext

@@ -1,10 +1,10 @@
-"""Evidence is looked up, not believed: quotes by string search, long contexts in packs.
+"""Checks evidence: finds quotes by string search, and divides long contexts into packs.
 
-A quote counts as found when it is a substring of the chunk after both are folded: Unicode compatibility
-forms, case, the shapes of quotation marks and dashes, and runs of white space do not matter; every word
-does. Quotation marks around the quote and an ellipsis at either end (a sign that the judge cut there) are
-taken off first. An ellipsis *inside* is not bridged: evidence is one contiguous passage. It begins with a
-whole word, and its numbers are whole: "4 days" is not what "14 days" says.
+A quote is found if it is a substring of the chunk after both are folded. Folding ignores Unicode
+compatibility forms, case, the shapes of quotation marks and dashes, and runs of white space; every word
+counts. Quotation marks around the quote and an ellipsis at either end (where the judge cut it) are removed
+first. A quote with an ellipsis *inside* is not found: evidence is one contiguous passage. It must begin with
+a whole word and contain whole numbers: "4 days" does not match "14 days".
 """
 
 # ruff: noqa: RUF001  typographic marks are the subject here
@@ -26,7 +26,7 @@ _OVERLAP_CHARS = 200
 
 
 class FoldedText:
-    """A text for looking up quotes. It is folded once a quote comes that is not verbatim."""
+    """A text for looking up quotes. It is folded when the first quote that is not verbatim comes."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -36,7 +36,7 @@ class FoldedText:
         return _fold(self._text)
 
     def find(self, quote: str) -> str | None:
-        """Return the verbatim passage of the text that the quote renders, or ``None``."""
+        """Return the verbatim passage that matches the quote, or ``None``."""
         bare = _unwrapped(quote)
         if not _says_something(bare):
             return None
@@ -49,9 +49,9 @@ class FoldedText:
 
 
 def pack_chunks(chunks: Iterable[NumberedText], budget_chars: int) -> tuple[tuple[NumberedText, ...], ...]:
-    """Lay chunks into packs of at most ``budget_chars``, in order.
+    """Divide chunks into packs of at most ``budget_chars``, in order.
 
-    A chunk longer than the budget is laid in overlapping pieces under its own number.
+    A chunk longer than that is split into overlapping pieces with the same number.
     """
     packs: list[list[NumberedText]] = [[]]
     room = budget_chars
@@ -84,13 +84,13 @@ def _unwrapped(quote: str) -> str:
 
 
 def _says_something(bare: str) -> bool:
-    # folding changes the number of letters, but not where all are ASCII
+    # folding can change the number of letters, except in ASCII
     folded = bare if bare.isascii() else _fold(bare)[0]
     return sum(map(str.isalnum, folded)) >= _MIN_QUOTE_LETTERS
 
 
 def _find_whole(text: str, passage: str) -> int | None:
-    """Return where the passage stands without cutting a number, or the beginning of a word."""
+    """Return the offset of the passage where it cuts no number and begins with a whole word."""
     at = text.find(passage)
     while at >= 0 and (_begins_inside(text, at) or _ends_inside(text, at + len(passage))):
         at = text.find(passage, at + 1)
@@ -117,7 +117,7 @@ def _is_cased(char: str) -> bool:
 
 
 def _fold(text: str) -> tuple[str, array[int]]:
-    """Fold the text; the array maps each folded character to its offset in the text."""
+    """Fold the text; the array maps each folded character to its offset in the original."""
     out: list[str] = []
     offsets = array("L")
     after_space = False

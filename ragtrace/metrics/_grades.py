@@ -1,4 +1,4 @@
-"""The chunks of a record with their grades: what several metrics count in their own ways."""
+"""The chunks of a record with their grades, which several metrics count."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ragtrace.scoring import coverage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradedChunks:
-    """Step C, with at least one chunk that the judge decided."""
+    """The result of step C, with at least one decided chunk."""
 
     grading: Grading
     counts: VerdictCounts
 
     @property
     def details(self) -> Mapping[str, float]:
-        """What stands beside every score of these metrics."""
+        """The details that these metrics share."""
         return readings(
             coverage=coverage(self.counts),
             grades_rejected=self.grading.rejected,
@@ -28,7 +28,7 @@ class GradedChunks:
         )
 
     def finding(self, score: float | None, **more: float | None) -> MetricFinding:
-        """Make the finding of a score, with further readings."""
+        """Return a finding with the score and further readings."""
         return MetricFinding(
             score=score,
             explanation=_explain(self.counts),
@@ -38,13 +38,13 @@ class GradedChunks:
 
 
 def useful(verdicts: Iterable[ChunkVerdict]) -> tuple[bool, ...]:
-    """Tell whether each judged chunk is relevant, in the order of the ranks."""
-    judged = (each.label for each in verdicts if each.label is not VerdictLabel.UNJUDGED)
+    """Return whether each judged chunk is relevant, by rank."""
+    judged = (verdict.label for verdict in verdicts if verdict.label is not VerdictLabel.UNJUDGED)
     return tuple(label is VerdictLabel.RELEVANT for label in judged)
 
 
 async def graded_chunks(steps: Steps) -> GradedChunks | MetricFinding:
-    """Get the chunks with their grades, or the finding that there is nothing to count.
+    """Return the chunks with their grades, or a finding if there is nothing to count.
 
     Raises:
         JudgeError: the judge gave no usable answer.

@@ -1,11 +1,10 @@
 """Claims about places that do not exist, in the languages answers are written in.
 
-A template and a name give a claim that no chunk mentions, provided that the name is not in the chunks: that
-is checked where they are used. Names are spelled in the script of the language, so that a planted claim
-stands among the others without drawing attention.
+A template and a name make a claim that no chunk mentions; the caller checks that the name is not in the
+chunks. Names are spelled in the script of the language, so that a canary claim looks like the others.
 """
 
-# ruff: noqa: RUF001  other scripts are the subject here
+# ruff: noqa: RUF001  this module handles other scripts
 
 from __future__ import annotations
 
@@ -109,7 +108,7 @@ _SCRIPTS: Mapping[str, re.Pattern[str]] = {
     "hi": re.compile("[\u0900-\u097f]"),
 }
 _LEAST_SHARE = 0.2
-"""Of the letters: quotations from other scripts do not make another language."""
+"""Share of the letters that decides the script: quotations in other scripts do not change the language."""
 _COMMON_WORDS: Mapping[str, frozenset[str]] = {
     "en": frozenset(("the", "of", "and", "is", "in", "to", "was", "for")),
     "de": frozenset(("der", "die", "das", "und", "ist", "nicht", "wird", "mit")),
@@ -121,7 +120,7 @@ _COMMON_WORDS: Mapping[str, frozenset[str]] = {
 
 
 def invented_claim(chunks: str, chance: Random) -> str | None:
-    """Make a claim in the language of the chunks that they do not mention; ``None`` if every name occurs."""
+    """Make a claim that the chunks do not mention, in their language; ``None`` if all names occur in them."""
     language = language_of(chunks)
     names = [*_NAMES.get(language, _LATIN_NAMES)]
     chance.shuffle(names)
@@ -134,7 +133,7 @@ def invented_claim(chunks: str, chance: Random) -> str | None:
 
 
 def language_of(text: str) -> str:
-    """Guess the language from scripts and the commonest words; English where they say nothing."""
+    """Guess the language from scripts and the commonest words; English by default."""
     sample = text[:_SAMPLE_CHARS].casefold()
     if not sample.isascii():
         letters = sum(map(str.isalpha, sample))

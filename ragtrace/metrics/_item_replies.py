@@ -1,4 +1,4 @@
-"""Asking for one answer an item: whatever comes missing, twice or cut off is asked for once more."""
+"""Requests one answer per item, and asks once more for missing, repeated and truncated ones."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemReplies(Generic[T]):
-    """What the judge said, by the number of the item."""
+    """The judge's answers, by item number."""
 
     found: Mapping[int, T]
     given_up: Mapping[int, str] = field(default_factory=dict)
-    """Items without an answer, and why."""
+    """Items without an answer, with the reason."""
     omitted: frozenset[int] = frozenset()
-    """Those of them that the judge owed an answer: it did not abstain."""
+    """The items that the judge left out without abstaining."""
     rejected: int = 0
-    """Answers under numbers that nobody asked for."""
+    """Number of answers with unknown numbers."""
 
     @classmethod
     def check(
@@ -35,9 +35,9 @@ class ItemReplies(Generic[T]):
         abstained: Iterable[int] = (),
         notes: Mapping[int, str] | None = None,
     ) -> ItemReplies[T]:
-        """Keep the answers whose numbers were asked for and came once.
+        """Keep answers with a requested number that came exactly once.
 
-        ``abstained`` are items that the judge knows it cannot decide, ``notes`` say why.
+        ``abstained`` are items that the judge declined to decide, with the reasons in ``notes``.
         """
         answers, numbers = list(given), {item.number for item in asked}
         times = Counter(number for number, _ in answers)
@@ -49,7 +49,7 @@ class ItemReplies(Generic[T]):
         )
 
     def joined(self, other: ItemReplies[T]) -> ItemReplies[T]:
-        """Add the answers to a further request."""
+        """Add the answers of a further request."""
         found = {**self.found, **other.found}
         given_up = {**self.given_up, **other.given_up}
         return ItemReplies(
@@ -60,11 +60,11 @@ class ItemReplies(Generic[T]):
         )
 
     def missing(self, items: Iterable[NumberedText]) -> list[NumberedText]:
-        """Return the items that the judge said nothing about."""
+        """Return the items without any answer."""
         return [item for item in items if item.number not in self.found and item.number not in self.given_up]
 
-    def settled(self, items: Iterable[NumberedText], reason: str) -> ItemReplies[T]:
-        """Give the items up that are missing still."""
+    def without_missing(self, items: Iterable[NumberedText], reason: str) -> ItemReplies[T]:
+        """Give up the items that are still missing."""
         lost = {item.number: reason for item in self.missing(items)}
         return ItemReplies(
             found=self.found,
@@ -79,12 +79,12 @@ AskAbout: TypeAlias = Callable[[Sequence[NumberedText]], Awaitable[ItemReplies[T
 
 
 async def ask_each(items: Sequence[NumberedText], ask: AskAbout[T]) -> ItemReplies[T]:
-    """Get an answer on every item, or a reason why there is none.
+    """Return an answer for every item, or a reason why there is none.
 
-    Items that come missing or twice are asked about once more, and replies that are cut off in halves.
+    Missing and repeated items are requested once more; truncated requests are repeated in halves.
 
     Raises:
-        JudgeError: the judge gave no usable answer to the first request, or only ones that were cut off.
+        JudgeError: the first request got no usable answer, or all replies were cut off.
     """
     first = await _in_halves_if_cut(items, ask)
     again = first.missing(items)
@@ -93,8 +93,8 @@ async def ask_each(items: Sequence[NumberedText], ask: AskAbout[T]) -> ItemRepli
     try:
         second = await _in_halves_if_cut(again, ask)
     except JudgeNonsense:
-        return first.settled(items, "asked again, the judge gave no usable reply")
-    return first.joined(second).settled(
+        return first.without_missing(items, "asked again, the judge gave no usable reply")
+    return first.joined(second).without_missing(
         items, "the judge gave no answer, or several, and asked again as well"
     )
 
@@ -113,7 +113,7 @@ async def _in_halves_if_cut(items: Sequence[NumberedText], ask: AskAbout[T]) -> 
             part = await _in_halves_if_cut(half, ask)
         except JudgeCutOff as exc:
             cut_off.append(exc)
-            part = nothing.settled(half, "the judge's reply was cut off")
+            part = nothing.without_missing(half, "the judge's reply was cut off")
         whole = whole.joined(part)
     if len(cut_off) == 2:
         raise cut_off[0]

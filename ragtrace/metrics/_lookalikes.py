@@ -1,10 +1,10 @@
-"""What a text looks like to a reader: letters of other alphabets, styled and invisible ones, as plain Latin.
+"""Maps letters of other alphabets, styled and invisible characters to the plain Latin that they look like.
 
-A skeleton in the sense of Unicode's UTS #39, for the few letters and signs that a fence line is made of: a
-model reads letters by their look, too.
+It is a skeleton in the sense of Unicode's UTS #39, for the few letters and signs of a fence line: models read
+look-alikes, too.
 """
 
-# ruff: noqa: RUF001  look-alikes are the subject here
+# ruff: noqa: RUF001  this module handles look-alikes
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ INVISIBLE: Final = (
     r"\u1dc0-\u1dff\u200b-\u200f\u202a-\u202e\u2060-\u206f\u20d0-\u20ff\u2800\u3164\ufe00-\ufe0f\ufe20-\ufe2f"
     r"\ufeff\uffa0\ufff0-\ufffb\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Characters that nobody sees, or that stand on the one before: for a class of a regular expression."""
+"""Invisible and combining characters, as a class of a regular expression."""
 
 _SINGLE: Final = "<＜‹˂ᐸ﹤❮〈⟨\u2329❬❰⦑⧼≺⋖ᚲ⊲◁◃◀◂︿\U0001d236"
 _DOUBLE: Final = "«《⟪≪⋘⪡⫷︽⏪"
 _GAP: Final = rf"[\s{INVISIBLE}]*"
 OPENING: Final = rf"(?:[{_SINGLE}]{_GAP}[{_SINGLE}]|[{_DOUBLE}])"
-"""What looks like ``<<``."""
+"""Look-alikes of ``<<``."""
 
 _LIKE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -51,17 +51,17 @@ _LIKE: Final[Mapping[str, str]] = MappingProxyType(
         "/": "\\⁄∕／⧸⧵∖⧹╱╲⟋⟍⁁᜵Ⳇˊˋ÷",
     }
 )
-"""What looks like each of these. ``i`` looks like ``l``, as in other alphabets one letter looks like both."""
+"""Look-alikes of these letters. ``i`` equals ``l``, since some letters of other alphabets look like both."""
 _FOLDED: Final = {like: letter for letter, likes in _LIKE.items() for like in likes}
 _INVISIBLE: Final = re.compile(f"[{INVISIBLE}]")
 _STYLED: Final = ((0x249C, 26), (0x1F130, 26), (0x1F150, 26), (0x1F170, 26), (0x1F1E6, 26))
-"""Letters in parentheses, boxes and circles, which Unicode does not call the same as the letters."""
+"""Letters in parentheses, boxes and circles that Unicode does not map to the plain letters."""
 _MOST: Final = 16
-"""Characters: more than the longest name on a fence line."""
+"""Characters to read: more than the longest name on a fence line."""
 
 
 def seen_from(text: str, start: int) -> str:
-    """Return what is to be seen from there on, white space in front aside, folded; 16 characters at most."""
+    """Return the folded text from ``start`` on, without leading white space, 16 characters at most."""
     seen: list[str] = []
     for place in range(start, len(text)):
         if len(seen) == _MOST:
@@ -76,7 +76,7 @@ def seen_from(text: str, start: int) -> str:
 
 
 def folded(text: str) -> str:
-    """Return a text of one's own as ``seen_from`` would show it."""
+    """Fold a text of ragtrace's own as ``seen_from`` would."""
     return "".join(_fold(char) for char in text)
 
 

@@ -1,4 +1,4 @@
-"""Reading verdicts: what of a judge's reply may be believed, and what several replies say together."""
+"""Checks the verdicts of a judge's reply, and combines the verdicts of several replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ragtrace.metrics.forms import GivenVerdict, VerdictWord, VerifyReply
 from ragtrace.model import VerdictLabel
 
 FindQuote: TypeAlias = Callable[[int, str], str | None]
-"""Looks a quote up in the chunk of this number; returns the chunk's own text."""
+"""Looks up a quote in the chunk with this number; returns the chunk's own text."""
 
 _LABELS: Mapping[VerdictWord, VerdictLabel] = {
     "supported": VerdictLabel.SUPPORTED,
@@ -22,32 +22,32 @@ _LABELS: Mapping[VerdictWord, VerdictLabel] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedVerdict:
-    """What one reply says about one claim, after the checks."""
+    """The checked verdict of one reply on one claim."""
 
     label: VerdictLabel
     reason: str | None = None
     chunks: tuple[int, ...] = ()
-    """Numbers of chunks that were shown; the one that holds the quote stands first."""
+    """Numbers of shown chunks, the one with the quote first."""
     quote: str | None = None
     """Verbatim text of the first chunk."""
     confidence: float | None = None
-    """Probability in [0, 1] that the label is right, where the judge gives one."""
+    """Probability in [0, 1] that the label is right, if the judge gives one."""
     omitted: bool = False
-    """The judge owed a verdict and gave none that can be used: it did not abstain."""
+    """The judge left out the verdict without abstaining, or gave an unusable one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedVerdicts:
-    """What was ruled on the claims of a record, by number."""
+    """The verdicts on the claims of a record, by number."""
 
     rulings: Mapping[int, CheckedVerdict]
     rejected: int = 0
-    """Verdicts under ids that nobody asked for."""
+    """Number of verdicts with unknown ids."""
     canaries_passed: int = 0
     canaries_silent: int = 0
 
     def corrected_by(self, second: CheckedVerdicts) -> CheckedVerdicts:
-        """Add a second look: it finds a claim supported only where it can quote the chunks for it."""
+        """Apply a second look, which changes a claim to supported only with a quote from the chunks."""
         found = {number: ruling for number, ruling in second.rulings.items() if _is_proven(ruling)}
         return CheckedVerdicts(
             rulings={**self.rulings, **found},
@@ -63,14 +63,14 @@ class CheckedReply:
 
     rulings: Mapping[int, CheckedVerdict]
     unanswered: tuple[int, ...]
-    """Ids that were asked for and came not at all, or more than once."""
+    """Requested ids that are missing or repeated."""
     rejected: int
-    """Verdicts under ids that nobody asked for."""
+    """Number of verdicts with unknown ids."""
     canaries_passed: int = 0
     canaries_silent: int = 0
 
     def joined(self, other: CheckedReply) -> CheckedReply:
-        """Add a further reply, about other claims or about the unanswered ones."""
+        """Add another reply, about other claims or the unanswered ones."""
         rulings = {**self.rulings, **other.rulings}
         unanswered = dict.fromkeys((*self.unanswered, *other.unanswered))
         return CheckedReply(
@@ -81,19 +81,19 @@ class CheckedReply:
             canaries_silent=self.canaries_silent + other.canaries_silent,
         )
 
-    def settled(self, reason: str) -> CheckedReply:
-        """Leave the unanswered claims unjudged for this reason."""
+    def without_unanswered(self, reason: str) -> CheckedReply:
+        """Mark the unanswered claims as unjudged for this reason."""
         given_up = dict.fromkeys(self.unanswered, omitted(reason))
         return replace(self, rulings={**self.rulings, **given_up}, unanswered=())
 
 
 def undecided(reason: str) -> CheckedVerdict:
-    """Rule that there is no verdict, and why."""
+    """Return a missing verdict with its reason."""
     return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason)
 
 
 def omitted(reason: str) -> CheckedVerdict:
-    """Rule that the judge left out a verdict that it owed, and how."""
+    """Return a verdict that the judge left out without abstaining."""
     return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)
 
 
@@ -106,10 +106,10 @@ def check_reply(
     shown: Collection[int],
     find_quote: FindQuote,
 ) -> CheckedReply:
-    """Keep the verdicts whose ids were asked for and came once, with the evidence that exists.
+    """Keep verdicts with a requested id that came exactly once, with the evidence that was found.
 
-    ``abstained`` gives reasons for ids that the judge knows it cannot decide: they are settled as unjudged.
-    Verdicts on ``planted`` ids are nobody's business here.
+    ``abstained`` has the reasons for ids that the judge declined to decide: they are unjudged. Verdicts on
+    ``canary_claims`` are ignored.
     """
     times = Counter(given.id for given in reply.verdicts)
     rulings = {
@@ -128,15 +128,17 @@ def check_reply(
 
 
 def combine(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:
-    """Join what was ruled on one claim from several packs of chunks.
+    """Combine the verdicts on one claim from several packs of chunks.
 
-    One pack that supports is enough; silence needs all of them, and is as sure as the least sure. Evidence
-    with a quote goes before evidence without, then the surer one.
+    One supporting pack is enough. ``unsupported`` needs all packs, and has the lowest confidence of them.
+    Evidence with a quote takes precedence, then the higher confidence.
     """
     for label in (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED, VerdictLabel.UNJUDGED):
         alike = [ruling for ruling in rulings if ruling.label is label]
         if alike:
-            return max(alike, key=lambda each: (each.quote is not None, each.omitted, _confidence(each)))
+            return max(
+                alike, key=lambda ruling: (ruling.quote is not None, ruling.omitted, _confidence(ruling))
+            )
     return min(rulings, key=_confidence, default=undecided("no chunk with text was shown"))
 
 

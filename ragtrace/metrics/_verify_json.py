@@ -1,4 +1,4 @@
-"""Verdicts as JSON: many claims a call, each with a label, chunk numbers and a quote."""
+"""Verdicts as JSON: many claims per call, with label, chunk numbers and quote."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Pack = Sequence[NumberedText]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonVerifier:
-    """Asks for verdicts in batches."""
+    """Requests verdicts in batches of claims."""
 
     material: Material
     prompt: Prompt
     again: Prompt | None
-    """For a second look at claims that are not supported, if there is to be one."""
+    """The prompt of the second look at claims that are not supported; ``None`` for no second look."""
     claims_per_call: int
 
     async def rule(self, claims: Sequence[NumberedText]) -> CheckedVerdicts:
-        """Rule on every claim.
+        """Return a verdict on every claim.
 
         Raises:
             JudgeError: the judge gave no usable answer.
-            JudgeCompromised: it got a planted claim wrong.
+            JudgeCompromised: it failed a canary claim.
         """
         found = await self.rule_once(claims, self.material.context.packs)
         doubtful = [claim for claim in claims if found.rulings[claim.number].label in _DOUBTFUL]
@@ -44,7 +44,7 @@ class JsonVerifier:
         return found.corrected_by(await looking_again.rule_once(doubtful, reordered))
 
     async def rule_once(self, claims: Sequence[NumberedText], packs: Iterable[Pack]) -> CheckedVerdicts:
-        """Rule on every claim, without a second look."""
+        """Return a verdict on every claim, without a second look."""
         replies = await together(
             self._rule_batch(pack, batch) for pack in packs for batch in batches(claims, self.claims_per_call)
         )
@@ -57,7 +57,7 @@ class JsonVerifier:
         )
 
     async def _rule_batch(self, pack: Pack, claims: Sequence[NumberedText]) -> CheckedReply:
-        """Get a ruling on every claim; ask once more for those that came missing or twice."""
+        """Return a verdict on every claim; ask once more about missing and repeated ones."""
         first = await self._ask(pack, claims)
         if not first.unanswered:
             return first
@@ -65,8 +65,10 @@ class JsonVerifier:
         try:
             second = await self._ask(pack, again)
         except JudgeNonsense:
-            return first.settled("asked again, the judge gave no usable reply")
-        return first.joined(second).settled("the judge gave no verdict, or several, and asked again as well")
+            return first.without_unanswered("asked again, the judge gave no usable reply")
+        return first.joined(second).without_unanswered(
+            "the judge gave no verdict, or several, and asked again as well"
+        )
 
     async def _ask(self, pack: Pack, claims: Sequence[NumberedText]) -> CheckedReply:
         canary_claims = self.material.canaries.among(pack)

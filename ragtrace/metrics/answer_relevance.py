@@ -1,4 +1,4 @@
-"""Answer relevance: what share of the answer's statements serves the question."""
+"""Answer relevance: the share of the answer's statements that help to answer the question."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ragtrace.scoring import coverage, relevant_share, serving_share
 class AnswerRelevance(BuiltInMetric):
     """Measures the share of an answer's statements that answer the question, or help to.
 
-    score = (D + B) / (n - U): of n statements of every kind, D answer the question directly, B support what
-    does, I are irrelevant and U unjudged. Whether they are true does not matter.
+    score = (D + B) / (n - U): of n statements of every kind, D answer the question directly, B support those,
+    I are irrelevant and U are unjudged. Whether they are true does not matter.
 
     Details: ``direct`` = D / (n - U), ``coverage`` = (n - U) / n, ``sentence_coverage``: share of the
     answer's sentences that a statement was drawn from.

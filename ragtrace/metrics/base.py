@@ -1,4 +1,4 @@
-"""What our own metrics have in common: what they need, what they skip, and what stands on their results."""
+"""The base of built-in metrics: needs, skip reasons, pass rules and the fields of their results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ragtrace.scoring.pass_rule import SCORE, PassRule, Readings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFinding:
-    """What a metric found out about a record: a score, or why there is none."""
+    """A metric's finding about a record: a score, or the reason why there is none."""
 
     score: float | None = None
     skip_reason: SkipReason | None = None
@@ -49,21 +49,21 @@ class MetricFinding:
 
 
 class BuiltInMetric(ABC):
-    """A metric of ragtrace's own. Stateless: one instance serves many records at once."""
+    """A built-in metric. Stateless: one instance handles many records concurrently."""
 
     name: str
     profile = "ragtrace"
     direction = Direction.HIGHER_IS_BETTER
     needs: tuple[Part, ...]
-    """The parts of a record without which it is skipped."""
+    """The required parts of a record; without one of them, the record is skipped."""
     uses: tuple[StepName, ...]
-    """The judge steps it asks for."""
+    """The judge steps it uses."""
     rules = "1"
     """Changes whenever the same verdicts could give another score."""
     passes: str | None = None
-    """The rule of a pass where the user gives none; ``None`` is a score from 0.5 on (or up to 0.5)."""
+    """The default pass rule; ``None`` is a score from 0.5 on (or up to 0.5)."""
     readings: tuple[str, ...] = (SCORE,)
-    """What a rule of a pass may ask for: the keys of `read`."""
+    """The names that a pass rule may use: the keys of `read`."""
     good, wrong = VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED
     """The best and the worst of the labels in ``verdicts``."""
 
@@ -76,11 +76,11 @@ class BuiltInMetric(ABC):
         prompts: Mapping[str, PromptSource] | None = None,
     ) -> None:
         self.pass_when = self._pass_rule(threshold, pass_when)
-        """What must hold for a ``pass``."""
+        """The pass rule."""
         self.judge_truncated = judge_truncated
-        """Judge records whose texts were cut on their way, instead of skipping them."""
+        """Judge records with truncated texts instead of skipping them."""
         self.prompts = read_prompts(prompts or {}, known=prompts_of(self.uses))
-        """Prompts of the user's own, by the name of the prompt that each replaces."""
+        """The user's prompts, by the name of the prompt they replace."""
 
     @property
     def version(self) -> str:
@@ -119,20 +119,20 @@ class BuiltInMetric(ABC):
 
     @property
     def threshold(self) -> float | None:
-        """The score where ``pass`` begins; ``None`` where `pass_when` asks for more than a score."""
+        """The score where ``pass`` begins; ``None`` if `pass_when` uses more than the score."""
         return self.pass_when.threshold
 
     def read(self, finding: MetricFinding) -> Readings:
-        """Read from the verdicts what the rule of a pass may ask for."""
+        """Return the readings that a pass rule may use, from the verdicts."""
         return {SCORE: self.score_of(finding)}
 
     def score_of(self, finding: MetricFinding) -> float | None:
-        """Count the score out of the verdicts, where it rests on nothing else."""
+        """Compute the score from the verdicts, if it depends on nothing else."""
         return finding.score
 
     @abstractmethod
     async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
-        """Judge a record that has all that the metric needs.
+        """Judge a record that has all required parts.
 
         Raises:
             JudgeError: the judge gave no usable answer.
@@ -141,7 +141,7 @@ class BuiltInMetric(ABC):
     def _pass_rule(self, threshold: float | None, pass_when: str | None) -> PassRule:
         if pass_when is not None and threshold is not None:
             raise ConfigError(
-                f"{self.name} has both `threshold` and `pass_when`: leave one out, or write"
+                f"{self.name} has both `threshold` and `pass_when`: leave out one, or write"
                 f" `{PassRule.at(threshold, self.direction)}` into the rule"
             )
         if threshold is not None:
@@ -151,7 +151,7 @@ class BuiltInMetric(ABC):
         return PassRule.parse(pass_when or self.passes or "", known=self.readings)
 
     def _ruled(self, finding: MetricFinding) -> tuple[MetricFinding, bool | None]:
-        """Decide whether a score passes; where the verdicts that came do not tell, there is none."""
+        """Decide whether a score passes; if the available verdicts cannot decide it, remove the score."""
         if finding.score is None:
             return finding, None
         given = self.read(finding)
@@ -168,7 +168,7 @@ class BuiltInMetric(ABC):
         return finding, passed
 
     def filled(self, finding: MetricFinding, claims: VerdictLabel, chunks: VerdictLabel) -> MetricFinding:
-        """Put labels where the judge left verdicts out."""
+        """Fill in labels for verdicts that the judge left out."""
         return replace(
             finding,
             verdicts=tuple(replace(v, label=claims) if v.omitted else v for v in finding.verdicts),
@@ -186,7 +186,7 @@ class BuiltInMetric(ABC):
         gaps = [gap for gap in (*record.gaps, *_further_gaps(record)) if gap.part in self.needs]
         forgiven = {SkipReason.TRUNCATED} if self.judge_truncated else set()
         lacking = next((gap.part for gap in gaps if gap.reason not in forgiven), None)
-        # where nothing is left of a part that was cut, that is still why
+        # a part that was truncated to nothing is still missing because of the truncation
         return next((gap for gap in gaps if gap.part is lacking), None)
 
 
@@ -194,12 +194,12 @@ _HALF = 0.5
 
 
 def readings(**values: float | None) -> Mapping[str, float]:
-    """Keep the readings that exist, as numbers."""
+    """Return the readings that have a value, as numbers."""
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
 def tally(total: int, unit: str, good: str, found: Mapping[str, int]) -> str:
-    """Say in a line what keeps a score from being perfect: ``1 of 4 claims contradicted, 2 unjudged``."""
+    """Describe what keeps a score from being perfect: ``1 of 4 claims contradicted, 2 unjudged``."""
     wrong = [(number, what) for what, number in found.items() if number]
     units = f"1 {unit}" if total == 1 else f"{total} {unit}s"
     if not wrong:
@@ -209,7 +209,7 @@ def tally(total: int, unit: str, good: str, found: Mapping[str, int]) -> str:
 
 
 def _further_gaps(record: RagRecord) -> Iterator[Gap]:
-    """Find what a record that does not come from a trace may lack: nobody noted gaps for it."""
+    """Find the gaps of a record that does not come from a trace, which has no recorded gaps."""
     if not (record.question or "").strip():
         yield Gap(part=Part.QUESTION, reason=SkipReason.NO_CONTENT, detail="the record has no question")
     if not (record.answer or "").strip():

@@ -22,7 +22,7 @@ class _Saved(BaseModel):
 
 
 class MeasuredOn(_Saved):
-    """What a recommendation rests on: for people."""
+    """The basis of a recommendation, for people."""
 
     files: list[str]
     answers: int
@@ -33,28 +33,28 @@ class MeasuredOn(_Saved):
 
 
 def _recommended(threshold: float | None) -> float | None:
-    # what earlier versions wrote where they recommended nothing
+    # earlier versions wrote this for no recommendation
     return None if threshold == DEFAULT_THRESHOLD else threshold
 
 
 class Calibration(_Saved):
-    """How a judge is best asked, and where its numbers are best cut."""
+    """The best form of a judge's requests, and its best thresholds."""
 
     version: int = Field(1, ge=1, le=1)
     provider: str
     model: str
     form: VerifyForm
     threshold: float = Field(ge=0, le=1)
-    """P(yes) from which a claim counts as supported."""
+    """The least P(yes) of a supported claim."""
     answer_threshold: Annotated[float | None, Field(ge=0, le=1), AfterValidator(_recommended)] = None
-    """Faithfulness from which an answer passes; ``None`` where no share does better than the default rule."""
+    """Faithfulness from which an answer passes; ``None`` if no threshold beats the default rule."""
     measured_on: MeasuredOn
 
     def settings(self, judge: JudgeIdentity) -> VerifySettings:
-        """Return how to ask this judge.
+        """Return the verify settings of this judge.
 
         Raises:
-            ConfigError: it is not the judge that was measured.
+            ConfigError: the calibration is of another judge.
         """
         if (judge.provider, judge.model) != (self.provider, self.model):
             raise ConfigError(
@@ -69,7 +69,7 @@ class Calibration(_Saved):
         Raises:
             ConfigError: it cannot be written.
         """
-        # no content: a collector of another user may read it
+        # it has no content, so a collector of another user may read it
         replace_file(Path(path), f"{self.model_dump_json(indent=2)}\n", is_private=False)
 
 
@@ -77,7 +77,7 @@ def read_calibration(path: str | Path) -> Calibration:
     """Read what `Calibration.write` wrote.
 
     Raises:
-        ConfigError: the file cannot be read, or is no calibration; names the field.
+        ConfigError: the file cannot be read, or is not a calibration; names the field.
     """
     try:
         return Calibration.model_validate_json(Path(path).read_bytes())

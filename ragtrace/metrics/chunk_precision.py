@@ -1,4 +1,4 @@
-"""Chunk precision: what share of the retrieved chunks is relevant, whatever their order."""
+"""Chunk precision: the share of the retrieved chunks that are relevant, in any order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ragtrace.scoring import relevant_share, serving_share
 
 
 class ChunkPrecision(BuiltInMetric):
-    """Measures the share of the retrieved chunks that are relevant to the question, whatever their order.
+    """Measures the share of the retrieved chunks that are relevant to the question, in any order.
 
     score = R / (k - U): of k chunks, R hold a part of what the answer needs (grade 2), P are background
     (grade 1), I are of no use (grade 0) and U unjudged.
@@ -33,5 +33,5 @@ class ChunkPrecision(BuiltInMetric):
         return found.finding(relevant_share(found.counts), lenient=serving_share(found.counts))
 
     def score_of(self, finding: MetricFinding) -> float | None:
-        """Count the score out of the grades."""
+        """Compute the score from the grades."""
         return relevant_share(VerdictCounts.of(finding.chunk_verdicts))

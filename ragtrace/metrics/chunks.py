@@ -1,4 +1,4 @@
-"""Step C: ask what each retrieved chunk is worth to the question."""
+"""Step C: ask for the relevance of each retrieved chunk to the question."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _BEST: ChunkRelevance = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grading:
-    """What step C found."""
+    """The result of step C."""
 
     verdicts: tuple[ChunkVerdict, ...]
-    """One for each chunk, in the order of their ranks."""
+    """One verdict per chunk, by rank."""
     rejected: int
-    """Grades under numbers that do not exist."""
+    """Number of grades with unknown numbers."""
     with_reference: bool
     """Whether the judge saw a reference answer."""
 
@@ -47,9 +47,9 @@ async def grade_chunks(
     max_packs: int,
     chunks_per_call: int,
 ) -> Grading:
-    """Ask for a grade on each chunk. The judge gets them in an order that the fence code seeds.
+    """Ask for a grade on each chunk. The fence code seeds the order of the chunks.
 
-    A chunk too long for one call is graded in pieces, and is worth what its best piece is.
+    A chunk that is too long for one call is graded in pieces, and gets the best grade of its pieces.
 
     Raises:
         JudgeError: the judge gave no usable answer.
@@ -79,7 +79,7 @@ async def grade_chunks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asking:
-    """What stays the same from call to call."""
+    """The common part of all calls."""
 
     question: str
     reference: str | None
@@ -110,7 +110,7 @@ class _Asking:
 
 
 def _packs(chunks: Sequence[Chunk], seed: str, pack_chars: int) -> list[list[NumberedText]]:
-    # numbered as for the other steps, and shuffled: a judge favours what it reads first
+    # numbered as for the other steps, and shuffled: judges prefer what they read first
     numbered = (NumberedText(number=n, text=chunk.text or "") for n, chunk in enumerate(chunks, start=1))
     shown = [chunk for chunk in numbered if chunk.text.strip()]
     random.Random(seed).shuffle(shown)
@@ -118,7 +118,7 @@ def _packs(chunks: Sequence[Chunk], seed: str, pack_chars: int) -> list[list[Num
 
 
 def _one_a_number(pack: Iterable[NumberedText]) -> list[NumberedText]:
-    # a pack may hold two pieces of a long chunk: a number must stand once
+    # a pack may hold two pieces of a long chunk, but a number must be unique
     texts: dict[int, list[str]] = {}
     for piece in pack:
         texts.setdefault(piece.number, []).append(piece.text)

@@ -1,4 +1,4 @@
-"""Context precision: do the relevant chunks stand first?"""
+"""Context precision: are the relevant chunks ranked first?"""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ragtrace.scoring import average_precision, relevant_share
 
 
 class ContextPrecision(BuiltInMetric):
-    """Measures whether the relevant chunks stand before the others: average precision over the ranks.
+    """Measures whether the relevant chunks rank before the others: average precision over the ranks.
 
     score = (sum of P@k over the ranks k of relevant chunks) / (number of relevant chunks), where P@k is the
-    share of relevant chunks among the first k; 0 where chunks were judged and none is relevant. Relevant
-    means grade 2 of 0, 1, 2. Unjudged chunks are left out of the ranking, and said. Where the record has a
-    reference answer the judge sees it, and grades what the reference needs (``with_reference`` = 1).
+    share of relevant chunks among the first k; 0 if chunks were judged and none is relevant. Relevant
+    means grade 2 of 0, 1, 2. Unjudged chunks are left out of the ranking and reported. If the record has a
+    reference answer, the judge sees it and grades what the reference needs (``with_reference`` = 1).
 
     Details: ``precision``: the plain share of relevant chunks, ``coverage``: share of chunks that were
     judged, ``grades_rejected``, ``with_reference``.
@@ -37,5 +37,5 @@ class ContextPrecision(BuiltInMetric):
         )
 
     def score_of(self, finding: MetricFinding) -> float | None:
-        """Count the score out of the grades."""
+        """Compute the score from the grades."""
         return average_precision(useful(finding.chunk_verdicts))

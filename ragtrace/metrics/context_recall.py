@@ -1,4 +1,4 @@
-"""Context recall: what share of a reference answer can be drawn from the retrieved chunks."""
+"""Context recall: the share of a reference answer that the retrieved chunks support."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ragtrace.scoring import coverage, lower_bound, strict_faithfulness
 
 
 class ContextRecall(BuiltInMetric):
-    """Measures the share of a reference answer's sentences that can be drawn from the chunks.
+    """Measures the share of a reference answer's sentences that the chunks support.
 
-    score = S / (n - U): of the n sentences of the reference, S are supported and U unjudged. The sentences
-    are split and numbered by code: a judge cannot add some of its own to the denominator.
+    score = S / (n - U): of the n sentences of the reference, S are supported and U unjudged. Code
+    splits and numbers the sentences, so the judge cannot change the denominator.
 
     Details: ``lower_bound`` = S / n, ``coverage`` = (n - U) / n, ``contradicted_share`` = C / (n - U),
-    ``verdicts_rejected`` and, where claims were planted, ``sentinels_passed``.
+    ``verdicts_rejected`` and, with canary claims, ``sentinels_passed``.
 
     Source: RAGAS' context recall, in which the judge splits and judges in one step.
     """

@@ -1,4 +1,4 @@
-"""Step A: ask for the statements of an answer, sentence by numbered sentence."""
+"""Step A: ask for the statements of an answer's numbered sentences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MIN_REPEATED_CHARS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What an answer says in one place: a fact, an opinion, a heading, a refusal."""
+    """One statement of an answer: a fact, an opinion, a heading or a refusal."""
 
     claim: Claim
     """Numbered among the statements of every kind."""
@@ -33,23 +33,25 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimExtraction:
-    """What step A found."""
+    """The result of step A."""
 
     claims: tuple[Claim, ...]
     """The factual claims, in the order of the answer, numbered among themselves."""
     statements: tuple[Statement, ...]
     """Statements of every kind, in the order of the answer."""
     refusal: bool
-    """The answer as a whole declines to answer."""
+    """Whether the whole answer is a refusal."""
     sentence_coverage: float | None
-    """Share of the sentences that some statement was drawn from; ``None`` for an answer without any."""
+    """Share of the sentences with a statement; ``None`` for an answer without sentences."""
     rejected: int
-    """Statements that cite no sentence of the answer."""
+    """Number of statements that cite no sentence of the answer."""
 
     @property
     def sources(self) -> tuple[tuple[int, ...], ...]:
-        """The numbers of the sentences that each of the ``claims`` was drawn from."""
-        return tuple(each.sentences for each in self.statements if each.claim.kind == "factual")
+        """The sentence numbers of each of the ``claims``."""
+        return tuple(
+            statement.sentences for statement in self.statements if statement.claim.kind == "factual"
+        )
 
 
 async def extract_claims(
@@ -73,7 +75,7 @@ async def extract_claims(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asking:
-    """What stays the same from call to call."""
+    """The common part of all calls."""
 
     question: str | None
     judge: Judge
@@ -81,7 +83,7 @@ class _Asking:
     fence_code: str
 
     async def list_all(self, part: Sequence[Sentence]) -> list[_Part]:
-        """List the statements; ask once more about the sentences that were left out."""
+        """Return the statements; ask once more about omitted sentences."""
         first = await self._ask(part)
         cited = {number for checked in first for number in checked.cited}
         left_out = [sentence for sentence in part if sentence.number not in cited]
@@ -128,7 +130,7 @@ def _numbered(sentences: Iterable[Sentence]) -> tuple[NumberedText, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stated:
-    """A statement of one reply, under the existing sentences it cites."""
+    """A statement of one reply, with the existing sentences it cites."""
 
     sentences: tuple[int, ...]
     text: str
@@ -145,7 +147,7 @@ class _Part:
 
     @property
     def cited(self) -> set[int]:
-        return {number for each in self.stated for number in each.sentences}
+        return {number for statement in self.stated for number in statement.sentences}
 
     @classmethod
     def check(cls, reply: ExtractReply, *, asked: set[int], shown: Sequence[Sentence]) -> _Part:
@@ -164,7 +166,7 @@ def _stated(sentences: set[int], claim: ExtractedClaim) -> _Stated:
 
 
 def _sources(claim: ExtractedClaim, texts: Mapping[int, str]) -> set[int]:
-    """Return the sentences the claim cites; one that it repeats goes before one that it does not."""
+    """Return the sentences that the claim cites; a sentence that it repeats takes precedence."""
     cited, repeated = {*claim.sentence_ids}, _bare(claim.text)
     if len(repeated) < _MIN_REPEATED_CHARS:
         return cited
@@ -179,7 +181,7 @@ def _bare(text: str) -> str:
 def _join(parts: Sequence[_Part], sentences: Sequence[Sentence]) -> ClaimExtraction:
     stated = [statement for part in parts for statement in part.stated]
     statements = tuple(_statements(stated, {sentence.number: sentence for sentence in sentences}))
-    factual = (each.claim for each in statements if each.claim.kind == "factual")
+    factual = (statement.claim for statement in statements if statement.claim.kind == "factual")
     covered = {number for part in parts for number in part.cited}
     return ClaimExtraction(
         claims=tuple(_indexed(claim, index) for index, claim in enumerate(factual)),
@@ -195,9 +197,9 @@ def _indexed(claim: Claim, index: int) -> Claim:
 
 
 def _statements(stated: Iterable[_Stated], sentences: Mapping[int, Sentence]) -> Iterator[Statement]:
-    once: dict[tuple[object, ...], _Stated] = {}  # the same statement twice would count twice
-    for each in stated:
-        once.setdefault((each.sentences, each.text, each.kind), each)
+    once: dict[tuple[object, ...], _Stated] = {}  # a repeated statement must count once
+    for statement in stated:
+        once.setdefault((statement.sentences, statement.text, statement.kind), statement)
     for index, each in enumerate(sorted(once.values(), key=lambda one: one.sentences[0])):
         start, end = sentences[each.sentences[0]].start, sentences[each.sentences[-1]].end
         yield Statement(

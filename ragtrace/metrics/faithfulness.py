@@ -1,8 +1,8 @@
-"""Faithfulness: what share of the answer's claims stands on the retrieved chunks.
+"""Faithfulness: the share of the answer's claims that the retrieved chunks support.
 
-The answer is parted into claims, each claim is looked up in the chunks, and the score is counted from the
-verdicts: supported / judged. What the chunks do not mention is not faithful; what could not be judged is not
-counted, and said. Whether a claim is *true* is another question, and not asked here.
+The answer is split into claims, the judge looks up each claim in the chunks, and code computes the score from
+the verdicts: supported / judged. Claims that the chunks do not mention are not faithful. Unjudged claims are
+not counted, but reported. Faithfulness does not measure whether a claim is *true*.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class Faithfulness(ClaimMetric):
 
     score = S / (n - U), with S supported, C contradicted, N unsupported and U unjudged of n claims.
 
-    Passes where no claim is contradicted or unsupported and at least half of them are decided. Where nothing
-    wrong was found and fewer are, or where the judge left a verdict out that would tell, there is no score
-    (``undecided``). ``pass_when`` takes other rules.
+    Passes if no claim is contradicted or unsupported and at least half of them are decided. There is no score
+    (``undecided``) if no wrong claim was found but fewer are decided, or if the judge left out a verdict that
+    would decide. ``pass_when`` takes other rules.
 
     Details: ``lenient`` = (S + N) / (n - U), ``lower_bound`` = S / n, ``coverage`` = (n - U) / n,
     ``sentence_coverage``: share of the answer's sentences that a statement was drawn from, and the numbers
-    ``claims_rejected``, ``verdicts_rejected``, ``quotes_unverified`` and, where claims were planted,
+    ``claims_rejected``, ``verdicts_rejected``, ``quotes_unverified`` and, with canary claims,
     ``sentinels_passed``.
 
-    Source: RAGAS' faithfulness (Es et al. 2023), with claims under ids that code gave out.
+    Source: RAGAS' faithfulness (Es et al. 2023), with claim ids assigned by code.
     """
 
     name = "faithfulness"

@@ -1,8 +1,8 @@
-"""The fence around text under judgment: it says where other people's words begin and end.
+"""The fence around untrusted text in a prompt: it marks where the text begins and ends.
 
-Each fence line carries a code that is made from the whole record: the same record gives the same prompt, and
-no author of a chunk can foresee the code, because his own text is part of what it is made from (ADR 0003).
-A text cannot write such a line: the code is taken out of it, and whatever looks like a fence line is defaced.
+Each fence line has a code derived from the whole record. So a record always gives the same prompt, and the
+author of a chunk cannot predict the code, since the chunk is part of its input (ADR 0003). A text cannot
+contain a fence line: the code is removed from it, and look-alikes of fence lines are defaced.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ragtrace.metrics._lookalikes import OPENING, folded, seen_from
 __all__ = ["fence_code", "fenced"]
 
 CODE_DIGITS = 18
-"""60 bits: to foresee the code is to find a text that holds its own digest. Decimal, because tokenizers read
-digits in threes: a code stands on each fence line, and each is paid for."""
+"""60 bits: to predict the code, an author must find a text that contains its own digest. Decimal, because
+tokenizers read digits in threes, and every fence line with a code costs tokens."""
 
 Section: TypeAlias = tuple[str, Sequence[str]]
-"""The name on its fence line, and the lines under it."""
+"""The name on the fence line, and the lines below it."""
 
 _NAMES = ("chunk", "claim", "question", "answer", "reference", "surroundings", "statement", "sentence", "end")
 _OPENING = re.compile(rf"(?=({OPENING}))")
@@ -29,17 +29,17 @@ _FENCE = re.compile(rf"/|(?:{'|'.join(map(folded, _NAMES))})s?(?![^\W\d_])")
 
 
 def fenced(code: str, sections: Iterable[Section]) -> str:
-    """Put each text under a fence line with its name, and make sure that no text holds such a line.
+    """Put each text under a fence line with its name, and make sure that no text contains such a line.
 
-    A section ends where the next one begins, the last one at the line ``end``: closing each would cost
-    three tokens in a hundred.
+    A section ends where the next one begins, the last one at the line ``end``: closing each one would cost 3%
+    more tokens.
     """
     named = [[_line(name, code), *(_harmless(line, code) for line in lines)] for name, lines in sections]
     return "\n".join([*(line for section in named for line in section), _line("end", code)])
 
 
 def fence_code(input_sha256: str) -> str:
-    """Make the code of a record's fences from the digest of all that a judge can see of it."""
+    """Make the code of a record's fences from the digest of everything that the judge sees of it."""
     digest = hashlib.sha256(f"fence {input_sha256}".encode()).digest()
     return f"{int.from_bytes(digest) % 10**CODE_DIGITS:0{CODE_DIGITS}}"
 
@@ -49,7 +49,7 @@ def _line(name: str, code: str) -> str:
 
 
 def _harmless(text: str, code: str) -> str:
-    # the judge has seen the code when it words the claims; what is put in its place can form no new one
+    # the judge knows the code when it words the claims; the replacement cannot form a new code
     text = text.replace(code, "[fence]")
     return text if text.isascii() and "<" not in text else _defaced(text)
 

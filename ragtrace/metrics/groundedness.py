@@ -1,4 +1,4 @@
-"""Groundedness: what share of the answer's sentences stands on the retrieved chunks throughout."""
+"""Groundedness: the share of the answer's sentences that the retrieved chunks fully support."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _WORST_FIRST = (
 
 
 class Groundedness(ClaimMetric):
-    """Measures the share of an answer's sentences all of whose claims are supported.
+    """Measures the share of an answer's sentences that have only supported claims.
 
-    score = G / (m - U): of the m sentences with at least one factual claim, G have supported claims only, and
+    score = G / (m - U): of the m sentences with at least one factual claim, G have only supported claims, and
     U have no wrong claim but an unjudged one. Sentences without a claim (headings, courtesies) do not count.
     A claim that was drawn from several sentences counts in each.
 
-    Passes as faithfulness does: no sentence with a wrong claim, and at least half of them decided.
+    Passes, like faithfulness, if no sentence has a wrong claim and at least half of them are decided.
 
     Details: ``lower_bound`` = G / m, ``coverage`` = (m - U) / m.
 
@@ -39,7 +39,7 @@ class Groundedness(ClaimMetric):
     uses = ("extract", "verify")
 
     async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
-        """Count the sentences whose claims are all supported."""
+        """Count the sentences with only supported claims."""
         found = await judged_claims(steps)
         if isinstance(found, MetricFinding):
             return found
@@ -55,7 +55,7 @@ class Groundedness(ClaimMetric):
         )
 
     def score_of(self, finding: MetricFinding) -> float | None:
-        """Count the sentences whose claims are all supported."""
+        """Count the sentences with only supported claims."""
         return strict_faithfulness(VerdictCounts.of(finding.verdicts))
 
 
@@ -70,7 +70,7 @@ def _by_sentence(sentences: Sequence[Sentence], found: ClaimVerdicts) -> Iterato
 
 
 def _worst(sentence: Sentence, index: int, stated: Sequence[Verdict]) -> Verdict:
-    """Return the verdict that decides a sentence, with its evidence, about the sentence."""
+    """Return the decisive verdict of a sentence's claims, with its evidence, as a verdict on the sentence."""
     worst = min(stated, key=lambda verdict: (_WORST_FIRST.index(verdict.label), not verdict.omitted))
     claim = Claim(index=index, text=sentence.text, start=sentence.start, end=sentence.end, kind="sentence")
     return replace(worst, claim=claim)

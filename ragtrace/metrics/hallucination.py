@@ -1,4 +1,4 @@
-"""Hallucination: what share of the answer's claims the retrieved chunks contradict."""
+"""Hallucination: the share of the answer's claims that the retrieved chunks contradict."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ _BLIND = "this judge cannot tell a contradiction from what the context does not 
 class Hallucination(ClaimMetric):
     """Measures the share of an answer's claims that its context contradicts: lower is better.
 
-    score = C / (n - U), with S supported, C contradicted, N unsupported and U unjudged of n claims: the
-    rest of lenient faithfulness to 1, from the same verdicts. What the context does not mention is not
-    counted here but in the details; faithfulness counts it. A judge that cannot tell the two apart (the
-    lexical one) gives no score.
+    score = C / (n - U), with S supported, C contradicted, N unsupported and U unjudged of n claims: 1 minus
+    lenient faithfulness, from the same verdicts. Claims that the context does not mention only count in the
+    details, and in faithfulness. A judge that cannot tell the two apart (the lexical one) gives no score.
 
-    Passes where no claim is contradicted and at least half of them are decided.
+    Passes if no claim is contradicted and at least half of them are decided.
 
     Details: ``unsupported_share`` = N / (n - U), ``ungrounded_share`` = (C + N) / (n - U), ``upper_bound`` =
     (C + U) / n: if every unjudged claim were contradicted, ``coverage`` = (n - U) / n.
 
-    Source: RAGTruth (Niu et al. 2024) tells evident conflict from baseless information: the score is the
-    first, ``unsupported_share`` the second. DeepEval's metric of this name counts chunks, not claims.
+    Source: RAGTruth (Niu et al. 2024) distinguishes evident conflict (the score) from baseless information
+    (``unsupported_share``). DeepEval's metric of this name counts chunks, not claims.
     """
 
     name = "hallucination"

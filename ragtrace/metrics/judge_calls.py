@@ -1,4 +1,4 @@
-"""Asking a judge: in batches, side by side, and keeping account."""
+"""Judge calls: in batches, concurrently, with their usage summed up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BYTES_A_TOKEN = 2
 
 
 class MeteredJudge:
-    """A judge that adds up what it was asked, failed requests included."""
+    """A judge that sums up its usage, failed requests included."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -30,11 +30,11 @@ class MeteredJudge:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """Who judges."""
+        """Provider and model."""
         return self._judge.identity
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        """Answer the request, and book it."""
+        """Answer the request, and count its usage."""
         try:
             reply = await self._judge.ask(request)
         except JudgeError as failed:
@@ -44,7 +44,7 @@ class MeteredJudge:
         return reply
 
     async def embed(self, embedder: Embedder, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        """Turn texts into vectors, and book that here too."""
+        """Turn texts into vectors, and count the usage."""
         try:
             embeddings = await embedder.embed(texts)
         except JudgeError as failed:
@@ -56,12 +56,12 @@ class MeteredJudge:
         return embeddings.vectors
 
     async def aclose(self) -> None:
-        """Release sockets."""
+        """Close the judge."""
         await self._judge.aclose()
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run the calls side by side and return their values in order.
+    """Run the calls concurrently and return their values in order.
 
     Raises:
         Exception: the first failure, bare; the other calls are cancelled.
@@ -78,7 +78,7 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, S]) -> tuple[T, S]:
-    """Run two calls side by side.
+    """Run two calls concurrently.
 
     Raises:
         Exception: the first failure, bare; the other call is cancelled.
@@ -89,20 +89,20 @@ async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, S]) ->
 
 
 def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
-    """Part the items into batches of at most ``size``, in order."""
+    """Split the items into batches of at most ``size``, in order."""
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
-    """Part the items in two."""
+    """Split the items into two halves."""
     middle = len(items) // 2
     return items[:middle], items[middle:]
 
 
 def output_tokens(texts: Collection[str]) -> int:
-    """Return the room in tokens that a reply about these texts needs.
+    """Return the number of output tokens that a reply about these texts needs.
 
-    Long texts and scripts of several bytes a character take more of them to repeat.
+    Repeating long texts, or scripts with several bytes per character, takes more tokens.
     """
     size = len("".join(texts).encode("utf-8", "replace"))
     return _TOKENS_A_REPLY + _TOKENS_AN_ITEM * len(texts) + size // _BYTES_A_TOKEN

@@ -1,4 +1,4 @@
-"""Metrics that strangers wrote: what they must have, and what may come out of them."""
+"""Validates plug-in metrics and their results."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from ragtrace.model import Direction, MetricFailure, MetricResult
 from ragtrace.ports import Metric
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
-"""What can stand in an attribute key."""
+"""A name that can be part of an attribute key."""
 
 
 def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
     """Call a metric's factory; ``named`` is how the user asked for it.
 
     Raises:
-        ConfigError: it does not take the options, fails, or gives something that is no metric.
+        ConfigError: it does not take the options, fails, or returns something that is not a metric.
     """
     if not callable(make):
         raise ConfigError(f"metric {named!r} is a {type(make).__name__}: name a class or a function")
     _check_options(make, named, options)
     try:
-        metric = make(**options)  # a stranger's code may raise anything
+        metric = make(**options)  # plug-in code may raise anything
     except RagtraceError:
         raise
     except Exception as exc:
         raise ConfigError(f"metric {named!r} cannot be made: {exc!r}") from exc
     if lack := _lack(metric):
-        raise ConfigError(f"{named!r} gives no metric: {lack} (see ragtrace.ports.Metric)")
+        raise ConfigError(f"{named!r} returns no metric: {lack} (see ragtrace.ports.Metric)")
     return cast(Metric, metric)
 
 
 def problem_in(result: object, metric: Metric) -> str | None:
-    """Say what is wrong with the outcome of a metric, or nothing.
+    """Describe the fault of a metric's result; ``None`` if it is valid.
 
-    A number that is no score, or none without a reason, must not reach a trace.
+    An invalid score, or a missing one without a reason, must not reach a trace.
     """
     if not isinstance(result, MetricResult | MetricFailure):
         return f"it returned a {type(result).__name__} instead of a MetricResult"
@@ -49,7 +49,7 @@ def problem_in(result: object, metric: Metric) -> str | None:
     try:
         hash((result.verdicts, result.chunk_verdicts))
     except TypeError as exc:
-        return f"its verdicts are no frozen values (tuples, not lists): {exc}"
+        return f"its verdicts are not frozen values (tuples, not lists): {exc}"
     if result.score is None:
         return None if result.skip_reason else "its result has neither a score nor a `skip_reason`"
     if not math.isfinite(result.score) or not 0 <= result.score <= 1:
@@ -62,7 +62,7 @@ def problem_in(result: object, metric: Metric) -> str | None:
 def _check_options(make: Any, named: str, options: dict[str, Any]) -> None:
     try:
         signature = inspect.signature(make)
-    except ValueError:  # some built-in callables have none
+    except ValueError:  # some built-in callables have no signature
         return
     try:
         signature.bind(**options)
@@ -78,7 +78,7 @@ def _lack(metric: object) -> str | None:
             return f"a {type(metric).__name__} without `{attribute}`, a text"
     name = getattr(metric, "name", "")
     if not _NAME.fullmatch(name):
-        return f"its name {name!r} cannot stand in an attribute key"
+        return f"its name {name!r} cannot be part of an attribute key"
     threshold = getattr(metric, "threshold", None)
     is_number = isinstance(threshold, float | int) and math.isfinite(threshold)
     if not is_number and getattr(metric, "pass_when", None) is None:

@@ -1,4 +1,4 @@
-"""Prompts are versioned files; what they are filled with is fenced."""
+"""Prompts: versioned files, with fenced inputs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Prompt:
     version: str
     text: str
     sha256: str
-    """Of the file, header included: stands on every score."""
+    """Digest of the file with its header; recorded with every score."""
 
     @classmethod
     def parse(cls, source: str) -> Prompt:
@@ -67,7 +67,7 @@ class Prompt:
         opening, header, text = [*source.split(_HEADER_FENCE, 2), "", ""][:3]
         fields = dict(line.split(": ", 1) for line in header.splitlines() if ": " in line)
         if opening or not {"name", "version"} <= fields.keys() or not text.strip():
-            raise ConfigError("a prompt file begins with a `---` header that gives `name` and `version`")
+            raise ConfigError("a prompt file must begin with a `---` header that gives `name` and `version`")
         digest = hashlib.sha256(source.encode()).hexdigest()
         return cls(name=fields["name"], version=fields["version"], text=text.strip(), sha256=digest)
 
@@ -94,10 +94,10 @@ def _joint_sha256(digests: tuple[str, ...]) -> str:
 def read_prompts(
     sources: Mapping[str, PromptSource], *, known: Collection[PromptName] = PROMPTS
 ) -> Mapping[PromptName, Prompt]:
-    """Read a user's own prompts, by what they replace. A header is not asked of them.
+    """Read a user's prompts, by the name of the prompt they replace. They need no header.
 
     Raises:
-        ConfigError: none of the ``known`` is called so, a file cannot be read, or a text is empty.
+        ConfigError: a name is not among ``known``, a file cannot be read, or a text is empty.
     """
     if strange := sources.keys() - set(known):
         raise ConfigError(f"there is no prompt {min(strange)!r} here: choose from {', '.join(known)}")
@@ -126,55 +126,55 @@ def _file_text(name: PromptName, path: Path) -> str:
 
 @cache
 def built_in_prompt(file_name: str) -> Prompt:
-    """Load a prompt that comes with ragtrace, such as ``extract.v5.md``."""
+    """Load a built-in prompt, such as ``extract.v5.md``."""
     return Prompt.parse(files("ragtrace.metrics").joinpath("prompts", file_name).read_text("utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
-    """The instructions of the steps; those that come with ragtrace unless another is given."""
+    """The instructions of the steps; the built-in ones by default."""
 
     extract: Prompt = field(default_factory=partial(built_in_prompt, "extract.v5.md"))
     relevance: Prompt = field(default_factory=partial(built_in_prompt, "relevance.v3.md"))
     verify: Prompt = field(default_factory=partial(built_in_prompt, "verify.v3.md"))
     verify_yes_no: Prompt = field(default_factory=partial(built_in_prompt, "verify_yes_no.v1.md"))
-    """Instead of ``verify`` where claims are asked about one by one."""
+    """Replaces ``verify`` if claims are judged one by one."""
     verify_again: Prompt = field(default_factory=partial(built_in_prompt, "verify_again.v1.md"))
-    """Instead of ``verify`` for a second look."""
+    """Replaces ``verify`` for a second look."""
     chunks: Prompt = field(default_factory=partial(built_in_prompt, "chunks.v1.md"))
     recall: Prompt = field(default_factory=partial(built_in_prompt, "recall.v1.md"))
     retrieval: Prompt = field(default_factory=partial(built_in_prompt, "retrieval.v2.md"))
-    """Instead of ``chunks`` and ``recall`` where both are asked in one request."""
+    """Replaces ``chunks`` and ``recall`` if both are combined in one request."""
     questions: Prompt = field(default_factory=partial(built_in_prompt, "questions.v1.md"))
 
     @classmethod
     @cache
     def built_in(cls) -> Prompts:
-        """Return the prompts that come with ragtrace."""
+        """Return the built-in prompts."""
         return cls()
 
     @property
     def sha256(self) -> str:
-        """Of all prompts together."""
+        """The digest of all prompts."""
         return self.sha256_of(STEPS)
 
     def sha256_of(self, steps: Collection[StepName]) -> str:
-        """Digest the prompts of these steps; of a single one, the digest of its file."""
+        """Return the digest of these steps' prompts; for a single prompt, the digest of its file."""
         names = _prompts_of(tuple(step for step in STEPS if step in steps))
         return _joint_sha256(tuple([getattr(self, name).sha256 for name in names]))
 
     def is_built_in(self, *names: PromptName) -> bool:
-        """Whether these prompts are the ones that come with ragtrace."""
+        """Whether these prompts are the built-in ones."""
         built_in = Prompts.built_in()
         return all(getattr(self, name) == getattr(built_in, name) for name in names)
 
     def replaced(self, own: Mapping[PromptName, Prompt]) -> Prompts:
-        """Return these prompts with others in some places."""
+        """Return these prompts with some replaced."""
         return replace(self, **{str(name): prompt for name, prompt in own.items()}) if own else self
 
 
 def content_sha256(record: RagRecord) -> str:
-    """Digest what a judge can see of the record: question, answer, reference, and chunks in their order."""
+    """Digest what the judge sees of a record: question, answer, reference, and chunks in their order."""
     seen = [
         record.question,
         record.answer,
@@ -197,13 +197,13 @@ def render_verify(given: VerifyInput, code: str) -> str:
 
 
 def render_chunks(given: ChunksInput, code: str) -> str:
-    """Render the material of step C: what stays the same from call to call stands first."""
+    """Render the material of step C: the common part of all calls comes first."""
     reference: list[Section] = [("reference", [given.reference])] if given.reference else []
     return fenced(code, [("question", [given.question]), *reference, *chunk_sections(given.chunks)])
 
 
 def render_retrieval(given: RetrievalInput, code: str) -> str:
-    """Render the material of steps C and D in one."""
+    """Render the material of the combined steps C and D."""
     claims = _numbered("claims", given.claims)
     return fenced(code, [("question", [given.question]), *chunk_sections(given.chunks), claims])
 
@@ -224,5 +224,5 @@ def chunk_sections(chunks: Iterable[NumberedText]) -> list[Section]:
 
 
 def _numbered(name: str, texts: Iterable[NumberedText]) -> Section:
-    # one line each: a line break inside could pass for the next number
+    # one line each: after a line break, a text could fake the next number
     return name, [f"[{item.number}] {' '.join(item.text.split())}" for item in texts]

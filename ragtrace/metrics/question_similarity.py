@@ -1,4 +1,4 @@
-"""Question similarity: how near the question lies to those that the answer would answer."""
+"""Question similarity: how similar the question is to questions that the answer would answer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from ragtrace.model import Intermediate, Part, RagRecord, SkipReason
 
 
 class QuestionSimilarity(BuiltInMetric):
-    """Measures how near the question lies to questions that a judge makes from the answer alone.
+    """Measures how similar the question is to questions that a judge generates from the answer alone.
 
-    score = mean over the questions q_i of cos(q, q_i), by the embedder's vectors. A cosine lies in [-1, 1]: a
-    mean below 0 is no score (``out_of_range``). An answer that declines is none either (``refusal``).
+    score = mean over the questions q_i of cos(q, q_i), by the embedder's vectors. A cosine is in [-1, 1]; if
+    the mean is below 0, there is no score (``out_of_range``). Refusals get no score either (``refusal``).
 
-    Details: ``cosine``: the mean as it is, ``questions``: how many were compared, ``min_cosine``.
+    Details: ``cosine``: the plain mean, ``questions``: how many were compared, ``min_cosine``.
 
-    Source: RAGAS' answer relevancy (Es et al. 2023). There, three calls at a temperature near 0 give the same
-    question three times, and noncommittal answers are 0; here one call asks for three wordings.
+    Source: RAGAS' answer relevancy (Es et al. 2023). RAGAS makes three calls at a temperature near 0,
+    which give the same question three times, and scores noncommittal answers 0. Here one call asks for three
+    wordings.
     """
 
     name = "question_similarity"
@@ -28,8 +29,8 @@ class QuestionSimilarity(BuiltInMetric):
     uses = ("questions",)
 
     async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
-        """Compare the question with those made from the answer."""
-        steps.checked_embedder()  # before the judge is asked in vain
+        """Compare the question with those generated from the answer."""
+        steps.checked_embedder()  # fails before a judge call is wasted
         made = await steps.questions()
         if made.noncommittal:
             return MetricFinding(skip_reason=SkipReason.REFUSAL, explanation="the answer declines to answer")

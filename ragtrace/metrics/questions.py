@@ -1,4 +1,4 @@
-"""Step Q: ask for the questions that an answer would answer, and tell how near they are to the real one."""
+"""Step Q: ask for questions that the answer would answer, and measure their similarity to the real one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regeneration:
-    """What step Q found."""
+    """The result of step Q."""
 
     questions: tuple[str, ...]
-    """Without those that were empty or came twice; perhaps none."""
+    """The questions without empty and repeated ones; may be empty."""
     noncommittal: bool
-    """The answer evades, or declines to answer."""
+    """Whether the answer evades the question or is a refusal."""
 
 
 async def regenerate_questions(answer: str, *, judge: Judge, prompt: Prompt, fence_code: str) -> Regeneration:
@@ -51,7 +51,7 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     """Return the cosine of the angle between two vectors, in [-1, 1].
 
     Raises:
-        JudgeNonsense: they have no angle: a length is 0 or not finite, or they are of different dimensions.
+        JudgeNonsense: a length is 0 or not finite, or the dimensions differ.
     """
     if len(one) != len(other):
         raise JudgeNonsense(f"the embedder gave vectors of {len(one)} and {len(other)} dimensions")
@@ -59,4 +59,4 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     if not lengths or not math.isfinite(lengths):
         raise JudgeNonsense("the embedder gave a vector whose length is 0 or not finite")
     value = math.fsum(a * b for a, b in zip(one, other, strict=True)) / lengths
-    return math.copysign(1.0, value) if 1 < abs(value) < 1 + _ROUNDING else value  # no more than rounding
+    return math.copysign(1.0, value) if 1 < abs(value) < 1 + _ROUNDING else value  # a rounding error

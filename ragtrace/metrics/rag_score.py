@@ -1,4 +1,4 @@
-"""The RAG score: one number of three, and a word for where a call fails."""
+"""The RAG score: three scores in one number, and a diagnosis of where a call fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_WEIGHTS: Mapping[str, float] = {
     "chunk_precision": 0.3,
 }
 HIGH = 0.5
-"""Where chunk precision and faithfulness begin to be high."""
+"""The score from which chunk precision and faithfulness count as high."""
 
 _SAID = {
     Diagnosis.HEALTHY: "healthy",
@@ -36,18 +36,18 @@ _SAID = {
 class RagScore(ClaimMetric):
     """Measures a RAG call as a whole: faithfulness, answer relevance and chunk precision in one number.
 
-    score = 0.4 faithfulness + 0.3 answer relevance + 0.3 chunk precision; the weights are configurable, and
-    add up to 1. If one part with a weight has no score, there is none (``missing_part``).
+    score = 0.4 faithfulness + 0.3 answer relevance + 0.3 chunk precision; the weights are configurable and
+    must add up to 1. If a part with a weight has no score, there is no RAG score (``missing_part``).
 
     Diagnosis, with *high* from 0.5 on: chunk precision and faithfulness high: ``healthy``; only chunk
     precision high: ``generation_problem``; only faithfulness high: ``retrieval_noise``; neither:
-    ``retrieval_failure``. It is there whenever these two have a score.
+    ``retrieval_failure``. It is present whenever these two have a score.
 
-    Passes where faithfulness does and the score is 0.5 or more.
+    Passes if faithfulness passes and the score is 0.5 or more.
 
-    Details: the three scores under their names. The verdicts are those of faithfulness, and the chunks'.
+    Details: the three scores by name. The verdicts are those of faithfulness and of the chunks.
 
-    Source: a convention of ours; look at the parts before you act on the sum.
+    Source: ragtrace's own convention. Look at the parts before you act on the sum.
     """
 
     name = "rag_score"
@@ -79,7 +79,7 @@ class RagScore(ClaimMetric):
         return f"{super().version}-{weights}"
 
     async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
-        """Measure the parts side by side, and weigh them."""
+        """Measure the parts concurrently, and compute their weighted sum."""
         found = await together(part.find(record, steps) for part in self._parts)
         parts = {part.name: finding for part, finding in zip(self._parts, found, strict=True)}
         scores = {name: part.score for name, part in parts.items()}
@@ -112,7 +112,7 @@ class RagScore(ClaimMetric):
 
 
 def diagnose(chunk_precision: float | None, faithfulness: float | None) -> Diagnosis | None:
-    """Tell where a RAG call fails, if both scores are there."""
+    """Return where a RAG call fails; ``None`` if a score is missing."""
     if chunk_precision is None or faithfulness is None:
         return None
     if chunk_precision >= HIGH:
@@ -122,7 +122,7 @@ def diagnose(chunk_precision: float | None, faithfulness: float | None) -> Diagn
 
 def _weighed(scores: Mapping[str, float | None], weights: Mapping[str, float]) -> float:
     weighed = fsum((scores[name] or 0.0) * weight for name, weight in weights.items())
-    return min(1.0, weighed)  # shares may add up to a rounding error more than 1
+    return min(1.0, weighed)  # weights may exceed 1 by a rounding error
 
 
 def _absences(missing: list[str], parts: Mapping[str, MetricFinding]) -> list[str]:

@@ -1,8 +1,8 @@
-"""Metrics by name: the built-in ones, those of installed plug-ins (entry points ``ragtrace.metrics``), and
-what an address names (``./my_metric.py:Politeness`` or ``module:Politeness``).
+"""Metrics by name: built-in ones, plug-ins (entry points ``ragtrace.metrics``), and addresses
+(``./my_metric.py:Politeness`` or ``module:Politeness``).
 
-An entry point is named after its metric, or ``<metric>.<profile>`` where it follows the rules of another
-tool, and gives a callable ``(*, threshold: float = …) -> Metric``.
+An entry point has the name of its metric, or ``<metric>.<profile>`` if it follows the rules of another tool.
+It is a callable ``(*, threshold: float = …) -> Metric``.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ _BUILT_IN = {
 """Also in `pyproject.toml`, as what an installed package offers."""
 _TOOL_METRIC = EntryPoint("tool_metric", "ragtrace.compat.tool_metric:open_tool_metric", GROUP)
 _PROFILED = EntryPoint("profile", "ragtrace.compat.profile_metric:ProfileMetric", GROUP)
-"""Scores the verdicts of a metric of ours by another tool's rule."""
+"""Scores the verdicts of a built-in metric by another tool's rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricInfo:
-    """What there is to know of a metric before it runs."""
+    """The description of a metric."""
 
     name: str
     profile: str
     needs: tuple[Part, ...]
-    """The parts of a record without which it is skipped."""
+    """The required parts of a record; without one of them, the record is skipped."""
     direction: Direction
     version: str
     """Changes whenever the same verdicts could give another score."""
     threshold: float | None
-    """Where ``pass`` begins by default; ``None`` where `pass_when` asks for more than a score."""
+    """The default score where ``pass`` begins; ``None`` if `pass_when` uses more than the score."""
     pass_when: str
-    """What must hold for a ``pass`` by default: ``score >= 0.5``."""
+    """The default pass rule, for example ``score >= 0.5``."""
     description: str
-    """One line for people."""
+    """A one-line description."""
 
 
 def metric_named(
@@ -66,19 +66,20 @@ def metric_named(
     pass_when: str | None = None,
     **options: Any,
 ) -> Metric:
-    """Make the metric of this name, or at this address; other tools' names of ours are understood.
+    """Make the metric with this name or address. Other tools' names of built-in metrics work too.
 
     Args:
         name: ``faithfulness``, ``answer_relevancy``, ``./my_metric.py:Politeness``.
-        profile: Whose rules.
-        threshold: Where ``pass`` begins; the metric's own rule if none.
-        pass_when: The rule of a pass, in place of a threshold: ``contradicted == 0 and unsupported <= 1``.
-            For metrics of ours under our own profile; other tools have rules of their own.
-        options: What else the metric takes; those of ours take ``judge_truncated`` and ``prompts``, a mapping
-            of a prompt's name to a path or a text that replaces it: ``prompts={"verify": Path("mine.md")}``.
+        profile: The tool whose rules apply.
+        threshold: Where ``pass`` begins; by default the metric's own rule.
+        pass_when: The pass rule, instead of a threshold: ``contradicted == 0 and unsupported <= 1``. Only for
+            built-in metrics under ragtrace's own profile; other tools have their own rules.
+        options: Other options of the metric. Built-in metrics take ``judge_truncated`` and ``prompts``, a
+            mapping of a prompt's name to its replacement, a path or a text: ``prompts={"verify":
+            Path("mine.md")}``.
 
     Raises:
-        ConfigError: there is no such metric, or it is none; the message lists those there are.
+        ConfigError: there is no such metric, or it is not a metric; the message lists the available ones.
     """
     if threshold is not None:
         options["threshold"] = threshold
@@ -92,8 +93,8 @@ def metric_named(
     if address := Address.parse(name):
         return make_metric(load_address(address), named=name, **options)
     points = find_plugins(GROUP, _BUILT_IN)
-    keys = [_key(each, profile) for each in (name, canonical(name))]
-    key = next((each for each in keys if each in points), keys[0])
+    keys = [_key(known_as, profile) for known_as in (name, canonical(name))]
+    key = next((key for key in keys if key in points), keys[0])
     if key not in points:
         if profile in PROFILES and canonical(name) in points:
             return make_metric(load_plugin(_PROFILED), named=key, metric=name, profile=profile, **options)

@@ -1,6 +1,6 @@
-"""Step R: ask how far each statement of an answer serves the question.
+"""Step R: ask for the relevance of each statement of an answer to the question.
 
-Step A could say so in passing, which would save a call, and costs accuracy (ADR 0004).
+Asking for it in step A would save a call but costs accuracy (ADR 0004).
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ async def grade_statements(
         JudgeError: the judge gave no usable answer.
     """
     asking = _Asking(question=question, judge=judge, prompt=prompt, fence_code=fence_code)
-    numbered = [NumberedText(number=each.claim.index + 1, text=each.claim.text) for each in statements]
+    numbered = [
+        NumberedText(number=statement.claim.index + 1, text=statement.claim.text) for statement in statements
+    ]
     calls = batches(numbered, statements_per_call)
     answers = await together(ask_each(call, asking.ask) for call in calls)
-    return tuple(_graded(each, answers) for each in statements)
+    return tuple(_graded(statement, answers) for statement in statements)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asking:
-    """What stays the same from call to call."""
+    """The common part of all calls."""
 
     question: str
     judge: Judge
@@ -60,7 +62,7 @@ class _Asking:
 
     def _request(self, statements: Sequence[NumberedText]) -> JudgeRequest[RelevanceReply]:
         def about(numbers: Collection[int]) -> JudgeRequest[RelevanceReply]:
-            return self._request([each for each in statements if each.number in numbers])
+            return self._request([statement for statement in statements if statement.number in numbers])
 
         given = RelevanceInput(question=self.question, statements=tuple(statements))
         return JudgeRequest(
@@ -70,7 +72,7 @@ class _Asking:
             reply_type=RelevanceReply,
             inputs=given,
             max_output_tokens=output_tokens([""] * len(statements)),
-            items={each.number: each.text for each in statements},
+            items={statement.number: statement.text for statement in statements},
             about=about,
         )
 

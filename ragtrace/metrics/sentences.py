@@ -1,11 +1,11 @@
-"""Splitting text into sentences by code, so that a judge can refer to them by number.
+"""Splits text into sentences by code, so that a judge can refer to them by number.
 
-The rules are for machine-written answers: prose, lists, headings, several scripts. Where a full stop is
-ambiguous (``U.S. Congress``) the text stays together: a claim of two sentences can be judged, half a claim
+The rules are for machine-written answers: prose, lists, headings, several scripts. If a full stop is
+ambiguous (``U.S. Congress``), the text is not split: a claim of two sentences can be judged, half a claim
 cannot.
 """
 
-# ruff: noqa: RUF001  typographic marks are the subject here
+# ruff: noqa: RUF001  this module handles typographic marks
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Sentence:
     """A sentence of a text."""
 
     number: int
-    """From 1: what a judge is shown."""
+    """Counted from 1; the judge sees it."""
     text: str
     """Verbatim ``[start:end]`` of the text: without list markers and surrounding white space."""
     start: int
@@ -51,8 +51,8 @@ class Sentence:
 def split_sentences(text: str, *, max_chars: int = MAX_SENTENCE_CHARS) -> tuple[Sentence, ...]:
     """Split text into numbered sentences with their offsets.
 
-    Bullets, list numbers and heading marks stay outside, pieces without a letter or digit are left out, and
-    a sentence longer than ``max_chars`` is cut at white space. Takes time linear in the text.
+    Bullets, list numbers and heading marks are excluded, pieces without a letter or digit are left out, and
+    a sentence longer than ``max_chars`` is cut at white space. Takes linear time.
     """
     pieces = (piece for span in _spans(text) for piece in _cut(text, *_trim(text, *span), max_chars))
     wordy = [(start, end) for start, end in pieces if any(char.isalnum() for char in text[start:end])]
@@ -74,10 +74,10 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 def _ends_sentence(text: str, stop: re.Match[str], start: int) -> bool:
     following = text[stop.end() : stop.end() + 40].lstrip()[:1]
     if stop["wide"]:
-        # a quotation may stand in the middle of a sentence
+        # a quotation may be in the middle of a sentence
         return not (stop["closed"] and text[stop.end() : stop.end() + 1].isalnum())
     if stop["line"]:
-        # a line that goes on in lower case was wrapped, not ended
+        # if the next line begins in lower case, the sentence was wrapped, not ended
         return stop["line"].count("\n") > 1 or not following.islower()
     if following and not text[stop.end()].isspace():
         return False

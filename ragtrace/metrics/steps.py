@@ -1,20 +1,20 @@
-"""The judge steps that metrics share, each run once a record.
+"""The judge steps that metrics share; each one runs once per record.
 
 Step A (*extract*) asks for the statements of the answer, step B (*verify*) for a verdict on each factual
-claim among them, step R (*relevance*) for what each statement is worth to the question, step C (*chunks*) for
-a grade on each chunk, step D (*recall*) for a verdict on each sentence of the reference, step Q (*questions*)
-for what the answer would answer. A, C and D wait for nothing, B and R for A: two rounds. The judge answers in
-numbers that code gave out, and everything it says is checked before it becomes a value:
+claim among them, step R (*relevance*) for the relevance of each statement to the question, step C (*chunks*)
+for a grade on each chunk, step D (*recall*) for a verdict on each sentence of the reference, step Q
+(*questions*) for questions that the answer would answer. B and R need the result of A; the others start at
+once. Code assigns the numbers that the judge refers to, and checks every reply:
 
-- Claims that cite no sentence they were shown are rejected, and counted. Sentences that no statement cites
-  are asked about again once: small models list the first claim and stop.
-- Verdict ids must be exactly the ids asked for. Missing and repeated ids are asked for again once, then stay
-  unjudged; unknown ids are rejected, and counted. Ids the judge abstained from are not asked for again.
-- Chunk numbers that were not shown are dropped. A quote must be found in a chunk it cites, and what goes on
-  is the chunk's own text. A verdict whose quote is not found keeps its label, without the quote.
-- A reply that was cut off is asked for again in halves.
-- A context too long for one call is laid in packs: supported if any pack supports, contradicted if one
-  contradicts and none supports, unsupported only if every pack says so.
+- Claims that cite no shown sentence are rejected and counted. The step asks once more about sentences that no
+  statement cites: small models list the first claim and stop.
+- Verdict ids must be exactly the requested ids. Missing and repeated ids are requested once more, then stay
+  unjudged. Unknown ids are rejected and counted. If the judge abstains from an id, it is not asked again.
+- Chunk numbers that were not shown are dropped. A quote must be found in a chunk that the verdict cites; the
+  chunk's own text replaces it. If it is not found, the verdict keeps its label without the quote.
+- A truncated reply is requested again in halves.
+- A context that is too long for one call is divided into packs: supported if any pack supports, contradicted
+  if one contradicts and none supports, unsupported only if every pack says so.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLimits:
-    """How much goes into one call, and how much is judged at all."""
+    """Limits of a call and of the judged part of a record."""
 
     sentences_per_call: int = 60
     claims_per_call: int = 20
-    """Sentences of a reference as well."""
+    """Also limits the sentences of a reference."""
     chunks_per_call: int = 40
     statements_per_call: int = 60
     context_chars: int = 60_000
-    """Characters of chunks in one call; longer contexts are packed into several."""
+    """Characters of chunks in one call; longer contexts need several calls."""
     max_sentences: int = 300
-    """Sentences of an answer or a reference beyond this are not judged, and the evaluation says so."""
+    """Further sentences of an answer or a reference are not judged; the evaluation reports it."""
     max_packs: int = 8
-    """Chunks beyond this many packs are not shown; claims that need them are unjudged."""
+    """Chunks in further packs are not shown; claims that need them are unjudged."""
     retrieval: Literal["merged", "separate"] = "merged"
-    """Whether chunks are graded and a reference looked up in one call, where both are wanted."""
+    """Whether steps C and D share one call if both are needed."""
     verify: VerifySettings = field(default_factory=VerifySettings)
-    """In which form claims are asked about, and what is planted among them."""
+    """The form of verify requests, and their canary claims."""
 
 
 class Steps:
-    """The judge steps for one record: metrics that share a step share its calls.
+    """The judge steps for one record. Metrics that use the same step share its calls.
 
     Concurrent metrics get the same value, or the same ``JudgeError``, from one run of a step.
     """
@@ -88,12 +88,12 @@ class Steps:
         self.limits = limits or StepLimits()
         self.judge: JudgeIdentity = judge.identity
         self.second_judge: JudgeIdentity | None = second_judge.identity if second_judge else None
-        """Who is asked a whole step again where the judge got a planted claim wrong."""
+        """The judge that repeats a whole step if the first judge failed a canary claim."""
         self.embedder = embedder
         self.wanted = frozenset(wanted)
-        """Steps that metrics are known to ask for: two that show the same chunks can share a call."""
+        """Steps that the metrics will use: two that show the same chunks can share a call."""
         self.input_sha256 = content_sha256(record)
-        """Digest of what the judge can see."""
+        """Digest of everything that the judge sees."""
         self._record = record
         self._sentences = split_sentences(record.answer or "")
         self._reference = split_sentences(record.reference or "")
@@ -103,15 +103,15 @@ class Steps:
         self._judges = (judge, second_judge) if second_judge else (judge,)
         self._shared: dict[str, _Once[Any]] = {}
         self.asked: set[str] = set()
-        """Keys of the shared steps that were asked for through this view."""
+        """Keys of the shared steps that this view used."""
 
     @property
     def usage(self) -> Usage:
-        """What the judge was asked so far, by whichever metric."""
+        """The judge's usage so far, over all metrics."""
         return sum((step.spent for step in self._shared.values()), Usage())
 
     async def shared(self, key: str, run: Callable[[MeteredJudge], Awaitable[T]]) -> T:
-        """Run a step once a record: whoever asks for the same key gets the same value, or the same error.
+        """Run a step once per record: all callers with the same key get the same value or error.
 
         Raises:
             JudgeError: the judge gave no usable answer.
@@ -121,19 +121,19 @@ class Steps:
         return await once.get()
 
     def for_one_metric(self) -> Steps:
-        """Return the same steps, keeping apart who judged the ones that are asked for here."""
+        """Return a view of the same steps that tracks the judges of the steps it uses."""
         view = copy.copy(self)
         view.asked = set()
         return view
 
     @property
     def substitute(self) -> JudgeIdentity | None:
-        """The second judge, if a step that was asked for here rests on it."""
+        """The second judge, if it answered a step of this view."""
         return self.second_judge if self.asked & self._on_second else None
 
     @property
     def compromised(self) -> bool:
-        """Whether the judge got a planted claim wrong in any step."""
+        """Whether the judge failed a canary claim in any step."""
         return any(step.compromised for step in self._shared.values())
 
     @property
@@ -141,12 +141,12 @@ class Steps:
         return {key for key, step in self._shared.items() if step.compromised}
 
     def spent_on(self, *keys: str) -> Usage:
-        """Return what the judge was asked in these steps."""
+        """Return the judge's usage in these steps."""
         return sum((step.spent for key, step in self._shared.items() if key in keys), Usage())
 
     @property
     def cut(self) -> bool:
-        """Whether the limits keep a part of the record from the judge."""
+        """Whether the limits exclude a part of the record."""
         longest = max(len(self._sentences), len(self._reference))
         return self._context.cut or longest > self.limits.max_sentences
 
@@ -159,7 +159,7 @@ class Steps:
         return await self.shared(self._key("extract"), self._extract)
 
     async def take_claims(self, claims: Sequence[Claim]) -> None:
-        """Let these be the claims of the answer: the judge is not asked for any. Call it before `extract`."""
+        """Set the claims of the answer instead of asking the judge. Call it before `extract`."""
         statements = (Statement(claim=c, sentences=()) for c in claims)
         given = ClaimExtraction(
             claims=tuple(claims),
@@ -175,7 +175,7 @@ class Steps:
         await self.shared(self._key("extract"), hand_over)
 
     async def relevance(self) -> tuple[Verdict, ...]:
-        """Return what each statement of the answer is worth to the question.
+        """Return the relevance of each statement of the answer to the question.
 
         Raises:
             JudgeError: the judge gave no usable answer.
@@ -193,7 +193,7 @@ class Steps:
         return await self.shared(self._key("verify"), self._verify)
 
     async def chunks(self) -> Grading:
-        """Return a grade on each chunk: what it is worth to the question.
+        """Return a grade on each chunk: its relevance to the question.
 
         Raises:
             JudgeError: the judge gave no usable answer.
@@ -221,7 +221,7 @@ class Steps:
         return await self.shared(self._key("questions"), self._questions)
 
     async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        """Return a vector for each text, and book what it cost.
+        """Return a vector for each text, and count the usage.
 
         Raises:
             JudgeUnable: there is no embedder.
@@ -252,11 +252,11 @@ class Steps:
 
     @property
     def spent_here(self) -> Usage:
-        """What the judge was asked in the steps that were asked for through this view."""
+        """The judge's usage in the steps of this view."""
         return self.spent_on(*self.asked)
 
     def version_of(self, metric: Metric) -> str:
-        """Name what gives a result: another metric, threshold, prompt, judge or limit gives another name."""
+        """Return the evaluator version: it changes with metric, threshold, prompts, judge and limits."""
         judges = tuple(judge.identity.named for judge in self._judges)
         bundled = self._may_bundle and not _BUNDLED.isdisjoint(self._steps_of(metric))
         further = (*self._embedder_of(metric), *(("retrieval",) if bundled else ()))
@@ -265,7 +265,7 @@ class Steps:
         return f"{metric.version}+{digest}"
 
     def prompt_sha256_of(self, metric: Metric) -> str:
-        """Digest the prompts that a metric uses; all of them for one that does not say."""
+        """Return the digest of a metric's prompts; of all prompts if it does not declare them."""
         prompts = self.prompts.replaced(getattr(metric, "prompts", {}))
         return prompts.sha256_of(self._steps_of(metric))
 
@@ -278,7 +278,7 @@ class Steps:
             yield self.embedder.identity.provider, self.embedder.identity.model
 
     def _key(self, *steps: StepName) -> str:
-        # what comes out of these rests on what step A gave them
+        # the results of these depend on step A
         given: tuple[StepName, ...] = ("extract",) if {"verify", "relevance"} & set(steps) else ()
         return f"{'+'.join(steps)} {self.prompts.sha256_of((*given, *steps))}"
 
@@ -330,7 +330,7 @@ class Steps:
 
     @property
     def _is_bundled(self) -> bool:
-        """Whether the two steps that look at the retrieval alone fit into one call."""
+        """Whether steps C and D fit into one call."""
         limits = self.limits
         return (
             self._may_bundle
@@ -342,7 +342,7 @@ class Steps:
 
     @property
     def _may_bundle(self) -> bool:
-        """Whether both are wanted, of a language model, without prompts of the user's own."""
+        """Whether both are needed, from a language model, with built-in prompts."""
         return (
             self.limits.retrieval == "merged"
             and self.wanted >= _BUNDLED
@@ -352,7 +352,7 @@ class Steps:
         )
 
     async def _retrieval(self, judge: Judge) -> tuple[Grading, Verification]:
-        if judge.identity.computes:  # the second judge may: it knows the steps, not the bundle
+        if judge.identity.computes:  # the second judge may be such a one; it has no combined request
             return await both(self._chunks(judge), self._recall(judge))
         bundle = Bundle(judge, prompt=self.prompts.retrieval, fence_code=self._fence_code)
         return await both(self._chunks(bundle), self._recall(bundle))
@@ -381,7 +381,7 @@ class Steps:
         )
 
     def _settings_for(self, judge: Judge) -> VerifySettings:
-        # what was measured of the judge says nothing about the second
+        # the calibration of the judge does not apply to the second
         settings = self.limits.verify
         return settings if judge.identity == self.judge else settings.uncalibrated
 
@@ -398,7 +398,7 @@ def _passes(metric: Metric) -> str | float | None:
 _BUNDLED: frozenset[StepName] = frozenset({"chunks", "recall"})
 
 
-@lru_cache(maxsize=256, typed=True)  # typed: the thresholds 1 and 1.0 are written in different ways
+@lru_cache(maxsize=256, typed=True)  # typed: the thresholds 1 and 1.0 have different texts
 def _digest(
     name: str,
     profile: str,
@@ -415,15 +415,15 @@ def _digest(
 
 
 class _Once(Generic[T]):
-    """Runs a step for whoever asks first; everyone gets its value, or its error."""
+    """Runs a step for the first caller; all callers get its value or error."""
 
     def __init__(self, judges: Sequence[Judge], run: Callable[[MeteredJudge], Awaitable[T]]) -> None:
         self._judges = [MeteredJudge(judge) for judge in judges]
         self._run = run
-        self._lock = asyncio.Lock()  # two metrics that need the same step would both ask the judge
+        self._lock = asyncio.Lock()  # two metrics that need the same step must not both ask the judge
         self._outcome: T | JudgeError | None = None
         self.compromised = False
-        """Whether the first judge got a planted claim wrong: the second, if any, was asked it all again."""
+        """Whether the first judge failed a canary claim; then the second, if any, repeated the step."""
 
     @property
     def spent(self) -> Usage:

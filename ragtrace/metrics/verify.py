@@ -1,8 +1,8 @@
 """Step B: ask what the chunks say about each claim, and check the evidence.
 
 There are two forms. *Batched JSON* asks about many claims at once and gets quotes. *P(Yes)* asks about one
-claim a call and gets the probability that the judge says yes: small models are better at it, and it gives a
-confidence. The same checks, packs and planted claims stand around both.
+claim per call and gets the probability that the judge says yes: small models are better at it, and it gives a
+confidence. Both use the same checks, packs and canary claims.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from ragtrace.ports import Judge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What step B found."""
+    """The result of step B."""
 
     verdicts: tuple[Verdict, ...]
-    """One for each claim, in their order."""
+    """One verdict per claim, in their order."""
     rejected: int
-    """Verdicts under ids that do not exist."""
+    """Number of verdicts with unknown ids."""
     form: VerifyForm = VerifyForm.JSON
-    """How the judge was asked: ``json`` or ``logprobs``."""
+    """The form of the requests: ``json`` or ``logprobs``."""
     canaries_passed: int = 0
-    """Planted claims that the judge got right. One it got wrong is a ``JudgeCompromised``."""
+    """Canary claims that the judge got right. A failed one raises ``JudgeCompromised``."""
     canaries_silent: int = 0
-    """Planted claims that it said nothing about."""
+    """Canary claims without a verdict."""
 
     @property
     def quotes_unverified(self) -> int:
-        """How many verdicts should stand on a quote, and its text was not found."""
+        """Number of verdicts that need a quote, but whose quote was not found."""
         if self.form is VerifyForm.LOGPROBS:
-            return 0  # none was asked for
+            return 0  # this form has no quotes
         evident = (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED)
         return sum(v.label in evident and not v.quote_verified for v in self.verdicts)
 
@@ -63,38 +63,31 @@ async def verify_claims(
     """Ask for a verdict on each claim.
 
     Args:
-        claims: What to look up.
-        context: Where.
-        judge: Whom to ask.
-        prompt: Instructions for verdicts as JSON.
-        fence_code: Of the record's fences; chooses the planted claims, too.
-        claims_per_call: As many at once, as JSON.
-        step: Names the requests.
-        settings: In which form to ask, and what to plant.
-        yes_no: Instructions for P(Yes); without them, claims are asked about as JSON.
-        again: Instructions for a second look; without them, there is none.
+        claims: The claims to look up.
+        context: The chunks to look them up in.
+        judge: The judge to ask.
+        prompt: Instructions of the JSON form.
+        fence_code: The code of the record's fences; also seeds the canary claims.
+        claims_per_call: Claims per request of the JSON form.
+        step: The name of the requests.
+        settings: The form of the requests, and their canary claims.
+        yes_no: Instructions of the P(Yes) form; without them, the JSON form is used.
+        again: Instructions of the second look; without them, there is none.
 
     Raises:
         JudgeError: the judge gave no usable answer.
-        JudgeCompromised: it got a planted claim wrong.
+        JudgeCompromised: it failed a canary claim.
     """
     numbered = [NumberedText(number=claim.index + 1, text=claim.text) for claim in claims]
-    material = Material(
-        step=step,
-        context=context,
-        judge=judge,
-        fence_code=fence_code,
-        canaries=CanaryClaims(
-            seed=fence_code,
-            first_number=max((claim.number for claim in numbered), default=0) + 1,
-            rate=0.0 if judge.identity.computes else settings.sentinel_rate,
-        ),
+    canaries = CanaryClaims(
+        seed=fence_code,
+        first_number=max((claim.number for claim in numbered), default=0) + 1,
+        rate=0.0 if judge.identity.computes else settings.sentinel_rate,
     )
+    material = Material(step=step, context=context, judge=judge, fence_code=fence_code, canaries=canaries)
+    second_look = again if settings.second_look else None
     batched = JsonVerifier(
-        material=material,
-        prompt=prompt,
-        again=again if settings.second_look else None,
-        claims_per_call=claims_per_call,
+        material=material, prompt=prompt, again=second_look, claims_per_call=claims_per_call
     )
     if yes_no and settings.first_form is VerifyForm.LOGPROBS:
         one_by_one = YesNoVerifier(material=material, prompt=yes_no, settings=settings)
@@ -115,9 +108,9 @@ async def _by_probability(
 ) -> tuple[VerifyForm, CheckedVerdicts]:
     try:
         return VerifyForm.LOGPROBS, await one_by_one.rule(claims)
-    except JudgeUnable as unable:  # adapters remember it: no later record pays for it
+    except JudgeUnable as unable:  # judges remember it, so no later record pays for it
         if settings.form is VerifyForm.LOGPROBS:
-            advice = "let verdicts be asked for as `json`, or `auto`"
+            advice = "set the verify form to `json` or `auto`"
             raise JudgeUnable(f"{unable}: {advice}", usage=Usage()) from unable
     return VerifyForm.JSON, await batched.rule(claims)
 

@@ -1,4 +1,4 @@
-"""How the verify step asks."""
+"""Settings of the verify step."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from ragtrace.errors import ConfigError
 
 
 class VerifyForm(StrEnum):
-    """The form in which verdicts are asked for."""
+    """The form of verify requests."""
 
     AUTO = "auto"
-    """What a calibration found better, else ``json``; ``json`` too where there are no log-probabilities."""
+    """The calibrated form, else ``json``; also ``json`` if there are no log-probabilities."""
     JSON = "json"
-    """Batches of claims, verdicts with quotes, as one JSON object."""
+    """Batches of claims; verdicts with quotes in one JSON object."""
     LOGPROBS = "logprobs"
-    """One claim a call: the probability that the judge says *yes*. No quotes, but a confidence."""
+    """One claim per call: the probability that the judge says *yes*. A confidence, but no quotes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifySettings:
-    """How claims are asked about: part of the evaluator's version.
+    """The settings of verify requests, which are part of the evaluator's version.
 
     Raises:
-        ConfigError: a number lies outside [0, 1].
+        ConfigError: a number is outside [0, 1].
     """
 
     form: VerifyForm = VerifyForm.AUTO
     calibrated: VerifyForm = VerifyForm.JSON
-    """What ``auto`` tries first: `ragtrace calibrate` measures it."""
+    """The form that ``auto`` tries first; `ragtrace calibrate` measures it."""
     threshold: float = 0.5
-    """P(yes) from which a claim counts as supported."""
+    """The least P(yes) of a supported claim."""
     second_look: bool = False
-    """Ask again about claims that are not supported: alone, the chunks in another order. Both must agree."""
+    """Ask again about each claim that is not supported, with the chunks in another order. Both must agree."""
     sentinel_rate: float = 1.0
-    """Share of the records, chosen by digest, whose requests hold planted claims with known verdicts."""
+    """Share of the records, chosen by digest, whose requests contain canary claims."""
 
     def __post_init__(self) -> None:
         for name in ("threshold", "sentinel_rate"):
@@ -44,7 +44,7 @@ class VerifySettings:
 
     @property
     def uncalibrated(self) -> VerifySettings:
-        """The same settings, without what was measured of one judge."""
+        """The same settings without the calibration."""
         return replace(self, calibrated=VerifyForm.JSON, threshold=0.5)
 
     @property

@@ -1,4 +1,4 @@
-"""Verdicts as probabilities: one claim a call, the chunks first so that a server reads them once.
+"""Verdicts as probabilities: one claim per call, the chunks first so that a server can cache the prefix.
 
 P(yes, the chunks support the claim) decides whether it is supported; for the others, P(yes, the chunks
 contradict it) decides which of the two it is. The confidence of a label follows: with p and q for the two,
@@ -44,23 +44,23 @@ class YesNoInput(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YesNoVerifier:
-    """Asks for the probability of a yes, claim by claim."""
+    """Requests the probability of a *yes* for each claim."""
 
     material: Material
     prompt: Prompt
     settings: VerifySettings
 
     async def rule(self, claims: Sequence[NumberedText]) -> CheckedVerdicts:
-        """Rule on every claim.
+        """Return a verdict on every claim.
 
         Raises:
             JudgeUnable: the judge gives no log-probabilities.
             JudgeError: it gave no usable answer to any question.
-            JudgeCompromised: it got a planted claim wrong.
+            JudgeCompromised: it failed a canary claim.
         """
         heard = await together(self._hear(pack, claims) for pack in self.material.context.packs)
         if claims and heard and not any(pack.support for pack in heard):
-            raise JudgeNonsense("the judge answered neither yes nor no, whatever it was asked", usage=Usage())
+            raise JudgeNonsense("the judge answered neither yes nor no to any question", usage=Usage())
         if self.settings.second_look:
             doubtful = self._doubtful(claims, heard)
             heard = await together(self._hear_again(pack, doubtful) for pack in heard)
@@ -81,14 +81,14 @@ class YesNoVerifier:
         canary_claims = self.material.canaries.among(pack) if claims else ()
         woven = self.material.canaries.weave(claims, canary_claims)
         said = await self._ask_each(pack, woven, "support", canary_claims)
-        # not as they come in: what was asked beside a wrong one would be paid for and not counted
+        # after all replies: a failed canary must not hide the usage of concurrent requests
         passed = check_canaries(canary_claims, [(number, self._is_yes(p)) for number, p in said.items()])
         return _Heard(
             pack=pack, support=said, canaries_passed=passed, canaries_silent=len(canary_claims) - passed
         )
 
     async def _hear_again(self, heard: _Heard, doubtful: Sequence[NumberedText]) -> _Heard:
-        """Show the chunks the other way round, and take the mean: which stands first should not matter."""
+        """Repeat with the chunks in reverse order and take the mean, so that their order does not matter."""
         if len(heard.pack) < 2:
             return heard
         again = await self._ask_each(heard.pack[::-1], doubtful, "support")
@@ -106,10 +106,10 @@ class YesNoVerifier:
         question: Question,
         canary_claims: Sequence[CanaryClaim] = (),
     ) -> Mapping[int, float]:
-        """Return P(yes) by number; an item that the judge said neither yes nor no to is left out."""
+        """Return P(yes) by number; items without a yes or no are left out."""
         if not items:
             return {}
-        # the first alone: then the server has read the chunks once, and not once for each claim at once
+        # the first one alone, so that the others find the chunks in the server's prefix cache
         first = await self._ask(pack, items[0], question, canary_claims)
         others = await together(self._ask(pack, item, question, canary_claims) for item in items[1:])
         answers = zip(items, [first, *others], strict=True)
@@ -152,7 +152,7 @@ class YesNoVerifier:
         if self._is_yes(p):
             return self._supported(heard, claim, p, chunks)
         if q is None:
-            # either it was not asked, as another pack supports the claim, or it got no answer
+            # not asked since another pack supports the claim, or not answered
             return omitted("the judge said neither that the chunks contradict the claim nor that they do not")
         if q >= _EVEN:
             return CheckedVerdict(label=VerdictLabel.CONTRADICTED, chunks=chunks, confidence=(1 - p) * q)
@@ -161,7 +161,7 @@ class YesNoVerifier:
     def _supported(
         self, heard: _Heard, claim: NumberedText, p: float, chunks: tuple[int, ...]
     ) -> CheckedVerdict:
-        """Cite the chunk that says it word for word, if one does: no quote was asked for."""
+        """Cite the chunk that contains the claim verbatim, if there is one; this form has no quotes."""
         label = VerdictLabel.SUPPORTED
         for chunk in heard.pack:
             if quote := self.material.context.find_quote(chunk.number, claim.text.rstrip(" .")):
@@ -171,7 +171,7 @@ class YesNoVerifier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Heard:
-    """What the judge said about one pack of chunks, by the number of the claim."""
+    """The judge's probabilities about one pack of chunks, by claim number."""
 
     pack: Pack
     support: Mapping[int, float]

@@ -1,4 +1,4 @@
-"""Reports: files that tell what was judged, for people and for programs."""
+"""Reports: files with the judged answers, for people and for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports as CSV: one row an answer and metric, for spreadsheets."""
+"""Reports as CSV: one row per answer and metric, for spreadsheets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Cell: TypeAlias = "str | int | float | None"
 _Cells: TypeAlias = Mapping[str, _Cell]
 
 _MARK: Final = "\ufeff".encode()
-"""By which spreadsheets know UTF-8."""
+"""The byte order mark, by which spreadsheets recognize UTF-8."""
 _FORMULA: Final = re.compile("'*[=+\\-@\t\r\n\0\uff1d\uff0b\uff0d\uff20]")
 _OF_ANSWER: Final = (
     "version",
@@ -75,7 +75,7 @@ class CsvReport:
         self._file = AppendedFile(path, head=head, starts_with=head, is_quoted=True)
 
     def add(self, answer: JudgedAnswer) -> None:
-        """Append a row a metric."""
+        """Append one row per metric."""
         row = answer_row(answer)
         self._file.append(b"".join(_line(tuple(_cells(row, metric))) for metric in row["metrics"]))
 
@@ -89,10 +89,10 @@ class CsvReport:
 
 
 def harmless(text: str) -> str:
-    """Keep a spreadsheet from reading a text as a formula: an apostrophe stands before it.
+    """Prefix a text that a spreadsheet would read as a formula with an apostrophe.
 
-    Source: OWASP, "CSV Injection", and ASVS 5.0, 1.2.10. Apostrophes before such a beginning are one more,
-    so that taking one away gives the text again.
+    Source: OWASP, "CSV Injection", and ASVS 5.0, 1.2.10. Texts that begin with apostrophes and such a formula
+    get one more, so that removing one restores the text.
     """
     return f"'{text}" if _FORMULA.match(text) else text
 
@@ -100,7 +100,7 @@ def harmless(text: str) -> str:
 def _cells(row: AnswerRow, metric: MetricRow) -> Iterator[_Cell]:
     sample, of_answer, of_metric = row["sample"], cast("_Cells", row), cast("_Cells", metric)
     tokens = cast("_Cells", metric["usage"])
-    verdicts = [each["label"] for each in (*metric["verdicts"], *metric["chunk_verdicts"])]
+    verdicts = [verdict["label"] for verdict in (*metric["verdicts"], *metric["chunk_verdicts"])]
     yield from (of_answer[name] for name in _OF_ANSWER)
     yield from (of_metric[name] for name in _OF_METRIC)
     yield from (tokens[name] for name in _TOKENS)

@@ -1,4 +1,4 @@
-"""Files of reports. They hold questions and answers: only their owner may read them."""
+"""Files of reports. They contain questions and answers, so only their owner can read them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ragtrace.files.private import PendingFile, open_private
 
 
 class AppendedFile:
-    """A file that grows by whole rows: what was written stays, wherever a run ends.
+    """A file that grows by complete rows, which stay even if the run is interrupted.
 
-    Rows of earlier runs stay before those of this one; a row that a crash cut is taken back.
+    Rows of earlier runs stay in front. A row that a crash truncated is removed.
     """
 
     def __init__(self, path: Path, *, head: bytes, starts_with: bytes, is_quoted: bool) -> None:
         """Open it.
 
-        ``head`` is written into an empty file, and ``starts_with`` is what any file of this form starts with;
-        ``is_quoted`` says that a row goes on over line breaks between quotation marks.
+        ``head`` is written into an empty file; every file of this format begins with ``starts_with``.
+        ``is_quoted``: a row may contain line breaks between quotation marks.
 
         Raises:
-            ConfigError: it cannot be written, or holds something else.
+            ConfigError: it cannot be written, or has other content.
         """
         self.path = path
         self._head = head
@@ -37,7 +37,7 @@ class AppendedFile:
             start = file.read(len(starts_with))
             if not starts_with.startswith(start):
                 self._close()
-                raise ConfigError(f"{str(path)!r} exists and holds something else: name another file")
+                raise ConfigError(f"{str(path)!r} exists and is no such report: name another file")
             file.seek(0)
             whole = _whole_until(file, is_quoted=is_quoted)
         self._is_empty = whole == 0
@@ -45,10 +45,10 @@ class AppendedFile:
             os.ftruncate(self._descriptor, whole)
 
     def append(self, row: bytes) -> None:
-        """Write a whole row, or nothing.
+        """Write a complete row, or nothing.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         before = os.fstat(self._descriptor).st_size
         rest = memoryview(self._head + row if self._is_empty else row)
@@ -62,10 +62,10 @@ class AppendedFile:
         self._is_empty = False
 
     def commit(self) -> None:
-        """Make sure that all of it is on disk.
+        """Flush the file to disk.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         try:
             if self._is_empty:
@@ -76,7 +76,7 @@ class AppendedFile:
             self._close()
 
     def abandon(self) -> None:
-        """Take the file away again if nothing was ever written into it."""
+        """Delete the file if nothing was written."""
         if not os.fstat(self._descriptor).st_size:
             self.path.unlink(missing_ok=True)
         self._close()
@@ -86,7 +86,7 @@ class AppendedFile:
 
 
 def replaced_file(path: Path) -> PendingFile:
-    """Open a file that takes the place of an earlier one once it is whole.
+    """Open a file that replaces an earlier one when it is complete.
 
     Raises:
         ConfigError: it cannot be written.
@@ -102,7 +102,7 @@ def _unwritable(path: Path, exc: OSError) -> ConfigError:
 
 
 def _whole_until(file: BinaryIO, *, is_quoted: bool) -> int:
-    """Return where the last whole row ends."""
+    """Return the end of the last complete row."""
     whole = position = marks = 0
     for line in file:
         position += len(line)

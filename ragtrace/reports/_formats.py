@@ -1,4 +1,4 @@
-"""Choose a report by its suffix."""
+"""Chooses a report format by the file's suffix."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SUFFIXES: Final = (".html", ".jsonl", ".csv", ".parquet")
 def open_report(path: str | Path, about: RunInfo, *, worst: int = WORST) -> Report:
     """Open a report: ``.html``, ``.jsonl``, ``.csv`` or ``.parquet``.
 
-    JSON lines and CSV grow by each answer, after what earlier runs wrote there. A page or a Parquet file
-    takes the place of an earlier one when it is closed. ``worst`` is how many answers a page shows.
+    JSON lines and CSV files grow with each answer, after the rows of earlier runs. A page or Parquet file
+    replaces an earlier one when it is closed. ``worst``: the number of answers on a page.
 
     Raises:
         ConfigError: the suffix is none of these, the file cannot be written, or a library is not installed.
@@ -35,4 +35,4 @@ def open_report(path: str | Path, about: RunInfo, *, worst: int = WORST) -> Repo
         case ".parquet":
             return ParquetReport(path)
         case _:
-            raise ConfigError(f"{path.name!r} is no report: its name ends with {', '.join(SUFFIXES)}")
+            raise ConfigError(f"{path.name!r} is no report: use a name that ends with {', '.join(SUFFIXES)}")

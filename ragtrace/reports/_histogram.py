@@ -1,4 +1,4 @@
-"""The picture of how scores are spread: where its parts stand. A template draws them."""
+"""The layout of a score histogram, which a template draws."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GAP: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistogramBar:
-    """A bar, and what it stands for."""
+    """A bar with its bin."""
 
     x: float
     y: float
@@ -28,14 +28,14 @@ class HistogramBar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """All of the picture, in its own units."""
+    """The whole histogram, in its own units."""
 
     bars: tuple[HistogramBar, ...]
     highest: float
-    """The share that the line at the top stands for."""
+    """The share at the top line."""
     threshold: float | None
     mean: tuple[float, float, float] | None
-    """The ends of its interval, and itself between them."""
+    """The mean between the ends of its interval."""
     ticks: tuple[tuple[float, str], ...]
     left: int = _LEFT
     right: int = WIDTH - _RIGHT
@@ -47,9 +47,9 @@ class Histogram:
 
 def draw(bins: Sequence[HistogramBin], mean: WeightedMean | None, *, threshold: float | None) -> Histogram:
     """Lay out the bars, the threshold if there is one, and the mean with its interval."""
-    highest = max((each.share for each in bins), default=0.0) or 1.0
+    highest = max((bin_.share for bin_ in bins), default=0.0) or 1.0
     return Histogram(
-        bars=tuple(_bar(each, highest) for each in bins if each.answers),
+        bars=tuple(_bar(bin_, highest) for bin_ in bins if bin_.answers),
         highest=highest,
         threshold=None if threshold is None else _x(threshold),
         mean=(_x(mean.low), _x(mean.mean), _x(mean.high)) if mean else None,

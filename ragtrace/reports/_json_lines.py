@@ -1,4 +1,4 @@
-"""Reports as JSON lines: one line an answer."""
+"""Reports as JSON lines: one line per answer."""
 
 from __future__ import annotations
 

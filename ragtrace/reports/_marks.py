@@ -1,4 +1,4 @@
-"""Texts with marked passages, in pieces: what a page shows of an answer or a chunk."""
+"""Splits texts at marked passages, for an answer or chunk on a page."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ WORST_FIRST: Final = (
     VerdictLabel.RELEVANT,
 )
 _MOST_UNMARKED: Final = 2_000
-"""Characters of a passage without a mark that are shown: one answer of a megabyte must not make the page."""
+"""Shown characters of an unmarked passage: an answer of a megabyte must not fill the page."""
 
 
 class MarkedPassage(NamedTuple):
-    """A passage that a claim is about, or rests on."""
+    """A passage that a claim is about, or that supports it."""
 
     start: int
     end: int
     number: int
-    """Of the claim."""
+    """The claim's label."""
     label: VerdictLabel
 
 
@@ -40,19 +40,19 @@ class MarkedText(NamedTuple):
     ends: tuple[int, ...] = ()
     """Numbers of the claims whose marks end here."""
     left_out: int = 0
-    """Characters that are not shown before the text."""
+    """Number of omitted characters before the text."""
 
 
 def pieces(text: str, marks: Sequence[MarkedPassage]) -> tuple[MarkedText, ...]:
-    """Part a text where marks begin and end; marks may overlap."""
-    within = [each for each in marks if 0 <= each.start < each.end <= len(text)]
-    cuts = sorted({0, len(text), *(each.start for each in within), *(each.end for each in within)})
+    """Split a text where marks begin and end; marks may overlap."""
+    within = [mark for mark in marks if 0 <= mark.start < mark.end <= len(text)]
+    cuts = sorted({0, len(text), *(mark.start for mark in within), *(mark.end for mark in within)})
     parted: list[MarkedText] = []
     for start, end in pairwise(cuts):
-        covering = [each for each in within if each.start <= start and end <= each.end]
+        covering = [mark for mark in within if mark.start <= start and end <= mark.end]
         if covering:
-            ends = tuple(sorted({each.number for each in covering if each.end == end}))
-            parted.append(MarkedText(text[start:end], _worst(each.label for each in covering), ends))
+            ends = tuple(sorted({mark.number for mark in covering if mark.end == end}))
+            parted.append(MarkedText(text[start:end], _worst(mark.label for mark in covering), ends))
         else:
             parted.extend(_shortened(text[start:end]))
     return tuple(parted)

@@ -1,4 +1,4 @@
-"""Reports as a page: one HTML file that needs nothing else, for people."""
+"""Reports as a page: one self-contained HTML file, for people."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PageReport:
             about=self._about,
             ending=ending,
             totals=self._totals,
-            metrics=[_shown_metric(each) for each in self._totals.metrics.values()],
+            metrics=[_shown_metric(metric) for metric in self._totals.metrics.values()],
             worst=[
                 shown_answer(rank, each, trace_url=_trace_url(self._about.trace_url, each))
                 for rank, each in enumerate(self._worst, start=1)
@@ -61,13 +61,13 @@ class PageReport:
         self._file.commit()
 
     def abandon(self) -> None:
-        """Leave what stands in its place."""
+        """Keep the earlier file."""
         self._file.abandon()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ShownMetric:
-    """A metric's figures and picture."""
+    """A metric's numbers and histogram."""
 
     tally: MetricTally
     threshold: float | None

@@ -1,4 +1,4 @@
-"""Reports as Parquet: one row an answer, typed, with metrics, claims and chunks as nested lists."""
+"""Reports as Parquet: one typed row per answer, with metrics, claims and chunks as nested lists."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 _MOST_ROWS: Final = 1_000
 _MOST_CHARS: Final = 8_000_000
-"""What is held until a row group is written, whichever comes first: memory does not grow with the run."""
+"""A row group is written at either limit, so that memory does not grow with the run."""
 _MOMENTS: Final = ("time", "judged_at")
 
 
 class ParquetReport:
-    """Writes a row group whenever enough answers are judged."""
+    """Writes a row group whenever there are enough answers."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -49,7 +49,7 @@ class ParquetReport:
         self._chars = 0
 
     def add(self, answer: JudgedAnswer) -> None:
-        """Take a row; when there are enough of them, write them."""
+        """Add a row; write a row group if there are enough."""
         row: dict[str, Any] = {**answer_row(answer)}
         for name in _MOMENTS:
             row[name] = datetime.fromisoformat(row[name]) if row[name] else None
@@ -61,20 +61,20 @@ class ParquetReport:
             self._write()
 
     def close(self, ending: RunEnd) -> None:
-        """Write what is left, and how the run ended: the key ``ragtrace.report`` of the file's metadata."""
+        """Write the remaining rows, and the run's end as ``ragtrace.report`` in the file's metadata."""
         self._write()
-        told = {
+        metadata = {
             "version": SCHEMA_VERSION,
             "cut_short": ending.cut_short,
-            "left_out": {each.what: each.number for each in ending.left_out},
+            "left_out": {skipped.what: skipped.number for skipped in ending.left_out},
         }
-        self._writer.add_key_value_metadata({"ragtrace.report": one_json_line(told)})
+        self._writer.add_key_value_metadata({"ragtrace.report": one_json_line(metadata)})
         self._writer.close()
         self._file.commit()
 
     def abandon(self) -> None:
-        """Leave what stands in its place."""
-        with suppress(OSError):  # the disk may be why
+        """Keep the earlier file."""
+        with suppress(OSError):  # the disk may be the cause
             self._writer.close()
         self._file.abandon()
 

@@ -1,4 +1,4 @@
-"""An answer as files have it: the schema of JSON lines and Parquet, and what the cells of CSV are made of."""
+"""An answer as a row: the schema of JSON lines and Parquet, and the source of CSV cells."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ragtrace.records import (
 from ragtrace.traces.attach import Sample
 
 SCHEMA_VERSION: Final = 1
-"""Rises when a field goes away or means something else; a new field does not raise it."""
+"""Increases if a field is removed or changes its meaning, but not for a new field."""
 
 
 class ChunkRow(TypedDict):
@@ -35,7 +35,7 @@ class ChunkRow(TypedDict):
 
 
 class GapRow(TypedDict):
-    """A part of the record that is missing or damaged."""
+    """A missing or damaged part of the record."""
 
     part: str
     reason: str
@@ -43,7 +43,7 @@ class GapRow(TypedDict):
 
 
 class SampleRow(TypedDict):
-    """How the answer came to be judged."""
+    """How the answer was sampled."""
 
     rule: str
     rate: float
@@ -51,7 +51,7 @@ class SampleRow(TypedDict):
 
 
 class MetricRow(TypedDict):
-    """What one metric found."""
+    """The outcome of one metric."""
 
     metric: str
     profile: str
@@ -80,7 +80,7 @@ class MetricRow(TypedDict):
 
 
 class AnswerRow(TypedDict):
-    """One answer and all that was found out about it. ``None`` means absent, or not known."""
+    """One answer with its evaluation. ``None`` means absent or unknown."""
 
     version: int
     record_id: str
@@ -117,9 +117,9 @@ class AnswerRow(TypedDict):
 
 
 def answer_row(answer: JudgedAnswer) -> AnswerRow:
-    """Write an answer as files have it.
+    """Make the row of an answer.
 
-    What has no UTF-8 form (lone surrogates) becomes U+FFFD, and numbers that are not finite become ``None``.
+    Lone surrogates, which UTF-8 cannot encode, become U+FFFD; numbers that are not finite become ``None``.
     """
     record, evaluation, target = answer.record, answer.evaluation, answer.record.target
     status, reason = outcome_of(evaluation)
@@ -181,8 +181,10 @@ def _metric(outcome: MetricOutcome, judge: JudgeIdentity) -> MetricRow:
         "diagnosis": result.diagnosis.value if result and result.diagnosis else None,
         "details": {**result.details} if result else {},
         "intermediate": intermediate_object(result.intermediate) if result and result.intermediate else None,
-        "verdicts": [verdict_object(each) for each in result.verdicts] if result else [],
-        "chunk_verdicts": [chunk_verdict_object(each) for each in result.chunk_verdicts] if result else [],
+        "verdicts": [verdict_object(verdict) for verdict in result.verdicts] if result else [],
+        "chunk_verdicts": [chunk_verdict_object(chunk_verdict) for chunk_verdict in result.chunk_verdicts]
+        if result
+        else [],
         "judge": _judge((result.judge if result else None) or judge),
         "evaluator_version": outcome.evaluator_version,
         "calls": outcome.usage.calls,
@@ -218,7 +220,7 @@ def _moment(time_ns: int) -> str | None:
     seconds, rest_ns = divmod(time_ns, 1_000_000_000)
     try:
         moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest_ns // 1000)
-    except (OverflowError, ValueError, OSError):  # a stranger's clock: no year that a calendar has
+    except (OverflowError, ValueError, OSError):  # a wrong clock: no calendar has that year
         return None
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
@@ -234,7 +236,7 @@ def _writable(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case list():
-            return [_writable(each) for each in value]
+            return [_writable(element) for element in value]
         case dict():
             return {_writable(key): _writable(each) for key, each in value.items()}
         case _:

@@ -1,4 +1,4 @@
-"""The figures of a run, counted one answer at a time in memory that does not grow with it."""
+"""The totals of a run, counted answer by answer in constant memory."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ BINS: Final = 20
 
 
 class HistogramBin(NamedTuple):
-    """Scores that lie together."""
+    """A bin of scores."""
 
     low: float
     high: float
-    """Not part of it, but in the last one."""
+    """Excluded, except in the last bin."""
     answers: int
     passed: int
-    """How many of these answers pass."""
+    """Number of passing answers in the bin."""
     share: float
-    """Of all answers, each standing for as many as it was sampled from."""
+    """Share of all answers, weighted by sampling probability."""
 
     @property
     def passes(self) -> bool:
@@ -32,7 +32,7 @@ class HistogramBin(NamedTuple):
 
 
 class MetricTotals:
-    """What a metric found, over all answers."""
+    """A metric's totals over all answers."""
 
     def __init__(self, outcome: MetricOutcome) -> None:
         own = outcome.profile == "ragtrace"
@@ -46,7 +46,7 @@ class MetricTotals:
         self._weights = [0.0] * BINS
 
     def add(self, outcome: MetricOutcome, answer: JudgedAnswer) -> None:
-        """Count what it found about an answer."""
+        """Count the metric's outcome on an answer."""
         self.tally.add(outcome)
         if not isinstance(outcome, MetricResult) or outcome.score is None:
             return
@@ -63,7 +63,7 @@ class MetricTotals:
 
     @property
     def bins(self) -> tuple[HistogramBin, ...]:
-        """How the scores are spread; without answers whose probability nobody knows."""
+        """The histogram of the scores, without answers of unknown probability."""
         whole = sum(self._weights) or 1.0
         return tuple(
             HistogramBin(
@@ -80,7 +80,7 @@ class MetricTotals:
 
 
 class Totals:
-    """What became of all answers."""
+    """The totals over all answers."""
 
     def __init__(self) -> None:
         self.statuses: Counter[Status] = Counter()
@@ -89,13 +89,13 @@ class Totals:
         self.usage = Usage()
         self.cost_usd = 0.0
         self.unpriced = 0
-        """Answers that cost nobody knows what."""
+        """Number of answers with unknown cost."""
         self.is_sample = False
-        """Whether some answers stand for others, that were sampled out."""
+        """Whether some answers represent others that were sampled out."""
 
     @property
     def answers(self) -> int:
-        """All of them."""
+        """The number of answers."""
         return self.statuses.total()
 
     def add(self, answer: JudgedAnswer) -> None:

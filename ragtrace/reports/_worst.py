@@ -1,4 +1,4 @@
-"""The worst answers of a run: which they are, and what a page shows of each."""
+"""The worst answers of a run, prepared for a page."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ _OF_REFERENCE: Final = "reference"
 
 
 class WorstAnswers:
-    """Keeps the answers with the lowest scores, so many and no more; those without a flaw are never among
-    them."""
+    """Keeps the answers with the lowest scores, up to a number; never those without a flaw."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -26,7 +25,7 @@ class WorstAnswers:
         self._heap: list[tuple[_Badness, JudgedAnswer]] = []
 
     def add(self, answer: JudgedAnswer) -> None:
-        """Look at an answer."""
+        """Add an answer if it is among the worst."""
         self._seen += 1
         badness = _badness(answer, self._seen)
         if self._most == 0 or badness is None:
@@ -41,11 +40,11 @@ class WorstAnswers:
 
 class _Badness(NamedTuple):
     lack: float
-    """From the best score to that of the worst metric."""
+    """The largest distance of a metric from its best score."""
     contradicted: int
     unsupported: int
     earliness: int
-    """Distinct: answers themselves are never compared."""
+    """Unique, so that answers themselves are never compared."""
 
 
 def _badness(answer: JudgedAnswer, number: int) -> _Badness | None:
@@ -73,63 +72,63 @@ class ShownClaim:
     number: int
     verdict: Verdict
     places: tuple[int, ...]
-    """Places from 1, in the list of chunks, of those it cites."""
+    """Positions of the cited chunks in the list, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownChunk:
-    """A chunk with the quotes in it marked."""
+    """A chunk with marked quotes."""
 
     place: int
-    """From 1, in the list of chunks."""
+    """Position in the list of chunks, from 1."""
     chunk: Chunk
     pieces: tuple[MarkedText, ...]
     is_cited: bool
     verdict: ChunkVerdict | None
-    """What it is worth to the question."""
+    """Its relevance to the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownAnswer:
-    """An answer with its claims on one side, and what they rest on on the other."""
+    """An answer with its claims on one side, and their evidence on the other."""
 
     rank: int
-    """From 1, the worst first."""
+    """Rank from 1, the worst first."""
     judged: JudgedAnswer
     trace_url: str | None
     pieces: tuple[MarkedText, ...]
     claims: tuple[ShownClaim, ...]
-    """About the answer, in its order."""
+    """Claims of the answer, in its order."""
     of_reference: tuple[ShownClaim, ...]
-    """About sentences of the reference."""
+    """Sentences of the reference."""
     chunks: tuple[ShownChunk, ...]
     more_chunks: int
-    """Chunks that are not shown, because no claim cites them."""
+    """Number of chunks that are not shown because no claim cites them."""
 
 
 def shown_answer(rank: int, judged: JudgedAnswer, *, trace_url: str | None) -> ShownAnswer:
     """Prepare an answer for a page."""
     record = judged.record
     claims = tuple(_claims(judged))
-    about_answer = tuple(each for each in claims if each.verdict.claim.kind != _OF_REFERENCE)
+    about_answer = tuple(claim for claim in claims if claim.verdict.claim.kind != _OF_REFERENCE)
     chunks = [_chunk(place, chunk, claims, judged) for place, chunk in enumerate(record.chunks, start=1)]
-    uncited = sorted(chunks, key=lambda each: not each.is_cited)
+    uncited = sorted(chunks, key=lambda chunk: not chunk.is_cited)
     shown = {each.place for each in islice(uncited, max(_MOST_CHUNKS, sum(c.is_cited for c in chunks)))}
     return ShownAnswer(
         rank=rank,
         judged=judged,
         trace_url=trace_url,
-        pieces=pieces(record.answer or "", [mark for each in about_answer for mark in _mark(each)]),
+        pieces=pieces(record.answer or "", [mark for claim in about_answer for mark in _mark(claim)]),
         claims=about_answer,
-        of_reference=tuple(each for each in claims if each.verdict.claim.kind == _OF_REFERENCE),
-        chunks=tuple(each for each in chunks if each.place in shown),
+        of_reference=tuple(claim for claim in claims if claim.verdict.claim.kind == _OF_REFERENCE),
+        chunks=tuple(chunk for chunk in chunks if chunk.place in shown),
         more_chunks=len(chunks) - len(shown),
     )
 
 
 def _claims(judged: JudgedAnswer) -> Iterator[ShownClaim]:
-    """Yield what the metrics say about claims, once where several say the same."""
-    verdicts = [each for result in judged.evaluation.results for each in result.verdicts]
+    """Yield the metrics' verdicts on claims, without repetitions."""
+    verdicts = [verdict for result in judged.evaluation.results for verdict in result.verdicts]
     places = {chunk.id: place for place, chunk in reversed([*enumerate(judged.record.chunks, start=1)])}
     in_order = sorted(dict.fromkeys(verdicts), key=_place_in_answer)
     for number, verdict in enumerate(in_order, start=1):
@@ -149,17 +148,19 @@ def _mark(shown: ShownClaim) -> Iterator[MarkedPassage]:
 
 def _chunk(place: int, chunk: Chunk, claims: Sequence[ShownClaim], judged: JudgedAnswer) -> ShownChunk:
     text = chunk.text or ""
-    quoting = [each for each in claims if each.places[:1] == (place,) and each.verdict.quote]
+    quoting = [claim for claim in claims if claim.places[:1] == (place,) and claim.verdict.quote]
     marks = [
-        MarkedPassage(at, at + len(quote), each.number, each.verdict.label)
-        for each in quoting
-        if (quote := each.verdict.quote or "") and (at := text.find(quote)) >= 0
+        MarkedPassage(at, at + len(quote), claim.number, claim.verdict.label)
+        for claim in quoting
+        if (quote := claim.verdict.quote or "") and (at := text.find(quote)) >= 0
     ]
-    worths = [each for result in judged.evaluation.results for each in result.chunk_verdicts]
+    worths = [
+        chunk_verdict for result in judged.evaluation.results for chunk_verdict in result.chunk_verdicts
+    ]
     return ShownChunk(
         place=place,
         chunk=chunk,
         pieces=pieces(text, marks),
-        is_cited=any(place in each.places for each in claims),
-        verdict=next((each for each in worths if each.rank == chunk.rank), None),
+        is_cited=any(place in claim.places for claim in claims),
+        verdict=next((verdict for verdict in worths if verdict.rank == chunk.rank), None),
     )

@@ -1,4 +1,4 @@
-"""The port of reports, and what is said about a run as a whole."""
+"""The port of reports, and the description of a run."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ragtrace.outcomes import JudgedAnswer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """What a run is about, known before it begins."""
+    """The description of a run, known before it begins."""
 
     source: str
-    """Where the answers come from, without secrets."""
+    """The source of the answers, without secrets."""
     judge: str
     metrics: tuple[str, ...]
-    """Each with where it passes."""
+    """The metrics with their pass rules."""
     began_at_ns: int
     """Unix time in nanoseconds."""
     selection: Mapping[str, str] = field(default_factory=dict)
-    """What was asked for, by option."""
+    """The options of the run."""
     second_judge: str | None = None
     prices_as_of: str = ""
-    """When the prices were looked up."""
+    """The date of the prices."""
     trace_url: str | None = None
-    """The page of a trace, with ``{trace_id}`` and ``{span_id}`` in it."""
+    """The URL template of a trace's page, with ``{trace_id}`` and ``{span_id}``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedAnswers:
-    """Answers or traces that no report is told of one by one."""
+    """Answers or traces that reports only count."""
 
     what: str
     """``sampled out``, ``already evaluated``, …"""
@@ -40,28 +40,28 @@ class SkippedAnswers:
     unit: str
     """``answer``, ``trace``, ``carrier``, ``window``."""
     why: str
-    """One sentence for people."""
+    """A one-sentence description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ended, and what it did not judge."""
+    """The end of a run, with the skipped answers."""
 
     cut_short: str | None = None
-    """Why it ended before its end, as a clause: ``it was stopped``."""
+    """Why it ended early, as a clause: ``it was stopped``."""
     left_out: tuple[SkippedAnswers, ...] = ()
 
 
 class Report(Protocol):
-    """A file that tells what was judged."""
+    """A file with the judged answers."""
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The path of the file."""
         ...
 
     def add(self, answer: JudgedAnswer) -> None:
-        """Tell of an answer.
+        """Add an answer.
 
         Raises:
             OSError: the file cannot be written.
@@ -69,7 +69,7 @@ class Report(Protocol):
         ...
 
     def close(self, ending: RunEnd) -> None:
-        """Make the file whole, and show it under its name.
+        """Complete the file, and publish it under its name.
 
         Raises:
             OSError: the file cannot be written.
@@ -77,5 +77,5 @@ class Report(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Leave what stood under that name before as it is."""
+        """Keep the earlier file of that name."""
         ...

@@ -1,4 +1,4 @@
-"""What became of records under one metric, counted."""
+"""Counts of one metric's outcomes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ragtrace.model import Direction, Label, MetricFailure, MetricOutcome, Verdi
 
 @dataclass(slots=True, kw_only=True)
 class MetricTally:
-    """What became of the records under one metric. Its numbers add up to the records seen."""
+    """Counts of one metric's outcomes, which add up to the number of records."""
 
     metric: str
     records: int = 0
@@ -21,10 +21,10 @@ class MetricTally:
     claims: Counter[VerdictLabel] = field(default_factory=Counter)
     chunks: Counter[VerdictLabel] = field(default_factory=Counter)
     calls: int = 0
-    """Of the steps this metric rests on: metrics share steps."""
+    """Usage of the metric's steps; metrics share steps."""
     direction: Direction = Direction.HIGHER_IS_BETTER
     pass_when: str | None = None
-    """What must hold for a pass, where it is known."""
+    """The pass rule, if it is known."""
 
     @property
     def scored(self) -> int:
@@ -33,11 +33,11 @@ class MetricTally:
 
     @property
     def mean(self) -> float | None:
-        """The mean of the scores there are; ``None`` where there are none."""
+        """The mean of the scores; ``None`` if there are none."""
         return self.score_sum / self.scored if self.scored else None
 
     def reaches(self, score: float) -> bool:
-        """Say whether the mean is at least this good: where lower is better, at most 1 - score."""
+        """Return whether the mean is at least this good; if lower is better, at most 1 - score."""
         if self.mean is None:
             return False
         is_higher_better = self.direction is Direction.HIGHER_IS_BETTER

@@ -1,4 +1,4 @@
-"""Pages: HTML files that need nothing else, of templates that share a frame and a style sheet."""
+"""Pages: self-contained HTML files from templates with a common frame and style sheet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def open_template(name: str, **filters: Callable[..., str]) -> Template:
-    """Open a template by its path in the package; what it shows is escaped.
+    """Open a template by its path in the package; values are escaped.
 
     Raises:
         ModuleNotFoundError: Jinja2 is not installed.

@@ -1,4 +1,4 @@
-"""Which answers are judged, where only a share of them is: the same in the collector and in back-fill."""
+"""Sampling: chooses the answers to judge, identically in the collector and in back-fill."""
 
 from ragtrace.sampling._comparison import Scalar, ValueTest
 from ragtrace.sampling._position import RULE_RATIO, keeps, position_of

@@ -1,4 +1,4 @@
-"""What a rule asks of one value."""
+"""The condition of a rule on one value."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from ragtrace.model import AttributeValue
 Scalar: TypeAlias = str | bool | int | float
 
 _MOST_CHARS: Final = 1_024
-"""A pattern is searched for in so much of a text: strangers write the text."""
+"""Characters of a text in which a pattern is searched; the text is untrusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueTest:
-    """Holds for a value that satisfies all that is named; with nothing named, for every value there is."""
+    """Holds for a value that satisfies all set conditions; without conditions, for every existing value."""
 
     one_of: tuple[Scalar, ...] = ()
     matches: re.Pattern[str] | None = None
-    """Found somewhere in the first 1,024 characters of a text."""
+    """A pattern in the first 1,024 characters of a text."""
     above: float | None = None
     below: float | None = None
 
     def holds(self, value: AttributeValue) -> bool:
-        """Say whether the value, or one element of an array, satisfies the comparison."""
+        """Return whether the value, or one element of an array, satisfies the conditions."""
         if isinstance(value, tuple):
-            return any(self.holds(each) for each in value)
+            return any(self.holds(element) for element in value)
         return value is not None and self._is_listed(value) and self._is_matched(value) and self._fits(value)
 
     def _is_listed(self, value: AttributeValue) -> bool:
-        # in Python 1 is True: an attribute that holds 1 is not the flag that was asked for
-        same_kind = (each for each in self.one_of if isinstance(each, bool) == isinstance(value, bool))
-        return not self.one_of or any(each == value for each in same_kind)
+        # in Python 1 == True, but an attribute with the value 1 is not a flag
+        same_kind = (
+            allowed for allowed in self.one_of if isinstance(allowed, bool) == isinstance(value, bool)
+        )
+        return not self.one_of or any(allowed == value for allowed in same_kind)
 
     def _is_matched(self, value: AttributeValue) -> bool:
         if self.matches is None:

@@ -1,4 +1,4 @@
-"""Rules that raise the rate of some answers, or leave some out altogether."""
+"""Rules that raise the rate of some answers, or drop some."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _MOST_TENANT_CHARS: Final = 128
 
 
 class Choice(NamedTuple):
-    """The rule that decides about an answer, and the rate it is set to."""
+    """The rule that decides about an answer, and its rate."""
 
     rule: str
     rate: float
     is_drop: bool = False
-    """The answer is left out whatever any other rule says."""
+    """Whether the answer is dropped, even if other rules keep it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Gives a rate to the answers that satisfy all that it names.
+    """Sets a rate for the answers that satisfy all its conditions.
 
-    What is said of spans (service, error, attributes) must hold for one and the same span of the trace; the
-    rest is said of the answer.
+    One span of the trace must satisfy all conditions on spans (service, error, attributes). The other
+    conditions are on the answer.
     """
 
     name: str
@@ -39,9 +39,9 @@ class Rule:
     error: bool = False
     """A span of the trace has the status ERROR."""
     attributes: Mapping[str, ValueTest] = field(default_factory=dict)
-    """Of the span, or else of its resource."""
+    """Attributes of the span, or else of its resource."""
     absent: frozenset[str] = frozenset()
-    """Attributes that no span of the trace has, nor its resource."""
+    """Attributes that neither a span of the trace nor its resource has."""
     tenant: ValueTest | None = None
     model: ValueTest | None = None
     prompt_version: ValueTest | None = None
@@ -53,18 +53,18 @@ class Rule:
 
     @property
     def is_about_feedback(self) -> bool:
-        """Whether what it asks for comes when people have read the answer: minutes after the trace."""
+        """Whether it needs user feedback, which comes minutes after the trace."""
         return any(key.startswith(semconv.FEEDBACK_PREFIX) for key in self.attributes)
 
     def matches_spans(self, trace: Trace) -> bool:
-        """Say whether what the rule says of spans holds: the same for all answers of the trace."""
+        """Return whether the conditions on spans hold, which is the same for all answers of the trace."""
         if any(_attribute(span, key) is not None for key in self.absent for span in trace.spans):
             return False
         asks = self.service is not None or self.error or bool(self.attributes)
         return not asks or any(self._matches_span(span) for span in trace.spans)
 
     def matches_answer(self, record: RagRecord, tenant: str) -> bool:
-        """Say whether what the rule says of the answer holds."""
+        """Return whether the conditions on the answer hold."""
         asked: tuple[tuple[ValueTest | None, AttributeValue], ...] = (
             (self.tenant, tenant or None),
             (self.model, record.model),
@@ -97,9 +97,10 @@ def _attribute(span: Span, key: str) -> AttributeValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingPlan:
-    """A ratio for every answer, and rules. The highest rate wins, so that no order of rules or spans matters.
+    """A ratio for every answer, and rules. The highest rate wins, so the order of rules or spans is
+    irrelevant.
 
-    A rule that drops wins over all.
+    A dropping rule overrides all others.
     """
 
     ratio: float = 1.0
@@ -109,16 +110,16 @@ class SamplingPlan:
 
     @property
     def highest_rate(self) -> float:
-        """The rate that no answer exceeds: what it leaves out is left out whatever the spans say."""
+        """The maximum rate: what it drops is dropped for any spans."""
         return max([self.ratio, *(rule.rate for rule in self.rules if not rule.drop)])
 
     @property
     def awaits_feedback(self) -> bool:
-        """Whether an answer that is left out may be kept after all, when people have said what they think."""
+        """Whether user feedback may still keep an answer that is not sampled."""
         return any(rule.is_about_feedback and not rule.drop for rule in self.rules)
 
     def of_trace(self, trace: Trace) -> TracePlan:
-        """Return what the plan says of the answers of a trace: its spans are looked at once for all."""
+        """Return the plan for one trace; it evaluates the spans once for all answers."""
         tenants = {span.span_id: tenant for span in trace.spans if (tenant := self._tenant_of(span))}
         return TracePlan(
             ratio=self.ratio,
@@ -133,16 +134,16 @@ class SamplingPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracePlan:
-    """What a plan says of the answers of one trace."""
+    """A sampling plan for the answers of one trace."""
 
     ratio: float
     rules: tuple[Rule, ...]
-    """Those whose conditions on spans hold."""
+    """The rules whose conditions on spans hold."""
     tenants: Mapping[str, str]
-    """By span, where it or its resource names one."""
+    """By span, if it or its resource names one."""
 
     def choose(self, record: RagRecord) -> Choice:
-        """Return the rule that decides about an answer: of equal rates the first, the ratio last."""
+        """Return the rule that decides about an answer; among equal rates the first one, the ratio last."""
         tenant = self.tenant_of(record)
         matching = [rule for rule in self.rules if rule.matches_answer(record, tenant)]
         dropped = next((rule for rule in matching if rule.drop), None)
@@ -152,6 +153,6 @@ class TracePlan:
         return max(choices, key=lambda choice: choice.rate)
 
     def tenant_of(self, record: RagRecord) -> str:
-        """Return whose answer it is: as the answer's span or its resource says, else any span."""
+        """Return the tenant of an answer: from its span or resource, else from any span."""
         own = self.tenants.get(record.target.span_id) if record.target else None
         return own or next(iter(self.tenants.values()), "")

@@ -1,4 +1,4 @@
-"""Scores are arithmetic over verdicts, never the judge's own number: our readings, and other tools' rules."""
+"""Scores are arithmetic over verdicts, never the judge's own number: ragtrace's and other tools' rules."""
 
 from ragtrace.scoring._grades import Judged
 from ragtrace.scoring.formulas import (

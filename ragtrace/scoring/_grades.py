@@ -1,4 +1,4 @@
-"""Verdicts in whatever form people have them, and what the rules of scoring read."""
+"""Converts verdicts of any accepted form for the scoring rules."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ragtrace.errors import InputError
 from ragtrace.model import ChunkVerdict, Verdict, VerdictLabel
 
 Grade: TypeAlias = VerdictLabel | int
-"""A verdict: a label, or the number a judge wrote (0 is no)."""
+"""A verdict: a label, or a judge's number (0 is no)."""
 
 Judged: TypeAlias = (
     "Verdict | ChunkVerdict | VerdictLabel | str | bool | int | float | Mapping[str, Any]"
     " | Sequence[Judged] | None"
 )
-"""A verdict in any form that is understood: see `score`."""
+"""A verdict in any accepted form: see `score`."""
 
 _WORDS = {
     **{label.value: label for label in VerdictLabel},
@@ -37,18 +37,18 @@ _ACCEPTED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeQuestion:
-    """A question that was made from the answer."""
+    """A question that was generated from the answer."""
 
     noncommittal: bool
     cosine: float
-    """Between it and the question that was asked."""
+    """Cosine between it and the asked question."""
 
 
 def read_grades(verdicts: Iterable[Any]) -> tuple[Grade | None, ...]:
     """Read verdicts; ``None`` stands for one that is missing or unjudged.
 
     Raises:
-        InputError: something is no verdict; names what is accepted.
+        InputError: something is not a verdict; names the accepted forms.
     """
     return tuple(_grade(verdict) for verdict in verdicts)
 
@@ -57,7 +57,7 @@ def read_ratings(ratings: Iterable[Any]) -> tuple[int | None, ...]:
     """Read the ratings (0, 1, 2) of several judges; ``None`` and NaN stand for a judge that failed.
 
     Raises:
-        InputError: something is no rating.
+        InputError: something is not a rating.
     """
     return tuple(_rating(rating) for rating in ratings)
 
@@ -65,10 +65,10 @@ def read_ratings(ratings: Iterable[Any]) -> tuple[int | None, ...]:
 def read_questions(
     made: Iterable[Any], *, question: str | None, embeddings: Mapping[str, Sequence[float]]
 ) -> tuple[MadeQuestion, ...]:
-    """Read questions made from the answer, each with a cosine or with vectors to compute it from.
+    """Read questions generated from the answer, with a cosine or the vectors to compute it from.
 
     Raises:
-        InputError: one has neither.
+        InputError: a question has neither.
     """
     asked = embeddings.get(question) if question is not None else None
     return tuple(_made(item, asked, embeddings) for item in made)

@@ -1,4 +1,4 @@
-"""What the rules of scoring read, whatever form it came in."""
+"""The inputs of the scoring rules, converted from any accepted form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ragtrace.scoring._grades import Grade, MadeQuestion, read_grades, read_ques
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringInput:
-    """What is to be scored, besides the verdicts."""
+    """The inputs of a score besides the verdicts."""
 
     metric: str
     n_claims: int | None = None
@@ -26,12 +26,12 @@ class ScoringInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringVerdicts:
-    """What a rule reads."""
+    """The converted verdicts of a rule."""
 
     grades: tuple[Grade, ...] = ()
-    """The verdicts that came."""
+    """The existing verdicts."""
     total: int = 0
-    """How many things were to be judged."""
+    """The number of items to judge."""
     per_context: tuple[tuple[Grade, ...], ...] = ()
     ratings: tuple[int | None, ...] = ()
     questions: tuple[MadeQuestion, ...] = ()
@@ -45,7 +45,7 @@ def read_verdicts(given: Any, asked: ScoringInput) -> ScoringVerdicts:
     """Read a list of verdicts.
 
     Raises:
-        InputError: it is in no form that is understood.
+        InputError: the form is unknown.
     """
     grades = read_grades(_list(given, asked, *_KEYS.get(asked.metric, ("verdicts",))))
     present = tuple(grade for grade in grades if grade is not None)
@@ -62,20 +62,20 @@ def read_of_two(given: Any, asked: ScoringInput) -> ScoringVerdicts:
     """Read grades of 0, 1 and 2: irrelevant, partly relevant, relevant.
 
     Raises:
-        InputError: it is in no form that is understood.
+        InputError: the form is unknown.
     """
     read = read_verdicts(given, asked)
     return replace(read, grades=tuple(_OF_TWO.get(grade, grade) for grade in read.grades))
 
 
 def read_contexts(given: Any, asked: ScoringInput) -> ScoringVerdicts:
-    """Read a list of verdicts a context; a single verdict a context is a list of one.
+    """Read a list of verdicts per context; a single verdict counts as a list of one.
 
     Raises:
-        InputError: it is in no form that is understood.
+        InputError: the form is unknown.
     """
     lists = [_verdicts_of(each) for each in _list(given, asked, "per_context", "verdicts")]
-    per_context = tuple(tuple(g for g in read_grades(each) if g is not None) for each in lists)
+    per_context = tuple(tuple(g for g in read_grades(verdicts) if g is not None) for verdicts in lists)
     return ScoringVerdicts(per_context=per_context, strict_mode=asked.strict_mode)
 
 
@@ -83,7 +83,7 @@ def read_ratings_given(given: Any, asked: ScoringInput) -> ScoringVerdicts:
     """Read the ratings of two judges.
 
     Raises:
-        InputError: it is in no form that is understood.
+        InputError: the form is unknown.
     """
     no_context = asked.n_contexts == 0
     if isinstance(given, Mapping) and "per_context" in given:
@@ -92,10 +92,10 @@ def read_ratings_given(given: Any, asked: ScoringInput) -> ScoringVerdicts:
 
 
 def read_questions_made(given: Any, asked: ScoringInput) -> ScoringVerdicts:
-    """Read the questions made from an answer.
+    """Read the questions generated from an answer.
 
     Raises:
-        InputError: it is in no form that is understood.
+        InputError: the form is unknown.
     """
     made = _list(given, asked, "questions")
     return ScoringVerdicts(
@@ -107,7 +107,7 @@ def read_number(given: Any, asked: ScoringInput) -> ScoringVerdicts:
     """Read the number that a judge gave.
 
     Raises:
-        InputError: it is in no form that is understood.
+        InputError: the form is unknown.
     """
     value = given.get("overall_score") if isinstance(given, Mapping) else given
     if isinstance(value, Sequence) and len(value) == 1 and not isinstance(value, str):
@@ -152,8 +152,8 @@ def _list(given: Any, asked: ScoringInput, *keys: str) -> Sequence[Any]:
 
 
 def _total(given: Any, asked: ScoringInput, came: int) -> int:
-    told = asked.n_contexts if asked.metric in _OF_CHUNKS else asked.n_claims
-    if told is not None:
-        return told
+    number = asked.n_contexts if asked.metric in _OF_CHUNKS else asked.n_claims
+    if number is not None:
+        return number
     listed = given.get("claims") if isinstance(given, Mapping) and asked.metric == "faithfulness" else None
     return came if listed is None else len(listed)

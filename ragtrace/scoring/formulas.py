@@ -1,19 +1,19 @@
-"""Scores are arithmetic over verdicts, done here and never by the judge.
+"""Scores as arithmetic over verdicts; the judge never computes them.
 
 With S supported, C contradicted, N unsupported and U unjudged claims of n:
 
 =============  ====================  ==================================================
 reading        formula               answers
 =============  ====================  ==================================================
-strict         S / (n - U)           what share of the judged claims stands on the context?
+strict         S / (n - U)           what share of the judged claims does the context support?
 lenient        (S + N) / (n - U)     what share is at least not contradicted?
 lower bound    S / n                 and if every unjudged claim were wrong?
 coverage       (n - U) / n           how much of the answer was judged?
 =============  ====================  ==================================================
 
-Chunks are graded by what they are worth to the question: R relevant (they hold a part of what the answer
-needs), P partly relevant (background), I irrelevant, U unjudged. Where a yes or no is needed, relevant is yes
-and the rest no, as TREC's deep learning track reads its grades.
+Chunks are graded by relevance to the question: R relevant (they contain a part of what the answer needs), P
+partly relevant (background), I irrelevant, U unjudged. If a yes or no is needed, relevant is yes and the rest
+no, as in TREC's deep learning track.
 
 =================  ==============================  ======================================================
 reading            formula                         answers
@@ -21,11 +21,11 @@ reading            formula                         answers
 relevant share     R / (R + P + I)                 what share of the chunks is of use?
 serving share      (R + P) / (R + P + I)           what share is of use, or background to it?
 mean relevance     (2 R + P) / (2 (R + P + I))     how relevant are the chunks on average?
-average precision  sum(P@k for useful k) / useful  do the useful chunks stand first? (order counts)
+average precision  sum(P@k for useful k) / useful  do the useful chunks come first? (order counts)
 =================  ==============================  ======================================================
 
-A reading whose denominator is 0 does not exist: it is ``None``, never 0 or 1. The one convention: among
-judged chunks of which none is useful, the average precision is 0.
+If the denominator of a reading is 0, the reading is ``None``, never 0 or 1. The only convention: if chunks
+were judged and none is useful, the average precision is 0.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ def relevant_share(counts: VerdictCounts) -> float | None:
 
 
 def serving_share(counts: VerdictCounts) -> float | None:
-    """Return the share of judged statements or chunks that are relevant, or background to what is."""
+    """Return the share of judged statements or chunks that are relevant or partly relevant."""
     return _share(counts.relevant + counts.partly_relevant, counts.judged)
 
 
 def mean_relevance(counts: VerdictCounts) -> float | None:
-    """Return the mean worth of judged chunks: 1 for relevant, 0.5 for partly relevant, 0 for irrelevant."""
+    """Return the mean relevance of judged chunks: relevant is 1, partly relevant 0.5, irrelevant 0."""
     return _share(2 * counts.relevant + counts.partly_relevant, 2 * counts.judged)
 
 
 def average_precision(useful: Sequence[bool]) -> float | None:
-    """Return the mean precision at the ranks of the useful items; 0 where none is, ``None`` for no items."""
+    """Return the mean precision at the ranks of the useful items; 0 if none is, ``None`` without items."""
     if not useful:
         return None
     ranks = [rank for rank, is_useful in enumerate(useful, start=1) if is_useful]

@@ -1,6 +1,6 @@
-"""When a result passes: a rule over the readings of its verdicts, also where verdicts are missing.
+"""Pass rules: conditions on the readings of verdicts, also with missing verdicts.
 
-A rule is conditions that must all hold, in one line: ``contradicted == 0 and unsupported <= 2``. Each
+A rule is one line of conditions that must all hold: ``contradicted == 0 and unsupported <= 2``. A condition
 compares a reading of the verdicts with a number: `CLAIM_READINGS`.
 """
 
@@ -17,7 +17,7 @@ from ragtrace.model import Direction, VerdictCounts
 from ragtrace.scoring.formulas import coverage, lenient_faithfulness, lower_bound
 
 Readings: TypeAlias = Mapping[str, float | None]
-"""Numbers that were read from verdicts, by their names."""
+"""Numbers computed from verdicts, by name."""
 
 SCORE: Final = "score"
 _COVERAGE: Final = "coverage"
@@ -30,7 +30,7 @@ CLAIM_READINGS: Final = (
     "contradicted",
     "unsupported",
 )
-"""What a rule may ask of verdicts on claims: the score, three shares, and how many got which verdict."""
+"""The readings of verdicts on claims: the score, three shares, and the counts by verdict."""
 
 _RELATIONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
@@ -44,7 +44,7 @@ _CONDITION: Final = re.compile(r"\s*([a-z_]+)\s*(>=|<=|==|=|>|<)\s*(\d+(?:\.\d*)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A reading, how it is compared, and with what: ``coverage >= 0.5``."""
+    """A reading, a relation and a bound: ``coverage >= 0.5``."""
 
     reading: str
     relation: str
@@ -54,7 +54,7 @@ class Condition:
         return f"{self.reading} {self.relation} {self.bound:g}"
 
     def holds(self, readings: Readings) -> bool:
-        """Tell whether it holds; a reading that does not exist holds for nothing."""
+        """Return whether it holds; it never holds without the reading."""
         value = readings.get(self.reading)
         return value is not None and _RELATIONS[self.relation](value, self.bound)
 
@@ -74,54 +74,54 @@ class PassRule:
 
         Args:
             text: Conditions, joined by ``and`` or a comma.
-            known: The readings that there are.
+            known: The available readings.
 
         Raises:
-            ConfigError: it is no such rule, or asks for a reading that there is not.
+            ConfigError: it is not a rule, or uses an unknown reading.
         """
         parts = re.split(r"\band\b|,|&&", text)
         return cls(conditions=tuple(_condition(part, text, known) for part in parts))
 
     @classmethod
     def at(cls, threshold: float, direction: Direction) -> PassRule:
-        """Make the rule that the score must reach a threshold, or stay below where lower is better."""
+        """Make the rule that the score must reach a threshold, or not exceed it if lower is better."""
         relation = ">=" if direction is Direction.HIGHER_IS_BETTER else "<="
         return cls(conditions=(Condition(reading=SCORE, relation=relation, bound=float(threshold)),))
 
     @property
     def threshold(self) -> float | None:
-        """The score where ``pass`` begins, if that is all the rule asks."""
+        """The score where ``pass`` begins, if the rule has no other condition."""
         first, *others = self.conditions
         is_threshold = first.reading == SCORE and first.relation in (">=", "<=") and not others
         return first.bound if is_threshold else None
 
     def decide(self, given: Readings, *, worst: Readings, best: Readings) -> bool | None:
-        """Say whether a result passes, or ``None`` where its verdicts do not tell.
+        """Return whether a result passes, or ``None`` if its verdicts cannot decide it.
 
-        An *omitted* verdict, one that the judge owed and did not give, might have been any. Only a rule that
-        holds even if each had been a wrong one passes, and only one that breaks even if each had been a right
-        one fails: a verdict that is left out cannot turn one into the other. What a judge *abstains* from is
-        left out of the readings; how much that may be is what conditions on ``coverage`` say, and where one
-        of those is all that breaks, the result is undecided, too.
+        An *omitted* verdict, which the judge left out without abstaining, could have been any. A result
+        passes only if the rule holds with every omitted verdict wrong, and fails only if the rule breaks with
+        every omitted verdict right. So omitting a verdict cannot turn one into the other. Items that the
+        judge *abstains* from are left out of the readings; conditions on ``coverage`` limit their share. If
+        only such a condition breaks, the result is undecided, too.
 
         Args:
-            given: The readings of the verdicts that came.
-            worst: The same, had each omitted verdict been wrong.
-            best: The same, had each been right.
+            given: The readings of the existing verdicts.
+            worst: The same with every omitted verdict wrong.
+            best: The same with every omitted verdict right.
         """
-        quality = [each for each in self.conditions if each.reading != _COVERAGE]
+        quality = [condition for condition in self.conditions if condition.reading != _COVERAGE]
         if not _hold(quality, best):
             return False
-        decided = [each for each in self.conditions if each.reading == _COVERAGE]
+        decided = [condition for condition in self.conditions if condition.reading == _COVERAGE]
         return True if _hold(quality, worst) and _hold(decided, given) else None
 
     def broken(self, readings: Readings) -> Iterator[Condition]:
-        """Yield the conditions that do not hold."""
-        return (each for each in self.conditions if not each.holds(readings))
+        """Yield the broken conditions."""
+        return (condition for condition in self.conditions if not condition.holds(readings))
 
 
 def claim_readings(score: float | None, counts: VerdictCounts) -> Readings:
-    """Read what there is to read from verdicts on claims: `CLAIM_READINGS`."""
+    """Return the readings of verdicts on claims: `CLAIM_READINGS`."""
     return {
         SCORE: score,
         "lenient": lenient_faithfulness(counts),
@@ -134,7 +134,7 @@ def claim_readings(score: float | None, counts: VerdictCounts) -> Readings:
 
 
 def _hold(conditions: Sequence[Condition], readings: Readings) -> bool:
-    return all(each.holds(readings) for each in conditions)
+    return all(condition.holds(readings) for condition in conditions)
 
 
 def _condition(part: str, text: str, known: Collection[str]) -> Condition:

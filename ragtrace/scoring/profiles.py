@@ -1,8 +1,29 @@
-"""Other tools' rules of scoring, over the same verdicts.
+"""Other tools' scoring rules, applied to the same verdicts.
 
-Tools of the same field turn the same verdicts into different numbers: what the context does not mention is
-unfaithful to RAGAS and promptfoo and faithful to DeepEval; an answer without claims is NaN, 1, 0 or an error.
-Each rule gives what the tool itself reports when its judge says what these verdicts say.
+Tools turn the same verdicts into different numbers. For example, a claim that the context does not mention is
+unfaithful in RAGAS and promptfoo but faithful in DeepEval; an answer without claims is NaN, 1, 0 or an error.
+Each rule returns what the tool itself reports if its judge gives these verdicts.
+
+The verdicts depend on the metric and, if tools measure different things, on the profile:
+
+================================  =======================================================================
+faithfulness                      a verdict per claim
+hallucination                     deepeval: a verdict per context (yes: it agrees); ragtrace: per claim
+answer_relevance                  deepeval and ragtrace: a verdict per statement; ragas and promptfoo: the
+                                  questions generated from the answer; rag_evals: the judge's number
+context_precision,                a verdict per chunk, by rank
+chunk_precision
+context_recall                    a verdict per sentence of the reference
+context_relevance                 deepeval and promptfoo: for each context a list of verdicts, one per
+                                  statement; ragas: the ratings (0, 1, 2) of its two judges; ragtrace: a
+                                  verdict per chunk
+groundedness                      ragas: the ratings of its two judges; ragtrace: a verdict per sentence
+================================  =======================================================================
+
+A question is a cosine, or ``{"question", "noncommittal", "cosine"}``. Instead of the cosine, it may have a
+``vector``, or its text may be a key of ``embeddings``, which must then contain the asked ``question`` too. A
+mapping instead of the list may have several of these under ``verdicts``, ``node_verdicts``,
+``context_verdicts``, ``attributions``, ``per_context``, ``ratings``, ``questions`` and ``claims``.
 """
 
 from __future__ import annotations
@@ -25,24 +46,24 @@ ALIASES = {
     "contextual_relevancy": "context_relevance",
     "response_groundedness": "groundedness",
 }
-"""What other tools call a metric: RAGAS, DeepEval."""
+"""Other tools' names of metrics (RAGAS, DeepEval)."""
 PROFILES = ("ragtrace", "ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileScore:
-    """What verdicts are worth under a tool's rule."""
+    """The score of verdicts under a tool's rule."""
 
     score: float | None
-    """In [0, 1], or ``None`` where the rule gives no such number."""
+    """In [0, 1], or ``None`` if the rule gives no such number."""
     status: CompatStatus
     """How the tool's own run ends: ``ok``, ``nan``, ``error`` or ``grader_error``."""
     raw: float | None
-    """The number the tool reports, which may lie outside [0, 1]; a grader error reports 0."""
+    """The number that the tool reports; it may be outside [0, 1]. A grader error reports 0."""
 
     @property
     def compat(self) -> Compat:
-        """The same, as it stands on a metric's outcome."""
+        """The same as a field of a metric's outcome."""
         return Compat(status=self.status, score=self.raw)
 
 
@@ -58,47 +79,28 @@ def score(
     strict_mode: bool = False,
     penalize_ambiguous_claims: bool = False,
 ) -> ProfileScore:
-    """Score verdicts as a tool would: pure arithmetic, and nothing clamped but where the tool clamps.
+    """Score verdicts as a tool would. It is pure arithmetic and clamps only where the tool clamps.
 
     A verdict may be a `Verdict` or `ChunkVerdict`, a label (``supported``, ``contradicted``,
     ``unsupported``, ``unjudged``, ``relevant``, ``borderline``, ``irrelevant``, or ``S``, ``C``, ``N``,
-    ``yes``, ``no``), a bool or an int (any number but 0 is a yes; RAGAS calculates with it), ``None`` for one
-    that is missing, or a mapping with such a ``label``, ``verdict`` or ``attributed``.
+    ``yes``, ``no``), a bool or an int (any number except 0 is a yes; RAGAS calculates with it), ``None`` if
+    it is missing, or a mapping with such a ``label``, ``verdict`` or ``attributed``.
 
-    What is listed depends on the metric and, where tools measure different things, on the profile:
-
-    ================================  =======================================================================
-    faithfulness                      a verdict a claim
-    hallucination                     deepeval: a verdict a context (yes: it agrees); ragtrace: one a claim
-    answer_relevance                  deepeval and ragtrace: a verdict a statement; ragas and promptfoo: the
-                                      questions made from the answer; rag_evals: the judge's number
-    context_precision,                a verdict a chunk, in the order of the ranks
-    chunk_precision
-    context_recall                    a verdict a sentence of the reference
-    context_relevance                 deepeval and promptfoo: for each context a list of verdicts, one a
-                                      statement; ragas: the ratings (0, 1, 2) of its two judges; ragtrace: a
-                                      verdict a chunk
-    groundedness                      ragas: the ratings of its two judges; ragtrace: a verdict a sentence
-    ================================  =======================================================================
-
-    A question is a cosine, or ``{"question", "noncommittal", "cosine"}``; instead of the cosine there may be
-    a ``vector``, or its text may stand in ``embeddings`` as that of the asked ``question`` must. A mapping
-    in place of the list may hold several of these under ``verdicts``, ``node_verdicts``,
-    ``context_verdicts``, ``attributions``, ``per_context``, ``ratings``, ``questions`` and ``claims``.
+    The module's docstring lists the verdicts of each metric.
 
     Args:
-        metric: Our name of the metric, or the tool's.
+        metric: ragtrace's name of the metric, or the tool's.
         profile: One of `PROFILES`.
-        verdicts: As above.
-        n_claims: How many claims there were, where there are fewer verdicts.
-        n_contexts: How many contexts there were, where the verdicts do not tell.
-        question: The question that was asked.
+        verdicts: As described above.
+        n_claims: The number of claims, if there are fewer verdicts.
+        n_contexts: The number of contexts, if the verdicts do not show it.
+        question: The asked question.
         embeddings: Vectors by text.
-        strict_mode: deepeval: what is not perfect is 0.
-        penalize_ambiguous_claims: deepeval: what is unsupported does not pass.
+        strict_mode: deepeval: any score below 1 is 0.
+        penalize_ambiguous_claims: deepeval: unsupported claims do not pass.
 
     Raises:
-        InputError: the tool has no such metric, or the verdicts are in no form that is understood.
+        InputError: the tool has no such metric, or the form of the verdicts is unknown.
     """
     read, rule = _rule(metric, profile)
     asked = ScoringInput(
@@ -115,7 +117,7 @@ def score(
 
 
 def scored_metrics(profile: str) -> tuple[str, ...]:
-    """Return the metrics that have a rule in the profile, by our names.
+    """Return the metrics with a rule in the profile, by ragtrace's names.
 
     Raises:
         InputError: there is no such profile.
@@ -124,7 +126,7 @@ def scored_metrics(profile: str) -> tuple[str, ...]:
 
 
 def canonical(metric: str) -> str:
-    """Return our name of a metric that another tool calls by its own."""
+    """Return ragtrace's name of another tool's metric."""
     return ALIASES.get(metric, metric)
 
 

@@ -1,7 +1,7 @@
-"""The rules: from verdicts to what a tool reports.
+"""The rules that compute a tool's result from verdicts.
 
-Where a tool divides by the verdicts that came, whatever the number of claims, so does its rule; where it
-counts a missing verdict as a no, so does its rule. Nothing is clamped but where the tool clamps.
+A rule divides by the existing verdicts if the tool does, whatever the number of claims, and counts missing
+verdicts as a no if the tool does. It clamps only where the tool clamps.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from ragtrace.scoring.formulas import (
 )
 
 Read: TypeAlias = Callable[[Any, ScoringInput], ScoringVerdicts]
-"""Reads what was given into what the rule needs."""
+"""Converts the input for a rule."""
 Rule: TypeAlias = Callable[[ScoringVerdicts], Compat]
-"""Says what the tool reports."""
+"""Returns what the tool reports."""
 
 
 def _yes(grade: Grade) -> bool:
@@ -70,7 +70,7 @@ def _ragas_faithfulness(given: ScoringVerdicts) -> Compat:
 
 
 def _ragas_questions(given: ScoringVerdicts) -> Compat:
-    """All questions noncommittal: 0. RAGAS leaves [0, 1] where the cosines do."""
+    """If all questions are noncommittal, 0. The score leaves [0, 1] if the cosines do, as in RAGAS."""
     if not given.questions:
         return _ok(0.0)
     return _ok(_mean_cosine(given) * (not all(made.noncommittal for made in given.questions)))
@@ -85,7 +85,7 @@ def _mean_cosine(given: ScoringVerdicts) -> float:
 
 
 def _ragas_precision(given: ScoringVerdicts) -> Compat:
-    """RAGAS calculates with the very integers its judge wrote."""
+    """RAGAS calculates with the integers that its judge wrote."""
     if not given.grades:
         return _RAISES
     return _precision_with_epsilon([_number(grade) for grade in given.grades])
@@ -115,7 +115,7 @@ def _ragas_ratings(given: ScoringVerdicts) -> Compat:
 
 
 def _ragas_legacy_ratings(given: ScoringVerdicts) -> Compat:
-    """As ``max(a, b)`` goes: where the first judge failed it is NaN, where the second did it is the first."""
+    """Like ``max(a, b)``: NaN if the first judge failed, the first rating if the second did."""
     if given.no_context:
         return _ok(0.0)
     if given.ratings and given.ratings[0] is None:
@@ -160,13 +160,13 @@ def _deepeval_recall(given: ScoringVerdicts) -> Compat:
 
 
 def _deepeval_context_relevance(given: ScoringVerdicts) -> Compat:
-    """Statements of all contexts weigh alike: a verbose context weighs more."""
+    """All statements have equal weight, so a verbose context weighs more."""
     statements = [_yes(grade) for verdicts in given.per_context for grade in verdicts]
     return _deepeval(given, _share(statements, len(statements), empty=_ok(0.0)))
 
 
 def _promptfoo_faithfulness(given: ScoringVerdicts) -> Compat:
-    """A missing verdict counts as a no; its one clamp keeps surplus noes from going below 0."""
+    """A missing verdict counts as a no. The only clamp keeps surplus noes from going below 0."""
     if not given.grades or not given.total:
         return _GRADER_ERROR
     noes = sum(not _yes(grade) for grade in given.grades)
@@ -183,7 +183,7 @@ def _promptfoo_recall(given: ScoringVerdicts) -> Compat:
 
 
 def _promptfoo_context_relevance(given: ScoringVerdicts) -> Compat:
-    """The unit is the context: it counts where anything in it is relevant."""
+    """The unit is the context: it counts if anything in it is relevant."""
     relevant = [any(map(_yes, verdicts)) for verdicts in given.per_context]
     return _share(relevant, len(relevant), empty=_ok(0.0))
 
@@ -193,7 +193,7 @@ def _rag_evals_faithfulness(given: ScoringVerdicts) -> Compat:
 
 
 def _rag_evals_precision(given: ScoringVerdicts) -> Compat:
-    """A plain mean, whatever the rank; without a chunk it divides by zero."""
+    """A plain mean that ignores ranks; without chunks, it divides by zero."""
     return _share(map(_yes, given.grades), given.total, empty=_RAISES)
 
 
@@ -222,7 +222,7 @@ def _own_precision(given: ScoringVerdicts) -> Compat:
 
 
 def _own_questions(given: ScoringVerdicts) -> Compat:
-    """An answer that declines has no score here."""
+    """Refusals have no score here."""
     declines = any(made.noncommittal for made in given.questions)
     return _NAN if declines or not given.questions else _ok(_mean_cosine(given))
 

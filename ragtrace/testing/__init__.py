@@ -1,4 +1,4 @@
-"""For tests: assertions about answers, and suites that a plug-in of one's own must pass."""
+"""Test support: assertions about answers, and conformance suites for plug-ins."""
 
 from ragtrace.judge.scripted import Script, ScriptedJudge
 from ragtrace.testing._conformance import check_embedder, check_judge, check_metric

@@ -1,4 +1,4 @@
-"""What every plug-in must hold to, as functions that a plug-in's own tests call."""
+"""The contracts of plug-ins, as functions that a plug-in's tests call."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ def check_metric(
     embedder: Embedder | None = None,
     records: Sequence[RagRecord] = (),
 ) -> None:
-    """Check that a metric gives scores in [0, 1] or reasons, the same for the same record, for any record.
+    """Check that a metric returns scores in [0, 1] or reasons, reproducibly, for any record.
 
-    ``judge`` must answer what the metric asks: a `ScriptedJudge` with a function, say. ``records`` are
-    measured besides those that come with this check.
+    ``judge`` must answer the metric's requests, for example a `ScriptedJudge` with a function. ``records``
+    are measured in addition to the built-in ones.
 
     Raises:
-        AssertionError: says what the metric did.
+        AssertionError: the metric broke the contract; the message says how.
     """
     make_metric(lambda: metric, named=type(metric).__name__)
     wait_for(_check_metric(_Bench(metric, judge, embedder), (_WHOLE, *_DAMAGED, *records)))
 
 
 def check_judge(judge: Judge) -> None:
-    """Check that a judge says who it is and answers in the form it is asked for, several requests at once.
+    """Check that a judge identifies itself and answers in the requested form, with concurrent requests.
 
-    It is asked as faithfulness asks; whether it judges well is for `ragtrace calibrate` to say.
+    The requests are those of faithfulness. `ragtrace calibrate` measures whether it judges well.
 
     Raises:
-        AssertionError: says what the judge did.
+        AssertionError: the judge broke the contract; the message says how.
         JudgeError: it did not answer.
     """
     _check_identity(judge.identity)
@@ -75,10 +75,10 @@ def check_judge(judge: Judge) -> None:
 
 
 def check_embedder(embedder: Embedder) -> None:
-    """Check that an embedder gives each text a vector of finite numbers, all of one length, in order.
+    """Check that an embedder returns a vector of finite numbers per text, of equal lengths, in order.
 
     Raises:
-        AssertionError: says what the embedder did.
+        AssertionError: the embedder broke the contract; the message says how.
         JudgeError: it did not answer.
     """
     _check_identity(embedder.identity)
@@ -99,17 +99,17 @@ class _Bench:
 async def _check_metric(bench: _Bench, records: Sequence[RagRecord]) -> None:
     name = bench.metric.name
     async with asyncio.TaskGroup() as group:
-        runs = [[group.create_task(bench.measure(each)) for each in records] for _ in range(2)]
+        runs = [[group.create_task(bench.measure(record)) for record in records] for _ in range(2)]
     for record, first, second in zip(records, *runs, strict=True):
         _check_outcome(first.result(), record)
         assert first.result() == second.result(), (
-            f"{name} gives another result where it measures the same record {record.id} again"
+            f"{name} gives another result if it measures the same record {record.id} again"
         )
     empty = runs[0][1].result()
     assert empty.label is Label.SKIPPED, f"{name} gives {empty.label} for a record without any part"
     broken = await replace(bench, judge=ScriptedJudge(_fail)).measure(records[0])
     asks = not isinstance(broken, MetricFailure) and broken.usage.calls
-    assert not asks, f"{name} gives {broken.label} where the judge fails: let the JudgeError through"
+    assert not asks, f"{name} gives {broken.label} if the judge fails: let the JudgeError through"
 
 
 def _check_outcome(outcome: MetricOutcome, record: RagRecord) -> None:
@@ -129,8 +129,8 @@ def _fail(request: JudgeRequest[BaseModel]) -> BaseModel:
 
 
 def _check_identity(identity: JudgeIdentity) -> None:
-    assert identity.provider, "`identity.provider` is empty: it stands on every score"
-    assert identity.model, "`identity.model` is empty: it stands on every score"
+    assert identity.provider, "`identity.provider` is empty: every score records it"
+    assert identity.model, "`identity.model` is empty: every score records it"
 
 
 async def _check_judge(judge: Judge) -> None:
@@ -142,7 +142,7 @@ async def _check_judge(judge: Judge) -> None:
 
 
 class _Checked:
-    """A judge whose replies are looked at."""
+    """A judge that checks the replies of another."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -173,7 +173,7 @@ async def _check_embedder(embedder: Embedder) -> None:
     assert len(lengths) == 1, f"its vectors have several lengths: {sorted(lengths)}"
     assert all(math.isfinite(number) for vector in vectors for number in vector), "a number is not finite"
     alike, other = _cosine(vectors[0], vectors[2]), _cosine(vectors[0], vectors[1])
-    assert alike > other, "two equal texts are no more alike than two different ones: is the order kept?"
+    assert alike > other, "two equal texts are no more similar than two different ones: is the order kept?"
 
 
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:

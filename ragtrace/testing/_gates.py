@@ -1,4 +1,4 @@
-"""Assertions for gates in CI: an answer must reach its scores, or the test says what is wrong with it."""
+"""Assertions for CI gates: an answer must reach its scores, or the test reports what is wrong."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def assert_metrics(
     second_judge: Judge | str | None = None,
     **thresholds: float,
 ) -> Evaluation:
-    """Assert that an answer reaches the threshold of each metric, and return what was found.
+    """Assert that an answer reaches the threshold of each metric, and return the evaluation.
 
-    Metrics are named by keyword with the threshold they must reach (``faithfulness=0.8``), or given in
-    ``metrics`` with a threshold of their own. A judge's failure fails the assertion, and so does a metric
-    that had nothing to judge, unless ``allow_skipped``: a gate that measured nothing must not be green.
+    Name metrics by keyword with their threshold (``faithfulness=0.8``), or pass them in ``metrics`` with
+    their own threshold. The assertion also fails if the judge fails or a metric had nothing to judge (unless
+    ``allow_skipped``): a gate that measured nothing must not pass.
 
     Example:
         ```python
@@ -50,12 +50,12 @@ def assert_metrics(
 
     Raises:
         AssertionError: names the metrics that failed, their scores, and the claims and chunks at fault.
-        ConfigError: there is no metric or judge of that name, or the judge lacks a setting.
+        ConfigError: there is no metric or judge of that name, or a setting of the judge is missing.
     """
-    __tracebackhide__ = True  # pytest: show the test, not this
+    __tracebackhide__ = True  # pytest: show the test, not this function
     named = [metric_named(name, threshold=threshold) for name, threshold in thresholds.items()]
     if not (metrics or named):
-        raise TypeError("no metric is named: write faithfulness=0.8, say")
+        raise TypeError("no metric is named: write faithfulness=0.8, for example")
     evaluation = evaluate_sync(
         record,
         metrics=[*metrics, *named],
@@ -72,13 +72,13 @@ def assert_metrics(
 def assert_faithful(
     record: RagRecord, *, judge: Judge | str, threshold: float = 1.0, allow_skipped: bool = False
 ) -> Evaluation:
-    """Assert that the context supports at least this share of an answer's claims, by default each of them.
+    """Assert that the context supports at least this share of an answer's claims, by default all.
 
     Raises:
         AssertionError: names the claims that it does not support, and the chunks that contradict them.
-        ConfigError: there is no judge of that name, or it lacks a setting.
+        ConfigError: there is no judge of that name, or a setting is missing.
     """
-    __tracebackhide__ = True  # pytest: show the test, not this
+    __tracebackhide__ = True  # pytest: show the test, not this function
     return assert_metrics(record, judge=judge, allow_skipped=allow_skipped, faithfulness=threshold)
 
 
@@ -108,8 +108,8 @@ def _verdict_on(outcome: MetricOutcome) -> str:
 
 
 def _evidence(result: MetricResult, record: RagRecord) -> Iterator[str]:
-    claims = [each for each in result.verdicts if each.label not in _GOOD]
-    chunks = [each for each in result.chunk_verdicts if each.label not in _GOOD]
+    claims = [verdict for verdict in result.verdicts if verdict.label not in _GOOD]
+    chunks = [chunk_verdict for chunk_verdict in result.chunk_verdicts if chunk_verdict.label not in _GOOD]
     for claim in islice(claims, _MOST_SHOWN):
         yield from _about_claim(claim)
     for chunk in islice(chunks, _MOST_SHOWN):
@@ -139,5 +139,5 @@ def _about_chunk(verdict: ChunkVerdict, record: RagRecord) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Put a text on one line, without characters that would steer a terminal."""
+    """Put a text on one line, without terminal control characters."""
     return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))

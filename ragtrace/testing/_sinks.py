@@ -1,4 +1,4 @@
-"""What every sink must hold to: what it accepted is at its receiver, however it is closed."""
+"""The contract of sinks: the receiver has all accepted spans, however the sink is closed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _TIMEOUT_S: Final = 30.0
 
 
 async def check_sink(sink: SpanSink, *, taken: Callable[[], Sequence[Span]]) -> None:
-    """Check that whatever a sink accepted is at its receiver, also where it is closed in the middle.
+    """Check that the receiver has all spans that a sink accepted, even if the sink is closed during requests.
 
-    ``taken`` returns the spans that the receiver has, in any order. The sink is closed in the end.
+    ``taken`` returns the receiver's spans in any order. The check closes the sink.
 
     Raises:
-        AssertionError: says what the sink did.
+        AssertionError: the sink broke the contract; the message says how.
     """
     assert sink.name, "`name` is empty: people read it in logs"
     first = _span(0)
@@ -41,7 +41,7 @@ async def check_sink(sink: SpanSink, *, taken: Callable[[], Sequence[Span]]) -> 
 
 
 async def _try_send(sink: SpanSink, span: Span) -> bool:
-    """Say whether the sink accepted the span. That it did not must be a SendError: its cause is kept then."""
+    """Return whether the sink accepted the span. If not, it must raise a SendError."""
     try:
         await _in_time(sink.send(encode([span])), "sending while the sink is closed")
     except SendError:

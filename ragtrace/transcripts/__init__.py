@@ -1,5 +1,5 @@
-"""Transcripts: what judges were asked and said, kept by content, so that verdicts can be scored again without
-a call and two evaluators compared on the same answers."""
+"""Transcripts: stored requests and replies of judges, to score verdicts again without a call and to compare
+two evaluators on the same answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two evaluators on the same answers: how far apart their scores are, and where they disagree."""
+"""Compares two evaluators on the same answers: score differences and disagreements."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from ragtrace.transcripts.file import TranscriptRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricComparison:
-    """What two evaluators make of the answers that both of them scored."""
+    """The comparison of one metric on the answers that both evaluators scored."""
 
     metric: str
     profiles: tuple[str, str]
     difference: Difference | None
-    """Of the scores, the second's less the first's; ``None`` where no answer has both."""
+    """Second score minus first; ``None`` if no answer has both."""
     kappa: float | None
-    """Agreement of pass and fail beyond chance (Cohen 1960)."""
+    """Cohen's kappa (1960) of pass and fail."""
     passes_first_only: int
     passes_second_only: int
     p_value: float
-    """That so many labels turn one way more than the other by chance (McNemar, exact, unweighted)."""
+    """p-value of the difference in labels (exact McNemar test, unweighted)."""
     scored_first_only: int
     scored_second_only: int
     scored_by_neither: int
 
 
 class ClaimPair(NamedTuple):
-    """A claim that both evaluators looked at, and see differently."""
+    """A claim on which the evaluators disagree."""
 
     text: str
     first: VerdictLabel
@@ -48,7 +48,7 @@ class ClaimPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """An answer with two labels, or two scores."""
+    """An answer with different labels or scores."""
 
     record_id: str
     metric: str
@@ -60,36 +60,36 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatorComparison:
-    """Two evaluators, side by side. The first has ``both``, ``only_first`` and ``other_material``."""
+    """The comparison of two evaluators. The first judged ``both``, ``only_first`` and ``other_material``."""
 
     both: int
     only_first: int
     only_second: int
     other_material: int
-    """Answers that both judged, but of which they were shown different things: not compared."""
+    """Answers that both judged, but with different material; they are not compared."""
     metrics: tuple[MetricComparison, ...]
     disagreements: tuple[Disagreement, ...]
-    """The largest first."""
+    """Largest difference first."""
     usage: tuple[Usage, Usage]
-    """What each spent on all that it judged."""
+    """The usage of each evaluator over all its answers."""
 
 
 def compare(first: Iterable[TranscriptRecord], second: Iterable[TranscriptRecord]) -> EvaluatorComparison:
-    """Compare what two evaluators made of the same answers, which are found again by their ids.
+    """Compare two evaluators on the same answers, matched by id.
 
-    Averages are over what the answers were drawn from: each counts by the inverse of its probability.
+    Averages estimate the population: each answer is weighted by the inverse of its sampling probability.
     """
     comparing = Comparer()
-    known = {each.record.id: _Side.of(each) for each in first}
-    for each in second:
-        comparing.add_sides(known.pop(each.record.id, None), _Side.of(each))
+    known = {record.record.id: _Side.of(record) for record in first}
+    for record in second:
+        comparing.add_sides(known.pop(record.record.id, None), _Side.of(record))
     for side in known.values():
         comparing.add_sides(side, None)
     return comparing.comparison()
 
 
 class Comparer:
-    """Compares answer by answer; of what it was shown it keeps no texts but those of claims."""
+    """Compares answer by answer; of their texts, it keeps only those of claims."""
 
     def __init__(self) -> None:
         self._both = self._only_first = self._only_second = self._other_material = 0
@@ -98,7 +98,7 @@ class Comparer:
         self._disagreements: list[Disagreement] = []
 
     def add_pair(self, first: TranscriptRecord, second: TranscriptRecord) -> None:
-        """Count what two evaluators made of an answer."""
+        """Count an answer that both evaluators judged."""
         self.add_sides(_Side.of(first), _Side.of(second))
 
     def add_sides(self, first: _Side | None, second: _Side | None) -> None:
@@ -116,7 +116,7 @@ class Comparer:
                 self._count(first, *pair)
 
     def comparison(self) -> EvaluatorComparison:
-        """Return what the answers so far say."""
+        """Return the comparison of the answers so far."""
         return EvaluatorComparison(
             both=self._both,
             only_first=self._only_first,
@@ -149,7 +149,7 @@ class Comparer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """What is needed of an evaluation; not the texts it is about."""
+    """The needed parts of an evaluation, without its texts."""
 
     record_id: str
     material: str
@@ -207,7 +207,7 @@ def _score(outcome: MetricOutcome) -> float | None:
 
 
 def _differing(first: MetricOutcome, second: MetricOutcome) -> Iterator[ClaimPair]:
-    """Find the claims that both looked at, by their words."""
+    """Yield claims that both judged differently, matched by text."""
     if not (isinstance(first, MetricResult) and isinstance(second, MetricResult)):
         return
     by_words = {_folded(verdict.claim.text): verdict for verdict in second.verdicts}

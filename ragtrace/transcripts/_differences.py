@@ -1,4 +1,4 @@
-"""How two evaluators differ, in numbers: a paired interval, a test of labels, agreement beyond chance."""
+"""Statistics of two evaluators: a paired interval, a test of labels, Cohen's kappa."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Pair(NamedTuple):
     first: float
     second: float
     probability: float | None
-    """With which such a record comes into the sample; ``None`` where nobody can know."""
+    """The record's sampling probability; ``None`` if unknown."""
     cluster: str
-    """The trace: its answers come into the sample together."""
+    """The trace: its answers are sampled together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What pairs say about the second value less the first, on average over what they were drawn from."""
+    """The estimated mean of second value minus first, over the population."""
 
     first: float
     second: float
@@ -34,25 +34,25 @@ class Difference:
     high: float
     pairs: int
     left_out: int
-    """Pairs without a probability."""
+    """Number of pairs without a probability."""
 
 
 def paired_difference(found: Iterable[Pair]) -> Difference | None:
-    """Estimate a mean difference from pairs that were kept with different probabilities; ``None`` of none.
+    """Estimate a mean difference from pairs with different sampling probabilities; ``None`` without pairs.
 
-    The adjusted Wald interval for paired proportions (Bonett and Price 2012) for any values in [0, 1]: one
-    pair that says 1 and one that says -1 are added, so that pairs without a difference are no certainty. The
-    variance is the linearised one over clusters, the weights are those of `weighted_mean`.
+    It is the adjusted Wald interval for paired proportions (Bonett and Price 2012) for any values in [0, 1].
+    One pair with the difference 1 and one with -1 are added, so that equal pairs are no certainty. The
+    variance is linearized over clusters; the weights are those of `weighted_mean`.
 
     Raises:
         ValueError: a value or probability is out of range.
     """
     pairs = tuple(found)
-    counted = [each for each in pairs if each.probability is not None]
+    counted = [pair for pair in pairs if pair.probability is not None]
     if not counted:
         return None
     _check(counted)
-    weights = [1 / (each.probability or 1.0) for each in counted]
+    weights = [1 / (pair.probability or 1.0) for pair in counted]
     total = sum(weights)
     first = sum(weight * each.first for weight, each in zip(weights, counted, strict=True)) / total
     second = sum(weight * each.second for weight, each in zip(weights, counted, strict=True)) / total
@@ -69,9 +69,9 @@ def paired_difference(found: Iterable[Pair]) -> Difference | None:
 
 
 def _check(pairs: Sequence[Pair]) -> None:
-    for each in pairs:
-        if not (0 <= each.first <= 1 and 0 <= each.second <= 1 and 0 < (each.probability or 0) <= 1):
-            raise ValueError(f"{each.first} and {each.second} with {each.probability}: all are at most 1")
+    for pair in pairs:
+        if not (0 <= pair.first <= 1 and 0 <= pair.second <= 1 and 0 < (pair.probability or 0) <= 1):
+            raise ValueError(f"{pair.first} and {pair.second} with {pair.probability}: all are at most 1")
 
 
 def _adjusted_wald(pairs: Sequence[Pair], weights: Sequence[float], mean: float) -> tuple[float, float]:
@@ -91,14 +91,14 @@ def _adjusted_wald(pairs: Sequence[Pair], weights: Sequence[float], mean: float)
 
 
 def sign_test(only_first: int, only_second: int) -> float:
-    """Return the two-sided p-value of two counts that are equal but for chance (McNemar 1947, exact)."""
+    """Return the two-sided p-value of two counts under equality (McNemar 1947, exact)."""
     number, fewer = only_first + only_second, min(only_first, only_second)
-    at_most = sum(comb(number, each) for each in range(fewer + 1))
+    at_most = sum(comb(number, successes) for successes in range(fewer + 1))
     return min(1.0, 2 * at_most / (1 << number))
 
 
 def agreement_beyond_chance(pairs: Iterable[tuple[bool, bool]]) -> float | None:
-    """Return Cohen's kappa (1960); ``None`` where chance is all: no pairs, or both always say the same."""
+    """Return Cohen's kappa (1960); ``None`` if undefined: no pairs, or both always give the same label."""
     found = [*pairs]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Two judges around a transcript: one that writes down what another says, and one that only repeats it."""
+"""Two judges for transcripts: one records another judge's replies, one replays them."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from ragtrace.transcripts.file import TranscriptReply, Transcripts
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _FORM: Final = 1
-"""Part of every key: changes when what is kept is written in another form."""
-_SAID: Final = {each.__name__: each for each in (JudgeNonsense, JudgeCutOff, JudgeUnable)}
-"""Failures that are an answer of a kind: what is asked next depends on them. The others are silence."""
+"""Part of every key: changes with the format of the entries."""
+_SAID: Final = {kind.__name__: kind for kind in (JudgeNonsense, JudgeCutOff, JudgeUnable)}
+"""Failures that are recorded, since the next requests depend on them. Other failures are not."""
 
 
 def recorded(judge: Judge, transcripts: Transcripts) -> Judge:
-    """Write down what the judge says to each request."""
+    """Record the judge's reply to each request."""
     return _Recorded(judge, transcripts)
 
 
 def replayed(identity: JudgeIdentity, transcripts: Transcripts, *, session: str) -> Judge:
-    """Return a judge that repeats what this one said in a session, with what that cost then.
+    """Return a judge that replays this judge's replies of a session, with their original usage.
 
-    A request that came several times gets its replies in their order. The judge itself is never asked:
-    everything else raises `NotInTranscript`.
+    Repeated requests get their replies in order. The judge itself is never asked: a request without a
+    recorded reply raises `NotInTranscript`.
     """
     return _Replayed(identity, transcripts, session)
 
@@ -72,10 +72,10 @@ class _Replayed:
         self._times: defaultdict[bytes, int] = defaultdict(int)
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        """Repeat what was said.
+        """Replay the recorded reply.
 
         Raises:
-            JudgeError: what the judge raised then; or it was never asked this.
+            JudgeError: the recorded failure, or no reply is recorded.
         """
         key = _key(self.identity, request)
         said = self._transcripts.said(key, session=self._session, time=self._times[key])
@@ -84,11 +84,12 @@ class _Replayed:
             raise _error(said)
         reply = read_reply(said.body, request.reply_type, usage=_usage(said)) if said else None
         if reply is None:
-            raise NotInTranscript(f"nobody asked {self.identity.model} this {request.step}", usage=Usage())
+            message = f"no reply of {self.identity.model} to this {request.step} is recorded"
+            raise NotInTranscript(message, usage=Usage())
         return reply
 
     async def aclose(self) -> None:
-        """Hold nothing."""
+        """Do nothing: there is nothing to release."""
 
 
 def _key(identity: JudgeIdentity, request: JudgeRequest[Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""Kept records before another judge."""
+"""Judges stored records with another judge."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ async def ask_again(
     on_judged: Callable[[TranscriptRecord, TranscriptRecord], None],
     concurrency: int = 8,
 ) -> None:
-    """Have records judged by another judge, by the limits they were judged by, and keep what it says.
+    """Judge records with another judge under their original limits, and record its replies.
 
-    Without ``metrics``: those that ran. ``on_judged`` is told of each, before and after, in their order. What
-    this judge is known to have judged without a failure is taken from the transcripts.
+    ``metrics`` defaults to those that ran. ``on_judged`` is called with each record before and after, in
+    order. Records that this judge has already judged without a failure are taken from the transcripts.
     """
     asked = recorded(judge, transcripts)
 
@@ -48,5 +48,5 @@ async def ask_again(
 
 
 async def _each(kept: Iterable[TranscriptRecord]) -> AsyncIterator[TranscriptRecord]:
-    for each in kept:
-        yield each
+    for record in kept:
+        yield record

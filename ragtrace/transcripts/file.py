@@ -1,6 +1,6 @@
-"""A file of transcripts: who said what to which request, and the records and evaluations that came of it.
+"""A file of transcripts: the judges' requests and replies, with their records and evaluations.
 
-It holds content: questions, chunks, answers and what judges say of them. Its mode is 0600.
+It holds content: questions, chunks, answers and the judges' replies. Its mode is 0600.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ragtrace.transcripts._values import from_json, to_json
 
 _log = logging.getLogger(__name__)
 
-_OURS: Final = 0x72616773  # "rags": marks the file, so that no other program's database is written to
+_OURS: Final = 0x72616773  # "rags": identifies our file, so that we never write to another program's database
 _FORM: Final = 1
 _PAGE: Final = 64
 _SCHEMA: Final = """
@@ -49,42 +49,42 @@ CREATE TABLE IF NOT EXISTS evaluation (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptReply:
-    """What came of a request."""
+    """The recorded outcome of a request."""
 
     body: bytes
     usage: bytes
     error: str = ""
-    """The name of the failure, if it was one."""
+    """The name of the failure, if it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptRecord:
-    """A record that was judged, and what came of it."""
+    """A judged record with its evaluation."""
 
     record: RagRecord
     evaluation: Evaluation
     sample: Sample | None = None
-    """How it was chosen; ``None`` where it was not drawn from anything."""
+    """How it was sampled; ``None`` without sampling."""
     second_judge: JudgeIdentity | None = None
     limits: StepLimits = field(default_factory=StepLimits)
-    """How much was asked about at once, and in which form."""
+    """The limits and the form of the judge's requests."""
     session: str = ""
-    """In which the judges said what it rests on: one opening of the file."""
+    """The session of the judges' replies: one opening of the file."""
 
     @property
     def probability(self) -> float | None:
-        """The probability with which such a record is judged; ``None`` where nobody can know it."""
+        """The record's sampling probability; ``None`` if unknown."""
         return self.sample.probability if self.sample else 1.0
 
     @property
     def material_sha256(self) -> str:
-        """Digest what the verdicts rest on."""
+        """The digest of the judges' material."""
         return record_sha256(self.record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatorInfo:
-    """Who judged the records of a file."""
+    """An evaluator of a file's records."""
 
     evaluator_set: str
     evaluator_version: str
@@ -94,26 +94,26 @@ class EvaluatorInfo:
 
     @property
     def name(self) -> str:
-        """For people, and what ``FILE#NAME`` takes."""
+        """The name for people and for ``FILE#NAME``."""
         return f"{self.provider}:{self.model}@{self.short_version}"
 
     @property
     def short_version(self) -> str:
-        """The beginning of what tells it from others of the same judge."""
+        """The beginning of its version, which distinguishes evaluators of the same judge."""
         return self.evaluator_version.rpartition("+")[2][:8]
 
     def is_called(self, name: str) -> bool:
-        """Tell whether somebody may mean this one by the name."""
+        """Return whether the name matches this evaluator."""
         judge, _, version = name.rpartition("@")
-        told = {self.provider, self.model, f"{self.provider}:{self.model}", self.evaluator_version}
-        if name in told:
+        names = {self.provider, self.model, f"{self.provider}:{self.model}", self.evaluator_version}
+        if name in names:
             return True
         digest = self.evaluator_version.rpartition("+")[2]
-        return bool(version) and digest.startswith(version) and (not judge or judge in told)
+        return bool(version) and digest.startswith(version) and (not judge or judge in names)
 
 
 class Transcripts:
-    """Keeps what judges say, and what came of it. Use it within ``with``."""
+    """Stores the judges' replies and the evaluations. Use it in a ``with`` statement."""
 
     def __init__(self, path: Path, *, must_exist: bool = False, clock: Clock | None = None) -> None:
         self.path = path
@@ -121,20 +121,20 @@ class Transcripts:
         self._clock = clock or SystemClock()
         self.session = uuid4().hex
         self.is_whole = True
-        """Whether all that was to be kept is."""
+        """Whether everything was stored."""
         self._writing = threading.Lock()
         self._is_open = False
 
     def __enter__(self) -> Self:
-        """Open the file, or make it.
+        """Open or create the file.
 
         Raises:
-            InputError: it must exist, and does not.
-            ConfigError: it cannot be used, or is another program's.
+            InputError: it must exist but does not.
+            ConfigError: it cannot be used, or belongs to another program.
         """
         if self._must_exist and not self.path.is_file():
             raise InputError(
-                f"{str(self.path)!r} is no file: `--transcripts` of `ragtrace backfill` writes one"
+                f"there is no file {str(self.path)!r}: `--transcripts` of `ragtrace backfill` writes one"
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -147,7 +147,7 @@ class Transcripts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Who was cancelled leaves a thread behind that writes: SQLite crashes if the file is closed under it.
+        # A cancelled task may leave a writing thread: SQLite crashes if the file is closed meanwhile.
         with self._writing:
             self._is_open = False
             self._db.close()
@@ -163,7 +163,7 @@ class Transcripts:
         self._db.executescript(f"PRAGMA application_id={_OURS};PRAGMA user_version={_FORM};{_SCHEMA}")
 
     def said(self, request: bytes, *, session: str, time: int) -> TranscriptReply | None:
-        """Return what came of a request in a session, the first time, the second, …; ``None`` if nothing."""
+        """Return the n-th outcome of a request in a session; ``None`` if there is none."""
         row = self._db.execute(
             "SELECT body, usage, error FROM reply WHERE request = ? AND session = ? AND time = ?",
             (request, session, time),
@@ -173,7 +173,7 @@ class Transcripts:
     async def keep_said(
         self, request: bytes, said: TranscriptReply, *, identity: JudgeIdentity, step: str, prompt: str
     ) -> None:
-        """Keep what came of a request in this session."""
+        """Store the outcome of a request in this session."""
         sha256 = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).digest()
         text = prompt.encode("utf-8", "replace").decode()
         await asyncio.to_thread(self._write, "INSERT OR IGNORE INTO prompt VALUES (?, ?)", sha256, text)
@@ -186,9 +186,9 @@ class Transcripts:
         )
 
     def keep(self, kept: TranscriptRecord) -> None:
-        """Keep what came of a record, in place of what the same evaluator made of it before.
+        """Store an evaluation; it replaces the same evaluator's earlier one of the record.
 
-        An evaluation that made no call tells what was known, out of a cache: then what there is stays.
+        An evaluation without calls came from a cache, so it does not replace an existing one.
         """
         body = to_json(replace(kept, record=_nothing(kept.record)))
         record = to_json(kept.record)
@@ -203,10 +203,10 @@ class Transcripts:
         )
 
     def find(self, record_id: str, evaluator_set: str, evaluator_version: str) -> TranscriptRecord | None:
-        """Return what an evaluator made of a record; ``None`` if that is not kept.
+        """Return an evaluator's evaluation of a record; ``None`` if it is not stored.
 
         Raises:
-            InputError: it is of another form.
+            InputError: it has another form.
         """
         row = self._db.execute(
             "SELECT record.body, evaluation.body FROM evaluation JOIN record ON sha256 = record"
@@ -216,7 +216,7 @@ class Transcripts:
         return _kept(*row) if row else None
 
     def evaluators(self) -> tuple[EvaluatorInfo, ...]:
-        """Return who judged, in the order in which they came."""
+        """Return the evaluators, in the order of their first evaluation."""
         rows = self._db.execute(
             "SELECT evaluator_set, evaluator_version, provider, model, count(*) FROM evaluation"
             " GROUP BY 1, 2, 3, 4 ORDER BY min(number)"
@@ -231,26 +231,29 @@ class Transcripts:
     def evaluator(self, name: str | None = None) -> EvaluatorInfo:
         """Return the evaluator of this name: a judge, a version, or both as in ``model@version``.
 
-        Without a name: the only one there is.
+        Without a name: the only evaluator.
 
         Raises:
-            InputError: there is none of that name, or more than one; the message lists them.
+            InputError: no evaluator or more than one has that name; the message lists them.
         """
         there = self.evaluators()
-        found = [each for each in there if name is None or each.is_called(name)]
+        found = [evaluator for evaluator in there if name is None or evaluator.is_called(name)]
         if len(found) == 1:
             return found[0]
-        listed = "".join(f"\n  {each.name}  {each.evaluator_set}  {each.records} records" for each in there)
+        listed = "".join(
+            f"\n  {evaluator.name}  {evaluator.evaluator_set}  {evaluator.records} records"
+            for evaluator in there
+        )
         if not there:
             raise InputError(f"{str(self.path)!r} holds no evaluation")
         wrong = "several evaluators" if found else f"no evaluator {name!r}"
         raise InputError(f"{str(self.path)!r} holds {wrong}; name one as {self.path.name}#NAME:{listed}")
 
     def of(self, evaluator: EvaluatorInfo) -> Iterator[TranscriptRecord]:
-        """Yield what an evaluator made of each record, in the order in which they came.
+        """Yield an evaluator's evaluations, in the order of their first one.
 
         Raises:
-            InputError: something is of another form.
+            InputError: an entry has another form.
         """
         last = 0
         while rows := self._db.execute(
@@ -271,10 +274,10 @@ class Transcripts:
             with self._writing:
                 if self.is_whole and self._is_open:
                     self._db.execute(statement, values)
-        except sqlite3.Error as exc:  # what was paid for is worth more than its transcript
+        except sqlite3.Error as exc:  # evaluations are worth more than their transcript
             self.is_whole = False
             _log.warning(
-                "the transcripts %s cannot be written any more (%s): judging goes on without them",
+                "the transcripts %s can no longer be written (%s): judging continues without them",
                 self.path,
                 exc,
             )
@@ -286,7 +289,7 @@ def _kept(record: bytes, body: bytes) -> TranscriptRecord:
 
 
 def _nothing(record: RagRecord) -> RagRecord:
-    """Stand in for a record that is kept by itself."""
+    """Return a placeholder for a record that is stored separately."""
     return RagRecord(id=record.id, question=None, chunks=(), answer=None)
 
 

@@ -1,4 +1,4 @@
-"""Verdicts that are scored again: the same steps and checks as at first, with a judge who only repeats."""
+"""Scores recorded verdicts again: the same steps and checks, with a replaying judge."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ _NOT_KNOWN = "not_in_transcript"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescoredRecord:
-    """A record whose verdicts were scored again."""
+    """A record with rescored verdicts."""
 
     before: TranscriptRecord
     after: TranscriptRecord
 
     @property
     def is_whole(self) -> bool:
-        """Whether every metric found what it needed in the transcript."""
-        return not any(each.error_type == _NOT_KNOWN for each in self.after.evaluation.failures)
+        """Whether the transcript had every reply that the metrics needed."""
+        return not any(failure.error_type == _NOT_KNOWN for failure in self.after.evaluation.failures)
 
     @property
     def asks_anew(self) -> bool:
-        """Whether a metric would have to ask something new: not one that failed before, as it fails again."""
-        failed = {(each.metric, each.profile) for each in self.before.evaluation.failures}
+        """Whether a metric needs a new request; recorded failures do not count, since they fail again."""
+        failed = {(failure.metric, failure.profile) for failure in self.before.evaluation.failures}
         return any(
-            each.error_type == _NOT_KNOWN and (each.metric, each.profile) not in failed
-            for each in self.after.evaluation.failures
+            failure.error_type == _NOT_KNOWN and (failure.metric, failure.profile) not in failed
+            for failure in self.after.evaluation.failures
         )
 
     def carrier(self, options: AttachOptions, *, now_ns: int) -> Span:
-        """Build the carrier of the new verdicts, which names the old one where both tell the same metrics.
+        """Build the carrier of the new verdicts. It supersedes the old one if both have the same metrics.
 
-        It tells of no cost: that stands on the old one.
+        It has no cost: the old one has it.
 
         Raises:
             InputError: the record does not come from a trace.
@@ -69,9 +69,9 @@ async def rescore(
     embedder: Embedder | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[RescoredRecord]:
-    """Evaluate records again out of what was said about them; no judge is asked.
+    """Evaluate records again from recorded replies; no judge is asked.
 
-    Without ``metrics``: those that ran, with their thresholds. What was never asked comes back as a
+    ``metrics`` defaults to those that ran, with their thresholds. If a reply is missing, the metric returns a
     ``MetricFailure`` of the type ``not_in_transcript``.
     """
 
@@ -79,24 +79,24 @@ async def rescore(
     def voice(identity: JudgeIdentity, session: str) -> Judge:
         return replayed(identity, transcripts, session=session)
 
-    for each in kept:
+    for record in kept:
         evaluation = await evaluate(
-            each.record,
-            metrics=metrics_of(each.evaluation) if metrics is None else metrics,
-            judge=voice(each.evaluation.judge, each.session),
-            second_judge=voice(each.second_judge, each.session) if each.second_judge else None,
-            limits=each.limits,
+            record.record,
+            metrics=metrics_of(record.evaluation) if metrics is None else metrics,
+            judge=voice(record.evaluation.judge, record.session),
+            second_judge=voice(record.second_judge, record.session) if record.second_judge else None,
+            limits=record.limits,
             embedder=embedder,
             clock=clock,
         )
-        yield RescoredRecord(before=each, after=replace(each, evaluation=evaluation))
+        yield RescoredRecord(before=record, after=replace(record, evaluation=evaluation))
 
 
 def metrics_of(evaluation: Evaluation) -> list[Metric]:
-    """Make the metrics that an evaluation ran, with their thresholds and rules of a pass.
+    """Make the metrics of an evaluation, with their thresholds and pass rules.
 
     Raises:
-        ConfigError: one is of code that was named by its place: name it again.
+        ConfigError: a metric came from code at an address; name it again.
     """
     return [_again(outcome) for outcome in evaluation.outcomes]
 
@@ -110,7 +110,7 @@ def _again(outcome: MetricOutcome) -> Metric:
 
 
 def unpaid(kept: TranscriptRecord) -> TranscriptRecord:
-    """Take the cost out of an evaluation that made no call."""
+    """Remove the cost of an evaluation without calls."""
     evaluation = kept.evaluation
     outcomes = tuple(replace(outcome, usage=Usage()) for outcome in evaluation.outcomes)
     return replace(kept, evaluation=replace(evaluation, outcomes=outcomes, usage=Usage()))

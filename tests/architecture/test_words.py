@@ -51,7 +51,8 @@ KEPT = re.compile(
         (
             # configuration keys, flags and what stores, pages and metrics call it
             r"sample\.neighbours|`neighbours`|\bneighbours:|\.neighbours\b|\"neighbours\"",
-            r"sentinel_rate|sentinels_passed|--sentinel-rate|linger_s|--salvage|options\.salvage|\bsalvage: bool",
+            r"sentinel_rate|sentinels_passed|--sentinel-rate|linger_s|--salvage|options\.salvage",
+            r"\bsalvage: bool",
             r"--patience|patience_s|tests\.patience|PATIENCE_S|peer[_-]prompts|--peers-python|\"peer_\w+\"",
             r"parcels_\w+|\"parcels\"|\"purse\"|settled_\w+|texts_mended|\w*brought_back\w*",
             r"\"neighbour\w*\"|`neighbour`",

@@ -122,7 +122,7 @@ async def test_no_usage_opens_or_closes_a_budget(
     assert all_three["tokens"] > first["tokens"] > 0
     doubted = {each.attributes["judge"]: each.value for each in readings["ragtrace.judge.usages_doubted"]}
     assert doubted == {"judge": 0 if usage in NOT_DOUBTED else 3 * CALLS}
-    told = [record for record in caplog.records if "is believed" in record.message]
+    told = [record for record in caplog.records if "are capped" in record.message]
     assert len(told) == (usage not in NOT_DOUBTED)  # once a judge
     assert "x" * 20 not in caplog.text
     for span in spans.carriers():

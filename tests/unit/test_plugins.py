@@ -148,7 +148,7 @@ def test_a_file_is_looked_for_beside_what_names_it(tmp_path: Path) -> None:
         ("./raises.py:Strict", r"raises.*cannot be loaded: KeyError\('key'\) \(raises\.py, line 2\)"),
         ("./unclosed.py:Strict", r"cannot be loaded: SyntaxError.*unclosed\.py"),
         ("./needs.py:Strict", r"cannot be loaded: ModuleNotFoundError.*not_there"),
-        ("my_ragtrace_plugin:Nameless", r"gives no metric: a Nameless without `name`"),
+        ("my_ragtrace_plugin:Nameless", r"returns no metric: a Nameless without `name`"),
         ("my_ragtrace_plugin:open_mine", r"cannot be made: missing a required argument: 'settings'"),
         ("my_ragtrace_plugin:__name__", "is a str: name a class or a function"),
     ],
@@ -188,7 +188,7 @@ async def test_an_embedder_given_by_name_is_opened_for_the_metric_that_needs_it(
     [
         ("Unnatural", r"its score is nan, outside \[0, 1\]"),
         ("Forgetful", "it returned a NoneType"),
-        ("Mutable", "its verdicts are no frozen values"),
+        ("Mutable", "its verdicts are not frozen values"),
     ],
 )
 async def test_what_is_no_result_becomes_a_failure_that_names_its_metric(name: str, told: str) -> None:

@@ -22,7 +22,7 @@ from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
 
-_PATIENCE_S: Final = Backoff().patience_s
+_WAIT_S: Final = Backoff().max_retry_after_s
 """The caller itself waits for pauses up to this long."""
 _REFUSALS: Final = 2
 """In a row. A single refusal may be about the request, as if a gateway forbids a text."""
@@ -153,4 +153,4 @@ class Breaker:
 def _pause_ns(failed: JudgeError) -> int:
     """Return the pause that the endpoint requested, if it is longer than the caller would wait."""
     told_s = failed.retry_after_s if isinstance(failed, JudgeUnavailable) else None
-    return int(told_s * 1e9) if told_s and told_s > _PATIENCE_S else 0
+    return int(told_s * 1e9) if told_s and told_s > _WAIT_S else 0

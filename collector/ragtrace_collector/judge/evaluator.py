@@ -14,7 +14,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.judge import CacheSettings, Prices, open_embedder, open_judge
-from ragtrace.judge.base_url import beside as base_url_beside
+from ragtrace.judge.base_url import sibling_url
 from ragtrace.judge.factory import OPENAI_KEY
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.metrics.calibration_file import read_calibration
@@ -270,7 +270,7 @@ def _judge_beside(config: JudgeConfig, second: SecondJudgeConfig) -> JudgeConfig
     shared = beside if second.base_url is None else JudgeConfig()
     own = {
         "use": second.use,
-        "base_url": second.base_url or base_url_beside(beside.base_url, second.use, os.environ),
+        "base_url": second.base_url or sibling_url(beside.base_url, second.use, os.environ),
         "api_key_env": second.api_key_env or beside.api_key_env,
         "api_key": second.api_key or (None if second.api_key_env else beside.api_key),
         "tls": second.tls or config.tls,
@@ -299,7 +299,7 @@ def embedder_of(
     beside = config if _kind(config.embedder) == _kind(config.use) else JudgeConfig()
     return open_embedder(
         config.embedder,
-        base_url=base_url_beside(beside.base_url, config.embedder, os.environ),
+        base_url=sibling_url(beside.base_url, config.embedder, os.environ),
         api_key_env=beside.api_key_env,
         timeout_s=config.timeout.total_seconds(),
         max_concurrency=config.max_concurrency,

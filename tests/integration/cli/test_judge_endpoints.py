@@ -79,7 +79,7 @@ async def test_a_command_takes_the_authority_of_the_endpoint(records: str, tmp_p
         ("--judge-header", "x y=z", "header 1 cannot be sent"),
         ("--judge-extra-body", "{", "this is not JSON"),
         ("--judge-extra-body", "[]", "write a JSON object"),
-        ("--judge-extra-body", '{"model": "other"}', "cannot say 'model'"),
+        ("--judge-extra-body", '{"model": "other"}', "cannot set 'model'"),
     ],
 )
 def test_what_cannot_be_sent_is_said_at_once(option: str, value: str, said: str, records: str) -> None:

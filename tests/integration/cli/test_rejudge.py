@@ -204,8 +204,8 @@ def test_only_the_owner_may_read_the_file(judged: tuple[Place, JudgeServer]) -> 
     ("args", "says"),
     [
         ((), "give --transcripts FILE, or --diff A B"),
-        (("--transcripts", "nowhere.db"), "'nowhere.db' is no file"),
-        (("--diff", "nowhere.db", "nowhere.db"), "'nowhere.db' is no file"),
+        (("--transcripts", "nowhere.db"), "there is no file 'nowhere.db'"),
+        (("--diff", "nowhere.db", "nowhere.db"), "there is no file 'nowhere.db'"),
         (("--diff", "a.db", "b.db", "--limit", "3"), "--limit needs --transcripts"),
         (
             ("--transcripts", "a.db", "--judge", "lexical", "--to", "x"),

@@ -205,7 +205,7 @@ async def test_requests_that_expire_again_and_again_fail(server: BatchServer, pa
     async with aclosing(a_judge(server, path, retries=1)) as judge:
         [failed] = await asked(judge, "a")
     assert isinstance(failed, JudgeUnavailable)
-    assert "the batch expired before it was its turn" in str(failed)
+    assert "the batch expired before it was answered" in str(failed)
     assert server.sizes == [1, 1]
 
 
@@ -379,7 +379,7 @@ async def test_what_the_provider_no_longer_has_is_asked_anew(server: BatchServer
     told: list[str] = []
     async with aclosing(a_judge(server, path, tell=told.append)) as judge:
         assert await asked(judge, "a") == heard("a")
-    assert any("its files are gone" in each for each in told)
+    assert any("its files have expired" in each for each in told)
 
 
 async def test_a_batch_of_another_account_is_not_paid_for_again(server: BatchServer, path: Path) -> None:
@@ -388,7 +388,7 @@ async def test_a_batch_of_another_account_is_not_paid_for_again(server: BatchSer
     server.faults["retrieve"] = [Fault(status=404, body={})]
     async with aclosing(a_judge(server, path)) as judge:
         [failed] = await asked(judge, "a")
-        assert "use the key that it was sent with" in str(failed)
+        assert "use the API key that sent it" in str(failed)
         assert server.sizes == [1]
 
 

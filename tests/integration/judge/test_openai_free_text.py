@@ -73,7 +73,7 @@ async def test_a_text_in_parts_is_put_together(endpoint: Any, judge: OpenAICompa
 @pytest.mark.parametrize("content", [7, {"a": 1}, ["x"], [{"type": "text", "text": 7}]], ids=str)
 async def test_what_is_no_text_is_an_error(content: Any, endpoint: Any, judge: OpenAICompatibleJudge) -> None:
     endpoint.answers = lambda body: completion(content)
-    with pytest.raises(JudgeNonsense, match="no chat completion"):
+    with pytest.raises(JudgeNonsense, match="not a chat completion"):
         await judge.ask(request())
 
 

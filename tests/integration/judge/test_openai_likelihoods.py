@@ -114,7 +114,7 @@ async def test_a_model_that_begins_with_a_blank_is_read_on_from_then_on(
 
 async def test_a_model_that_thinks_first_is_unable(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
     endpoint.answers = lambda body: completion([{"<think>": 1.0}], text="<think>")
-    with pytest.raises(JudgeUnable, match="thinks"):
+    with pytest.raises(JudgeUnable, match="reasons before it answers"):
         await judge.ask(request())
 
 

@@ -45,8 +45,8 @@ def test_a_local_model_gets_time_and_no_more_requests_than_it_has_slots(model: P
     ("query", "says"),
     [
         ("?ctx=1", "no setting 'ctx': choose among n_ctx, threads, parallel"),
-        ("?n_ctx=many", "n_ctx='many' is no whole number above 0"),
-        ("?threads=0", "threads='0' is no whole number above 0"),
+        ("?n_ctx=many", "n_ctx='many' is not a whole number above 0"),
+        ("?threads=0", "threads='0' is not a whole number above 0"),
         ("?parallel=-1", "parallel='-1'"),
         ("?n_ctx=", "n_ctx=''"),
         ("?n_ctx=²", "n_ctx='²'"),

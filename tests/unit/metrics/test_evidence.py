@@ -1,4 +1,4 @@
-# ruff: noqa: RUF001  typographic marks are the subject here
+# ruff: noqa: RUF001  this module handles typographic marks
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_a_rule_of_ones_own_takes_its_place(how: Mapping[str, Any], expected: st
 
 
 def test_a_threshold_and_a_rule_are_one_too_many() -> None:
-    with pytest.raises(ConfigError, match="both `threshold` and `pass_when`: leave one out"):
+    with pytest.raises(ConfigError, match="both `threshold` and `pass_when`: leave out one"):
         metric_named("faithfulness", threshold=0.5, pass_when="contradicted == 0")
 
 

@@ -171,7 +171,7 @@ async def test_without_log_probabilities_what_was_asked_for_is_a_failure_that_sa
     evaluation = await evaluate(record(RIGHT), judge=judge, limits=StepLimits(verify=LOGPROBS))
     [failure] = evaluation.failures
     assert failure.error_type == "judge_unable"
-    assert "`json`, or `auto`" in failure.message
+    assert "`json` or `auto`" in failure.message
 
 
 async def test_auto_asks_for_json_unless_a_calibration_found_the_other_better() -> None:

@@ -134,7 +134,7 @@ def test_a_row_that_a_crash_cut_is_taken_back(tmp_path: Path, suffix: str, cut: 
 def test_a_file_that_holds_something_else_is_left_alone(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"r{suffix}"
     path.write_text('{"resourceSpans": []}\n')
-    with pytest.raises(ConfigError, match="exists and holds something else"):
+    with pytest.raises(ConfigError, match="exists and is no such report"):
         open_report(path, ABOUT)
     assert path.read_text() == '{"resourceSpans": []}\n'
 

@@ -49,7 +49,7 @@ def with_chance(runs: list[int]) -> Callable[[MetricResult], MetricResult]:
     ("alter", "told"),
     [
         (with_default, "gives fail|gives pass|nor whether it `passed`"),
-        (with_chance([]), "another result where it measures the same record"),
+        (with_chance([]), "another result if it measures the same record"),
         (lambda result: replace(result, score=2.0, skip_reason=None), "outside"),
         (lambda result: replace(result, score=None, skip_reason=None), "neither a score nor"),
     ],
@@ -103,7 +103,7 @@ def test_an_embedder_conforms_where_equal_texts_are_nearest() -> None:
     [
         (lambda text: (1.0,) * len(text), "several lengths"),
         (lambda _: (float("nan"), 1.0), "not finite"),
-        (lambda _: (1.0, 1.0), "no more alike"),
+        (lambda _: (1.0, 1.0), "no more similar"),
     ],
 )
 def test_an_embedder_that_breaks_a_law_is_told(vector: Any, told: str) -> None:

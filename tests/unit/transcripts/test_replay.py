@@ -298,7 +298,7 @@ async def test_a_full_disk_costs_the_transcript_and_not_the_verdict(
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not transcripts.is_whole
     assert {each.results[0].score for each in found} == {0.5}
-    assert [each.message.count("cannot be written any more") for each in caplog.records] == [1]
+    assert [each.message.count("can no longer be written") for each in caplog.records] == [1]
 
 
 def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
