@@ -28,10 +28,10 @@ def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
 
 def _wilson(share: float, trials: float) -> tuple[float, float]:
     z2 = _Z_95**2
-    centre = share + z2 / (2 * trials)
+    center = share + z2 / (2 * trials)
     half = _Z_95 * sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
     scale = 1 + z2 / trials
-    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+    return max(0.0, (center - half) / scale), min(1.0, (center + half) / scale)
 
 
 class Weighed(NamedTuple):

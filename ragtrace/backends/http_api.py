@@ -192,8 +192,8 @@ class HttpApi:
             )
         if _is_page(response):
             raise ReadError(
-                f"{self.where} answered {_said(response)}: is this the address of its API, and who stands in "
-                "between?"
+                f"{self.where} answered {_said(response)}: is this the address of its API, and is there a"
+                " proxy in between?"
             )
         if not (200 <= status < 300 or status in (400, 404)):
             raise ReadError(f"{self.where} answered {_said(response)}")

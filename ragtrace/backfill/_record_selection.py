@@ -116,7 +116,7 @@ def _present(trace: Trace) -> _Present:
 def _records(trace: Trace, rules: ExtractRules, ledger: RunCounts) -> tuple[RagRecord, ...]:
     try:
         records = extract_records(trace, rules).records
-    except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item: spans from any application
+    except Exception as exc:  # noqa: BLE001 -- one trace must not end the run: spans come from any application
         ledger.unreadable[type(exc).__name__] += 1
         return ()
     ledger.without_record += not records

@@ -13,7 +13,7 @@ from ragtrace.errors import ConfigError, ReadError
 from ragtrace.ports import TraceQuery, TraceReader, TraceSearch
 from ragtrace.traces.trace import Span, Trace
 
-_PATIENCE: Final = 3
+_MOST_FAILURES: Final = 3
 """After this many unreadable traces in a row, the source counts as failed."""
 
 
@@ -132,7 +132,7 @@ class _ById:
             trace = await self._reader.get(trace_id)
         except ReadError:
             self._failed_in_a_row += 1
-            if not self._ledger.traces or self._failed_in_a_row == _PATIENCE:
+            if not self._ledger.traces or self._failed_in_a_row == _MOST_FAILURES:
                 raise
             self._ledger.unread.append(trace_id)
             return None

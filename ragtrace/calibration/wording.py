@@ -39,7 +39,7 @@ def basis(results: Results) -> Iterator[str]:
     if results.sampled:
         yield (
             "A sample: answers with an unsupported claim were drawn at a rate of their own, and every figure"
-            " weights each answer by how many it stands for."
+            " weights each answer by how many it represents."
         )
     else:
         yield "All answers were measured."

@@ -62,7 +62,7 @@ class VerdictForm:
 
 
 def read_object(text: str, *, commas_first: bool) -> JsonObject:
-    """Read what stands between the first ``{`` and the last ``}``.
+    """Read the text between the first ``{`` and the last ``}``.
 
     Trailing commas are taken out: at once in deepeval 3 (``commas_first``), after a first failure in 4.
 

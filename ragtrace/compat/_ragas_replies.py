@@ -18,7 +18,7 @@ _ORNAMENT = " \n\r\t`"
 
 
 class RagasUnreadable(ValueError):
-    """A reply is not of the form. The message tells the model what to mend."""
+    """A reply is not of the form. The message tells the model what to correct."""
 
 
 class Statements(BaseModel):
@@ -172,7 +172,7 @@ def _completed(text: str) -> Any:
         try:
             return json.loads("".join(kept[:length]) + ends, strict=False)
         except json.JSONDecodeError as exc:
-            length = min(length - 1, exc.pos)  # what follows a fault does not mend it
+            length = min(length - 1, exc.pos)  # what follows a fault does not repair it
     raise fault
 
 

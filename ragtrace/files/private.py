@@ -1,7 +1,7 @@
 """Private files in folders where other users may write.
 
-Planted links are never followed (CWE-59), names of temporary files cannot be guessed, and new files belong to
-their owner alone, whatever the umask. An existing file keeps its mode.
+A link that somebody else put there is never followed (CWE-59), names of temporary files cannot be guessed, and
+new files belong to their owner alone, whatever the umask. An existing file keeps its mode.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class MadeQuestion:
 
 
 def read_grades(verdicts: Iterable[Any]) -> tuple[Grade | None, ...]:
-    """Read verdicts; ``None`` stands for one that is missing or unjudged.
+    """Read verdicts; ``None`` is one that is missing or unjudged.
 
     Raises:
         InputError: something is not a verdict; names the accepted forms.

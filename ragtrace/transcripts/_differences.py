@@ -84,10 +84,10 @@ def _adjusted_wald(pairs: Sequence[Pair], weights: Sequence[float], mean: float)
     effective = total**2 / sum(weight**2 for weight in of_clusters.values())
     variance = effective * sum(residual**2 for residual in residuals.values()) / total**2
     number = effective + 2
-    centre = mean * effective / number
-    spread = (effective * (variance + mean**2) + 2) / number - centre**2
+    center = mean * effective / number
+    spread = (effective * (variance + mean**2) + 2) / number - center**2
     half = _Z_95 * sqrt(spread / number)
-    return max(-1.0, centre - half), min(1.0, centre + half)
+    return max(-1.0, center - half), min(1.0, center + half)
 
 
 def sign_test(only_first: int, only_second: int) -> float:

@@ -107,7 +107,7 @@ class ExtractConfig(Section):
 
 
 class SecondJudgeConfig(Section):
-    """Who is asked where the judge got a planted claim wrong, or the budget runs out.
+    """The judge to ask if the first fails a canary claim, or the budget runs out.
 
     What is not set is as of the judge.
     """

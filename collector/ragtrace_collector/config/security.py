@@ -49,7 +49,7 @@ class TokenLimitsConfig(Section):
 
 
 class TokenConfig(Section):
-    """One bearer token, by its digest: the token itself stands nowhere."""
+    """One bearer token, by its digest: the token itself is stored nowhere."""
 
     name: str = Field(min_length=1)
     sha256: str

@@ -158,7 +158,7 @@ class EvaluateStage:
         except StoreUnavailable:  # the disk failed, not the answer: the stage logs it, and waits
             await self._write(partial(self.store.give_back, job))
             raise
-        except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
+        except Exception as exc:  # noqa: BLE001 -- one answer must not end the stage
             await self._give_up(job, exc)
 
     def _outcome_unasked(self, job: Job, setup: _Setup) -> str | None:

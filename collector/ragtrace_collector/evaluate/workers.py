@@ -47,7 +47,7 @@ class WorkerPool:
     async def _work(self, job: Job) -> None:
         try:
             await self._judge(job)
-        except Exception as exc:  # noqa: BLE001 -- the wall of one stage's item
+        except Exception as exc:  # noqa: BLE001 -- one answer must not end the stage
             report_stage_error(exc, stage="evaluate", counters=self._counters)
         finally:
             self._busy -= 1

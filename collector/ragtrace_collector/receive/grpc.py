@@ -182,7 +182,7 @@ def _bind(server: grpc.aio.Server, endpoint: str, certificate: Certificate | Non
 
 
 def _address(peer: str) -> tuple[str, int] | None:
-    """Read the address in what gRPC calls a peer: ``ipv4:127.0.0.1:4711``, ``ipv6:%5B::1%5D:4711``."""
+    """Read the address in gRPC's name of a peer: ``ipv4:127.0.0.1:4711``, ``ipv6:%5B::1%5D:4711``."""
     _, _, address = unquote(peer).partition(":")
     host = address.rpartition(":")[0].strip("[]")
     return (host, 0) if host else None

@@ -151,7 +151,7 @@ class Intake:
 
     async def _parse(self, body: bytes, encoding: Encoding) -> ParsedRequest:
         if encoding == "protobuf" and len(body) <= _LARGE_BYTES:
-            with suppress(CodecError):  # it is said below, unless its texts can be mended
+            with suppress(CodecError):  # the slow path below reports it, unless it can repair the texts
                 return read_request(body, encoding=encoding, repair=False)
         async with self._large:
             return await asyncio.to_thread(read_request, body, encoding=encoding)

@@ -142,7 +142,7 @@ class SampleStage:
                 span.set_attribute("ragtrace.trace_id", trace_id_of(ready.trace_id))
                 await self._process(ready, self.live.now)
             self.assembly.settled(ready)
-        except Exception as exc:  # noqa: BLE001 -- handed to the wall of the stage
+        except Exception as exc:  # noqa: BLE001 -- the stage reports it
             return exc
         return None
 

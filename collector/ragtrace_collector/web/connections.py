@@ -33,16 +33,16 @@ class Connection(Protocol):
 
 
 class Connections:
-    """The open connections. A stranger is a connection that has not shown a known token.
+    """The open connections. An unauthenticated one has not shown a known token.
 
     Every new connection is accepted, because its token is not known yet. If there are then too many, the
-    longest idle stranger is closed, of the address that has most strangers.
+    longest idle unauthenticated one is closed, of the address that has most of them.
     """
 
     def __init__(self) -> None:
         self._unauthenticated: dict[str, dict[Connection, None]] = {}
         self._peers: dict[Connection, str] = {}
-        """Strangers only."""
+        """Unauthenticated ones only."""
         self._known: set[Connection] = set()
 
     def join(self, connection: Connection, address: Address) -> None:
