@@ -1,6 +1,6 @@
 """Private files in folders where other users may write.
 
-A link that somebody else put there is never followed (CWE-59), names of temporary files cannot be guessed, and
+A link that somebody else put there is never followed (CWE-59), temporary names cannot be guessed, and
 new files belong to their owner alone, whatever the umask. An existing file keeps its mode.
 """
 
