@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from ragtrace._moved import MODULES, NAMES
+from ragtrace._moved_names import MODULES, NAMES
 
 
 @pytest.mark.parametrize("old", MODULES)

@@ -81,7 +81,7 @@ FILES = [
         "CHANGELOG.md",
         "docs/glossary.md",
         "docs/adr/0014-one-language-one-tree.md",
-        "ragtrace/_moved.py",
+        "ragtrace/_moved_names.py",
     )
     and not re.search(
         r"metrics/prompts/|_prompts\.py$|compat/(_material|ragas_legacy)\.py$|invented_claims\.py$|phrases\.py$",
