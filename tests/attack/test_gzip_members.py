@@ -98,7 +98,7 @@ async def test_what_is_behind_the_last_member_is_refused_and_named(
 ) -> None:
     answer = await send(collector, content_type, members(BODIES[content_type], 2) + behind)
     assert answer.status_code == 400
-    assert "behind 2 gzip members" in refusal(answer)
+    assert "after 2 gzip members" in refusal(answer)
     assert collector.counters.snapshot()["spans_kept"] == 0
 
 

@@ -64,7 +64,7 @@ async def test_every_verdict_that_a_back_end_refused_is_told_kept_and_counted(
     assert "quota" in told[0]
     assert ": delivered" in told[1]
     assert "quota" in shown
-    assert 1 <= len([each for each in caplog.records if "took a part" in each.message]) <= 2
+    assert 1 <= len([each for each in caplog.records if "accepted only a part" in each.message]) <= 2
     assert len([each for each in caplog.records if "refused spans for good" in each.message]) <= 2
 
 

@@ -84,7 +84,7 @@ def test_a_trace_that_hangs_every_process_is_set_aside_and_all_others_are_judged
     }
     told = told_of(tmp_path, POISON)
     assert (told["trace"]["poison"], told["trace"]["is_open"], told["answers"]) == ("crashes", False, [])
-    assert "set aside as poison: the process ended each time" in "\n".join(told["why"])
+    assert "quarantined as poison: the process ended each time" in "\n".join(told["why"])
     counted = CliRunner().invoke(cli, ["ledger", "--store", str(tmp_path / "store.db"), "--json"])
     assert json.loads(counted.stdout)["poison_traces"] == 1
 

@@ -26,7 +26,7 @@ trace.set_tracer_provider(TracerProvider())
 """
 MISSING = (
     "ragtrace: openai is imported, but its calls are not traced: pip install "
-    "openinference-instrumentation-openai (or leave it out: exclude=['openai'])"
+    "openinference-instrumentation-openai (or skip it: exclude=['openai'])"
 )
 
 
@@ -151,7 +151,7 @@ ragtrace.instrument(protocol={protocol!r})
 {CALL}"""
     (line,) = said(code)
     assert line.startswith(f"ragtrace: no span could be sent to {address} by ")
-    assert line.endswith("name yours with `ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT")
+    assert line.endswith("`ragtrace.instrument(endpoint=…)` or OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
 def test_an_endpoint_that_takes_spans_is_not_spoken_of(http_receiver: Any) -> None:

@@ -19,7 +19,7 @@ from ragtrace_collector.config import CollectorConfig, default_config_text, pars
 from ragtrace_collector.config._problems import problems
 
 FOREIGN = re.compile(
-    r"(?i)input|should|valid |valid$|pydantic|string|dictionary|tuple|type=|byte string|Extra|field|instance"
+    r"(?i)input|should|valid |valid$|pydantic|dictionary|tuple|type=|byte string|Extra|field|instance"
 )
 """Words of pydantic's messages that ours do without."""
 WRONG: tuple[Any, ...] = (
