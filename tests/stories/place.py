@@ -111,7 +111,7 @@ class Place:
 
         def said() -> str | None:
             answers = " ".join(self.why(trace_id) for trace_id in self._traces(start.name))
-            return " ".join(answers.split()) if "were looked at" in answers else None
+            return " ".join(answers.split()) if "were processed" in answers else None
 
         return eventually(said, what=f"the end of {start.name}")
 
