@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         uninstrument,
     )
     from ragtrace.errors import RagtraceError
-    from ragtrace.evaluation import evaluate
     from ragtrace.model import Chunk, Evaluation, RagRecord
+    from ragtrace.pipeline.evaluation import evaluate
     from ragtrace.sync import evaluate_sync
 
 __version__ = "0.1.0"
@@ -37,7 +37,7 @@ _HOME = {
     "Evaluation": "ragtrace.model",
     "RagRecord": "ragtrace.model",
     "RagtraceError": "ragtrace.errors",
-    "evaluate": "ragtrace.evaluation",
+    "evaluate": "ragtrace.pipeline.evaluation",
     "evaluate_sync": "ragtrace.sync",
     "feedback": "ragtrace.capture",
     "flush": "ragtrace.capture",

@@ -60,6 +60,7 @@ MODULES: Final = {
     "ragtrace.compat.running": "ragtrace.compat.tool_metric",
     "ragtrace.durable": "ragtrace.files.durable",
     "ragtrace.faults": "ragtrace.validation",
+    "ragtrace.evaluation": "ragtrace.pipeline.evaluation",
     "ragtrace.harmless": "ragtrace.escaping",
     "ragtrace.in_order": "ragtrace._ordered",
     "ragtrace.installing": "ragtrace.extras",

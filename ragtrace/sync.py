@@ -9,9 +9,9 @@ from collections.abc import Coroutine, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from ragtrace.evaluation import evaluate
 from ragtrace.metrics import Prompts, StepLimits
 from ragtrace.model import Evaluation, RagRecord
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 
 T = TypeVar("T")

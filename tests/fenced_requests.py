@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import available_metrics, metric_named
 from ragtrace.model import Chunk, RagRecord
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest
 
 __all__ = ["requests_about"]

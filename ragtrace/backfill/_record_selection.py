@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -11,9 +11,8 @@ from ragtrace.backfill._selection import Selection, SpanId
 from ragtrace.backfill._trace_search import SearchedUpTo, find
 from ragtrace.backfill.report import RunCounts
 from ragtrace.backfill.resume import ResumableRun
-from ragtrace.evaluation import evaluator_set, evaluator_version
 from ragtrace.model import RagRecord
-from ragtrace.ports import Judge, Metric, TraceReader
+from ragtrace.ports import TraceReader
 from ragtrace.sampling import keeps
 from ragtrace.traces.attach import Sample, carrier_span_id, tenant_of
 from ragtrace.traces.extract import ExtractRules, extract_records
@@ -30,12 +29,6 @@ class SelectedRecord(NamedTuple):
 
 
 Item = SelectedRecord | SearchedUpTo
-
-
-def evaluator_of(metrics: Sequence[Metric], judge: Judge, second_judge: Judge | None) -> Mapping[str, str]:
-    """Return the evaluator set and version that the ids of carriers derive from."""
-    version = evaluator_version(metrics, judge, second_judge=second_judge)
-    return {"evaluator_set": evaluator_set(metrics), "evaluator_version": version}
 
 
 async def choose(

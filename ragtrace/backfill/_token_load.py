@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 from typing import Any, Final, TypeVar
@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeError
-from ragtrace.evaluation import evaluate
 from ragtrace.judge.phrases import is_meta, is_refusal
 from ragtrace.judge.replies import reply_schema
 from ragtrace.metrics.forms import (
@@ -41,7 +40,8 @@ from ragtrace.metrics.forms import (
 )
 from ragtrace.metrics.judge_calls import batches
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord, Usage
-from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric
+from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.ports import JudgeReply, JudgeRequest, YesProbability
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
@@ -166,11 +166,12 @@ class UnknownLoad(JudgeError):
 
 
 async def size_of(
-    record: RagRecord, *, metrics: Sequence[Metric], judge: Judge, reply_profile: ReplyProfile
+    record: RagRecord, *, evaluator: Evaluator, reply_profile: ReplyProfile
 ) -> tuple[Evaluation, TokenLoad]:
     """Return a record's load for a judge with this reply profile, and the simulated evaluation."""
-    profiled = _ProfiledJudge(judge.identity, reply_profile)
-    evaluation = await evaluate(record, metrics=metrics, judge=profiled)
+    profiled = _ProfiledJudge(evaluator.judge.identity, reply_profile)
+    simulated = replace(evaluator, judge=profiled, second_judge=None, embedder=None)
+    evaluation = await simulated.evaluate(record)
     return evaluation, profiled.load
 
 
@@ -231,6 +232,8 @@ def _value(request: JudgeRequest[Any], reply_profile: ReplyProfile) -> BaseModel
             return RelevanceReply(statements=found)
         case QuestionsInput() as given if request.reply_type is QuestionsReply:
             return QuestionsReply(questions=["What is it?"], noncommittal=False)
+    if request.reply_type is YesProbability:
+        return YesProbability(p_yes=1.0)
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from ragtrace._ordered import map_in_order
 from ragtrace.backfill._estimate import Pilot, PilotRecord, RunEstimate, TotalLoad, from_pilot, from_sizes
-from ragtrace.backfill._record_selection import Item, SelectedRecord, choose, evaluator_of
+from ragtrace.backfill._record_selection import Item, SelectedRecord, choose
 from ragtrace.backfill._selection import Selection
 from ragtrace.backfill._token_load import HIGH, LIKELY, LOW, TokenLoad, UnknownLoad, size_of
 from ragtrace.backfill._trace_search import SearchedUpTo
@@ -18,11 +18,12 @@ from ragtrace.backfill.evaluator import BackfillEvaluator, EvaluatedRecord, may_
 from ragtrace.backfill.report import BackfillReport, RunCounts
 from ragtrace.backfill.resume import ResumableRun
 from ragtrace.clock import SystemClock
-from ragtrace.judge import Prices, uncached
+from ragtrace.judge import uncached
 from ragtrace.judge.layers import JudgeLayer
-from ragtrace.model import Evaluation, JudgeIdentity
+from ragtrace.model import Evaluation
 from ragtrace.outcomes import JudgedAnswer
-from ragtrace.ports import Clock, Judge, Metric, TraceReader
+from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.ports import Clock, Judge, TraceReader
 from ragtrace.traces.attach import AttachOptions
 
 _NANO: Final = 1_000_000_000
@@ -60,14 +61,11 @@ def _looked_at(report: BackfillReport) -> int:
 async def dry_run(
     reader: TraceReader,
     *,
-    metrics: Sequence[Metric],
-    judge: Judge,
-    second_judge: Judge | None = None,
+    evaluator: Evaluator,
     selection: Selection | None = None,
     attach: AttachOptions | None = None,
     concurrency: int = 8,
     pilot: int = 0,
-    prices: Prices | None = None,
     on_evaluated: Callable[[JudgedAnswer], None] | None = None,
     run: ResumableRun | None = None,
     clock: Clock | None = None,
@@ -82,7 +80,7 @@ async def dry_run(
         ReadError: no trace of the source could be read.
     """
     ledger = RunCounts()
-    sizing = _Sizing(metrics=metrics, judge=judge, pilot=pilot)
+    sizing = _Sizing(evaluator=evaluator, pilot=pilot)
 
     async def work(item: Item) -> _Sized | None:
         return None if isinstance(item, SearchedUpTo) else await sizing.size(item)
@@ -92,19 +90,12 @@ async def dry_run(
             _count(sized.evaluation, ledger)
             sizing.add(sized)
 
-    evaluator = evaluator_of(metrics, judge, second_judge)
-    chosen = choose(reader, selection or Selection(), ledger, evaluator, run)
+    chosen = choose(reader, selection or Selection(), ledger, evaluator.id, run)
     await map_in_order(chosen, work, count, concurrency=concurrency)
     trial = _Trial(
-        evaluator=BackfillEvaluator(
-            metrics=metrics,
-            judge=judge,
-            second_judge=second_judge,
-            attach=attach or AttachOptions(),
-            run=run,
-            clock=clock or SystemClock(),
+        judging=BackfillEvaluator(
+            evaluator=evaluator, attach=attach or AttachOptions(), run=run, clock=clock or SystemClock()
         ),
-        prices=prices,
         on_evaluated=on_evaluated,
     )
     await trial.carry_out(sizing.chosen, concurrency)
@@ -131,7 +122,7 @@ def _estimate(sizes: TotalLoad, trial: _Trial, concurrency: int) -> RunEstimate:
     if trial.observed:
         pilot = Pilot(observed=trial.observed, seconds=trial.seconds)
         return from_pilot(sizes, pilot, concurrency=concurrency)
-    judge = trial.evaluator.judge.identity
+    judge = trial.judging.evaluator.judge.identity
     if judge.computes:
         sizes = TotalLoad(records=sizes.records)
     elif trial.ledger.failed or trial.ledger.left:
@@ -163,8 +154,7 @@ class _Sized(NamedTuple):
 class _Sizing:
     """Sums up sizes and draws the pilot on the fly: only the pilot's records stay in memory."""
 
-    metrics: Sequence[Metric]
-    judge: Judge
+    evaluator: Evaluator
     pilot: int
     sizes: TotalLoad = field(init=False)
     _drawn: list[tuple[int, int, _Sized]] = field(default_factory=list)
@@ -172,7 +162,7 @@ class _Sizing:
     """Digests of the judge's material, if replies are cached."""
 
     def __post_init__(self) -> None:
-        self.sizes = TotalLoad(is_cached=_keeps_replies(self.judge))
+        self.sizes = TotalLoad(is_cached=_keeps_replies(self.evaluator.judge))
 
     @property
     def chosen(self) -> Sequence[_Sized]:
@@ -182,13 +172,11 @@ class _Sizing:
     async def size(self, candidate: SelectedRecord) -> _Sized:
         """Size a record with three reply profiles; with one if the others are not needed."""
         record = candidate.record
-        evaluation, likely = await size_of(
-            record, metrics=self.metrics, judge=self.judge, reply_profile=LIKELY
-        )
-        if self.pilot or self.judge.identity.computes or not likely.calls:
+        evaluation, likely = await size_of(record, evaluator=self.evaluator, reply_profile=LIKELY)
+        if self.pilot or self.evaluator.judge.identity.computes or not likely.calls:
             return _Sized(candidate, evaluation, likely, likely, likely)
-        _, low = await size_of(record, metrics=self.metrics, judge=self.judge, reply_profile=LOW)
-        _, high = await size_of(record, metrics=self.metrics, judge=self.judge, reply_profile=HIGH)
+        _, low = await size_of(record, evaluator=self.evaluator, reply_profile=LOW)
+        _, high = await size_of(record, evaluator=self.evaluator, reply_profile=HIGH)
         return _Sized(candidate, evaluation, low, likely, high)
 
     def add(self, sized: _Sized) -> None:
@@ -228,8 +216,7 @@ class _Sizing:
 class _Trial:
     """Judges the pilot."""
 
-    evaluator: BackfillEvaluator
-    prices: Prices | None
+    judging: BackfillEvaluator
     on_evaluated: Callable[[JudgedAnswer], None] | None
     ledger: RunCounts = field(default_factory=RunCounts)
     observed: list[PilotRecord] = field(default_factory=list)
@@ -237,14 +224,14 @@ class _Trial:
 
     async def carry_out(self, chosen: Sequence[_Sized], concurrency: int) -> None:
         """Judge these records concurrently."""
-        began_ns = self.evaluator.clock.now_ns()
+        began_ns = self.judging.clock.now_ns()
         await map_in_order(_each(chosen), self._judge, self._count, concurrency=concurrency)
-        self.seconds = (self.evaluator.clock.now_ns() - began_ns) / _NANO
+        self.seconds = (self.judging.clock.now_ns() - began_ns) / _NANO
 
     async def _judge(self, sized: _Sized) -> tuple[_Sized, EvaluatedRecord] | None:
-        if not await may_begin(self.evaluator.run, self.ledger):
+        if not await may_begin(self.judging.run, self.ledger):
             return None
-        judged = await self.evaluator.judge_one(sized.candidate)
+        judged = await self.judging.judge_one(sized.candidate)
         if judged is None:
             return None
         self.ledger.over_budget = self.ledger.over_budget or judged.exceeded_limit
@@ -269,32 +256,25 @@ class _Trial:
 
     def cost_of(self, low: TokenLoad, likely: TokenLoad, high: TokenLoad) -> Sequence[float | None]:
         """Price three loads: the first as if all prompts were cached, the last by the dearer judge."""
-        if self.prices is None:
-            return (None, None, None)
-        who = self.evaluator.judge.identity
+        evaluator, prices = self.judging.evaluator, self.judging.evaluator.prices
+        who = evaluator.judge.identity
         cheap = replace(low.usage, cached_tokens=low.usage.input_tokens)
-        dear = [self.prices.cost_usd(high.usage, judge) for judge in self._judges]
+        dear = [prices.cost_usd(high.usage, judge.identity) for judge in evaluator.judges]
         known = [cost for cost in dear if cost is not None]
         return (
-            self.prices.cost_usd(cheap, who),
-            self.prices.cost_usd(likely.usage, who),
+            prices.cost_usd(cheap, who),
+            prices.cost_usd(likely.usage, who),
             max(known) if len(known) == len(dear) else None,
         )
 
     def _cost(self, evaluation: Evaluation) -> float | None:
         """Price an evaluation; if both judges were asked, by the more expensive one."""
-        if self.prices is None:
-            return None
+        evaluator = self.judging.evaluator
         if not evaluation.compromised:
-            return self.prices.cost_of(evaluation)
-        costs = [self.prices.cost_usd(evaluation.usage, judge) for judge in self._judges]
+            return evaluator.cost_usd(evaluation)
+        costs = [evaluator.prices.cost_usd(evaluation.usage, judge.identity) for judge in evaluator.judges]
         known = [cost for cost in costs if cost is not None]
         return max(known) if len(known) == len(costs) else None
-
-    @property
-    def _judges(self) -> Sequence[JudgeIdentity]:
-        judges = (self.evaluator.judge, self.evaluator.second_judge)
-        return [judge.identity for judge in judges if judge is not None]
 
 
 async def _each(chosen: Sequence[_Sized]) -> AsyncIterator[_Sized]:

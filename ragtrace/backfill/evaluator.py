@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
-from ragtrace import semconv
 from ragtrace.backfill._record_selection import SelectedRecord
 from ragtrace.backfill.report import RunCounts
 from ragtrace.backfill.resume import ResumableRun
 from ragtrace.errors import JudgeOverBudget
-from ragtrace.evaluation import evaluate
 from ragtrace.model import Evaluation
 from ragtrace.outcomes import JudgedAnswer
-from ragtrace.ports import Clock, Judge, Metric
-from ragtrace.traces.attach import AttachOptions, carrier, deserves_carrier
+from ragtrace.pipeline.carriers import attach
+from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.ports import Clock
+from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.otlp import encode
-from ragtrace.traces.trace import Span
 
 
 class OutgoingCarrier(NamedTuple):
@@ -54,9 +52,7 @@ class EvaluatedRecord(NamedTuple):
 class BackfillEvaluator:
     """Judges answers, and builds their carriers."""
 
-    metrics: Sequence[Metric]
-    judge: Judge
-    second_judge: Judge | None
+    evaluator: Evaluator
     attach: AttachOptions
     run: ResumableRun | None
     clock: Clock
@@ -64,31 +60,24 @@ class BackfillEvaluator:
     async def judge_one(self, candidate: SelectedRecord) -> EvaluatedRecord | None:
         """Judge an answer, or leave it for later. With a run, its carrier is on disk when this returns."""
         record, sample, earlier = candidate
-        evaluating = evaluate(
-            record,
-            metrics=self.metrics,
-            judge=self.judge,
-            second_judge=self.second_judge,
-            clock=self.clock,
-        )
-        evaluation = await _unless_left(evaluating, self.run)
+        evaluation = await _unless_left(self.evaluator.evaluate(record, clock=self.clock), self.run)
         if evaluation is None:
             return None
         judged = EvaluatedRecord(JudgedAnswer(record=record, evaluation=evaluation, sample=sample), None)
-        if judged.exceeded_limit or not (evaluation.results and deserves_carrier(evaluation)):
+        if judged.exceeded_limit or not evaluation.results:  # a later run tries it again
             return judged
-        make = partial(
-            carrier,
+        span = attach(
             evaluation,
             record,
             sample=sample,
             options=self.attach,
             now_ns=self.clock.now_ns(),
             mode="backfill",
+            earlier=earlier,
+            cost_usd=self.evaluator.cost_usd(evaluation),
         )
-        span = make()
-        if replaced := _superseded(span, earlier):
-            span = make(supersedes=replaced)
+        if span is None:
+            return judged
         outgoing = OutgoingCarrier(span.trace_id, span.span_id, encode([span]))
         if self.run is not None:
             await self.run.progress.keep(*outgoing)
@@ -118,16 +107,3 @@ async def may_begin(run: ResumableRun | None, ledger: RunCounts) -> bool:
     if not (run.stop.is_set() or ledger.over_budget):
         await run.turn()
     return not (run.stop.is_set() or ledger.over_budget)
-
-
-def _superseded(span: Span, earlier: Iterable[Span]) -> str | None:
-    """Return the id of the carrier that this one supersedes: the last one with the same metrics."""
-    rivals = [each for each in earlier if _metrics_told(each) == _metrics_told(span)]
-    replaced = {rival.attributes.get(semconv.EVAL_SUPERSEDES) for rival in rivals}
-    latest = [rival for rival in rivals if rival.span_id not in replaced]
-    last = max(latest, key=lambda rival: str(rival.attributes.get(semconv.EVAL_STARTED_AT)), default=None)
-    return last.span_id if last else None
-
-
-def _metrics_told(span: Span) -> frozenset[str]:
-    return frozenset(key for key in span.attributes if key.startswith(semconv.LABEL_PREFIX))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ragtrace._ordered import map_in_order
 from ragtrace.backends.http_api import Sleep
 from ragtrace.backends.read_retries import ReadRetries
-from ragtrace.backfill._record_selection import Item, choose, evaluator_of
+from ragtrace.backfill._record_selection import Item, choose
 from ragtrace.backfill._selection import Selection, SpanId
 from ragtrace.backfill._trace_search import SearchedUpTo
 from ragtrace.backfill.evaluator import BackfillEvaluator, EvaluatedRecord, OutgoingCarrier, may_begin
@@ -18,7 +18,8 @@ from ragtrace.backfill.resume import ResumableRun
 from ragtrace.clock import SystemClock
 from ragtrace.errors import SendError, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.outcomes import JudgedAnswer
-from ragtrace.ports import Clock, Judge, Metric, SpanSink, TraceReader
+from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.ports import Clock, SpanSink, TraceReader
 from ragtrace.traces.attach import AttachOptions
 
 
@@ -26,9 +27,7 @@ async def backfill(
     reader: TraceReader,
     sink: SpanSink,
     *,
-    metrics: Sequence[Metric],
-    judge: Judge,
-    second_judge: Judge | None = None,
+    evaluator: Evaluator,
     selection: Selection | None = None,
     attach: AttachOptions | None = None,
     concurrency: int = 8,
@@ -38,6 +37,8 @@ async def backfill(
     sleep: Sleep = asyncio.sleep,
 ) -> BackfillReport:
     """Judge the selected records and send a carrier for each that has an outcome.
+
+    The carriers are those that a collector with this evaluator sends, but for mode, run id and times.
 
     ``on_evaluated`` is called in the order of the source. If the judge fails, the record gets no carrier, so
     that a second run tries it again. A chat answer without a retrieval gets none either. After a judge raises
@@ -53,22 +54,20 @@ async def backfill(
     if run is not None:
         run.watch(ledger)
     delivery = _Delivery(sink=sink, ledger=ledger, run=run, sleep=sleep, on_evaluated=on_evaluated)
-    evaluator = BackfillEvaluator(
-        metrics=metrics, judge=judge, second_judge=second_judge, attach=attach, run=run, clock=clock
-    )
+    judging = BackfillEvaluator(evaluator=evaluator, attach=attach, run=run, clock=clock)
 
     async def work(item: Item) -> EvaluatedRecord | SearchedUpTo | None:
         if isinstance(item, SearchedUpTo):
             return item
         if not await may_begin(run, ledger):
             return None
-        judged = await evaluator.judge_one(item)
+        judged = await judging.judge_one(item)
         if judged is not None:
             ledger.over_budget = ledger.over_budget or judged.exceeded_limit
         return judged
 
     await delivery.send_what_waits()
-    chosen = choose(reader, selection, ledger, evaluator_of(metrics, judge, second_judge), run)
+    chosen = choose(reader, selection, ledger, evaluator.id, run)
     await map_in_order(chosen, work, delivery.take, concurrency=concurrency)
     ledger.is_stopped = run is not None and run.stop.is_set()
     return ledger.report()

@@ -17,7 +17,6 @@ from pydantic import BaseModel
 
 from ragtrace.calibration._claim_match import ClaimMatch, find_claims
 from ragtrace.calibration.labeled_data import LabeledAnswer
-from ragtrace.evaluation import evaluate
 from ragtrace.metrics import metric_named
 from ragtrace.metrics.steps import StepLimits, Steps
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
@@ -32,6 +31,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, YesProbability
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from ragtrace.http.tls import ClientTls
     from ragtrace.judge import Prices
     from ragtrace.judge.spend import Spender
-    from ragtrace.metrics.verify_settings import VerifySettings
     from ragtrace.model import JudgeIdentity
-    from ragtrace.ports import Embedder, Judge, TraceReader
+    from ragtrace.pipeline.spec import EvaluatorSpec
+    from ragtrace.ports import TraceReader
     from ragtrace.sampling import SamplingPlan
+    from ragtrace.traces.attach import AttachOptions
     from ragtrace.traces.extract import ExtractRules
 
 
@@ -50,6 +51,10 @@ class CollectorPort(Protocol):
 
     def targets(self, path: Path) -> ConfiguredTargets:
         """Read what ``ragtrace doctor`` checks."""
+        ...
+
+    def evaluator(self, path: Path) -> ConfiguredEvaluator:
+        """Read what decides how an answer is judged and told: `judge`, `evaluate`, `extract`, `attach`."""
         ...
 
     def open_store(self, path: Path) -> TraceReader:
@@ -106,13 +111,19 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredEvaluator:
+    """A collector's evaluator, and what else decides about the carriers of its answers."""
+
+    spec: EvaluatorSpec
+    rules: ExtractRules
+    attach: AttachOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredTargets:
     """What a collector's configuration names, for ``ragtrace doctor``."""
 
-    open_judge: Callable[[], Judge]
-    open_embedder: Callable[[], Embedder | None]
-    has_embedder: bool
-    verify_of: Callable[[JudgeIdentity], VerifySettings]
+    evaluator: EvaluatorSpec
     endpoints: Mapping[str, Reach]
     store: Path
     secrets: tuple[str, ...] = field(default=(), repr=False)

@@ -16,9 +16,10 @@ from ragtrace.cli.settings import group, option
 
 if TYPE_CHECKING:
     from ragtrace.backends.http_api import ConnectionSettings
-    from ragtrace.cli.judge_choice import EmbedderChoice, JudgeChoice
     from ragtrace.http.tls import ClientTls
-    from ragtrace.ports import Metric
+    from ragtrace.judge import Prices
+    from ragtrace.judge.spec import JudgeSpec
+    from ragtrace.pipeline.spec import MetricSpec
     from ragtrace.sampling import SamplingPlan
     from ragtrace.traces.extract import ExtractRules
 
@@ -220,27 +221,45 @@ class JudgeOptions:
         help="Prices that override the built-in ones (form: docs/judges.md).",
     )
 
-    def choice(self) -> JudgeChoice:
-        """Return the judge, not opened yet.
+    @property
+    def is_given(self) -> bool:
+        """Whether an option names the judge."""
+        return self.spec is not None or self.base_url is not None
+
+    def judge_spec(self, *, max_concurrency: int = 1) -> JudgeSpec:
+        """Return the settings of the judge, not opened yet: one of the environment if no option names one.
 
         Raises:
-            ConfigError: a file is wrong.
+            UsageError: an endpoint is named, but no model.
         """
-        from ragtrace.cli.judge_choice import JudgeChoice, cache_settings
+        from ragtrace.cli.judge_choice import cache_settings
         from ragtrace.http.tls import ClientTls
-        from ragtrace.judge import load_prices
+        from ragtrace.judge import judge_named_by
+        from ragtrace.judge.spec import JudgeSpec
 
-        return JudgeChoice(
-            spec=self.spec,
+        if self.spec is None and self.base_url is not None:
+            raise click.UsageError("--base-url needs --judge openai:MODEL: which model is to judge?")
+        return JudgeSpec(
+            use=self.spec or judge_named_by(os.environ),
             base_url=self.base_url,
             api_key_env=self.api_key_env,
             timeout_s=self.timeout_s,
+            max_concurrency=max_concurrency,
             cache=cache_settings(self.use_cache, self.cache_file),
-            prices=load_prices(self.prices_file),
             tls=ClientTls(ca=self.ca) if self.ca else None,
             headers=self.headers,
             extra_body=self.extra_body or {},
         )
+
+    def prices(self) -> Prices:
+        """Read the prices.
+
+        Raises:
+            ConfigError: the file is wrong.
+        """
+        from ragtrace.judge import load_prices
+
+        return load_prices(self.prices_file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,11 +285,11 @@ class EmbedderOptions:
         f" openai:MODEL, {EMBEDDING_MODEL} there]",
     )
 
-    def choice(self) -> EmbedderChoice:
-        """Return the embedder, not opened yet."""
-        from ragtrace.cli.judge_choice import EmbedderChoice
-
-        return EmbedderChoice(spec=self.spec)
+    def embedder_spec(self, judge: JudgeSpec) -> JudgeSpec | None:
+        """Return the settings of the embedder; ``None`` if neither an option nor the judge names one."""
+        default = f"openai:{EMBEDDING_MODEL}" if judge.kind == "openai" else None
+        named = self.spec or default
+        return judge.sibling(named) if named else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,17 +346,16 @@ class MetricOptions:
         " `ineligible:truncated`.",
     )
 
-    def metrics(self) -> tuple[Metric, ...]:
-        """Make the metrics.
+    def metric_specs(self) -> tuple[MetricSpec, ...]:
+        """Return the metrics, not made yet.
 
         Raises:
-            ConfigError: there is no such metric.
             UsageError: none is named.
         """
-        rules = self.passes.rules()
-        if self.allow_truncated:
-            rules["judge_truncated"] = True
-        return tuple(make_metric(name, **rules) for name in split_names(self.names))
+        options = {"judge_truncated": True} if self.allow_truncated else {}
+        return tuple(
+            metric_spec(name, **self.passes.rules(), options=options) for name in split_names(self.names)
+        )
 
 
 def split_names(names: str) -> tuple[str, ...]:
@@ -352,21 +370,15 @@ def split_names(names: str) -> tuple[str, ...]:
     return chosen
 
 
-def make_metric(
-    name: str, *, profile: str = OWN_PROFILE, threshold: float | None = None, **options: Any
-) -> Metric:
-    """Make the metric that ``faithfulness``, ``faithfulness.deepeval-4`` or an address of code names.
-
-    Raises:
-        ConfigError: there is no such metric.
-    """
-    from ragtrace.metrics import metric_named
+def metric_spec(name: str, *, profile: str = OWN_PROFILE, **settings: Any) -> MetricSpec:
+    """Return the metric that ``faithfulness``, ``faithfulness.deepeval-4`` or an address of code names."""
+    from ragtrace.pipeline.spec import MetricSpec
     from ragtrace.plugins import Address
 
     if Address.parse(name):
-        return metric_named(name, threshold=threshold, **options)
+        return MetricSpec(name=name, **settings)
     plain, _, named = name.partition(".")
-    return metric_named(plain, profile=named or profile, threshold=threshold, **options)
+    return MetricSpec(name=plain, profile=named or profile, **settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from ragtrace.cli.report_options import ReportOptions
 from ragtrace.cli.settings import given_selection
 from ragtrace.errors import RagtraceError
 from ragtrace.judge import Prices
+from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Judge, Metric, passes_when
 from ragtrace.reports import JudgedAnswer, Report, RunEnd, RunInfo, SkippedAnswers, open_report
 
@@ -45,23 +46,21 @@ class Reports:
         options: ReportOptions,
         *,
         source: str,
-        metrics: tuple[Metric, ...],
-        judges: tuple[Judge, Judge | None],
-        prices: Prices,
+        evaluator: Evaluator,
     ) -> Self:
         """Return the reports of a run, which are opened by ``with``: before anything is judged."""
-        judge, second = judges
+        second = evaluator.second_judge
         about = RunInfo(
             source=_without_login(source),
-            judge=_name(judge),
-            metrics=tuple(map(_passing, metrics)),
+            judge=_name(evaluator.judge),
+            metrics=tuple(map(_passing, evaluator.metrics)),
             began_at_ns=time.time_ns(),
             selection=dict(_selected(click.get_current_context())),
             second_judge=_name(second) if second else None,
-            prices_as_of=prices.as_of,
+            prices_as_of=evaluator.prices.as_of,
             trace_url=options.trace_url or _page_of_trace(source),
         )
-        return cls(options, about, prices)
+        return cls(options, about, evaluator.prices)
 
     def __enter__(self) -> Self:
         """Open them.

@@ -13,7 +13,7 @@ A field may hold another such dataclass (`group`). A command shows the options o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import wraps
 from typing import Any, Final, TypeAlias
@@ -29,12 +29,16 @@ _GROUP: Final = "group"
 class SettingOption(click.Option):
     """An option that fills a field of a settings dataclass."""
 
-    def __init__(self, *args: Any, section: str | None, selects: bool, **attributes: Any) -> None:
+    def __init__(
+        self, *args: Any, section: str | None, selects: bool, declared_by: type, **attributes: Any
+    ) -> None:
         super().__init__(*args, **attributes)
         self.section = section
         """The title it is listed under in ``--help``."""
         self.selects = selects
         """Whether it says which answers are judged: reports name it."""
+        self.declared_by = declared_by
+        """The settings dataclass that has it."""
 
 
 class SettingsCommand(click.Command):
@@ -135,11 +139,21 @@ def takes(**sections: OptionSection | type) -> Callable[[Callback], Callback]:
 
 def given_selection(context: click.Context) -> Iterator[tuple[str, Any]]:
     """Yield the options that were given to choose answers, as they are written, with their values."""
+    for parameter in _given(context):
+        if parameter.selects:
+            yield parameter.opts[0], context.params[parameter.name or ""]
+
+
+def given_options_of(context: click.Context, kinds: Collection[type]) -> tuple[str, ...]:
+    """Return the options of these settings dataclasses that were given, as they are written."""
+    return tuple(parameter.opts[0] for parameter in _given(context) if parameter.declared_by in kinds)
+
+
+def _given(context: click.Context) -> Iterator[SettingOption]:
     for parameter in context.command.params:
-        name = parameter.name or ""
-        is_given = context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
-        if isinstance(parameter, SettingOption) and parameter.selects and is_given:
-            yield parameter.opts[0], context.params[name]
+        source = context.get_parameter_source(parameter.name or "")
+        if isinstance(parameter, SettingOption) and source is not click.core.ParameterSource.DEFAULT:
+            yield parameter
 
 
 def _options(
@@ -151,11 +165,11 @@ def _options(
         if _GROUP in each.metadata:
             yield from _options(each.metadata[_GROUP], name, title, words)
         elif _OPTION in each.metadata:
-            yield _decorator(each.metadata[_OPTION], name, title, words)
+            yield _decorator(each.metadata[_OPTION], part.kind, name, title, words)
 
 
 def _decorator(
-    declared: _Option, name: str, title: str | None, words: Mapping[str, str]
+    declared: _Option, kind: type, name: str, title: str | None, words: Mapping[str, str]
 ) -> Callable[[Callback], Callback]:
     attributes = dict(declared.attributes)
     if words:
@@ -166,6 +180,7 @@ def _decorator(
         cls=SettingOption,
         section=title,
         selects=declared.selects,
+        declared_by=kind,
         callback=_parsing(declared.parse) if declared.parse else None,
         **attributes,
     )

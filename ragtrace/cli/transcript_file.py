@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgeIdentity
-from ragtrace.ports import Judge
+from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline.spec import MetricSpec
 from ragtrace.reports import JudgedAnswer
 from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded
 
@@ -19,17 +21,21 @@ class TranscriptFile:
     def __init__(self, path: Path | None) -> None:
         self._transcripts = Transcripts(path) if path else None
         self._second: JudgeIdentity | None = None
+        self._limits = StepLimits()
+        self._metrics: tuple[MetricSpec, ...] = ()
 
-    def around(self, judge: Judge) -> Judge:
-        """Write down what a judge says."""
-        return recorded(judge, self._transcripts) if self._transcripts else judge
-
-    def around_second(self, judge: Judge | None) -> Judge | None:
-        """Write down what the second judge says, and who that is."""
-        if judge is None:
-            return None
-        self._second = judge.identity
-        return self.around(judge)
+    def recorded(self, evaluator: Evaluator, metrics: tuple[MetricSpec, ...]) -> Evaluator:
+        """Write down what the judges say, who they are, and which metrics ask them within which limits."""
+        if self._transcripts is None:
+            return evaluator
+        second = evaluator.second_judge
+        self._metrics = metrics
+        self._second, self._limits = second.identity if second else None, evaluator.limits
+        return replace(
+            evaluator,
+            judge=recorded(evaluator.judge, self._transcripts),
+            second_judge=recorded(second, self._transcripts) if second else None,
+        )
 
     @property
     def is_whole(self) -> bool:
@@ -52,8 +58,8 @@ class TranscriptFile:
         if self._transcripts:
             self._transcripts.__exit__(kind, exc, traceback)
 
-    def keep(self, answer: JudgedAnswer, limits: StepLimits | None = None) -> None:
-        """Keep what came of a record, and by which limits it was judged."""
+    def keep(self, answer: JudgedAnswer) -> None:
+        """Keep what came of a record."""
         if self._transcripts:
             self._transcripts.keep(
                 TranscriptRecord(
@@ -61,7 +67,8 @@ class TranscriptFile:
                     evaluation=answer.evaluation,
                     sample=answer.sample,
                     second_judge=self._second,
-                    limits=limits or StepLimits(),
+                    limits=self._limits,
+                    metrics=self._metrics,
                     session=self._transcripts.session,
                 )
             )

@@ -13,9 +13,11 @@ from ragtrace.judge.layers import limited, timed, unwrapped
 from ragtrace.judge.prices import Price, Prices, load_prices
 from ragtrace.judge.retry import Backoff, retrying
 from ragtrace.judge.scripted import Script, ScriptedJudge
+from ragtrace.judge.spec import JudgeSpec
 
 __all__ = [
     "JudgeSettings",
+    "JudgeSpec",
     "open_judge",
 ]
 

@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeUnavailable
-from ragtrace.evaluation import evaluate
 from ragtrace.judge.scripted import ScriptedJudge
 from ragtrace.metrics import Faithfulness, Steps
 from ragtrace.metrics.plugin_validation import make_metric
@@ -23,6 +22,7 @@ from ragtrace.model import (
     MetricResult,
     RagRecord,
 )
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Embedder, Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.sync import wait_for
 

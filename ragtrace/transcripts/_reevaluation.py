@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ragtrace._ordered import map_in_order
-from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
+from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Judge, Metric
 from ragtrace.transcripts._judges import recorded
 from ragtrace.transcripts.file import TranscriptRecord, Transcripts
@@ -30,14 +30,15 @@ async def ask_again(
     asked = recorded(judge, transcripts)
 
     async def work(each: TranscriptRecord) -> tuple[TranscriptRecord, TranscriptRecord]:
-        chosen = metrics_of(each.evaluation) if metrics is None else metrics
-        version = evaluator_version(chosen, judge, limits=each.limits)
-        known = transcripts.find(each.record.id, evaluator_set(chosen), version)
+        chosen = metrics_of(each) if metrics is None else metrics
+        evaluator = Evaluator(metrics=chosen, judge=asked, limits=each.limits)
+        known = transcripts.find(each.record.id, evaluator.set, evaluator.version)
         if known and known.record == each.record and not known.evaluation.failures:
             return each, known
-        evaluation = await evaluate(each.record, metrics=chosen, judge=asked, limits=each.limits)
+        evaluation = await evaluator.evaluate(each.record)
         session = transcripts.session
-        judged = replace(each, evaluation=evaluation, second_judge=None, session=session)
+        ran = each.metrics if metrics is None else ()
+        judged = replace(each, evaluation=evaluation, second_judge=None, session=session, metrics=ran)
         transcripts.keep(judged)
         return each, judged
 

@@ -22,6 +22,7 @@ from ragtrace.errors import ConfigError, InputError
 from ragtrace.files.private import make_private
 from ragtrace.metrics import StepLimits
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
+from ragtrace.pipeline.spec import MetricSpec
 from ragtrace.ports import Clock
 from ragtrace.traces.attach import Sample, record_sha256
 from ragtrace.transcripts._values import from_json, to_json
@@ -68,6 +69,8 @@ class TranscriptRecord:
     second_judge: JudgeIdentity | None = None
     limits: StepLimits = field(default_factory=StepLimits)
     """The limits and the form of the judge's requests."""
+    metrics: tuple[MetricSpec, ...] = ()
+    """The settings of the metrics; empty in files of earlier versions."""
     session: str = ""
     """The session of the judges' replies: one opening of the file."""
 

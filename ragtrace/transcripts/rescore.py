@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from ragtrace import semconv
-from ragtrace.evaluation import evaluate
-from ragtrace.metrics import metric_named
-from ragtrace.model import Evaluation, JudgeIdentity, MetricFailure, MetricOutcome, Usage
+from ragtrace.model import JudgeIdentity, MetricFailure, MetricOutcome, Usage
+from ragtrace.pipeline.carriers import attach
+from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline.spec import MetricSpec
 from ragtrace.ports import Clock, Embedder, Judge, Metric
-from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.traces.attach import AttachOptions, Sample
 from ragtrace.traces.trace import Span
 from ragtrace.transcripts._judges import replayed
 from ragtrace.transcripts.file import TranscriptRecord, Transcripts
@@ -40,25 +40,24 @@ class RescoredRecord:
             for failure in self.after.evaluation.failures
         )
 
-    def carrier(self, options: AttachOptions, *, now_ns: int) -> Span:
+    def carrier(self, options: AttachOptions, *, now_ns: int) -> Span | None:
         """Build the carrier of the new verdicts. It supersedes the old one if both have the same metrics.
 
-        It has no cost: the old one has it.
+        It has no cost: the old one has it. ``None`` if the new verdicts get no carrier.
 
         Raises:
             InputError: the record does not come from a trace.
         """
         make = partial(
-            carrier,
+            attach,
             record=self.after.record,
             sample=self.after.sample or Sample(rule="ratio", rate=1.0, probability=1.0),
             options=options,
             now_ns=now_ns,
             mode="backfill",
         )
-        now = unpaid(self.after).evaluation
-        was, span = make(self.before.evaluation), make(now)
-        return make(now, supersedes=was.span_id) if _metrics_told(was) == _metrics_told(span) else span
+        was = make(self.before.evaluation)
+        return make(unpaid(self.after).evaluation, earlier=(was,) if was else ())
 
 
 async def rescore(
@@ -80,33 +79,39 @@ async def rescore(
         return replayed(identity, transcripts, session=session)
 
     for record in kept:
-        evaluation = await evaluate(
-            record.record,
-            metrics=metrics_of(record.evaluation) if metrics is None else metrics,
+        ran = record.metrics if metrics is None else ()
+        evaluator = Evaluator(
+            metrics=metrics_of(record) if metrics is None else metrics,
             judge=voice(record.evaluation.judge, record.session),
             second_judge=voice(record.second_judge, record.session) if record.second_judge else None,
             limits=record.limits,
             embedder=embedder,
-            clock=clock,
         )
-        yield RescoredRecord(before=record, after=replace(record, evaluation=evaluation))
+        evaluation = await evaluator.evaluate(record.record, clock=clock)
+        yield RescoredRecord(before=record, after=replace(record, evaluation=evaluation, metrics=ran))
 
 
-def metrics_of(evaluation: Evaluation) -> list[Metric]:
-    """Make the metrics of an evaluation, with their thresholds and pass rules.
+def metrics_of(record: TranscriptRecord) -> list[Metric]:
+    """Make the metrics of a record's evaluation, with their settings, thresholds and pass rules.
 
     Raises:
-        ConfigError: a metric came from code at an address; name it again.
+        ConfigError: a metric came from code at an address that an earlier version did not keep.
     """
-    return [_again(outcome) for outcome in evaluation.outcomes]
+    specs = record.metrics or tuple(_spec_of(outcome) for outcome in record.evaluation.outcomes)
+    return [
+        _passing_as(outcome, spec).open()
+        for outcome, spec in zip(record.evaluation.outcomes, specs, strict=True)
+    ]
 
 
-def _again(outcome: MetricOutcome) -> Metric:
+def _spec_of(outcome: MetricOutcome) -> MetricSpec:
+    return MetricSpec(name=outcome.metric, profile=outcome.profile)
+
+
+def _passing_as(outcome: MetricOutcome, spec: MetricSpec) -> MetricSpec:
     if isinstance(outcome, MetricFailure):
-        return metric_named(outcome.metric, profile=outcome.profile)
-    return metric_named(
-        outcome.metric, profile=outcome.profile, threshold=outcome.threshold, pass_when=outcome.pass_when
-    )
+        return spec
+    return replace(spec, threshold=outcome.threshold, pass_when=outcome.pass_when)
 
 
 def unpaid(kept: TranscriptRecord) -> TranscriptRecord:
@@ -114,7 +119,3 @@ def unpaid(kept: TranscriptRecord) -> TranscriptRecord:
     evaluation = kept.evaluation
     outcomes = tuple(replace(outcome, usage=Usage()) for outcome in evaluation.outcomes)
     return replace(kept, evaluation=replace(evaluation, outcomes=outcomes, usage=Usage()))
-
-
-def _metrics_told(span: Span) -> frozenset[str]:
-    return frozenset(key for key in span.attributes if key.startswith(semconv.LABEL_PREFIX))

@@ -22,7 +22,7 @@ PUBLIC = {
         "ConfigError InputError JudgeError JudgeNonsense JudgeRefused JudgeTimeout JudgeUnable"
         " JudgeUnavailable RagtraceError SendError"
     ),
-    "ragtrace.judge": "JudgeSettings open_judge",
+    "ragtrace.judge": "JudgeSettings JudgeSpec open_judge",
     "ragtrace.metrics": "RagScore StepLimits Steps VerifySettings available_metrics metric_named",
     "ragtrace.metrics.fence": "fence_code fenced",
     "ragtrace.metrics.sentences": "Sentence split_sentences",
@@ -30,6 +30,7 @@ PUBLIC = {
         "Chunk ChunkVerdict Claim Direction Evaluation JudgeIdentity MetricFailure MetricResult Part"
         " RagRecord SkipReason Usage Verdict VerdictLabel"
     ),
+    "ragtrace.pipeline": "Evaluator EvaluatorSpec MetricSpec VerifySpec",
     "ragtrace.ports": (
         "Embedder Embeddings FreeText Judge JudgeReply JudgeRequest Metric SpanSink YesProbability"
     ),

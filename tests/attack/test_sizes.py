@@ -27,10 +27,10 @@ from ragtrace.errors import (
     SendRetryable,
     SendUnconfirmed,
 )
-from ragtrace.evaluation import evaluate
 from ragtrace.http import Body, BodyTooLarge, UnreadableBody
 from ragtrace.judge import open_judge
 from ragtrace.model import Chunk, RagRecord
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import TraceQuery
 from ragtrace.traces.otlp import encode_json
 from ragtrace_collector.cli import accounts

@@ -88,7 +88,7 @@ async def judged(spans: Stepped, *numbers: int) -> None:
 
 
 async def booked(collector: Collector) -> dict[str, int]:
-    guards = collector.live.shared_evaluator.evaluator.guards
+    guards = collector.live.shared_evaluator.guarded.guards
     assert guards is not None
     assert guards.budget_guard is not None
     status = await guards.budget_guard.spend_ledger.status(guards.budget, now_ns=guards.clock.now_ns())

@@ -27,6 +27,7 @@ from ragtrace.backends import OtlpFileReader
 from ragtrace.backfill import Selection, backfill
 from ragtrace.judge import open_judge
 from ragtrace.metrics import metric_named
+from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.otlp import encode_json
 from tests.rag_spans import rag_trace
@@ -106,7 +107,10 @@ async def _backfill(path: str, rate: float) -> int:
     selection = Selection(sampling=SamplingPlan(ratio=rate))
     metrics = [metric_named("faithfulness")]
     report = await backfill(
-        OtlpFileReader(path), Nowhere(), metrics=metrics, judge=judge, selection=selection
+        OtlpFileReader(path),
+        Nowhere(),
+        evaluator=Evaluator(metrics=metrics, judge=judge),
+        selection=selection,
     )
     assert report.records == report.sampled_out + report.judged
     return report.traces

@@ -28,12 +28,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge, open_judge
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.metrics.verify_yes_no import YesNoInput
 from ragtrace.model import Evaluation, JudgeIdentity, MetricResult, RagRecord, Usage, VerdictLabel
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 from ragtrace.records import read_records
 from ragtrace.stats import wilson_interval

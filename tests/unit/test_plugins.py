@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ragtrace.errors import ConfigError
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge, open_embedder, open_judge, unwrapped
 from ragtrace.metrics import Faithfulness, metric_named
 from ragtrace.model import Chunk, RagRecord
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.plugins import _installed, named_beside
 
 PLUGIN = """

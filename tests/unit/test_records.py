@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ragtrace.errors import InputError
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.model import Chunk, Part, RagRecord
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.records import read_records, to_json_line
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragtrace.cli.collector_port import CollectorPort, ConfiguredTargets, Reach, SharedBudget
+from ragtrace.cli.collector_port import (
+    CollectorPort,
+    ConfiguredEvaluator,
+    ConfiguredTargets,
+    Reach,
+    SharedBudget,
+)
 from ragtrace.cli.extras import needs_extra
 
 if TYPE_CHECKING:
@@ -42,7 +47,7 @@ class _Port:
     def targets(self, path: Path) -> ConfiguredTargets:
         with needs_extra("collector"):
             from ragtrace_collector.config import load_config
-            from ragtrace_collector.judge.evaluator import embedder_of, judge_of, verify_settings_of
+            from ragtrace_collector.judge.spec import evaluator_spec_of
 
         config = load_config(path)
         endpoints = {
@@ -53,13 +58,23 @@ class _Port:
             for export in config.export
         }
         return ConfiguredTargets(
-            open_judge=partial(judge_of, config.judge),
-            open_embedder=partial(embedder_of, config.judge),
-            has_embedder=config.judge.embedder is not None,
-            verify_of=partial(verify_settings_of, config.judge),
+            evaluator=evaluator_spec_of(config),
             endpoints=endpoints,
             store=config.store.file,
             secrets=tuple(_secrets(config)),
+        )
+
+    def evaluator(self, path: Path) -> ConfiguredEvaluator:
+        with needs_extra("collector"):
+            from ragtrace_collector.config import load_config
+            from ragtrace_collector.judge.live import attach_options_of
+            from ragtrace_collector.judge.spec import evaluator_spec_of
+
+        config = load_config(path)
+        return ConfiguredEvaluator(
+            spec=evaluator_spec_of(config),
+            rules=config.extract.opened(),
+            attach=attach_options_of(config.attach),
         )
 
     def open_store(self, path: Path) -> TraceReader:

@@ -150,6 +150,8 @@ class JudgeConfig(Section):
         None
     )
     embedder: str | None = None
+    batch_size: int = Field(default=20, ge=1, le=200)
+    """Claims in one request."""
     verify: Literal["auto", "json", "logprobs"] = "auto"
     calibration: Path | None = None
     second_look: bool = False

@@ -14,16 +14,17 @@ from opentelemetry.trace import Tracer
 
 from ragtrace import semconv
 from ragtrace.model import Evaluation, RagRecord
+from ragtrace.pipeline.carriers import attach
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
-from ragtrace.traces.attach import addition_of, carrier, deserves_carrier
+from ragtrace.traces.attach import addition_of
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.budget import OverBudget
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
-from ragtrace_collector.judge.evaluator import Evaluator
+from ragtrace_collector.judge.evaluator import GuardedEvaluator
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 from ragtrace_collector.store.port import Job, JudgedInput, StoreUnavailable, WorkStore
@@ -67,14 +68,14 @@ class _Setup:
     """What one attempt works with, from its beginning to its end."""
 
     live: Live
-    evaluator: Evaluator
+    guarded: GuardedEvaluator
     retry_policy: RetryPolicy
 
     @classmethod
     def of(cls, live: Live) -> _Setup:
         return cls(
             live=live,
-            evaluator=live.shared_evaluator.evaluator.now,
+            guarded=live.shared_evaluator.guarded.now,
             retry_policy=RetryPolicy.of(live.config.evaluate),
         )
 
@@ -116,7 +117,7 @@ class EvaluateStage:
         """
         live = self.live.now
         policy = RetryPolicy.of(live.config.evaluate)
-        closed = live.shared_evaluator.evaluator.now.closed()
+        closed = live.shared_evaluator.guarded.now.closed()
         return await self.store.take_jobs(
             most,
             now_ns=self.clock.now_ns(),
@@ -162,7 +163,7 @@ class EvaluateStage:
             await self._give_up(job, exc)
 
     def _outcome_unasked(self, job: Job, setup: _Setup) -> str | None:
-        closed = setup.evaluator.closed()
+        closed = setup.guarded.closed()
         if closed and job.seen_ns < setup.retry_policy.hopeless_before_ns(closed.until_ns):
             return closed.outcome
         return setup.retry_policy.ended(job, now_ns=self.clock.now_ns())
@@ -182,9 +183,11 @@ class EvaluateStage:
             with working(self.tracer, "evaluate", on=(job.in_trace, job.span_id)) as span:
                 async with asyncio.timeout(setup.attempt_s):
                     earlier = self.partial.take(job, setup.live.shared_evaluator)
-                    evaluation = await setup.evaluator.evaluate(record, clock=self.clock, earlier=earlier)
+                    evaluation = await setup.guarded.evaluator.evaluate(
+                        record, clock=self.clock, earlier=earlier
+                    )
                 span.set_attribute(semconv.EVAL_RUN_ID, evaluation.run_id)
-                span.set_attribute("ragtrace.outcome", _outcome(evaluation, setup.evaluator))
+                span.set_attribute("ragtrace.outcome", _outcome(evaluation, setup.guarded))
         except TimeoutError:
             await self._time_out(job, setup)
             return
@@ -206,7 +209,7 @@ class EvaluateStage:
 
     def _next_retry(self, job: Job, setup: _Setup, faults: Sequence[AttemptFailure]) -> Retry | None:
         return setup.retry_policy.next_retry(
-            job, faults, opens_ns=setup.evaluator.now.opens_ns(), now_ns=self.clock.now_ns()
+            job, faults, opens_ns=setup.guarded.now.opens_ns(), now_ns=self.clock.now_ns()
         )
 
     async def _postpone(self, job: Job, retry: Retry) -> None:
@@ -236,23 +239,23 @@ class EvaluateStage:
         sampler = setup.live.sampler
         note = partial(self.watch.note, job, record, evaluation, sampler=sampler, now_ns=self.clock.now_ns())
         await self._write(note)
-        outcome = _outcome(evaluation, setup.evaluator)
-        # without a new carrier, an earlier verdict would stay valid
-        is_told = deserves_carrier(evaluation) or bool(job.replaces)
-        if not is_told or FinalOutcome.of(outcome).state is State.OVER_BUDGET:
+        outcome = _outcome(evaluation, setup.guarded)
+        if FinalOutcome.of(outcome).state is State.OVER_BUDGET:
             await self._end(job, outcome, judged=judged)
             return
-        span = carrier(
+        span = attach(
             evaluation,
             record,
             sample=job.sample,
             options=setup.live.attach,
             now_ns=self.clock.now_ns(),
-            supersedes=job.replaces or None,
+            replaces=job.replaces or None,
             is_revision=job.carriers > 0,
-            cost_usd=setup.evaluator.cost_usd(evaluation),
+            cost_usd=setup.guarded.evaluator.cost_usd(evaluation),
         )
-        await self._end(job, outcome, carrier=span, evaluator=evaluation.evaluator_version, judged=judged)
+        await self._end(
+            job, outcome, carrier=span, evaluator=evaluation.evaluator_version if span else "", judged=judged
+        )
 
     async def _end(
         self,
@@ -313,12 +316,12 @@ _COUNTED_AS: Final = {
 }
 
 
-def _outcome(evaluation: Evaluation, evaluator: Evaluator) -> str:
+def _outcome(evaluation: Evaluation, guarded: GuardedEvaluator) -> str:
     if any(result.score is not None for result in evaluation.results):
         return State.JUDGED
     if not evaluation.failures:
         return State.INELIGIBLE.because(str(evaluation.results[0].skip_reason))
     if any(failure.error_type == OverBudget.error_type for failure in evaluation.failures):
-        closed = evaluator.closed()
+        closed = guarded.closed()
         return closed.outcome if closed else State.OVER_BUDGET
     return State.FAILED.because(evaluation.failures[0].error_type)

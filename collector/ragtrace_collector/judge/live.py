@@ -9,29 +9,29 @@ from dataclasses import dataclass
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.config import AttachConfig, CollectorConfig
-from ragtrace_collector.judge.evaluator import Evaluator
+from ragtrace_collector.judge.evaluator import GuardedEvaluator
 from ragtrace_collector.sampling import Sampler
 
 
 class SharedEvaluator:
     """An evaluator that several evaluations use. After `retire`, the last of them closes it."""
 
-    def __init__(self, evaluator: Evaluator, opened: AsyncExitStack) -> None:
-        self.evaluator = evaluator
+    def __init__(self, guarded: GuardedEvaluator, opened: AsyncExitStack) -> None:
+        self.guarded = guarded
         self._opened = opened
         self._evaluations = 0
         self._is_retired = False
 
     @classmethod
-    async def begin(cls, opening: AbstractAsyncContextManager[Evaluator]) -> SharedEvaluator:
+    async def begin(cls, opening: AbstractAsyncContextManager[GuardedEvaluator]) -> SharedEvaluator:
         """Open an evaluator.
 
         Raises:
             ConfigError: it cannot be used.
         """
         async with AsyncExitStack() as opened:
-            evaluator = await opened.enter_async_context(opening)
-            return cls(evaluator, opened.pop_all())
+            guarded = await opened.enter_async_context(opening)
+            return cls(guarded, opened.pop_all())
 
     @asynccontextmanager
     async def evaluation(self) -> AsyncIterator[None]:
@@ -75,13 +75,13 @@ class Live:
             shared_evaluator=evaluator,
             sampler=sampler,
             rules=config.extract.opened(),
-            attach=_attach_options(config.attach),
+            attach=attach_options_of(config.attach),
         )
 
     @property
     def is_judge_unavailable(self) -> bool:
         """Whether no judge may be asked now."""
-        return self.shared_evaluator.evaluator.now.closed() is not None
+        return self.shared_evaluator.guarded.now.closed() is not None
 
 
 class LiveConfig:
@@ -96,7 +96,8 @@ class LiveConfig:
         return before
 
 
-def _attach_options(attach: AttachConfig) -> AttachOptions:
+def attach_options_of(attach: AttachConfig) -> AttachOptions:
+    """Return the content and the time of carriers."""
     return AttachOptions(
         carrier_time=attach.carrier_time,
         tempo_slack_s=attach.tempo_slack.total_seconds(),

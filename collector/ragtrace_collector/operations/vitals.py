@@ -51,7 +51,7 @@ class Vitals:
 
     def judge_stopped(self) -> str | None:
         """Return why nothing is judged, as an outcome (``failed:judge_refused``); ``None`` if answers are."""
-        return self.live.now.shared_evaluator.evaluator.now.stopped()
+        return self.live.now.shared_evaluator.guarded.now.stopped()
 
     async def status(self, tenant: str | None = None) -> Mapping[str, object]:
         """Return the status page: the state, the ledger, and the counters since the start.
@@ -117,16 +117,16 @@ class Vitals:
             yield Measurement(int(state == why), {"why": why})
 
     def _guards(self) -> tuple[JudgeGuard, ...]:
-        guards = self.live.now.shared_evaluator.evaluator.guards
+        guards = self.live.now.shared_evaluator.guarded.guards
         return tuple(guards.by_name.values()) if guards else ()
 
     def _shares(self) -> Iterator[Measurement]:
-        guards = self.live.now.shared_evaluator.evaluator.guards
+        guards = self.live.now.shared_evaluator.guarded.guards
         if guards is not None and guards.budget_guard is not None:
             yield Measurement(guards.budget_guard.share_to_sample)
 
     async def _left(self) -> tuple[LimitUsage, ...]:
-        guards = self.live.now.shared_evaluator.evaluator.guards
+        guards = self.live.now.shared_evaluator.guarded.guards
         return await guards.left() if guards else ()
 
     def _named(self, reading: Measurement) -> Measurement:

@@ -263,7 +263,7 @@ class Collector:
 
     async def _throttle(self) -> bool:
         """Lower the sampling rates so that the budget lasts, if `budget.at_limit` asks for that."""
-        guards = self.live.shared_evaluator.evaluator.guards
+        guards = self.live.shared_evaluator.guarded.guards
         if (
             guards is not None
             and guards.budget_guard is not None

@@ -95,7 +95,7 @@ async def open_collector(
             live = LiveConfig(Live.of(config, evaluator, sampler_of(config.sample)))
             undone.pop_all()
         stack.push_async_callback(lambda: live.now.shared_evaluator.retire())
-        for line in old_prices(evaluator.evaluator, now_ns=clock.now_ns()):
+        for line in old_prices(evaluator.guarded, now_ns=clock.now_ns()):
             log.warning("%s", line, extra=event("prices_old"))
         parts = _Parts(
             live=live,

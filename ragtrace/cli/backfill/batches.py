@@ -10,25 +10,32 @@ from typing import Final
 import click
 
 from ragtrace.backfill import BackfillReport
-from ragtrace.cli.judge_choice import JudgeChoice
 from ragtrace.cli.render import many, talk
 from ragtrace.errors import JudgeTimeout
 from ragtrace.judge.batch import batches_of
 from ragtrace.judge.batch_settings import BatchSettings
+from ragtrace.pipeline.spec import EvaluatorSpec
 from ragtrace.ports import Judge
 
 _KIND: Final = "openai"
 
 
-def in_batches(judge: JudgeChoice, second_judge: str | None, *, path: Path, poll_s: float) -> JudgeChoice:
-    """Return the judge, asked in batches at their prices.
+def in_batches(spec: EvaluatorSpec, *, path: Path, poll_s: float) -> EvaluatorSpec:
+    """Return the evaluator with judges that are asked in batches.
 
     Raises:
         UsageError: the second judge cannot be asked in batches.
     """
-    _check_second(second_judge)
+    if spec.second is not None and spec.second.kind != _KIND:
+        raise click.UsageError(
+            f"--batch asks the second judge in batches too: --second-judge must be {_KIND}:MODEL"
+        )
     batches = BatchSettings(path=path, poll_s=poll_s, tell=talk)
-    return replace(judge, prices=judge.prices.in_batches(), batches=batches)
+    return replace(
+        spec,
+        judge=replace(spec.judge, batches=batches),
+        second=replace(spec.second, batches=batches) if spec.second else None,
+    )
 
 
 def waits_for_batches(judge: Judge) -> bool:
@@ -54,10 +61,3 @@ def finish_batches(judges: Iterable[Judge | None], report: BackfillReport) -> No
                 f"{many(requests, 'request')} {where} at the provider: the same command takes the"
                 " replies within 30 days, and pays for none twice"
             )
-
-
-def _check_second(second_judge: str | None) -> None:
-    if second_judge is not None and second_judge.partition(":")[0] != _KIND:
-        raise click.UsageError(
-            f"--batch asks the second judge in batches too: --second-judge must be {_KIND}:MODEL"
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
@@ -15,6 +15,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.judge import Prices, spent_by
 from ragtrace.judge.spend import Limit, ReservingSpender, Spender, budgeted
 from ragtrace.model import JudgeIdentity
+from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Judge
 
 OVER_BUDGET: Final = 3
@@ -73,11 +74,11 @@ class BackfillBudget:
         """Live answers that go first at this moment."""
         return self._opened.waiting_for if self._opened else 0
 
-    def told(self, judges: Sequence[Judge | None], prices: Prices) -> str:
+    def told(self, evaluator: Evaluator) -> str:
         """Say what the judges were asked so far, in dollars if that is known; nothing if it costs nothing."""
-        asked = [(judge, spent_by(judge)) for judge in judges if judge is not None]
+        asked = [(judge.identity, spent_by(judge)) for judge in evaluator.judges]
         tokens = sum(spent.input_tokens + spent.output_tokens for _, spent in asked)
-        costs = [prices.cost_usd(spent, judge.identity) for judge, spent in asked]
+        costs = [evaluator.prices.cost_usd(spent, who) for who, spent in asked]
         if not tokens:
             return ""
         if None in costs:

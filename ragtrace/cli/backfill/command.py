@@ -11,11 +11,11 @@ from ragtrace.cli.settings import command, section, takes
 @command()
 @takes(
     read=section("What to read", ReadOptions),
-    evaluator=section("How to judge", JudgingOptions),
+    judging=section("How to judge", JudgingOptions),
     cost=section("What it may cost", CostOptions),
     output=section("What to write", OutputOptions),
 )
-def backfill(read: ReadOptions, evaluator: JudgingOptions, cost: CostOptions, output: OutputOptions) -> None:
+def backfill(read: ReadOptions, judging: JudgingOptions, cost: CostOptions, output: OutputOptions) -> None:
     """Judge the answers in stored traces, and send the verdicts into these traces.
 
     Each verdict is a span in the answer's trace, with the id the collector would give it. Answers that the
@@ -38,4 +38,4 @@ def backfill(read: ReadOptions, evaluator: JudgingOptions, cost: CostOptions, ou
     """
     from ragtrace.cli.backfill.session import run_backfill
 
-    click.get_current_context().exit(run_backfill(read, evaluator, cost, output))
+    click.get_current_context().exit(run_backfill(read, judging, cost, output))

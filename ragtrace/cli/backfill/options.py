@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ragtrace.cli.evaluator_options import ChosenEvaluator, EvaluatorOptions
 from ragtrace.cli.options import (
     CARRIER_TIMES,
     EXISTING_FILE,
@@ -16,9 +17,8 @@ from ragtrace.cli.options import (
     AccessOptions,
     ExtractOptions,
     JsonOption,
-    JudgeOptions,
     MetricOptions,
-    SecondJudgeOption,
+    PassOptions,
     sampling_plan,
     tags,
 )
@@ -229,9 +229,21 @@ class JudgingOptions:
     """What is measured, and by whom."""
 
     metrics: MetricOptions = group(MetricOptions)
-    judge: JudgeOptions = group(JudgeOptions)
-    second: SecondJudgeOption = group(SecondJudgeOption)
+    evaluator: EvaluatorOptions = group(EvaluatorOptions)
     batch: BatchOptions = group(BatchOptions)
+
+    def chosen(self) -> ChosenEvaluator:
+        """Return the evaluator, not opened yet.
+
+        Raises:
+            ConfigError: the configuration is wrong.
+            UsageError: options do not go together.
+        """
+        return self.evaluator.chosen(
+            self.metrics.metric_specs,
+            metric_options=(MetricOptions, PassOptions),
+            max_concurrency=self.batch.concurrency,
+        )
 
 
 def _shared_budget(path: Path) -> SharedBudget:

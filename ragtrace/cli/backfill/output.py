@@ -24,7 +24,7 @@ OnEvaluated: TypeAlias = Callable[[JudgedAnswer], None]
 
 
 def answer_listener(
-    listeners: Sequence[OnEvaluated], metrics: tuple[Metric, ...], console: Console | None
+    listeners: Sequence[OnEvaluated], metrics: Sequence[Metric], console: Console | None
 ) -> OnEvaluated:
     """Return what tells everyone of an answer, and writes its row if there is a console."""
     table = console and OutcomeTable(console, metrics=metrics, id_title="trace", id_width=32)

@@ -30,8 +30,8 @@ from ragtrace.cli.backfill.unreadable import UnreadableParts
 from ragtrace.cli.doctor.checks import EMPTY_EXPORT
 from ragtrace.cli.render import talk, utc
 from ragtrace.files.private import refuse_link
-from ragtrace.judge import Prices
-from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
+from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.ports import SpanSink, TraceQuery, TraceReader
 from ragtrace.traces.attach import AttachOptions
 
 _FILE: Final = "otlp-file:"
@@ -47,15 +47,12 @@ class BackfillRun:
     destination_access: ConnectionSettings
     search: SearchOptions | None
     selection: Selection
-    metrics: tuple[Metric, ...]
-    judge: Judge
-    second_judge: Judge | None
+    evaluator: Evaluator
     concurrency: int
     budget: BackfillBudget
     planning: Planning
     asks: bool
     """Somebody must agree before anything is spent."""
-    prices: Prices
     attach: AttachOptions
     bar: ProgressBar
     progress_path: Path
@@ -75,14 +72,11 @@ class BackfillRun:
         with _stopped_by_ctrl_c(run):
             return await library.dry_run(
                 reader,
-                metrics=self.metrics,
-                judge=self.judge,
-                second_judge=self.second_judge,
+                evaluator=self.evaluator,
                 selection=selection,
                 attach=self.attach,
                 concurrency=self.concurrency,
                 pilot=self.planning.pilot,
-                prices=self.prices,
                 on_evaluated=on_evaluated,
                 run=run,
             )
@@ -103,7 +97,7 @@ class BackfillRun:
             if self.asks or self.planning.pilot:
                 preview = await self._preview(reader, selection, run, if_kept(on_evaluated))
                 if not run.stop.is_set():
-                    agree(preview, self.prices, asks=self.asks)
+                    agree(preview, self.evaluator.prices, asks=self.asks)
                 selection = replace(selection, limit=preview.left_of(selection.limit))
                 self.bar.total = preview.to_judge
             self.bar.share = share_of(reader, selection.query)
@@ -111,9 +105,7 @@ class BackfillRun:
                 report = await library.backfill(
                     reader,
                     sink,
-                    metrics=self.metrics,
-                    judge=self.judge,
-                    second_judge=self.second_judge,
+                    evaluator=self.evaluator,
                     selection=selection,
                     attach=self.attach,
                     concurrency=self.concurrency,
@@ -122,7 +114,7 @@ class BackfillRun:
                     sleep=run.pause,
                 )
             await report_not_found(reader, selection.query, report)
-            finish_batches((self.judge, self.second_judge), report)
+            finish_batches(self.evaluator.judges, report)
             if selection.query is None and not report.is_behind:
                 await run.progress.reached(run.name, _stretch(None)[1])
             return report, preview
@@ -130,11 +122,9 @@ class BackfillRun:
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[TraceReader, Selection, ResumableRun]]:
         async with AsyncExitStack() as opened:
-            for judge in (self.judge, self.second_judge):
-                if judge is not None:
-                    await opened.enter_async_context(aclosing(judge))
+            await opened.enter_async_context(aclosing(self.evaluator))
             progress = opened.enter_context(Progress(self.progress_path))
-            leaves = waits_for_batches(self.judge)
+            leaves = waits_for_batches(self.evaluator.judge)
             run = ResumableRun(
                 progress=progress, name=self._name(), leaves_waiting=leaves, watch=self.bar.watch
             )
@@ -167,9 +157,9 @@ class BackfillRun:
 
     def _name(self) -> str:
         """Name the run: the same search by the same evaluator goes on with it."""
-        metrics = sorted((metric.name, metric.profile) for metric in self.metrics)
+        metrics = sorted((metric.name, metric.profile) for metric in self.evaluator.metrics)
         chosen = self._searched() or self.selection.trace_ids
-        told = repr((chosen, self.selection.sampling, metrics, self.judge.identity))
+        told = repr((chosen, self.selection.sampling, metrics, self.evaluator.judge.identity))
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def _searched(self) -> tuple[object, ...]:

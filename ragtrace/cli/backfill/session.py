@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -17,19 +17,21 @@ from ragtrace.cli.backfill.options import CostOptions, JudgingOptions, OutputOpt
 from ragtrace.cli.backfill.output import answer_listener, print_report
 from ragtrace.cli.backfill.progress_bar import ProgressBar
 from ragtrace.cli.backfill.run import BackfillRun
-from ragtrace.cli.judge_choice import JudgeChoice, introduce, is_free, warn_of_old_prices
+from ragtrace.cli.evaluator_options import ChosenEvaluator
+from ragtrace.cli.judge_choice import introduce, is_free, warn_of_old_prices
 from ragtrace.cli.render import many, talk
 from ragtrace.cli.report_files import Reports, ending_of, ending_of_pilot
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.transcript_file import TranscriptFile
-from ragtrace.ports import Judge, Metric
+from ragtrace.judge import load_prices
+from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline.spec import EvaluatorSpec
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions, CarrierTime
+from ragtrace.traces.extract import ExtractRules
 
 
-def run_backfill(
-    read: ReadOptions, evaluator: JudgingOptions, cost: CostOptions, output: OutputOptions
-) -> int:
+def run_backfill(read: ReadOptions, judging: JudgingOptions, cost: CostOptions, output: OutputOptions) -> int:
     """Run it, print what came of it, and return the exit code.
 
     Raises:
@@ -38,60 +40,81 @@ def run_backfill(
     """
     planning = Planning.of(cost)
     transcript = click.get_current_context().with_resource(TranscriptFile(output.transcripts.path))
-    models = _Models.of(read, evaluator, BackfillBudget.of(cost.budget), output)
-    metrics = evaluator.metrics.metrics()
+    budget = BackfillBudget.of(cost.budget)
+    path = read.progress_path or Progress.default_path(
+        source=read.source, destination=output.destination or ""
+    )
+    chosen = _chosen(judging, path)
     _check(read, cost, output)
     planning.check(source=read.source, destination=output.destination, dry_run=cost.dry_run)
-    opened = models.opened(transcript, evaluator)
+    evaluator = transcript.recorded(_opened(chosen.spec, budget), chosen.spec.metrics)
     bar = ProgressBar(
-        spent=lambda: models.budget.told(opened, models.choice.prices),
-        waiting_for=lambda: models.budget.waiting_for,
+        spent=lambda: budget.told(evaluator),
+        waiting_for=lambda: budget.waiting_for,
         is_wanted=not output.json.wanted,
     )
-    run = _run(read, cost, output, models=models, judges=opened, metrics=metrics, bar=bar)
-    reports = Reports.of(
-        output.reports, source=read.source, metrics=metrics, judges=opened, prices=models.choice.prices
+    asks = not cost.dry_run and planning.asks(
+        source=read.source, is_free=is_free(evaluator, chosen.spec.judge)
     )
+    run = BackfillRun(
+        source=read.source,
+        destination=output.destination,
+        access=read.access.access("source"),
+        destination_access=output.access.access("to"),
+        search=None if read.trace_ids or (is_file(read.source) and not read.search.is_made) else read.search,
+        selection=_selection(read, chosen.rules),
+        evaluator=evaluator,
+        concurrency=judging.batch.concurrency,
+        budget=budget,
+        planning=planning,
+        asks=asks,
+        attach=_attach_options(chosen, output, read.source),
+        bar=bar,
+        progress_path=path,
+        resume=read.resume,
+    )
+    reports = Reports.of(output.reports, source=read.source, evaluator=evaluator)
     report, preview = _carried_out(run, reports, transcript, output, dry_run=cost.dry_run)
     is_whole = reports.is_whole and transcript.is_whole and not run.faults.number
-    print_report(
-        report, preview, prices=models.choice.prices, dry_run=cost.dry_run, as_json=output.json.wanted
-    )
+    print_report(report, preview, prices=evaluator.prices, dry_run=cost.dry_run, as_json=output.json.wanted)
     run.faults.tell_rest()
     if cost.dry_run and preview:
         return exit_code_of(preview) or int(not is_whole)
     return _exit_code(report, is_whole=is_whole)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Models:
-    """The judges that options name, and what they may spend."""
+def _chosen(judging: JudgingOptions, path: Path) -> ChosenEvaluator:
+    chosen, batch = judging.chosen(), judging.batch
+    if not batch.wanted:
+        return chosen
+    return replace(chosen, spec=in_batches(chosen.spec, path=path, poll_s=batch.poll_s))
 
-    choice: JudgeChoice
-    budget: BackfillBudget
-    progress_path: Path
-    concurrency: int
 
-    @classmethod
-    def of(
-        cls, read: ReadOptions, evaluator: JudgingOptions, budget: BackfillBudget, output: OutputOptions
-    ) -> _Models:
-        choice, batch = evaluator.judge.choice(), evaluator.batch
-        path = read.progress_path or Progress.default_path(
-            source=read.source, destination=output.destination or ""
-        )
-        if batch.wanted:
-            choice = in_batches(choice, evaluator.second.spec, path=path, poll_s=batch.poll_s)
-        return cls(choice=choice, budget=budget, progress_path=path, concurrency=batch.concurrency)
+def _opened(spec: EvaluatorSpec, budget: BackfillBudget) -> Evaluator:
+    prices = load_prices(spec.prices)
+    prices = prices if spec.judge.batches is None else prices.in_batches()
+    around = budget.around(prices)
+    evaluator = spec.open(around=lambda _role, _judge: around, prices=prices)
+    introduce(evaluator.judge)
+    warn_of_old_prices(prices, evaluator.judge.identity)
+    return evaluator
 
-    def opened(self, transcript: TranscriptFile, evaluator: JudgingOptions) -> tuple[Judge, Judge | None]:
-        """Open the judge and the second judge."""
-        around, at_once = self.budget.around(self.choice.prices), self.concurrency
-        judge = transcript.around(self.choice.open(max_concurrency=at_once, around=around))
-        introduce(judge)
-        warn_of_old_prices(self.choice.prices, judge.identity)
-        second = self.choice.open_second(evaluator.second.spec, max_concurrency=at_once, around=around)
-        return judge, transcript.around_second(second)
+
+def _attach_options(chosen: ChosenEvaluator, output: OutputOptions, source: str) -> AttachOptions:
+    options = chosen.attach or AttachOptions()
+    choice = options.carrier_time if output.carrier_time == "auto" else output.carrier_time
+    return replace(options, carrier_time=_carrier_time(choice, source))
+
+
+def _selection(read: ReadOptions, rules: ExtractRules | None) -> Selection:
+    is_named = read.extract.mapping is not None or read.extract.context_from is not None
+    return Selection(
+        trace_ids=read.trace_ids,
+        sampling=_with_ratio(read.sampling, read.ratio),
+        limit=read.limit,
+        only_unscored=read.only_unscored,
+        rules=rules if rules is not None and not is_named else read.extract.rules(),
+    )
 
 
 def _check(read: ReadOptions, cost: CostOptions, output: OutputOptions) -> None:
@@ -103,57 +126,19 @@ def _check(read: ReadOptions, cost: CostOptions, output: OutputOptions) -> None:
         raise click.UsageError("--trace-id names the traces: leave out the options that search for them")
 
 
-def _run(
-    read: ReadOptions,
-    cost: CostOptions,
-    output: OutputOptions,
-    *,
-    models: _Models,
-    judges: tuple[Judge, Judge | None],
-    metrics: tuple[Metric, ...],
-    bar: ProgressBar,
-) -> BackfillRun:
-    planning = Planning.of(cost)
-    asks = not cost.dry_run and planning.asks(source=read.source, is_free=is_free(models.choice, judges))
-    return BackfillRun(
-        source=read.source,
-        destination=output.destination,
-        access=read.access.access("source"),
-        destination_access=output.access.access("to"),
-        search=None if read.trace_ids or (is_file(read.source) and not read.search.is_made) else read.search,
-        selection=Selection(
-            trace_ids=read.trace_ids,
-            sampling=_with_ratio(read.sampling, read.ratio),
-            limit=read.limit,
-            only_unscored=read.only_unscored,
-            rules=read.extract.rules(),
-        ),
-        metrics=metrics,
-        judge=judges[0],
-        second_judge=judges[1],
-        concurrency=models.concurrency,
-        budget=models.budget,
-        planning=planning,
-        asks=asks,
-        prices=models.choice.prices,
-        attach=AttachOptions(carrier_time=_carrier_time(output.carrier_time, read.source)),
-        bar=bar,
-        progress_path=models.progress_path,
-        resume=read.resume,
-    )
-
-
 def _carried_out(
     run: BackfillRun, reports: Reports, transcript: TranscriptFile, output: OutputOptions, *, dry_run: bool
 ) -> tuple[BackfillReport, DryRun | None]:
     listeners = (transcript.keep, reports.add)
     with reports:
         if dry_run:
-            preview = asyncio.run(run.preview(answer_listener(listeners, run.metrics, None)))
+            preview = asyncio.run(run.preview(answer_listener(listeners, run.evaluator.metrics, None)))
             reports.end(ending_of_pilot(preview))
             return preview.report, preview
         console = None if output.json.wanted else run.bar.console()
-        report, estimated = asyncio.run(run.carry_out(answer_listener(listeners, run.metrics, console)))
+        report, estimated = asyncio.run(
+            run.carry_out(answer_listener(listeners, run.evaluator.metrics, console))
+        )
         reports.end(ending_of(report, told=reports.answers))
         return report, estimated
 

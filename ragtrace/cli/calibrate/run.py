@@ -54,7 +54,7 @@ def run_calibration(
         InputError: the data says nothing about a judge.
         ConfigError: an option is wrong, or a file cannot be written.
     """
-    judge = measure.judge.choice()
+    prices = measure.judge.prices()
     if output.report:
         with needs_extra("report"):
             import matplotlib as mpl  # noqa: F401  before hours of judging, not after
@@ -63,12 +63,12 @@ def run_calibration(
     left_out = LeftOutRows()
     concurrency = measure.concurrency.answers
     sample = _sample(paths, left_out, wanted, at_once=concurrency)
-    opened = judge.open(max_concurrency=concurrency)
+    opened = measure.judge.judge_spec(max_concurrency=concurrency).open()
     introduce(opened)
     candidates = _candidates(opened, measure)
     measured, interrupted = _measure(sample, candidates, concurrency=concurrency, seed=wanted.seed)
     results = summarize(
-        measured, candidates, sample.plan, lambda identity, usage: judge.prices.cost_usd(usage, identity)
+        measured, candidates, sample.plan, lambda identity, usage: prices.cost_usd(usage, identity)
     )
     if output.json.wanted:
         print_json(_as_json(results))

@@ -13,8 +13,8 @@ from ragtrace.capture.settings import resolve
 from ragtrace.cli.doctor.application import AppRun
 from ragtrace.cli.doctor.checks import Check
 from ragtrace.cli.render import many, one_line
-from ragtrace.evaluation import evaluate
 from ragtrace.model import MetricResult, RagRecord, SkipReason
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.traces.extract import Extraction, extract_records
 from ragtrace.traces.trace import Span, Trace
 

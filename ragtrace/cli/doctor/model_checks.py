@@ -11,12 +11,12 @@ from pydantic import BaseModel
 
 from ragtrace.cli.doctor.checks import Check
 from ragtrace.errors import JudgeError, JudgeNonsense, JudgeUnable
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import unwrapped
 from ragtrace.judge.llama import LlamaJudge
 from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, MetricFailure, RagRecord
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Embedder, Judge, JudgeRequest, YesProbability
 
 _CHUNK: Final = "Refunds take 14 days."

@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,9 +25,10 @@ from ragtrace.cli.doctor.model_checks import check_embedder, check_judge, check_
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json
 from ragtrace.errors import ConfigError
 from ragtrace.judge import uncached
+from ragtrace.judge.spec import JudgeSpec
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import JudgeIdentity
-from ragtrace.ports import Embedder, Judge
+from ragtrace.ports import Judge
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,10 +62,10 @@ def check_targets(targets: TargetOptions, *, as_json: bool) -> bool:
 class _Plan:
     """What is to be looked at."""
 
-    open_judge: Callable[[], Judge]
+    judge: JudgeSpec
     judge_named: bool
     """Whether an option names the judge."""
-    open_embedder: Callable[[], Embedder | None]
+    embedder: JudgeSpec | None
     embedder_named: bool
     """Whether somebody named the embedder: else its absence is no failure."""
     verify_of: Callable[[JudgeIdentity], VerifySettings] = lambda _judge: VerifySettings()
@@ -82,12 +82,12 @@ class _Plan:
     @classmethod
     def of(cls, targets: TargetOptions) -> _Plan:
         """Plan from options alone."""
-        judge, embedder, endpoints = targets.judge.choice(), targets.embedder.choice(), targets.endpoints
+        judge, endpoints = targets.judge.judge_spec(), targets.endpoints
         return cls(
-            open_judge=partial(judge.open, max_concurrency=1),
-            judge_named=judge.spec is not None or judge.base_url is not None,
-            open_embedder=partial(embedder.open, judge),
-            embedder_named=embedder.spec is not None,
+            judge=judge,
+            judge_named=targets.judge.is_given,
+            embedder=targets.embedder.embedder_spec(judge),
+            embedder_named=targets.embedder.spec is not None,
             timeout_s=targets.timeout_s,
             endpoints={endpoint: Reach() for endpoint in endpoints or [_DEFAULT_ENDPOINT]},
             must_answer=bool(endpoints),
@@ -101,13 +101,14 @@ class _Plan:
             ConfigError: the configuration is wrong.
         """
         named = collector_port().targets(path)
-        kept = self.embedder_named or (self.judge_named and not named.has_embedder)
+        evaluator = named.evaluator
+        kept = self.embedder_named or (self.judge_named and evaluator.embedder is None)
         return replace(
             self,
-            open_judge=self.open_judge if self.judge_named else named.open_judge,
-            open_embedder=self.open_embedder if kept else named.open_embedder,
-            embedder_named=self.embedder_named or named.has_embedder,
-            verify_of=named.verify_of,
+            judge=self.judge if self.judge_named else evaluator.judge,
+            embedder=self.embedder if kept else evaluator.embedder,
+            embedder_named=self.embedder_named or evaluator.embedder is not None,
+            verify_of=lambda judge: evaluator.limits(judge).verify,
             endpoints={**named.endpoints, **(self.endpoints if self.must_answer else {})},
             must_answer=True,
             store=named.store,
@@ -172,7 +173,7 @@ async def _checks(plan: _Plan, config_path: Path | None) -> AsyncGenerator[Check
 
 async def _reachable(plan: _Plan) -> AsyncGenerator[Check, None]:
     try:
-        judge = uncached(plan.open_judge())
+        judge = uncached(plan.judge.open())
     except ConfigError as exc:
         yield Check(name="judge", status="fail", found=str(exc))
     else:
@@ -198,7 +199,7 @@ async def _asked(judge: Judge, plan: _Plan) -> AsyncGenerator[Check, None]:
 
 async def _embedding(plan: _Plan) -> AsyncGenerator[Check, None]:
     try:
-        embedder = plan.open_embedder()
+        embedder = plan.embedder.open_embedder() if plan.embedder else None
     except ConfigError as exc:
         if plan.embedder_named:
             yield Check(name="embeddings", status="fail", found=str(exc))

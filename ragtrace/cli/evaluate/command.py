@@ -6,33 +6,19 @@ from dataclasses import dataclass
 
 import click
 
-from ragtrace.cli.evaluate.options import ProfileOptions, VerifyOptions
-from ragtrace.cli.options import (
-    ConcurrencyOption,
-    EmbedderOptions,
-    JsonOption,
-    JudgeOptions,
-    SecondJudgeOption,
-)
+from ragtrace.cli.evaluate.options import ProfileOptions
+from ragtrace.cli.evaluator_options import EvaluatorOptions
+from ragtrace.cli.options import ConcurrencyOption, JsonOption
 from ragtrace.cli.report_options import ReportOptions, TranscriptOption
 from ragtrace.cli.settings import command, group, option, section, takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateJudging:
-    """Who judges, and how."""
+    """Who judges, and how many answers at once."""
 
-    judge: JudgeOptions = group(JudgeOptions)
-    second: SecondJudgeOption = group(SecondJudgeOption)
-    calibration: str | None = option(
-        "--calibration",
-        type=click.Path(dir_okay=False),
-        metavar="FILE",
-        help="What `ragtrace calibrate --save` wrote about this judge: how to ask it, and its threshold.",
-    )
-    embedder: EmbedderOptions = group(EmbedderOptions)
+    evaluator: EvaluatorOptions = group(EvaluatorOptions)
     concurrency: ConcurrencyOption = group(ConcurrencyOption)
-    verify: VerifyOptions = group(VerifyOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

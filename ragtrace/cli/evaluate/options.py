@@ -1,75 +1,20 @@
-"""Options of `ragtrace evaluate`: whose rules and prompts measure, and how claims are verified."""
+"""Options of `ragtrace evaluate`: whose rules and prompts measure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.options import OWN_PROFILE, TOOLS, PassOptions, make_metric, split_names
+from ragtrace.cli.options import OWN_PROFILE, TOOLS, PassOptions, metric_spec, split_names
 from ragtrace.cli.settings import group, option
 
 if TYPE_CHECKING:
-    from ragtrace.compat.tool import ToolOptions
-    from ragtrace.metrics import StepLimits
-    from ragtrace.metrics.calibration_file import Calibration
-    from ragtrace.model import JudgeIdentity
-    from ragtrace.ports import Metric
+    from ragtrace.pipeline.spec import MetricSpec
 
 
-VERIFY_FORMS: Final = ("auto", "json", "logprobs")
-"""The values of `ragtrace.metrics.verify_settings.VerifyForm`."""
 _SCORING_OPTIONS: Final = ("strict_mode", "penalize_ambiguous_claims")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyOptions:
-    """How the judge is asked about claims."""
-
-    claims_per_call: int = option(
-        "--batch-size",
-        type=click.IntRange(1, 200),
-        default=20,
-        show_default=True,
-        metavar="N",
-        help="Claims in one request; use fewer for models with short replies.",
-    )
-    form: str = option(
-        "--verify",
-        type=click.Choice(VERIFY_FORMS),
-        default="auto",
-        show_default=True,
-        help="How verdicts are requested: json (batches, with quotes), logprobs (P(Yes) of one claim), or"
-        " auto (from --calibration, else json).",
-    )
-    canary_rate: float = option(
-        "--sentinel-rate",
-        type=click.FloatRange(0, 1),
-        default=1.0,
-        show_default=True,
-        metavar="SHARE",
-        help="The share of records whose requests contain canary claims: claims with known verdicts.",
-    )
-    second_look: bool = option(
-        "--second-look", is_flag=True, help="Ask again about claims that are not supported."
-    )
-
-    def limits(self, measured: Calibration | None, judge: JudgeIdentity) -> StepLimits:
-        """Return the limits of the steps; a calibration decides what ``auto`` means.
-
-        Raises:
-            ConfigError: another judge was measured.
-        """
-        from dataclasses import replace
-
-        from ragtrace.metrics import StepLimits
-        from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
-
-        settings = measured.settings(judge) if measured else VerifySettings()
-        form = VerifyForm(self.form)
-        verify = replace(settings, form=form, sentinel_rate=self.canary_rate, second_look=self.second_look)
-        return StepLimits(claims_per_call=self.claims_per_call, verify=verify)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +59,9 @@ class ToolMetricOptions:
         help="promptfoo: count `verdict: yes` if the final line is missing.",
     )
 
-    def prompt_options(self) -> ToolOptions:
+    def prompt_options(self) -> dict[str, Any]:
         """Return what a tool's prompts take."""
-        from ragtrace.compat.tool import ToolOptions
-
-        return ToolOptions(**{each.name: getattr(self, each.name) for each in fields(self)})
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def scoring_rules(self, profile: str) -> dict[str, bool]:
         """Return the options that change scores only.
@@ -175,11 +118,10 @@ class ProfileOptions:
                 f" with --profile {self.profile}, give --threshold"
             )
 
-    def metrics(self) -> tuple[Metric, ...]:
-        """Make the metrics.
+    def metric_specs(self) -> tuple[MetricSpec, ...]:
+        """Return the metrics, not made yet.
 
         Raises:
-            ConfigError: there is no such metric.
             UsageError: an option does not go with the profile.
         """
         names = split_names(self.names)
@@ -187,12 +129,16 @@ class ProfileOptions:
             return tuple(map(self._prompted, names))
         rules = self.tool.scoring_rules(self.profile)
         return tuple(
-            make_metric(name, profile=self.profile, **self.passes.rules(), **rules) for name in names
+            metric_spec(name, profile=self.profile, **self.passes.rules(), options=rules) for name in names
         )
 
-    def _prompted(self, name: str) -> Metric:
-        from ragtrace.compat.tool_metric import ToolPrompted
-        from ragtrace.compat.tools import tool_named
+    def _prompted(self, name: str) -> MetricSpec:
+        from ragtrace.pipeline.spec import MetricSpec
 
-        peer = tool_named(name, self.profile)
-        return ToolPrompted(peer, options=self.tool.prompt_options(), threshold=self.passes.threshold)
+        return MetricSpec(
+            name=name,
+            profile=self.profile,
+            threshold=self.passes.threshold,
+            uses_tool_prompts=True,
+            options=self.tool.prompt_options(),
+        )

@@ -14,20 +14,19 @@ import click
 
 from ragtrace._ordered import map_in_order
 from ragtrace.cli.evaluate.command import EvaluateJudging, EvaluateOutput
-from ragtrace.cli.evaluate.options import ProfileOptions
-from ragtrace.cli.judge_choice import JudgeChoice, introduce, report_usage
+from ragtrace.cli.evaluate.options import ProfileOptions, ToolMetricOptions
+from ragtrace.cli.judge_choice import introduce, report_usage
+from ragtrace.cli.options import PassOptions
 from ragtrace.cli.outcomes import OutcomeTable, tally_lines
 from ragtrace.cli.record_files import LeftOutRows, in_background
 from ragtrace.cli.render import many, open_console, print_line, talk
 from ragtrace.cli.report_files import Reports
 from ragtrace.cli.transcript_file import TranscriptFile
 from ragtrace.errors import InputError
-from ragtrace.evaluation import evaluate as evaluate_record
 from ragtrace.judge import Prices
-from ragtrace.metrics import StepLimits, metric_named
-from ragtrace.metrics.calibration_file import Calibration, read_calibration
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
-from ragtrace.ports import Embedder, Judge, Metric, passes_when
+from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.ports import Metric, passes_when
 from ragtrace.records import read_records, to_json_line
 from ragtrace.reports import JudgedAnswer
 from ragtrace.reports.tally import MetricTally
@@ -49,42 +48,35 @@ def evaluate_file(
     if path != _STDIN and not Path(path).is_file():
         raise InputError(f"{path!r} is not a file: name a file of JSON lines, or - for standard input")
     transcript = click.get_current_context().with_resource(TranscriptFile(output.transcripts.path))
-    judge = judging.judge.choice()
-    metrics = measure.metrics()
-    measured = read_calibration(judging.calibration) if judging.calibration else None
-    models = _open_models(judging, judge, transcript, measured)
-    introduce(models.judge)
-    if measured and not measure.passes.is_given:
-        metrics = tuple(_passing_as(measured, metric) for metric in metrics)
-    left_out = LeftOutRows()
-    reports = Reports.of(
-        output.reports,
-        source=path,
-        metrics=metrics,
-        judges=(models.judge, models.second),
-        prices=judge.prices,
+    at_once = judging.concurrency.answers
+    chosen = judging.evaluator.chosen(
+        measure.metric_specs,
+        metric_options=(ProfileOptions, PassOptions, ToolMetricOptions),
+        max_concurrency=at_once,
     )
-    show = _json_lines(judge.prices) if output.json.wanted else _table(metrics)
-    counts = _Counts.of(metrics)
+    evaluator = transcript.recorded(chosen.spec.open(), chosen.spec.metrics)
+    introduce(evaluator.judge)
+    left_out = LeftOutRows()
+    reports = Reports.of(output.reports, source=path, evaluator=evaluator)
+    show = _json_lines(evaluator.prices) if output.json.wanted else _table(evaluator.metrics)
+    counts = _Counts.of(evaluator.metrics)
 
     def count_and_show(record: RagRecord, evaluation: Evaluation) -> None:
         counts.add(evaluation)
         answer = JudgedAnswer(record=record, evaluation=evaluation)
-        transcript.keep(answer, models.limits)
+        transcript.keep(answer)
         reports.add(answer)
         show(record, evaluation)
 
     with reports:
         records = partial(read_records, path, notices=left_out)
-        concurrency = judging.concurrency.answers
-        asyncio.run(_evaluate_all(records, metrics, models, concurrency, count_and_show))
+        asyncio.run(_evaluate_all(records, evaluator, at_once, count_and_show))
         left_out.check_any(path, counts.records)
         reports.end(left_out.ending())
     if not output.json.wanted:
         _print_summary(counts)
-    for asked in (models.judge, models.second):
-        if asked is not None:
-            report_usage(asked, judge.prices)
+    for judge in evaluator.judges:
+        report_usage(judge, evaluator.prices)
     is_whole = reports.is_whole and transcript.is_whole
     code = _exit_code(counts.tallies.values(), output.fail_under) or int(not is_whole)
     return left_out.exit_code() or code
@@ -117,63 +109,17 @@ class _Counts:
             self.tallies[outcome.metric, outcome.profile].add(outcome)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Models:
-    """Who is asked."""
-
-    judge: Judge
-    second: Judge | None
-    embedder: Embedder | None
-    limits: StepLimits
-
-
-def _open_models(
-    judging: EvaluateJudging, judge: JudgeChoice, transcript: TranscriptFile, measured: Calibration | None
-) -> _Models:
-    at_once = judging.concurrency.answers
-    opened = transcript.around(judge.open(max_concurrency=at_once))
-    second = judge.open_second(judging.second.spec, max_concurrency=at_once)
-    return _Models(
-        judge=opened,
-        second=transcript.around_second(second),
-        embedder=judging.embedder.choice().open(judge),
-        limits=judging.verify.limits(measured, opened.identity),
-    )
-
-
-def _passing_as(measured: Calibration, metric: Metric) -> Metric:
-    """Let faithfulness pass at the threshold of a calibration."""
-    is_faithfulness = (metric.name, metric.profile) == ("faithfulness", "ragtrace")
-    if not is_faithfulness or measured.answer_threshold is None:
-        return metric
-    return metric_named(metric.name, threshold=measured.answer_threshold)
-
-
 async def _evaluate_all(
-    read: Callable[[], Iterable[RagRecord]],
-    metrics: Sequence[Metric],
-    models: _Models,
-    concurrency: int,
-    show: Show,
+    read: Callable[[], Iterable[RagRecord]], evaluator: Evaluator, concurrency: int, show: Show
 ) -> None:
     async def work(record: RagRecord) -> tuple[RagRecord, Evaluation]:
-        evaluation = await evaluate_record(
-            record,
-            metrics=metrics,
-            judge=models.judge,
-            second_judge=models.second,
-            embedder=models.embedder,
-            limits=models.limits,
-        )
-        return record, evaluation
+        return record, await evaluator.evaluate(record)
 
     async def emit(pair: tuple[RagRecord, Evaluation]) -> None:
         show(*pair)
 
     async with AsyncExitStack() as opened:
-        for model in (models.judge, models.second, models.embedder):
-            if model is not None:
-                await opened.enter_async_context(aclosing(model))
+        await opened.enter_async_context(aclosing(evaluator))
         records = await opened.enter_async_context(aclosing(in_background(read)))
         await map_in_order(records, work, emit, concurrency=concurrency)
 

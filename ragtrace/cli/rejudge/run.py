@@ -16,15 +16,18 @@ import click
 
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.sinks import open_carrier_sink
-from ragtrace.cli.judge_choice import JudgeChoice, introduce, is_free, report_usage
-from ragtrace.cli.options import OWN_PROFILE, make_metric, split_names
+from ragtrace.cli.judge_choice import introduce, is_free, report_usage
+from ragtrace.cli.options import OWN_PROFILE, metric_spec, split_names
 from ragtrace.cli.rejudge.command import KeptOptions, RejudgeOutput, RescoreOptions
 from ragtrace.cli.rejudge.comparison import Side, print_comparison, print_comparison_as_json
 from ragtrace.cli.render import many, talk
 from ragtrace.clock import SystemClock
-from ragtrace.model import Usage
-from ragtrace.ports import Judge, Metric, SpanSink
-from ragtrace.traces.attach import AttachOptions, CarrierTime, deserves_carrier
+from ragtrace.judge import Prices
+from ragtrace.judge.spec import JudgeSpec
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.ports import Metric, SpanSink
+from ragtrace.traces.attach import AttachOptions, CarrierTime
 from ragtrace.traces.otlp import encode
 from ragtrace.transcripts import (
     Comparer,
@@ -54,16 +57,16 @@ def _named(value: str) -> _Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Output:
-    judge: JudgeChoice
+    prices: Prices
     show: int
     as_json: bool
 
     def tell(self, comparison: EvaluatorComparison, first: Side, second: Side, **more: int) -> None:
         """Print a comparison, and the numbers that go with it."""
         if self.as_json:
-            print_comparison_as_json(comparison, first, second, self.judge.prices, show=self.show, **more)
+            print_comparison_as_json(comparison, first, second, self.prices, show=self.show, **more)
             return
-        print_comparison(comparison, first, second, self.judge.prices, show=self.show)
+        print_comparison(comparison, first, second, self.prices, show=self.show)
         for what, number in more.items():
             talk(f"{what.replace('_', ' ')}: {number}")
 
@@ -76,7 +79,7 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
         ConfigError: one of them is wrong, or a file is.
     """
     access = output.access.access("to")
-    shown = _Output(judge=scoring.judge.choice(), show=output.show, as_json=output.json.wanted)
+    shown = _Output(prices=scoring.judge.prices(), show=output.show, as_json=output.json.wanted)
     if kept.diff is not None:
         first, second = map(_named, kept.diff)
         _diff(first, second, shown)
@@ -95,7 +98,9 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
             output=shown,
         )
         if scoring.judge.spec:
-            asking = again.ask(shown.judge, scoring.concurrency.answers, is_agreed=scoring.is_agreed)
+            at_once = scoring.concurrency.answers
+            judge = scoring.judge.judge_spec(max_concurrency=at_once)
+            asking = again.ask(judge, at_once, is_agreed=scoring.is_agreed)
             return int(not asyncio.run(asking))
         sending = _Sending(
             destination=output.destination,
@@ -112,7 +117,9 @@ def _metrics(evaluator: EvaluatorInfo, scoring: RescoreOptions) -> tuple[Metric,
         return None
     ran = [each.rpartition("/")[::2] for each in evaluator.evaluator_set.split(",")]
     wanted = [(name, profile or OWN_PROFILE) for name in split_names(names)] if names else ran
-    return tuple(make_metric(name, profile=profile or ran_under, **passes) for name, ran_under in wanted)
+    return tuple(
+        metric_spec(name, profile=profile or ran_under, **passes).open() for name, ran_under in wanted
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +145,14 @@ class _Again:
         self.output.tell(comparing.comparison(), first, second, not_in_transcript=unknown, sent=sent)
         return not unknown
 
-    async def ask(self, choice: JudgeChoice, concurrency: int, *, is_agreed: bool) -> bool:
+    async def ask(self, spec: JudgeSpec, concurrency: int, *, is_agreed: bool) -> bool:
         """Ask another judge about the same records, and say whether it answered."""
-        opened = choice.open(max_concurrency=concurrency)
-        introduce(opened)
-        if not (is_agreed or is_free(choice, (opened,))):
-            self._agree(opened, choice)
+        prices = self.output.prices
+        evaluator = Evaluator(metrics=self.metrics or (), judge=spec.open(), prices=prices)
+        judge = evaluator.judge
+        introduce(judge)
+        if not (is_agreed or is_free(evaluator, spec)):
+            self._agree(judge.identity)
         comparing, failed = Comparer(), 0
 
         def count(before: TranscriptRecord, after: TranscriptRecord) -> None:
@@ -151,27 +160,27 @@ class _Again:
             comparing.add_pair(before, after)
             failed += bool(after.evaluation.failures)
 
-        async with aclosing(opened):
+        async with aclosing(evaluator):
             await ask_again(
                 self.kept(),
                 self.transcripts,
-                opened,
+                judge,
                 metrics=self.metrics,
                 on_judged=count,
                 concurrency=concurrency,
             )
         first = _side(self.transcripts, self.evaluator)
-        second = Side(name=f"{opened.identity.provider}:{opened.identity.model}", judge=opened.identity)
+        second = Side(name=f"{judge.identity.provider}:{judge.identity.model}", judge=judge.identity)
         self.output.tell(comparing.comparison(), first, second, failed=failed)
-        report_usage(opened, choice.prices)
+        report_usage(judge, prices)
         return self.transcripts.is_whole and not failed
 
-    def _agree(self, judge: Judge, choice: JudgeChoice) -> None:
+    def _agree(self, judge: JudgeIdentity) -> None:
         spent = [each.evaluation.usage for each in self.kept()]
-        usage, price = sum(spent, Usage()), choice.prices.price_of(judge.identity)
+        usage, price = sum(spent, Usage()), self.output.prices.price_of(judge)
         cost = f"about ${price.cost_usd(usage):.2f}" if price and usage.input_tokens else "an unknown sum"
         answers = many(len(spent), "answer")
-        told = f"asking {judge.identity.model} about {answers} costs {cost}, if its replies are as long"
+        told = f"asking {judge.model} about {answers} costs {cost}, if its replies are as long"
         if not sys.stdin.isatty():
             raise click.UsageError(f"{told}: --yes spends it")
         click.confirm(f"{told}: continue?", default=False, abort=True, err=True)
@@ -197,10 +206,12 @@ class _Sending:
     async def _send(self, sink: SpanSink, each: RescoredRecord, transcripts: Transcripts) -> bool:
         evaluation = each.after.evaluation
         known = transcripts.find(each.after.record.id, evaluation.evaluator_set, evaluation.evaluator_version)
-        is_told = each.is_whole and evaluation.results and deserves_carrier(evaluation)
-        if known or not is_told or each.after.record.target is None:
+        if known or not (each.is_whole and evaluation.results) or each.after.record.target is None:
             return False
-        await sink.send(encode([each.carrier(self.options, now_ns=SystemClock().now_ns())]))
+        span = each.carrier(self.options, now_ns=SystemClock().now_ns())
+        if span is None:
+            return False
+        await sink.send(encode([span]))
         transcripts.keep(unpaid(each.after))
         return True
 

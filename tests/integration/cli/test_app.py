@@ -13,7 +13,8 @@ import pytest
 
 from ragtrace import __version__
 from ragtrace.cli.app import cli
-from ragtrace.cli.evaluate.options import VERIFY_FORMS, ToolMetricOptions, VerifyOptions
+from ragtrace.cli.evaluate.options import ToolMetricOptions
+from ragtrace.cli.evaluator_options import VERIFY_FORMS, VerifyOptions
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import CARRIER_TIMES, CONTEXT_SOURCES, TOOLS
 from ragtrace.cli.report_options import REPORT_SUFFIXES

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from ragtrace.cli.backfill.budget import OVER_BUDGET
-from ragtrace.cli.judge_choice import JudgeChoice
 from ragtrace.cli.judge_choice import is_free as judges_free
-from ragtrace.judge import load_prices
+from ragtrace.judge.spec import JudgeSpec
+from ragtrace.pipeline.spec import EvaluatorSpec
 from tests.acceptance.judge_server import running_judge
 from tests.corpora import CORPORA, Corpus
 from tests.integration.cli.program import COMMAND, json_lines, run, start
@@ -111,15 +111,15 @@ def test_a_model_without_a_price_is_free_on_this_machine_alone(
     url: str, is_free: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", url)
-    own = JudgeChoice(spec="openai:own")
-    assert judges_free(own, [own.open(max_concurrency=1)]) == is_free
+    own = JudgeSpec(use="openai:own")
+    assert judges_free(EvaluatorSpec(judge=own).open(), own) == is_free
 
 
 def test_a_price_of_nothing_is_free_anywhere(tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text('[openai]\n"own" = { input = 0.0, output = 0.0 }\n')
-    prices = load_prices(tmp_path / "prices.toml")
-    own = JudgeChoice(spec="openai:own", base_url="https://judge.invalid/v1", prices=prices)
-    assert judges_free(own, [own.open(max_concurrency=1)])
+    prices = tmp_path / "prices.toml"
+    own = JudgeSpec(use="openai:own", base_url="https://judge.invalid/v1")
+    assert judges_free(EvaluatorSpec(judge=own, prices=prices).open(), own)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,12 @@ import base64
 import json
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from ragtrace_collector.config import CollectorConfig, parse_config
-from ragtrace_collector.judge.evaluator import embedder_of, open_evaluator
+from ragtrace_collector.judge.evaluator import open_evaluator
 from tests.integration.cli.program import json_lines, run
 from tests.integration.collector.certificates import Authority
 from tests.integration.judge.test_endpoints import Strict, serving
@@ -122,16 +121,14 @@ async def test_a_collector_s_judges_and_embedder_take_headers(strict: Strict) ->
     assert "of-the-gateway" not in repr(config) + config.model_dump_json()
     async with open_evaluator(config) as judging:
         strict.answer = completion("hm")
-        for judge in (judging.judge, judging.second_judge):
+        for judge in (judging.evaluator.judge, judging.evaluator.second_judge):
             assert judge is not None
             await judge.ask(request())
             assert strict.last.headers["x-key"] == "of-the-gateway"
             assert strict.last.body["a"] == {"b": 1}
         strict.answer = {"data": [{"index": 0, "embedding": [1.0]}]}
-        embedder = embedder_of(config.judge)
-        assert embedder is not None
-        async with aclosing(embedder):
-            await embedder.embed(["word"])
+        assert judging.evaluator.embedder is not None
+        await judging.evaluator.embedder.embed(["word"])
         assert strict.last.headers["x-key"] == "of-the-gateway"
         assert "a" not in strict.last.body
 
@@ -143,8 +140,8 @@ async def test_headers_of_one_endpoint_do_not_go_to_another(strict: Strict) -> N
             f" second: {{use: 'openai:n', base_url: '{other.url}', headers: {{x-own: mine}}}}}}"
         )
         async with open_evaluator(config) as judging:
-            assert judging.second_judge is not None
-            await judging.second_judge.ask(request())
+            assert judging.evaluator.second_judge is not None
+            await judging.evaluator.second_judge.ask(request())
     assert "secret" not in other.last.head
     assert other.last.headers["x-own"] == "mine"
     assert "a" not in other.last.body
@@ -157,7 +154,7 @@ async def test_a_second_model_at_azure_is_asked_at_its_own_deployment(strict: St
         f"{{use: 'openai:gpt-4o-mini', base_url: '{url}', api_key: k, second: 'openai:gpt-4o'}}"
     )
     async with open_evaluator(config) as judging:
-        for judge in (judging.judge, judging.second_judge):
+        for judge in (judging.evaluator.judge, judging.evaluator.second_judge):
             assert judge is not None
             await judge.ask(request())
     assert [asked.target for asked in strict.asked] == [

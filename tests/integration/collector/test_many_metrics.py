@@ -12,7 +12,7 @@ from ragtrace import semconv
 from ragtrace.errors import ConfigError
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import load_config
-from ragtrace_collector.judge.evaluator import metrics_of
+from ragtrace_collector.judge.spec import evaluator_spec_of
 from ragtrace_collector.service.check import check_config
 from tests.integration.collector.running import (
     carriers_in,
@@ -140,7 +140,7 @@ evaluate:
     - {{name: faithfulness, profile: ragas}}
 """
     )
-    metrics = metrics_of(load_config(file, environ={}).evaluate.metrics)
+    metrics = evaluator_spec_of(load_config(file, environ={})).open_metrics()
     assert [(metric.name, metric.profile) for metric in metrics] == [
         ("answer_relevance", "deepeval-4"),
         ("faithfulness", "deepeval-4"),

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import AttributeValue
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.traces.trace import Resource, Span, StatusCode
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.wiring import open_collector

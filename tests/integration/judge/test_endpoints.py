@@ -17,11 +17,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
-from ragtrace.evaluation import evaluate, evaluator_version
 from ragtrace.http.tls import ClientTls
 from ragtrace.judge import CacheSettings, open_embedder, open_judge
 from ragtrace.metrics import metric_named
 from ragtrace.model import Chunk, RagRecord
+from ragtrace.pipeline.evaluation import evaluate, evaluator_version
 from ragtrace.ports import Judge
 from tests.integration.collector.certificates import Authority
 from tests.integration.judge.test_transports import completion, request

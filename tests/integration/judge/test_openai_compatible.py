@@ -19,12 +19,12 @@ from ragtrace.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import open_judge, unwrapped
 from ragtrace.judge._dialect import OutputMode
 from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
 from ragtrace.metrics.forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Chunk, MetricFailure, RagRecord
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest
 
 SECRET = "sk-very-secret"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import open_judge
 from ragtrace.model import Chunk, MetricFailure, MetricOutcome, MetricResult, RagRecord
+from ragtrace.pipeline.evaluation import evaluate
 from tests.gullible_model import completion, gullible_reply, running_model
 
 RECORD = RagRecord(

@@ -36,7 +36,7 @@ MUTANTS: Final = (
     Mutant(
         promise="no content",
         breaks="a metric's error is logged with what it quotes",
-        file="ragtrace/evaluation.py",
+        file="ragtrace/pipeline/evaluation.py",
         old='message = f"{type(exc).__name__} in {frame.name} (line {frame.lineno})"',
         new='message = f"{type(exc).__name__}: {exc} in {frame.name} (line {frame.lineno})"',
         tests=(

@@ -14,6 +14,7 @@ from ragtrace.backfill import Selection, SpanId, backfill, dry_run, span_ids
 from ragtrace.errors import SendRejected, SendRetryable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
+from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Judge, Metric
 from ragtrace.reports import JudgedAnswer
 from ragtrace.sampling import Rule, SamplingPlan, ValueTest, keeps
@@ -37,7 +38,7 @@ async def no_pause(_seconds: float) -> None:
 async def test_every_stored_answer_gets_its_verdict_in_its_own_trace() -> None:
     sink = MemorySink()
     stored = StoredTraces(rag_trace(0, RIGHT), rag_trace(1, WRONG))
-    report = await backfill(stored, sink, metrics=METRICS, judge=ScriptedJudge())
+    report = await backfill(stored, sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()))
     assert [(span.trace_id, span.name) for span in sink.spans] == [
         (trace_id(0), "evaluation pass"),
         (trace_id(1), "evaluation fail"),
@@ -53,8 +54,7 @@ async def test_carriers_say_that_they_are_a_backfills_and_how_they_were_sampled(
     await backfill(
         StoredTraces(rag_trace(chosen)),
         sink,
-        metrics=METRICS,
-        judge=ScriptedJudge(),
+        evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
         selection=Selection(sampling=SamplingPlan(ratio=0.5)),
     )
     attributes = sink.spans[0].attributes
@@ -70,8 +70,7 @@ async def test_rules_choose_what_the_collector_would_choose() -> None:
     report = await backfill(
         StoredTraces(rag_trace(0), plain_trace(1)),
         sink,
-        metrics=METRICS,
-        judge=ScriptedJudge(),
+        evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
         selection=Selection(sampling=plan),
     )
     assert [span.attributes["ragtrace.sample.rule"] for span in sink.spans] == ["asked"]
@@ -81,25 +80,31 @@ async def test_rules_choose_what_the_collector_would_choose() -> None:
 async def test_second_run_sends_the_same_span_ids() -> None:
     first, second = MemorySink(), MemorySink()
     for sink in (first, second):
-        await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=ScriptedJudge())
+        await backfill(
+            StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge())
+        )
     assert first.spans[0].span_id == second.spans[0].span_id
 
 
 async def test_answers_with_a_verdict_in_the_source_are_left_out() -> None:
     sink, judge = MemorySink(), ScriptedJudge()
-    await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=ScriptedJudge())
+    await backfill(
+        StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge())
+    )
     judged = StoredTraces(with_verdicts(rag_trace(), sink))
-    report = await backfill(judged, sink, metrics=METRICS, judge=judge)
+    report = await backfill(judged, sink, evaluator=Evaluator(metrics=METRICS, judge=judge))
     assert (report.already_evaluated, report.judged, report.sent) == (1, 0, 0)
     assert judge.requests == []
 
 
 async def test_another_evaluator_is_a_second_opinion() -> None:
     sink = MemorySink()
-    await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=ScriptedJudge())
+    await backfill(
+        StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge())
+    )
     judged = StoredTraces(with_verdicts(rag_trace(), sink))
     stricter = (metric_named("faithfulness", threshold=0.9),)
-    report = await backfill(judged, sink, metrics=stricter, judge=ScriptedJudge())
+    report = await backfill(judged, sink, evaluator=Evaluator(metrics=stricter, judge=ScriptedJudge()))
     assert (report.already_evaluated, report.sent) == (0, 1)
     first, second = sink.spans
     assert semconv.EVAL_SUPERSEDES not in first.attributes
@@ -111,26 +116,33 @@ async def test_a_third_opinion_takes_the_place_of_the_second() -> None:
     for threshold in (0.9, 0.8, 0.7):
         judged = StoredTraces(with_verdicts(rag_trace(), sink))
         metrics = (metric_named("faithfulness", threshold=threshold),)
-        await backfill(judged, sink, metrics=metrics, judge=ScriptedJudge())
+        await backfill(judged, sink, evaluator=Evaluator(metrics=metrics, judge=ScriptedJudge()))
     _, second, third = sink.spans
     assert third.attributes[semconv.EVAL_SUPERSEDES] == second.span_id
 
 
 async def test_an_opinion_about_another_metric_takes_no_place() -> None:
     sink = MemorySink()
-    await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=ScriptedJudge())
+    await backfill(
+        StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge())
+    )
     other = (metric_named("context_relevance"),)
     judged = StoredTraces(with_verdicts(rag_trace(), sink))
-    await backfill(judged, sink, metrics=other, judge=ScriptedJudge())
+    await backfill(judged, sink, evaluator=Evaluator(metrics=other, judge=ScriptedJudge()))
     assert semconv.EVAL_SUPERSEDES not in sink.spans[1].attributes
 
 
 async def test_answers_with_a_verdict_in_the_destination_are_left_out() -> None:
     sink, judge = MemorySink(), ScriptedJudge()
-    await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=ScriptedJudge())
+    await backfill(
+        StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge())
+    )
     done = {SpanId(span.trace_id, span.span_id) for span in sink.spans}
     report = await backfill(
-        StoredTraces(rag_trace()), sink, metrics=METRICS, judge=judge, selection=Selection(done=done)
+        StoredTraces(rag_trace()),
+        sink,
+        evaluator=Evaluator(metrics=METRICS, judge=judge),
+        selection=Selection(done=done),
     )
     assert report.already_evaluated == 1
     assert judge.requests == []
@@ -139,7 +151,9 @@ async def test_answers_with_a_verdict_in_the_destination_are_left_out() -> None:
 async def test_failed_answers_are_counted_and_not_sent_so_that_a_second_run_tries_them() -> None:
     sink = MemorySink()
     broken = ScriptedJudge(Script(error="judge_timeout"))
-    report = await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=broken)
+    report = await backfill(
+        StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=broken)
+    )
     assert (report.failed, report.judged, sink.spans) == ({"judge_timeout": 1}, 0, ())
     assert not report.is_clean
 
@@ -155,7 +169,9 @@ async def test_answers_that_cannot_be_judged_are_skipped_with_the_reason(
     trace: Trace, reason: str, carriers: int
 ) -> None:
     sink = MemorySink()
-    report = await backfill(StoredTraces(trace), sink, metrics=METRICS, judge=ScriptedJudge())
+    report = await backfill(
+        StoredTraces(trace), sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge())
+    )
     assert (report.ineligible, report.judged, len(sink.spans)) == ({reason: 1}, 0, carriers)
     assert report.is_clean
 
@@ -165,8 +181,7 @@ async def test_traces_without_a_rag_call_and_traces_that_are_not_there_are_named
     report = await backfill(
         StoredTraces(plain_trace(0), rag_trace(1)),
         MemorySink(),
-        metrics=METRICS,
-        judge=ScriptedJudge(),
+        evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
         selection=asked,
     )
     assert (report.traces, report.without_record, report.not_found) == (1, 1, (trace_id(7),))
@@ -176,7 +191,12 @@ async def test_traces_without_a_rag_call_and_traces_that_are_not_there_are_named
 async def test_limit_stops_after_so_many_new_answers() -> None:
     sink = MemorySink()
     stored = StoredTraces(*(rag_trace(number) for number in range(5)))
-    await backfill(stored, sink, metrics=METRICS, judge=ScriptedJudge(), selection=Selection(limit=2))
+    await backfill(
+        stored,
+        sink,
+        evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
+        selection=Selection(limit=2),
+    )
     assert [span.trace_id for span in sink.spans] == [trace_id(0), trace_id(1)]
 
 
@@ -194,8 +214,7 @@ async def test_every_record_ends_in_one_count_and_a_higher_ratio_keeps_what_a_lo
         report = await backfill(
             stored,
             sink,
-            metrics=METRICS,
-            judge=ScriptedJudge(),
+            evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
             selection=Selection(sampling=SamplingPlan(ratio=each)),
         )
         skipped, failed = sum(report.ineligible.values()), sum(report.failed.values())
@@ -213,7 +232,10 @@ async def test_a_sink_that_is_busy_is_tried_again_after_the_time_it_asked_for() 
 
     sink = MemorySink(failures=[SendRetryable("busy", retry_after_s=7), SendRetryable("busy")])
     report = await backfill(
-        StoredTraces(rag_trace()), sink, metrics=METRICS, judge=ScriptedJudge(), sleep=pause
+        StoredTraces(rag_trace()),
+        sink,
+        evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
+        sleep=pause,
     )
     assert (report.sent, pauses) == (1, [7, 1.0])
 
@@ -222,14 +244,19 @@ async def test_a_sink_that_stays_away_ends_the_run_and_says_what_was_sent() -> N
     gone = MemorySink(failures=[SendRetryable("nobody listens")] * 99)
     with pytest.raises(SendRetryable, match=r"nobody listens \(tried 27 times; carriers sent before: 0\)"):
         await backfill(
-            StoredTraces(rag_trace()), gone, metrics=METRICS, judge=ScriptedJudge(), sleep=no_pause
+            StoredTraces(rag_trace()),
+            gone,
+            evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
+            sleep=no_pause,
         )
 
 
 async def test_a_carrier_that_is_refused_does_not_stop_the_others() -> None:
     sink = MemorySink(failures=[SendRejected("too old")])
     stored = StoredTraces(rag_trace(0), rag_trace(1))
-    report = await backfill(stored, sink, metrics=METRICS, judge=ScriptedJudge(), concurrency=1)
+    report = await backfill(
+        stored, sink, evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()), concurrency=1
+    )
     assert (report.sent, report.rejected, report.is_clean) == (1, {"too old": 1}, False)
 
 
@@ -240,7 +267,9 @@ async def test_evaluations_are_shown_in_the_order_of_the_source() -> None:
         shown.append(answer.record.id.partition(":")[0])
 
     stored = StoredTraces(*(rag_trace(number) for number in range(20)))
-    await backfill(stored, MemorySink(), metrics=METRICS, judge=ScriptedJudge(), on_evaluated=show)
+    await backfill(
+        stored, MemorySink(), evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()), on_evaluated=show
+    )
     assert shown == [trace_id(number) for number in range(20)]
 
 
@@ -255,7 +284,10 @@ async def test_answers_are_found_where_a_mapping_says() -> None:
     selection = Selection(rules=ExtractRules(mapping=mapping))
     sink = MemorySink()
     report = await backfill(
-        StoredTraces(trace), sink, metrics=METRICS, judge=ScriptedJudge(), selection=selection
+        StoredTraces(trace),
+        sink,
+        evaluator=Evaluator(metrics=METRICS, judge=ScriptedJudge()),
+        selection=selection,
     )
     assert (report.judged, [span.name for span in sink.spans]) == (1, ["evaluation pass"])
 
@@ -263,9 +295,9 @@ async def test_answers_are_found_where_a_mapping_says() -> None:
 async def test_rehearsal_asks_no_judge_and_counts_what_the_run_then_does() -> None:
     stored = StoredTraces(rag_trace(0), rag_trace(1, WRONG), rag_trace(2, None), plain_trace(3))
     judge = ScriptedJudge()
-    plan = (await dry_run(stored, metrics=METRICS, judge=judge)).report
+    plan = (await dry_run(stored, evaluator=Evaluator(metrics=METRICS, judge=judge))).report
     assert judge.requests == []
-    done = await backfill(stored, MemorySink(), metrics=METRICS, judge=judge)
+    done = await backfill(stored, MemorySink(), evaluator=Evaluator(metrics=METRICS, judge=judge))
     assert (plan.judged, plan.ineligible, plan.records) == (done.judged, done.ineligible, done.records)
     assert (plan.sent, plan.labels, plan.usage.calls) == (0, {}, 0)
 
@@ -273,9 +305,11 @@ async def test_rehearsal_asks_no_judge_and_counts_what_the_run_then_does() -> No
 async def test_rehearsal_knows_what_the_real_judge_has_judged_already() -> None:
     sink = MemorySink()
     judge: Judge = ScriptedJudge()
-    await backfill(StoredTraces(rag_trace()), sink, metrics=METRICS, judge=judge)
+    await backfill(StoredTraces(rag_trace()), sink, evaluator=Evaluator(metrics=METRICS, judge=judge))
     judged = StoredTraces(with_verdicts(rag_trace(), sink))
-    assert (await dry_run(judged, metrics=METRICS, judge=judge)).report.already_evaluated == 1
+    assert (
+        await dry_run(judged, evaluator=Evaluator(metrics=METRICS, judge=judge))
+    ).report.already_evaluated == 1
 
 
 async def test_span_ids_are_those_of_the_source() -> None:

@@ -16,6 +16,7 @@ from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge import CacheFile, CacheSettings, Price, Prices, Script, ScriptedJudge, cached
 from ragtrace.metrics import metric_named
 from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Clock, FreeText, Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.reports import JudgedAnswer
 from ragtrace.traces.trace import Trace
@@ -62,11 +63,10 @@ async def plan(
 ) -> DryRun:
     return await dry_run(
         StoredTraces(*traces),
-        metrics=metrics,
-        judge=judge or PaidJudge(),
-        second_judge=second_judge,
+        evaluator=Evaluator(
+            metrics=metrics, judge=judge or PaidJudge(), second_judge=second_judge, prices=prices
+        ),
         pilot=pilot,
-        prices=prices,
         run=run,
         clock=clock,
     )
@@ -86,7 +86,11 @@ async def test_sizes_tell_what_a_run_takes_without_asking_the_judge() -> None:
     judge = PaidJudge()
     estimate = (await plan(answers(30), judge)).estimate
     assert judge.requests == []
-    spent = (await backfill(StoredTraces(*answers(30)), MemorySink(), metrics=METRICS, judge=judge)).usage
+    spent = (
+        await backfill(
+            StoredTraces(*answers(30)), MemorySink(), evaluator=Evaluator(metrics=METRICS, judge=judge)
+        )
+    ).usage
     assert (estimate.basis, estimate.records, estimate.pilot) == ("sizes", 30, 0)
     assert holds(estimate.calls, spent.calls)
     assert holds(estimate.input_tokens, spent.input_tokens)
@@ -97,7 +101,7 @@ async def test_sizes_tell_what_a_run_takes_without_asking_the_judge() -> None:
 async def test_planted_claims_and_the_form_of_the_reply_are_a_part_of_the_size() -> None:
     model, code = PaidJudge(), ScriptedJudge()
     likely = (await plan(answers(3), model)).estimate.input_tokens
-    await backfill(StoredTraces(*answers(3)), MemorySink(), metrics=METRICS, judge=code)
+    await backfill(StoredTraces(*answers(3)), MemorySink(), evaluator=Evaluator(metrics=METRICS, judge=code))
     without = sum(len(request.system + request.user) for request in code.requests) / 4.4
     assert likely is not None
     assert likely.likely > without * 1.1
@@ -107,8 +111,12 @@ async def test_what_the_pilot_judged_is_sent_by_the_run_and_not_paid_for_again(r
     judge, alone, sink = PaidJudge(), PaidJudge(), MemorySink()
     planned = await plan(answers(20), judge, pilot=6, run=run)
     asked = len(judge.requests)
-    report = await backfill(StoredTraces(*answers(20)), sink, metrics=METRICS, judge=judge, run=run)
-    await backfill(StoredTraces(*answers(20)), MemorySink(), metrics=METRICS, judge=alone)
+    report = await backfill(
+        StoredTraces(*answers(20)), sink, evaluator=Evaluator(metrics=METRICS, judge=judge), run=run
+    )
+    await backfill(
+        StoredTraces(*answers(20)), MemorySink(), evaluator=Evaluator(metrics=METRICS, judge=alone)
+    )
     assert (planned.pilot.judged, planned.pilot.usage.calls) == (6, asked)
     assert (report.already_evaluated, report.judged, report.sent) == (6, 14, 20)
     assert len(judge.requests) == len(alone.requests)
@@ -124,7 +132,9 @@ async def test_a_larger_pilot_holds_a_smaller_one_and_is_not_the_first_of_the_so
             ids.add(answer.record.id)
 
         stored = StoredTraces(*answers(40))
-        await dry_run(stored, metrics=METRICS, judge=PaidJudge(), pilot=pilot, on_evaluated=note)
+        await dry_run(
+            stored, evaluator=Evaluator(metrics=METRICS, judge=PaidJudge()), pilot=pilot, on_evaluated=note
+        )
     assert (len(drawn[5]), len(drawn[10])) == (5, 10)
     assert drawn[5] < drawn[10]
     assert not drawn[10] <= {f"{trace.trace_id}:{1:016x}" for trace in answers(10)}

@@ -8,7 +8,6 @@ import pytest
 
 from ragtrace.compat.profile_metric import ProfileMetric
 from ragtrace.errors import ConfigError
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import (
@@ -21,6 +20,7 @@ from ragtrace.model import (
     SkipReason,
     Usage,
 )
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Embedder, Embeddings
 from ragtrace.scoring import PROFILES, scored_metrics
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeTimeout
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
 from ragtrace.metrics.forms import GivenVerdict, NumberedText, VerifyInput, VerifyReply
 from ragtrace.model import Chunk, JudgeIdentity, RagRecord, Usage
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import FreeText, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
 
 CHUNKS = (NumberedText(number=1, text="Refunds take 14 days."),)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from ragtrace.errors import ConfigError, JudgeCutOff, JudgeTimeout
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import (
     Script,
     ScriptedJudge,
@@ -19,6 +18,7 @@ from ragtrace.judge import (
 )
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.model import Chunk, RagRecord
+from ragtrace.pipeline.evaluation import evaluate
 
 RECORD = RagRecord(
     id="r",

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.forms import ExtractReply, VerifyReply
 from ragtrace.model import Chunk, MetricFailure, RagRecord, VerdictLabel
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest
 
 CHUNKS = ("Refunds take 14 days.", "Shipping is free in Europe, in 2024.", "Refunds take 30 days in Asia.")

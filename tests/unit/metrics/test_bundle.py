@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeNonsense, JudgeUnavailable
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.forms import GivenGrade, GivenVerdict, RetrievalInput, RetrievalReply
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Chunk, Evaluation, JudgeIdentity, MetricFailure, RagRecord
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeReply, JudgeRequest
 
 RECORD = RagRecord(

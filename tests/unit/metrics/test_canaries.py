@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.errors import JudgeCompromised
-from ragtrace.evaluation import evaluate, evaluator_version
 from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
 from ragtrace.metrics import Faithfulness, StepLimits, Steps
 from ragtrace.metrics import _invented_claims as planted_claims
@@ -21,6 +20,7 @@ from ragtrace.metrics._invented_claims import invented_claim, language_of
 from ragtrace.metrics.forms import GivenVerdict, NumberedText, VerdictWord, VerifyInput, VerifyReply
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Chunk, JudgeIdentity, MetricFailure, MetricResult, RagRecord, Usage
+from ragtrace.pipeline.evaluation import evaluate, evaluator_version
 from ragtrace.ports import JudgeRequest
 
 CHUNKS = ("Refunds take 14 days. The shop sends them to your card.", "Shipping is free in all of Europe.")

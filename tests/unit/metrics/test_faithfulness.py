@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from ragtrace.errors import ConfigError, JudgeTimeout, JudgeUnavailable
-from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.metrics import Faithfulness, StepLimits, Steps, available_metrics, metric_named
@@ -24,6 +23,7 @@ from ragtrace.model import (
     RagRecord,
     SkipReason,
 )
+from ragtrace.pipeline.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.ports import JudgeRequest
 
 EINSTEIN = RagRecord(

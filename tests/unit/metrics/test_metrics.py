@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from ragtrace.errors import ConfigError, JudgeUnavailable
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.metrics import RagScore, StepLimits, Steps, available_metrics, metric_named
@@ -31,6 +30,7 @@ from ragtrace.model import (
     Usage,
     VerdictLabel,
 )
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Embeddings, JudgeReply, JudgeRequest
 
 FIVE = ("faithfulness", "hallucination", "answer_relevance", "context_precision", "context_relevance")

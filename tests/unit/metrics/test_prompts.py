@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ragtrace.errors import ConfigError
-from ragtrace.evaluation import evaluate, evaluator_version
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import Prompts, Steps, metric_named
 from ragtrace.metrics.prompt import PROMPTS
 from ragtrace.model import Chunk, Direction, MetricResult, RagRecord
+from ragtrace.pipeline.evaluation import evaluate, evaluator_version
 
 RECORD = RagRecord(
     id="r",

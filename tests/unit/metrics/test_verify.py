@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 
 from ragtrace.errors import ConfigError, JudgeCompromised, JudgeNonsense, JudgeUnable, JudgeUnavailable
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import StepLimits, Steps
 from ragtrace.metrics.forms import GivenVerdict, VerifyInput, VerifyReply
@@ -15,6 +14,7 @@ from ragtrace.metrics.verify import Verification
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.metrics.verify_yes_no import YesNoInput
 from ragtrace.model import Chunk, JudgeIdentity, RagRecord, VerdictLabel
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest, YesProbability
 
 CHUNKS = ("Refunds take 14 days. The shop sends them to your card.", "Shipping is free in Europe.")

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, InputError, JudgeCutOff, JudgeUnavailable, NotInTranscript
-from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge._cache_file import CacheFile, CacheSettings
 from ragtrace.judge.cache import cached
@@ -34,6 +33,7 @@ from ragtrace.model import (
     Target,
     Usage,
 )
+from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters
 from ragtrace.traces.attach import Sample
 from ragtrace.transcripts import (
