@@ -117,6 +117,8 @@ class ConfiguredEvaluator:
     spec: EvaluatorSpec
     rules: ExtractRules
     attach: AttachOptions
+    live_only: tuple[str, ...] = ()
+    """Settings of the file that hold for live traffic only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ragtrace.cli.options import EXISTING_FILE, EmbedderOptions, JudgeOptions, SecondJudgeOption
+from ragtrace.cli.render import talk
 from ragtrace.cli.settings import given_options_of, group, option
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ class EvaluatorOptions:
         from ragtrace.cli.collector_port import collector_port
 
         configured = collector_port().evaluator(self.config)
+        if configured.live_only:
+            talk(f"for live traffic only, not used here: {', '.join(configured.live_only)}")
         return ChosenEvaluator(
             spec=_with_concurrency(configured.spec, max_concurrency),
             rules=configured.rules,

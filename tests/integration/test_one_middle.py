@@ -226,6 +226,14 @@ async def test_rescoring_what_was_kept_gives_the_same_evaluator(path: str, tmp_p
     assert [result.score for result in after.results] == [result.score for result in before.results]
 
 
+def test_what_holds_for_live_traffic_only_is_said(tmp_path: Path) -> None:
+    place = Place(tmp_path / "place")
+    for path, value in {**(JUDGE["cheaper"].beside or {}), "judge.cheaper": JUDGE["cheaper"].value}.items():
+        place.set(path, value)
+    source = ("--from", f"otlp-file:{place.traces}", "--dry-run")
+    assert "not used here: judge.cheaper" in run("backfill", *source, "--config", str(place.config)).stderr
+
+
 @pytest.mark.parametrize("command", ["backfill", "evaluate"])
 def test_an_option_that_the_configuration_would_override_is_refused(command: str, tmp_path: Path) -> None:
     place = Place(tmp_path / "place")

@@ -75,6 +75,7 @@ class _Port:
             spec=evaluator_spec_of(config),
             rules=config.extract.opened(),
             attach=attach_options_of(config.attach),
+            live_only=tuple(_live_only(config)),
         )
 
     def open_store(self, path: Path) -> TraceReader:
@@ -84,6 +85,13 @@ class _Port:
 
 
 PORT: CollectorPort = _Port()
+
+
+def _live_only(config: CollectorConfig) -> Iterator[str]:
+    if config.judge.cheaper is not None:
+        yield "judge.cheaper"
+    if config.attach.mode == "hold":
+        yield "attach.mode: hold"
 
 
 def _secrets(config: CollectorConfig) -> Iterator[str]:
