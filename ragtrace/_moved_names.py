@@ -97,7 +97,7 @@ MODULES: Final = {
     "ragtrace.metrics.verify_json": "ragtrace.metrics._verify_json",
     "ragtrace.outgoing": "ragtrace.http",
     "ragtrace.outgoing.answers": "ragtrace.http._body",
-    "ragtrace.outgoing.clients": "ragtrace.http._clients",
+    "ragtrace.outgoing.clients": "ragtrace.http.client",
     "ragtrace.outgoing.exporters": "ragtrace.http.exporters",
     "ragtrace.private_files": "ragtrace.files.private",
     "ragtrace.reports.answers": "ragtrace.outcomes",

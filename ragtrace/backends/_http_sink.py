@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ragtrace._retry_after import retry_after_s_of
 from ragtrace.errors import SendRefused, SendRejected, SendRetryable
-from ragtrace.http import UnreadableBody, open_web_client, read_whole, redirected_to
+from ragtrace.http import UnreadableBody, open_client, redirected_to
 from ragtrace.http.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -109,7 +109,9 @@ class HttpSender:
 
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:
-            self._client = open_web_client(timeout_s=self._timeout_s, verify=self._verify)
+            self._client = open_client(
+                timeout_s=self._timeout_s, most_bytes=_LONGEST_BODY, verify=self._verify
+            )
         return self._client
 
     def _raise_for_status(self, response: httpx.Response) -> None:
@@ -129,7 +131,7 @@ def _pointing(response: httpx.Response) -> str:
 
 async def _body(response: httpx.Response) -> bytes | None:
     try:
-        return await read_whole(response, most_bytes=_LONGEST_BODY)
+        return await response.aread()
     except UnreadableBody:
         return None
 

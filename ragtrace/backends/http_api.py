@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ragtrace._retry_after import retry_after_s_of
 from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
-from ragtrace.http import BodyTooLarge, UnreadableBody, open_web_client, read_whole, redirected_to
+from ragtrace.http import BodyTooLarge, UnreadableBody, open_client, redirected_to
 from ragtrace.http.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -203,10 +203,11 @@ class HttpApi:
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:
             access = self._access
-            self._client = open_web_client(
+            self._client = open_client(
                 headers=access.sent_headers,
                 verify=access.tls.context() if access.tls else True,
                 timeout_s=access.timeout_s,
+                most_bytes=MOST_READ_BYTES,
             )
         return self._client
 
@@ -216,7 +217,7 @@ async def _read(response: httpx.Response) -> HttpResponse:
     return HttpResponse(
         status=response.status_code,
         headers=response.headers,
-        body=b"" if redirects_to else await read_whole(response, most_bytes=MOST_READ_BYTES),
+        body=b"" if redirects_to else await response.aread(),
         redirects_to=redirects_to,
     )
 

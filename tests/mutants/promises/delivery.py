@@ -124,9 +124,9 @@ MUTANTS: Final = (
     Mutant(
         promise="redirects",
         breaks="a back end's redirect is followed wherever it points",
-        file="ragtrace/http/_clients.py",
-        old="        follow_redirects=False,\n    )",
-        new="        follow_redirects=True,\n    )",
+        file="ragtrace/http/client.py",
+        old='        "follow_redirects": False,\n',
+        new='        "follow_redirects": True,\n',
         tests=(f"{_UNREADABLE_TESTS}::test_a_redirect_is_not_followed_and_says_where_it_points",),
     ),
 )
