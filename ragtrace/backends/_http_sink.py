@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ragtrace._retry_after import retry_after_s_of
 from ragtrace.errors import SendRefused, SendRejected, SendRetryable
 from ragtrace.http import UnreadableBody, open_client, redirected_to
+from ragtrace.http.retry import retry_after_s_in
 from ragtrace.http.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -119,8 +118,7 @@ class HttpSender:
             return
         message = f"{self.name} answered {response.status_code} {response.reason_phrase}{_pointing(response)}"
         if response.status_code in self._retryable:
-            wait_s = retry_after_s_of(response.headers.get("retry-after", ""), now=datetime.now(UTC))
-            raise SendRetryable(message, retry_after_s=wait_s)
+            raise SendRetryable(message, retry_after_s=retry_after_s_in(response.headers))
         raise SendRefused(message) if response.status_code in _REFUSING else SendRejected(message)
 
 

@@ -1,4 +1,4 @@
-"""One home for HTTP: who makes a client."""
+"""One home for HTTP: who makes a client, and who parses ``Retry-After``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.source import ROOT
+from tests.architecture.source import ROOT, imports_in, modules
 
 HTTPX = {
     *("AsyncClient", "Client", "AsyncHTTPTransport", "HTTPTransport"),
@@ -121,3 +121,23 @@ def is_annotation(node: ast.AST, tree: ast.AST) -> bool:
         if any(node in ast.walk(kind) for kind in types if isinstance(kind, ast.AST)):
             return True
     return False
+
+
+PARSERS = {"parsedate_to_datetime", "parsedate", "parsedate_tz"}
+RETRY_AFTER = {
+    "ragtrace/http/retry.py": "parses it",
+    "ragtrace/judge/_http.py": "has it parsed",
+    "collector/ragtrace_collector/web/answers.py": "answers it",
+}
+
+
+def test_no_other_module_parses_retry_after() -> None:
+    naming = {
+        str(module.path.relative_to(ROOT))
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and str(node.value).lower() in ("retry-after", "retry-after-ms")
+    }
+    assert naming == set(RETRY_AFTER)
+    parsing = {m.name for m in modules() for _, name in imports_in(m.tree) if name in PARSERS}
+    assert parsing == {"ragtrace.http.retry"}
