@@ -3,13 +3,15 @@
 from typing import Final
 
 MODULES: Final = {
-    "ragtrace.asked_wait": "ragtrace._retry_after",
+    "ragtrace._retry_after": "ragtrace.http.retry",
+    "ragtrace.asked_wait": "ragtrace.http.retry",
     "ragtrace.backends.jaeger_grpc": "ragtrace.backends._jaeger_grpc",
     "ragtrace.backends.jaeger_v2": "ragtrace.backends._jaeger_v2",
     "ragtrace.backends.langfuse_scores": "ragtrace.backends._langfuse_scores",
     "ragtrace.backends.otlp_file_reader": "ragtrace.backends._otlp_file_reader",
     "ragtrace.backends.otlp_framing": "ragtrace.backends._otlp_framing",
-    "ragtrace.backends.patience": "ragtrace.backends.read_retries",
+    "ragtrace.backends.patience": "ragtrace.http.retry",
+    "ragtrace.backends.read_retries": "ragtrace.http.retry",
     "ragtrace.backends.phoenix_annotations": "ragtrace.backends._phoenix_annotations",
     "ragtrace.backends.posting": "ragtrace.backends._http_sink",
     "ragtrace.backends.scores": "ragtrace.backends._scores",
@@ -98,7 +100,7 @@ MODULES: Final = {
     "ragtrace.metrics.verify_json": "ragtrace.metrics._verify_json",
     "ragtrace.outgoing": "ragtrace.http",
     "ragtrace.outgoing.answers": "ragtrace.http._body",
-    "ragtrace.outgoing.clients": "ragtrace.http._clients",
+    "ragtrace.outgoing.clients": "ragtrace.http.client",
     "ragtrace.outgoing.exporters": "ragtrace.http.exporters",
     "ragtrace.private_files": "ragtrace.files.private",
     "ragtrace.reports.answers": "ragtrace.outcomes",
@@ -113,7 +115,7 @@ MODULES: Final = {
     "ragtrace.reports.rows": "ragtrace.reports._rows",
     "ragtrace.reports.totals": "ragtrace.reports._totals",
     "ragtrace.reports.worst": "ragtrace.reports._worst",
-    "ragtrace.retry_after": "ragtrace._retry_after",
+    "ragtrace.retry_after": "ragtrace.http.retry",
     "ragtrace.rows": "ragtrace._row_files",
     "ragtrace.sampling.comparison": "ragtrace.sampling._comparison",
     "ragtrace.sampling.position": "ragtrace.sampling._position",
@@ -171,7 +173,6 @@ NAMES: Final = {
         "WebAnswer": "HttpResponse",
         "WebApi": "HttpApi",
     },
-    "ragtrace.backends.read_retries": {"Patience": "ReadRetries"},
     "ragtrace.backends.search_windows": {"Window": "SearchWindow"},
     "ragtrace.backfill._estimate": {
         "Estimate": "RunEstimate",
@@ -230,6 +231,7 @@ NAMES: Final = {
     "ragtrace.compat.tool_metric": {"PeerPrompted": "ToolPrompted"},
     "ragtrace.compat.tools": {"peer_metrics": "tool_metrics", "peer_named": "tool_named"},
     "ragtrace.http._body": {"Oversized": "BodyTooLarge", "Unreadable": "UnreadableBody"},
+    "ragtrace.http.retry": {"Patience": "ReadRetries"},
     "ragtrace.judge._adaptive_limit": {
         "Pace": "AdaptiveLimiter",
         "pace_of": "limiter_of",

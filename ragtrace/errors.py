@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ragtrace._retry_after import bounded_wait_s
+from ragtrace.durations import bounded_wait_s
 from ragtrace.model import Usage
 
 __all__ = [

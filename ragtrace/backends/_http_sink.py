@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ragtrace._retry_after import retry_after_s_of
 from ragtrace.errors import SendRefused, SendRejected, SendRetryable
-from ragtrace.http import UnreadableBody, open_web_client, read_whole, redirected_to
+from ragtrace.http import UnreadableBody, open_client, redirected_to
+from ragtrace.http.retry import retry_after_s_in
 from ragtrace.http.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -109,7 +108,9 @@ class HttpSender:
 
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:
-            self._client = open_web_client(timeout_s=self._timeout_s, verify=self._verify)
+            self._client = open_client(
+                timeout_s=self._timeout_s, most_bytes=_LONGEST_BODY, verify=self._verify
+            )
         return self._client
 
     def _raise_for_status(self, response: httpx.Response) -> None:
@@ -117,8 +118,7 @@ class HttpSender:
             return
         message = f"{self.name} answered {response.status_code} {response.reason_phrase}{_pointing(response)}"
         if response.status_code in self._retryable:
-            wait_s = retry_after_s_of(response.headers.get("retry-after", ""), now=datetime.now(UTC))
-            raise SendRetryable(message, retry_after_s=wait_s)
+            raise SendRetryable(message, retry_after_s=retry_after_s_in(response.headers))
         raise SendRefused(message) if response.status_code in _REFUSING else SendRejected(message)
 
 
@@ -129,7 +129,7 @@ def _pointing(response: httpx.Response) -> str:
 
 async def _body(response: httpx.Response) -> bytes | None:
     try:
-        return await read_whole(response, most_bytes=_LONGEST_BODY)
+        return await response.aread()
     except UnreadableBody:
         return None
 

@@ -12,11 +12,11 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.backends._listing import SearchOnlyReader
-from ragtrace.backends.http_api import MOST_READ_BYTES, ConnectionSettings, Sleep
+from ragtrace.backends.http_api import MOST_READ_BYTES, ConnectionSettings
 from ragtrace.backends.jaeger import normalized_trace_id, search_each_service, traces_by_id
-from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.backends.search_windows import cut_if_too_large
 from ragtrace.errors import CodecError, ReadError, ReadOversized, ReadUnavailable
+from ragtrace.http.retry import REPEATABLE, ReadRetries, Sleep
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import spans_in
 from ragtrace.traces.trace import Span, Trace
@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 _SERVICE: Final = "/jaeger.api_v3.QueryService/"
 _TRACES_AT_ONCE: Final = 500
-_PASSING: Final = frozenset({"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
-"""Transient status codes, worth a retry."""
 
 
 class JaegerGrpcReader(SearchOnlyReader):
@@ -212,7 +210,7 @@ class JaegerGrpcReader(SearchOnlyReader):
             return ReadError(
                 f"{self._endpoint} speaks gRPC, but has no Jaeger query service: is it port 16685?"
             )
-        kind = ReadUnavailable if code in _PASSING else ReadError
+        kind = ReadUnavailable if code in REPEATABLE.codes else ReadError
         return kind(f"Jaeger at {self._endpoint} answered {code}: {said}")
 
 

@@ -10,13 +10,14 @@ import json
 
 from ragtrace.backends._http_sink import HttpSink
 from ragtrace.backends._scores import Score, scores_in
+from ragtrace.http.retry import REPEATABLE
 from ragtrace.model import AttributeValue
 
 
 class LangfuseScoreSink(HttpSink):
     """Post one score per metric on the answer's observation. Spans other than carriers are ignored."""
 
-    retryable = frozenset({429, 500, 502, 503, 504, 524})
+    retryable = REPEATABLE.statuses
     """Langfuse overwrites a score of the same id."""
 
     async def send(self, request: bytes) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from ragtrace.backends._http_sink import HttpSink
 from ragtrace.backends._scores import Score, scores_in
 from ragtrace.errors import SendRejected
+from ragtrace.http.retry import REPEATABLE
 from ragtrace.model import AttributeValue
 
 _PATH: Final = "/v1/span_annotations?sync=true"
@@ -18,7 +19,7 @@ _NO_SUCH_SPAN: Final = 404
 class PhoenixAnnotationSink(HttpSink):
     """Post one annotation per metric on the answer's span. Spans other than carriers are ignored."""
 
-    retryable = frozenset({429, 500, 502, 503, 504})
+    retryable = REPEATABLE.statuses
     """Phoenix overwrites an annotation of the same identifier."""
 
     async def send(self, request: bytes) -> None:

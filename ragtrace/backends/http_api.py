@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ragtrace._retry_after import retry_after_s_of
-from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
-from ragtrace.http import BodyTooLarge, UnreadableBody, open_web_client, read_whole, redirected_to
+from ragtrace.http import BodyTooLarge, UnreadableBody, open_client, redirected_to
+from ragtrace.http.retry import REPEATABLE, ReadRetries, Sleep, retry_after_s_in
 from ragtrace.http.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -25,11 +23,6 @@ MOST_READ_BYTES: Final = 128 << 20
 """The size limit of a decompressed response. A page of traces with all texts takes some megabytes."""
 
 _FIRST_REQUEST_S: Final = 20.0
-_PASSING: Final = frozenset({429, 500, 502, 503, 504})
-"""Transient statuses, worth a retry."""
-
-Sleep = Callable[[float], Awaitable[None]]
-"""Sleeps for this many seconds."""
 
 Parameters: TypeAlias = Mapping[str, str | int | Sequence[str]]
 """Query parameters; a parameter with several values occurs several times."""
@@ -118,10 +111,10 @@ class HttpApi:
                     raise
                 failure, asked_for_s = exc, None
             else:
-                if response.status not in _PASSING:
+                if response.status not in REPEATABLE.statuses:
                     return self._checked(response)
                 failure = ReadUnavailable(f"{self.where} answered {_said(response)}")
-                asked_for_s = _asked_for_s(response)
+                asked_for_s = retry_after_s_in(response.headers)
             pause_s = retries.pause_s(asked_for_s, took_s=monotonic() - began)
             if pause_s is None:
                 raise ReadUnavailable(f"{failure} ({retries})") from failure
@@ -203,10 +196,11 @@ class HttpApi:
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:
             access = self._access
-            self._client = open_web_client(
+            self._client = open_client(
                 headers=access.sent_headers,
                 verify=access.tls.context() if access.tls else True,
                 timeout_s=access.timeout_s,
+                most_bytes=MOST_READ_BYTES,
             )
         return self._client
 
@@ -216,13 +210,9 @@ async def _read(response: httpx.Response) -> HttpResponse:
     return HttpResponse(
         status=response.status_code,
         headers=response.headers,
-        body=b"" if redirects_to else await read_whole(response, most_bytes=MOST_READ_BYTES),
+        body=b"" if redirects_to else await response.aread(),
         redirects_to=redirects_to,
     )
-
-
-def _asked_for_s(response: HttpResponse) -> float | None:
-    return retry_after_s_of(response.headers.get("retry-after", ""), now=datetime.now(UTC))
 
 
 def _is_page(response: HttpResponse) -> bool:

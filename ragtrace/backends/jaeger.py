@@ -12,9 +12,10 @@ from typing import Final, Protocol, TypeVar
 
 from ragtrace.backends._jaeger_v2 import spans_of_v2, trace_ids_of_v2
 from ragtrace.backends._listing import SearchOnlyReader
-from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Sleep
+from ragtrace.backends.http_api import ConnectionSettings, HttpApi
 from ragtrace.backends.search_windows import cut_if_too_large
 from ragtrace.errors import CodecError, InputError, ReadError, ReadOversized, ReadUnavailable
+from ragtrace.http.retry import Sleep
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span, Trace

@@ -17,9 +17,10 @@ from urllib.parse import quote
 from ragtrace import semconv
 from ragtrace.backends._listing import SearchOnlyReader
 from ragtrace.backends._scores import StoredScore, carriers_of, hex_id, original_ids
-from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters, Sleep
+from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters
 from ragtrace.backends.search_windows import at_most
 from ragtrace.errors import ReadError
+from ragtrace.http.retry import Sleep
 from ragtrace.model import AttributeValue
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.trace import Resource, Scope, Span, StatusCode, Trace

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from ragtrace.backends._otlp_answer import parse_answer, raise_for_rejected_spans
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
+from ragtrace.http.retry import OTLP
 from ragtrace.http.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -15,20 +16,6 @@ if TYPE_CHECKING:
 
 
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-_RETRYABLE = frozenset(
-    {
-        "CANCELLED",
-        "DEADLINE_EXCEEDED",
-        "RESOURCE_EXHAUSTED",
-        "ABORTED",
-        "OUT_OF_RANGE",
-        "UNAVAILABLE",
-        "DATA_LOSS",
-    }
-)
-"""https://opentelemetry.io/docs/specs/otlp/#failures. The specification requires RetryInfo with
-RESOURCE_EXHAUSTED, but busy receivers often omit it. So only an oversized message, which gRPC reports with
-the same code, is final."""
 _REFUSING = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"})
 """Errors of the sender or the address, whatever the payload."""
 
@@ -114,12 +101,13 @@ class OtlpGrpcSink:
         message = f"{self.name} answered {code}: {details}"
         if code in _REFUSING:
             return SendRefused(message)
-        if code not in _RETRYABLE or _is_too_large(code, details):
+        if code not in OTLP.codes or _is_too_large(code, details):
             return SendRejected(message)
         return SendRetryable(message, retry_after_s=_retry_after_s(exc))
 
 
 def _is_too_large(code: str, details: str) -> bool:
+    # gRPC reports it with the code of a busy receiver, but it is final
     return code == "RESOURCE_EXHAUSTED" and "larger than max" in details
 
 

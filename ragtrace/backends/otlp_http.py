@@ -9,14 +9,14 @@ from typing import Literal
 from ragtrace.backends._http_sink import HttpSink
 from ragtrace.backends._otlp_answer import parse_answer, raise_for_rejected_spans
 from ragtrace.errors import SendUnconfirmed
+from ragtrace.http.retry import OTLP
 from ragtrace.http.tls import ClientTls
 
 
 class OtlpHttpSink(HttpSink):
     """Post requests as binary protobuf to an OTLP/HTTP receiver's full URL (``…/v1/traces``)."""
 
-    retryable = frozenset({429, 502, 503, 504})
-    """https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes: no other code may be retried."""
+    retryable = OTLP.statuses
 
     def __init__(
         self,

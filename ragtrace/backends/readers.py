@@ -9,12 +9,13 @@ from urllib.parse import SplitResult, urlsplit
 
 from ragtrace.backends._jaeger_grpc import JaegerGrpcReader
 from ragtrace.backends._otlp_file_reader import OtlpFileReader
-from ragtrace.backends.http_api import ConnectionSettings, Sleep
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.jaeger import JaegerReader
 from ragtrace.backends.langfuse import LangfuseReader
 from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.errors import ConfigError, InputError
+from ragtrace.http.retry import Sleep
 from ragtrace.ports import TraceReader
 
 _ACCEPTED = (

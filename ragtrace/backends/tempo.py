@@ -13,9 +13,10 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.backends._listing import SearchOnlyReader
-from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Sleep
+from ragtrace.backends.http_api import ConnectionSettings, HttpApi
 from ragtrace.backends.jaeger import normalized_trace_id
 from ragtrace.errors import CodecError, ReadError
+from ragtrace.http.retry import Sleep
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.otlp import spans_in
 from ragtrace.traces.trace import Trace

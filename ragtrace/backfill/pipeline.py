@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ragtrace._ordered import map_in_order
-from ragtrace.backends.http_api import Sleep
-from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.backfill._record_selection import Item, choose
 from ragtrace.backfill._selection import Selection, SpanId
 from ragtrace.backfill._trace_search import SearchedUpTo
@@ -17,6 +15,7 @@ from ragtrace.backfill.report import BackfillReport, RunCounts
 from ragtrace.backfill.resume import ResumableRun
 from ragtrace.clock import SystemClock
 from ragtrace.errors import SendError, SendRejected, SendRetryable, SendUnconfirmed
+from ragtrace.http.retry import ReadRetries, Sleep
 from ragtrace.outcomes import JudgedAnswer
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Clock, SpanSink, TraceReader

@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from io import BytesIO
 from typing import Final
-from urllib.parse import urljoin, urlsplit
 
 _PLAIN: Final = ("", "identity")
 _PACKED: Final = ("gzip", "x-gzip", "deflate")
@@ -70,20 +69,6 @@ class Body:
         if self._unpacking.unused_data:
             raise UnreadableBody("it continues after its end")
         return plain
-
-
-def host_of_redirect(status: int, location: str | None, *, asked: str) -> str | None:
-    """Return the host of a redirect, or ``None`` if the response is not a redirect.
-
-    Only the host, because user, path and query may hold secrets.
-    """
-    if not 300 <= status < 400 or not location:
-        return None
-    try:
-        host = urlsplit(urljoin(asked, location)).hostname
-    except ValueError:
-        host = None
-    return host if host and host.isprintable() else "no address"
 
 
 def _unpacking(coding: str) -> zlib._Decompress | None:

@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
+from ragtrace.http.retry import Backoff, Sleep
 from ragtrace.judge._batch_api import ROUTE, Batch, BatchApi, QueueFull
 from ragtrace.judge._batch_log import BatchLog, PlannedBatch
 from ragtrace.judge._batch_outcome import BatchReplies, Failure, Outcome
@@ -28,7 +29,6 @@ from ragtrace.judge.calls import JudgeCall, document_of
 from ragtrace.model import Usage
 
 T = TypeVar("T")
-Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 _LONGEST_QUIET_S: Final = 5.0
 _ATTEMPTS: Final = 20
@@ -320,7 +320,7 @@ class _SubmissionLimiter:
         """The limit of requests per batch."""
         self.refusals = 0
         """Refusals since the last batch that succeeded."""
-        self._poll_s = settings.poll_s
+        self._backoff = Backoff(first_wait_s=settings.poll_s, longest_wait_s=_LONGEST_PAUSE_S)
         self._sleep = sleep
         self._was_full = False
         self._under_way = 0
@@ -332,7 +332,7 @@ class _SubmissionLimiter:
         if self._was_full:
             await self._is_idle.wait()
         if self.refusals:
-            await self._sleep(min(_LONGEST_PAUSE_S, self._poll_s * 2.0 ** (self.refusals - 1)))
+            await self._sleep(self._backoff.own_wait_s(self.refusals - 1))
         self.enter()
 
     def enter(self) -> None:

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 from opentelemetry import context as otel_context
 from opentelemetry.context import _SUPPRESS_HTTP_INSTRUMENTATION_KEY, _SUPPRESS_INSTRUMENTATION_KEY
 
-from ragtrace._retry_after import number_in, retry_after_s_of
 from ragtrace.errors import (
     ConfigError,
     JudgeError,
@@ -21,6 +20,7 @@ from ragtrace.errors import (
     JudgeRefused,
     JudgeUnavailable,
 )
+from ragtrace.http.retry import number_in, retry_after_s_of
 from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
 from ragtrace.model import Usage

@@ -14,10 +14,11 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ragtrace._retry_after import LONGEST_WAIT_S, retry_after_s_of
 from ragtrace.backends.http_api import HttpApi
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
+from ragtrace.durations import LONGEST_WAIT_S
 from ragtrace.errors import JudgeUnavailable, SendRetryable
+from ragtrace.http.retry import retry_after_s_of
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.operations._instruments import Measurement

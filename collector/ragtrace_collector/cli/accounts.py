@@ -174,13 +174,13 @@ async def _requested(
     """Return the status, the host that a redirect points to, and the body."""
     import asyncio
 
-    from ragtrace.http import open_web_client, read_whole, redirected_to
+    from ragtrace.http import open_client, redirected_to
 
     async with (
         asyncio.timeout(_TIMEOUT_S),
-        open_web_client(timeout_s=_TIMEOUT_S) as client,
+        open_client(timeout_s=_TIMEOUT_S, most_bytes=_MOST_BYTES) as client,
         client.stream("GET", url, params=parameters, headers=headers) as response,
     ):
         redirects_to = redirected_to(response)
-        body = b"" if redirects_to else await read_whole(response, most_bytes=_MOST_BYTES)
+        body = b"" if redirects_to else await response.aread()
         return response.status_code, redirects_to, body

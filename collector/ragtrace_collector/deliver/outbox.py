@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
+from ragtrace.http.retry import Backoff
 from ragtrace.ports import Clock, SpanSink
 from ragtrace_collector.store.port import OutboxItem, WorkStore
 from ragtrace_collector.telemetry.counters import Counters, Counts
@@ -16,7 +17,8 @@ from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
 
-_LONGEST_BACK_OFF_S: Final = 60.0
+_BACKOFF: Final = Backoff(longest_wait_s=60.0)
+"""Of one sink, which gets one request at a time."""
 _GATHER_S: Final = 0.1
 MOST_UNREADABLE: Final = 5
 """After this many unreadable responses in a row, another attempt is not worth the duplicates it may make."""
@@ -169,9 +171,9 @@ class DeliverStage:
         self._rest(after_s)
 
     def _rest(self, after_s: float | None) -> None:
-        delay_s = after_s if after_s is not None else 0.5 * 2**self._failures
-        self._resume_ns = self.clock.now_ns() + int(min(delay_s, _LONGEST_BACK_OFF_S) * 1e9)
-        self._failures = min(self._failures + 1, 10)
+        delay_s = _BACKOFF.own_wait_s(self._failures) if after_s is None else after_s
+        self._resume_ns = self.clock.now_ns() + int(min(delay_s, _BACKOFF.longest_wait_s) * 1e9)
+        self._failures += 1
 
 
 def _is_power_of_ten(number: int) -> bool:

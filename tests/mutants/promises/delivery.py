@@ -31,7 +31,7 @@ MUTANTS: Final = (
         breaks="what a back end that is away was sent is told as delivered",
         file=_DELIVERING,
         old="            self._back_off(exc, exc.retry_after_s)\n            return False\n",
-        new="            await self._delivered(batch, Counts.PARCELS_DELIVERED)\n            return True\n",
+        new="            await self._delivered(batch, Counts.ITEMS_DELIVERED)\n            return True\n",
         tests=(f"{_DELIVERING_TESTS}::test_a_back_end_that_stays_away_is_asked_ever_more_seldom",),
     ),
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS: Final = (
         breaks="a yes that nobody can read counts as a delivery",
         file=_DELIVERING,
         old="await self._delivered(batch, Counts.ITEMS_UNCONFIRMED, unconfirmed=str(exc))",
-        new="await self._delivered(batch, Counts.PARCELS_DELIVERED)",
+        new="await self._delivered(batch, Counts.ITEMS_DELIVERED)",
         tests=(f"{_UNREADABLE_TESTS}::test_what_is_answered_unreadably_is_sent_ever_more_seldom[no gzip]",),
     ),
     Mutant(
@@ -83,7 +83,7 @@ MUTANTS: Final = (
         promise="delivery",
         breaks="a back end that fails is asked at once, again and again",
         file=_DELIVERING,
-        old="delay_s = after_s if after_s is not None else 0.5 * 2**self._failures",
+        old="delay_s = _BACKOFF.own_wait_s(self._failures) if after_s is None else after_s",
         new="delay_s = 0.0",
         tests=(f"{_DELIVERING_TESTS}::test_a_back_end_that_stays_away_is_asked_ever_more_seldom",),
     ),
@@ -98,9 +98,9 @@ MUTANTS: Final = (
     Mutant(
         promise="delivery",
         breaks="503 is taken for a refusal for good",
-        file="ragtrace/backends/otlp_http.py",
-        old="retryable = frozenset({429, 502, 503, 504})",
-        new="retryable = frozenset({429, 502, 504})",
+        file="ragtrace/http/retry.py",
+        old="statuses=frozenset({429, 502, 503, 504})",
+        new="statuses=frozenset({429, 502, 504})",
         tests=(f"{_SINK_TESTS}::test_http_codes_of_a_passing_trouble_are_retryable",),
     ),
     Mutant(
@@ -124,9 +124,9 @@ MUTANTS: Final = (
     Mutant(
         promise="redirects",
         breaks="a back end's redirect is followed wherever it points",
-        file="ragtrace/http/_clients.py",
-        old="        follow_redirects=False,\n    )",
-        new="        follow_redirects=True,\n    )",
+        file="ragtrace/http/client.py",
+        old='        "follow_redirects": False,\n',
+        new='        "follow_redirects": True,\n',
         tests=(f"{_UNREADABLE_TESTS}::test_a_redirect_is_not_followed_and_says_where_it_points",),
     ),
 )

@@ -17,7 +17,7 @@ MUTANTS: Final = (
     Mutant(
         promise="waits",
         breaks="a stranger may ask for a wait of any length",
-        file="ragtrace/_retry_after.py",
+        file="ragtrace/durations.py",
         old="return float(min(max(0, seconds), LONGEST_WAIT_S))",
         new="return float(max(0, seconds))",
         tests=("tests/attack/test_waits.py::test_any_text_asks_for_a_wait_that_has_an_end_or_for_none",),

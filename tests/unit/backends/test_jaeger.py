@@ -137,8 +137,9 @@ async def test_server_without_v3_is_read_by_v2() -> None:
     assert (span.start_ns, span.end_ns) == (1_000_000_000, 1_000_005_000)
 
 
-async def test_server_that_is_overloaded_is_asked_again() -> None:
-    busy, well = [HttpAnswer(status=503, headers={"retry-after": "7"})] * 2, HttpAnswer(body=BARE.encode())
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 524])
+async def test_server_that_is_overloaded_is_asked_again(status: int) -> None:
+    busy, well = [HttpAnswer(status=status, headers={"retry-after": "7"})] * 2, HttpAnswer(body=BARE.encode())
     pauses: list[float] = []
 
     async def sleep(pause_s: float) -> None:

@@ -171,6 +171,7 @@ async def test_spans_of_another_form_are_a_read_error() -> None:
         (404, SendRejected),
         (422, SendRejected),
         (503, SendRetryable),
+        (524, SendRetryable),
         (500, SendRetryable),
     ],
 )

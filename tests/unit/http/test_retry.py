@@ -1,4 +1,4 @@
-"""How long back ends that fail are asked again."""
+"""What is tried again, and after which wait."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.backends._jaeger_grpc import JaegerGrpcReader
-from ragtrace.backends.read_retries import ReadRetries
 from ragtrace.errors import ReadError
+from ragtrace.http.retry import Backoff, ReadRetries, retry_after_s_in
 
 
 def pauses(retries: ReadRetries, asked_for_s: float | None = None) -> list[float]:
@@ -34,6 +34,33 @@ def test_what_the_server_asks_for_is_kept_within_bounds(asked_for_s: float) -> N
     assert set(found) <= {min(asked_for_s, 30.0)}
     assert sum(found) <= 120
     assert len(found) < 100
+
+
+@given(retry=st.integers(0, 2000), draw=st.floats(0, 1), longest_wait_s=st.floats(0.5, 1e6))
+def test_an_own_wait_is_drawn_between_half_and_all_of_twice_the_one_before(
+    retry: int, draw: float, longest_wait_s: float
+) -> None:
+    backoff = Backoff(longest_wait_s=longest_wait_s)
+    whole = min(0.5 * 2.0 ** min(retry, 30), longest_wait_s)
+    assert backoff.own_wait_s(retry) == whole
+    assert whole / 2 <= backoff.own_wait_s(retry, draw) <= whole
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({"retry-after": "7"}, 7),
+        ({"retry-after": "7", "retry-after-ms": "1500"}, 1.5),
+        ({"retry-after": "7", "retry-after-ms": "soon"}, 7),
+        ({"retry-after-ms": "99999999999999"}, 86_400),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0),
+        ({}, None),
+    ],
+)
+def test_headers_ask_for_a_wait_in_milliseconds_seconds_or_by_a_date(
+    headers: dict[str, str], wait_s: float | None
+) -> None:
+    assert retry_after_s_in(headers) == wait_s
 
 
 def test_the_time_of_attempts_counts_too() -> None:
