@@ -78,8 +78,10 @@ MODULES: Final = {
     "ragtrace.judge.opening": "ragtrace.judge.factory",
     "ragtrace.judge.pacing": "ragtrace.judge._adaptive_limit",
     "ragtrace.judge.place": "ragtrace.judge.base_url",
+    "ragtrace.judge.prices": "ragtrace.budget.prices",
     "ragtrace.judge.retrying": "ragtrace.judge.retry",
-    "ragtrace.judge.spending": "ragtrace.judge.spend",
+    "ragtrace.judge.spend": "ragtrace.budget",
+    "ragtrace.judge.spending": "ragtrace.budget",
     "ragtrace.judge.words": "ragtrace.judge._words",
     "ragtrace.metrics.asking": "ragtrace.metrics.judge_calls",
     "ragtrace.metrics.bundle": "ragtrace.metrics._combined_request",
@@ -249,7 +251,7 @@ NAMES: Final = {
     },
     "ragtrace.judge.factory": {"Paced": "SelfLimited"},
     "ragtrace.judge.layers": {"Layer": "JudgeLayer"},
-    "ragtrace.judge.spend": {
+    "ragtrace.budget": {
         "Bill": "RequestCost",
         "Book": "SpendLedger",
         "Tariff": "CostEstimator",
@@ -296,3 +298,12 @@ NAMES: Final = {
     },
     "ragtrace.transcripts.rescore": {"Rescored": "RescoredRecord"},
 }
+
+ELSEWHERE: Final = {
+    "ragtrace.judge": {
+        "Price": "ragtrace.budget",
+        "Prices": "ragtrace.budget",
+        "load_prices": "ragtrace.budget",
+    },
+}
+"""For each module, its names that are in another module now."""

@@ -17,8 +17,9 @@ from ragtrace.backfill._trace_search import SearchedUpTo
 from ragtrace.backfill.evaluator import BackfillEvaluator, EvaluatedRecord, may_begin
 from ragtrace.backfill.report import BackfillReport, RunCounts
 from ragtrace.backfill.resume import ResumableRun
+from ragtrace.budget import Prices
 from ragtrace.clock import SystemClock
-from ragtrace.judge import Prices, uncached
+from ragtrace.judge import uncached
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Evaluation, JudgeIdentity
 from ragtrace.outcomes import JudgedAnswer

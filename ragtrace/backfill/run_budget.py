@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ragtrace.backfill.progress import Progress
+from ragtrace.budget import Limit, Spend
 from ragtrace.errors import JudgeOverBudget
-from ragtrace.judge.spend import Limit, Spend
 
 
 @dataclass(slots=True, kw_only=True)
 class RunBudget:
-    """Stores what a run spends in its progress file; a `ragtrace.judge.spend.SpendLedger`.
+    """Stores what a run spends in its progress file; a `ragtrace.budget.SpendLedger`.
 
     Unlike a collector's budget, it rejects every request that is larger than a whole limit.
     """

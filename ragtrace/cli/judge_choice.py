@@ -11,16 +11,15 @@ from urllib.parse import urlsplit
 
 import click
 
+from ragtrace.budget import Prices, load_prices
 from ragtrace.cli.options import EMBEDDING_MODEL
 from ragtrace.cli.render import many, talk
 from ragtrace.clock import SystemClock
 from ragtrace.http.tls import ClientTls
 from ragtrace.judge import (
     CacheSettings,
-    Prices,
     default_cache_path,
     judge_named_by,
-    load_prices,
     open_embedder,
     open_judge,
     spent_by,

@@ -226,9 +226,9 @@ class JudgeOptions:
         Raises:
             ConfigError: a file is wrong.
         """
+        from ragtrace.budget import load_prices
         from ragtrace.cli.judge_choice import JudgeChoice, cache_settings
         from ragtrace.http.tls import ClientTls
-        from ragtrace.judge import load_prices
 
         return JudgeChoice(
             spec=self.spec,

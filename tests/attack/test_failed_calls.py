@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from ragtrace.backfill import Progress
 from ragtrace.backfill.run_budget import RunBudget
+from ragtrace.budget import CostEstimator, Limit, ReservingSpender, Spend
 from ragtrace.cli.app import cli
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge.calls import CallRequest, JudgeCall
-from ragtrace.judge.spend import CostEstimator, Limit, ReservingSpender, Spend
 from ragtrace.model import Usage
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector

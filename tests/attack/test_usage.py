@@ -17,10 +17,10 @@ from opentelemetry.util.types import AttributeValue
 from ragtrace import semconv
 from ragtrace.backfill import Progress
 from ragtrace.backfill.run_budget import RunBudget
+from ragtrace.budget import CostEstimator, Limit, ReservingSpender, budgeted
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.calls import END_TOKENS, TEMPLATE_TOKENS, CallRequest, JudgeCall
-from ragtrace.judge.spend import CostEstimator, Limit, ReservingSpender, budgeted
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig

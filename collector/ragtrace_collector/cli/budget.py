@@ -15,7 +15,7 @@ from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.clock import SystemClock
 
 if TYPE_CHECKING:
-    from ragtrace_collector.budget import BudgetStatus, LimitUsage
+    from ragtrace.budget import BudgetStatus, LimitUsage
 
 
 _NANO: Final = 1_000_000_000

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ragtrace.backfill.resume import pause
+from ragtrace.budget import CostEstimator, Prices, RequestCost, Spender
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
-from ragtrace.judge import Prices
 from ragtrace.judge.calls import JudgeCall
-from ragtrace.judge.spend import CostEstimator, RequestCost, Spender
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock
 
 if TYPE_CHECKING:
-    from ragtrace_collector.budget import Budget
+    from ragtrace.budget import Budget
     from ragtrace_collector.judge.budget_guard import BudgetGuard
 
 
@@ -156,7 +155,7 @@ class _NextMinute:
         Raises:
             OverBudget: a longer window has no room.
         """
-        from ragtrace_collector.budget import OverBudget
+        from ragtrace.budget import OverBudget
 
         while True:
             try:

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from ragtrace.budget import BudgetStoreUnavailable, OverBudget
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.model import MetricFailure
-from ragtrace_collector.budget import BudgetStoreUnavailable, OverBudget
 from ragtrace_collector.config import EvaluateConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.ledger.outcomes import POISON, State

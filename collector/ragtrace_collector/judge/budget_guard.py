@@ -7,10 +7,19 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
-from ragtrace.judge.spend import CostEstimator, RequestCost, ReservingSpender, Spend
+from ragtrace.budget import (
+    Budget,
+    BudgetStatus,
+    BudgetStoreUnavailable,
+    CostEstimator,
+    ExceededLimit,
+    OverBudget,
+    RequestCost,
+    ReservingSpender,
+    Spend,
+)
 from ragtrace.model import Usage
 from ragtrace.ports import Clock
-from ragtrace_collector.budget import Budget, BudgetStatus, BudgetStoreUnavailable, ExceededLimit, OverBudget
 from ragtrace_collector.store.budget import BudgetStore, Reservation
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.logs import event

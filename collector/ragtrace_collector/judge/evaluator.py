@@ -10,10 +10,11 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from ragtrace.budget import Prices
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
-from ragtrace.judge import CacheSettings, Prices, open_embedder, open_judge
+from ragtrace.judge import CacheSettings, open_embedder, open_judge
 from ragtrace.judge.base_url import sibling_url
 from ragtrace.judge.factory import OPENAI_KEY
 from ragtrace.metrics import StepLimits, metric_named

@@ -10,14 +10,25 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
+from ragtrace.budget import (
+    Budget,
+    CostEstimator,
+    ExceededLimit,
+    Limit,
+    LimitUsage,
+    OverBudget,
+    Period,
+    Prices,
+    RequestCost,
+    largest_usage,
+    load_prices,
+)
 from ragtrace.errors import ConfigError
-from ragtrace.judge import AdaptiveLimiter, Prices, limiter_of, load_prices
+from ragtrace.judge import AdaptiveLimiter, limiter_of
 from ragtrace.judge.calls import watched_by
 from ragtrace.judge.layers import JudgeLayer
-from ragtrace.judge.spend import CostEstimator, Limit, RequestCost, largest_usage
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock, Embedder, Embeddings, Judge, JudgeReply, JudgeRequest
-from ragtrace_collector.budget import Budget, ExceededLimit, LimitUsage, OverBudget, Period
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.budget import BudgetLimitConfig, BudgetPeriodsConfig
 from ragtrace_collector.judge.breaker import Breaker, BreakerState

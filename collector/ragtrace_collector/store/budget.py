@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from ragtrace.judge.spend import Spend
-from ragtrace_collector.budget import Budget, BudgetStatus, BudgetWindow, ExceededLimit, Period
+from ragtrace.budget import Budget, BudgetStatus, BudgetWindow, ExceededLimit, Period, Spend
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
 

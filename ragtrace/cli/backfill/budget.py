@@ -9,11 +9,11 @@ from typing import Final, Self
 
 from ragtrace.backfill import ResumableRun
 from ragtrace.backfill.run_budget import RunBudget
+from ragtrace.budget import Limit, Prices, ReservingSpender, Spender, budgeted
 from ragtrace.cli.backfill.options import BudgetOptions
 from ragtrace.cli.collector_port import OpenSharedBudget, SharedBudget
 from ragtrace.errors import ConfigError
-from ragtrace.judge import Prices, spent_by
-from ragtrace.judge.spend import Limit, ReservingSpender, Spender, budgeted
+from ragtrace.judge import spent_by
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
 

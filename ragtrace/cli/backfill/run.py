@@ -19,6 +19,7 @@ from ragtrace import backfill as library
 from ragtrace.backends import OtlpFileReader, open_carrier_sink, open_reader
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backfill import BackfillReport, DryRun, Progress, ResumableRun, Selection, SpanId
+from ragtrace.budget import Prices
 from ragtrace.cli.backfill.batches import finish_batches, waits_for_batches
 from ragtrace.cli.backfill.budget import BackfillBudget
 from ragtrace.cli.backfill.estimate import Planning, agree
@@ -30,7 +31,6 @@ from ragtrace.cli.backfill.unreadable import UnreadableParts
 from ragtrace.cli.doctor.checks import EMPTY_EXPORT
 from ragtrace.cli.render import talk, utc
 from ragtrace.files.private import refuse_link
-from ragtrace.judge import Prices
 from ragtrace.ports import Judge, Metric, SpanSink, TraceQuery, TraceReader
 from ragtrace.traces.attach import AttachOptions
 

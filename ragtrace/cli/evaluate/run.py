@@ -13,6 +13,7 @@ from typing import Final, Self, TypeAlias
 import click
 
 from ragtrace._ordered import map_in_order
+from ragtrace.budget import Prices
 from ragtrace.cli.evaluate.command import EvaluateJudging, EvaluateOutput
 from ragtrace.cli.evaluate.options import ProfileOptions
 from ragtrace.cli.judge_choice import JudgeChoice, introduce, report_usage
@@ -23,7 +24,6 @@ from ragtrace.cli.report_files import Reports
 from ragtrace.cli.transcript_file import TranscriptFile
 from ragtrace.errors import InputError
 from ragtrace.evaluation import evaluate as evaluate_record
-from ragtrace.judge import Prices
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.metrics.calibration_file import Calibration, read_calibration
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord

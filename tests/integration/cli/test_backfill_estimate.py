@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from ragtrace.budget import load_prices
 from ragtrace.cli.backfill.budget import OVER_BUDGET
 from ragtrace.cli.judge_choice import JudgeChoice
 from ragtrace.cli.judge_choice import is_free as judges_free
-from ragtrace.judge import load_prices
 from tests.acceptance.judge_server import running_judge
 from tests.corpora import CORPORA, Corpus
 from tests.integration.cli.program import COMMAND, json_lines, run, start

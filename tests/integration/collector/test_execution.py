@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
+from ragtrace.budget import Budget, CostEstimator, Limit, Period, Spend
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout, JudgeUnavailable
-from ragtrace.judge.spend import CostEstimator, Limit, Spend
 from ragtrace.model import Usage
-from ragtrace_collector.budget import Budget, Period
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.budget_guard import BudgetGuard
 from ragtrace_collector.service.check import check_config

@@ -11,7 +11,7 @@ __all__ = ["MUTANTS"]
 _POSITION: Final = "ragtrace/sampling/_position.py"
 _SAMPLER: Final = "collector/ragtrace_collector/sampling/sampler.py"
 _BUDGET: Final = "collector/ragtrace_collector/store/budget.py"
-_SPENDING: Final = "ragtrace/judge/spend.py"
+_SPENDING: Final = "ragtrace/budget/reserve.py"
 _SAMPLING_TESTS: Final = "tests/unit/collector/test_sampling.py"
 _BUDGET_TESTS: Final = "tests/unit/collector/test_budget.py"
 _EXECUTION_TESTS: Final = "tests/integration/collector/test_execution.py"
@@ -94,7 +94,7 @@ MUTANTS: Final = (
     Mutant(
         promise="budget",
         breaks="a request is let through that would exceed a limit",
-        file="collector/ragtrace_collector/budget.py",
+        file="ragtrace/budget/windows.py",
         old="(name := self.limits[window.period].exceeded_by(before + estimate, share=share))",
         new="(name := self.limits[window.period].exceeded_by(before, share=share))",
         tests=(f"{_BUDGET_TESTS}::test_what_exceeds_a_limit_is_refused_until_its_window_ends",),
@@ -112,7 +112,7 @@ MUTANTS: Final = (
         breaks="a request that timed out is counted as nothing",
         file=_SPENDING,
         old="        except JudgeTimeout:\n            raise\n",
-        new="        except JudgeTimeout:\n            bill.usage = Usage()\n            raise\n",
+        new="        except JudgeTimeout:\n            request_cost.usage = Usage()\n            raise\n",
         tests=(f"{_EXECUTION_TESTS}::test_a_request_that_timed_out_stays_counted_as_it_was_estimated",),
     ),
     Mutant(

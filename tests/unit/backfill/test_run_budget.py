@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from ragtrace.backfill import Progress
 from ragtrace.backfill.run_budget import RunBudget
+from ragtrace.budget import CostEstimator, Limit, Price, ReservingSpender, Spend
 from ragtrace.errors import JudgeOverBudget
-from ragtrace.judge import Price
-from ragtrace.judge.spend import CostEstimator, Limit, ReservingSpender, Spend
 from ragtrace.model import Usage
 from tests.patience import PATIENCE_S
 

@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ragtrace.judge import Price
-from ragtrace.judge.spend import CostEstimator, Limit, Spend
+from ragtrace.budget import Budget, BudgetStatus, CostEstimator, ExceededLimit, Limit, Period, Price, Spend
 from ragtrace.model import Usage
-from ragtrace_collector.budget import Budget, BudgetStatus, ExceededLimit, Period
 from ragtrace_collector.store.budget import BUDGET, Reservation, reserve, settle, status
 
 MINUTE: Final = 60 * 1_000_000_000

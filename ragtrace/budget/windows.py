@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from ragtrace.budget.amounts import Limit, Spend
 from ragtrace.errors import JudgeError, JudgeOverBudget
-from ragtrace.judge.spend import Limit, Spend
 
 _NANO: Final = 1_000_000_000
 _AHEAD: Final = 0.1

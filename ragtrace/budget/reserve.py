@@ -9,115 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-from pydantic import BaseModel
-
+from ragtrace.budget.amounts import Spend
+from ragtrace.budget.prices import Price
 from ragtrace.errors import JudgeError, JudgeOverBudget, JudgeTimeout
-from ragtrace.judge.calls import JudgeCall, watched_by
-from ragtrace.judge.layers import JudgeLayer
-from ragtrace.judge.prices import Price
-from ragtrace.judge.replies import reply_schema
+from ragtrace.judge.calls import JudgeCall
 from ragtrace.model import Usage
-from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
-ReplyT = TypeVar("ReplyT", bound=BaseModel)
 ReservationT = TypeVar("ReservationT")
 
-_NANO: Final = 1_000_000_000
-_BYTES_A_TOKEN: Final = 2
 _MOST_EXCESS: Final = 64.0
 """The largest accepted multiple of an estimate: more than a reasoning model needs. An endpoint's wrong count
 must not use up the budget."""
-
-
-def budgeted(judge: Judge, spenders: Sequence[Spender], price: Price | None) -> Judge:
-    """Let a request reach the judge only if every spender has counted it.
-
-    ``spenders`` is read at each request, so it may be filled later. Local judges that compute cost nothing
-    and are returned unchanged.
-    """
-    return judge if judge.identity.computes else _Budgeted(judge, spenders, CostEstimator(price=price))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spend:
-    """An amount in integers, so that sums are exact."""
-
-    calls: int = 0
-    tokens: int = 0
-    """Tokens of prompts and replies."""
-    usd_nano: int = 0
-    """Billionths of a US dollar, less than the price of the cheapest token."""
-
-    def __add__(self, other: Spend) -> Spend:
-        return Spend(
-            calls=self.calls + other.calls,
-            tokens=self.tokens + other.tokens,
-            usd_nano=self.usd_nano + other.usd_nano,
-        )
-
-    def __sub__(self, other: Spend) -> Spend:
-        return Spend(
-            calls=self.calls - other.calls,
-            tokens=self.tokens - other.tokens,
-            usd_nano=self.usd_nano - other.usd_nano,
-        )
-
-    @property
-    def usd(self) -> float:
-        """US dollars."""
-        return self.usd_nano / _NANO
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """The limits of a budget; ``None`` is unlimited."""
-
-    calls: int | None = None
-    tokens: int | None = None
-    usd_nano: int | None = None
-
-    def exceeded_by(self, spend: Spend, *, share: float = 1.0) -> str | None:
-        """Return the limit that an amount exceeds (``calls``, ``tokens`` or ``usd``), if any."""
-        for name, most, amount in self.pairs(spend):
-            if amount > most * share:
-                return name
-        return None
-
-    def used(self, spend: Spend) -> float:
-        """Return the largest share of a limit that an amount uses, 0 without limits."""
-        shares = (amount / most if most else 1.0 for _, most, amount in self.pairs(spend))
-        return max(shares, default=0.0)
-
-    def pairs(self, spend: Spend) -> list[tuple[str, int, int]]:
-        """Return the set limits: name, limit, and the amount's part that counts."""
-        every = (
-            ("calls", self.calls, spend.calls),
-            ("tokens", self.tokens, spend.tokens),
-            ("usd", self.usd_nano, spend.usd_nano),
-        )
-        return [(name, most, amount) for name, most, amount in every if most is not None]
-
-
-def largest_usage(request: JudgeRequest[Any]) -> Usage:
-    """Return the largest usage of a request, without reasoning and corrections."""
-    form: type[BaseModel] = request.reply_type
-    size = len(request.system.encode("utf-8", "replace")) + len(request.user.encode("utf-8", "replace"))
-    return Usage(
-        calls=1,
-        input_tokens=(size + _schema_bytes(form)) // _BYTES_A_TOKEN + 1,
-        output_tokens=request.max_output_tokens,
-    )
-
-
-@lru_cache(maxsize=256)
-def _schema_bytes(reply_type: type[BaseModel]) -> int:
-    return len(str(reply_schema(reply_type)))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -373,23 +280,3 @@ class _Itemized(RequestCost, Generic[ReservationT]):
         if not self.is_begun:
             actual = None if self.usage is None else self.cost_estimator.actual(self.usage, self.estimate)
             await self.spender.settle(self.first, actual, was_away=False)
-
-
-class _Budgeted(JudgeLayer):
-    def __init__(self, judge: Judge, spenders: Sequence[Spender], cost_estimator: CostEstimator) -> None:
-        super().__init__(judge)
-        self._spenders = spenders
-        self._cost_estimator = cost_estimator
-
-    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        largest = largest_usage(request)
-        async with AsyncExitStack() as counted:
-            request_costs = [
-                await counted.enter_async_context(spender.spending(self._cost_estimator, largest))
-                for spender in self._spenders
-            ]
-            with watched_by(*request_costs):
-                reply = await self.inner.ask(request)
-            for request_cost in request_costs:
-                request_cost.usage = reply.usage
-            return reply
