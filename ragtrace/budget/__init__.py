@@ -3,18 +3,27 @@
 from typing import TYPE_CHECKING
 
 from ragtrace import _moved
-from ragtrace.budget.amounts import Limit, Spend
-from ragtrace.budget.layer import budgeted, largest_usage
+from ragtrace.budget.amounts import NANO, Limit, Spend
+from ragtrace.budget.layer import budgeted, budgeted_embedder, largest_usage
 from ragtrace.budget.prices import Price, Prices, load_prices
-from ragtrace.budget.reserve import CostEstimator, RequestCost, ReservingSpender, Spender, SpendLedger
+from ragtrace.budget.reserve import (
+    BudgetGuard,
+    BudgetUnavailable,
+    CostEstimator,
+    OverBudget,
+    RequestCost,
+    Reservation,
+    Spender,
+    SpendLedger,
+    SpendTable,
+    require_price,
+)
 from ragtrace.budget.windows import (
     Budget,
     BudgetStatus,
-    BudgetStoreUnavailable,
     BudgetWindow,
     ExceededLimit,
     LimitUsage,
-    OverBudget,
     Period,
 )
 

@@ -1,8 +1,11 @@
-"""Budgets: every attempt to ask a judge is counted before it is made, or it is not made.
+"""Reserve and settle: every attempt to ask a judge is counted before it is made, or it is not made.
 
 An attempt is reserved with a cost estimate, which is replaced by the actual cost. After a crash in between,
 the estimate stays counted. If a judge reports its HTTP requests (`ragtrace.judge.calls`), each one is
 counted: an attempt may take several, and failed ones count.
+
+The rules are here once; what was spent is stored by a `SpendLedger`: in a collector's store, or in the
+progress file of a run.
 """
 
 from __future__ import annotations
@@ -12,19 +15,115 @@ import math
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol
 
-from ragtrace.budget.amounts import Spend
-from ragtrace.budget.prices import Price
-from ragtrace.errors import JudgeError, JudgeOverBudget, JudgeTimeout
+from ragtrace.budget.amounts import NANO, Spend
+from ragtrace.budget.prices import Price, Prices
+from ragtrace.budget.windows import Budget, BudgetStatus, BudgetWindow, ExceededLimit
+from ragtrace.errors import ConfigError, JudgeError, JudgeOverBudget, JudgeTimeout
 from ragtrace.judge.calls import JudgeCall
-from ragtrace.model import Usage
-
-ReservationT = TypeVar("ReservationT")
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import Clock
 
 _MOST_EXCESS: Final = 64.0
 """The largest accepted multiple of an estimate: more than a reasoning model needs. An endpoint's wrong count
 must not use up the budget."""
+_STATUS_NS: Final = NANO
+"""How old a budget status may be."""
+
+
+class OverBudget(JudgeOverBudget):
+    """A window of the budget has no room for a request to the judge, so the request was not made."""
+
+    def __init__(self, budget: Budget, exceeded: ExceededLimit) -> None:
+        super().__init__(_amounts(exceeded) if exceeded.is_final else _window(budget, exceeded))
+        self.exceeded = exceeded
+
+
+class BudgetUnavailable(JudgeError):
+    """The ledger cannot count a request to the judge, so the request was not made."""
+
+    error_type = "store_unavailable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """An estimate that is counted already, in the windows of its time."""
+
+    budget: Budget
+    windows: tuple[BudgetWindow, ...]
+    estimate: Spend
+
+
+class SpendTable(Protocol):
+    """What was spent, by budget and window, inside one transaction."""
+
+    def spent(self, budget: Budget, window: BudgetWindow) -> Spend:
+        """Return what was spent; pending requests count by their estimates."""
+        ...
+
+    def add(self, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
+        """Add to what was spent; a negative amount corrects an estimate."""
+        ...
+
+
+def reserve(
+    table: SpendTable, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
+) -> Reservation | ExceededLimit:
+    """Count an estimate in all windows of a moment, or return the limit that forbids it and count nothing."""
+    spent = status(table, budget, now_ns=now_ns).spent
+    exceeded = budget.exceeded_limit(spent, estimate, share=share)
+    if exceeded is not None:
+        return exceeded
+    for window in spent:
+        table.add(budget, window, estimate)
+    return Reservation(budget=budget, windows=tuple(spent), estimate=estimate)
+
+
+def settle(table: SpendTable, reservation: Reservation, actual: Spend) -> None:
+    """Replace an estimate by the actual cost in the windows in which it was counted."""
+    for window in reservation.windows:
+        table.add(reservation.budget, window, actual - reservation.estimate)
+
+
+def status(table: SpendTable, budget: Budget, *, now_ns: int) -> BudgetStatus:
+    """Return what was spent in the windows of a moment."""
+    spent = {window: table.spent(budget, window) for window in budget.windows(now_ns)}
+    return BudgetStatus(budget=budget, spent=spent)
+
+
+class SpendLedger(Protocol):
+    """Stores what was spent, durably: each method is one transaction over a `SpendTable`."""
+
+    async def reserve(
+        self, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
+    ) -> Reservation | ExceededLimit:
+        """Count a request that is about to be made, or return the limit that forbids it.
+
+        Raises:
+            BudgetUnavailable: it cannot be counted, so it must not be made.
+        """
+        ...
+
+    async def settle(self, reservation: Reservation, actual: Spend) -> None:
+        """Count what was spent instead of the estimate, which stays counted if that fails."""
+        ...
+
+    async def status(self, budget: Budget, *, now_ns: int) -> BudgetStatus:
+        """Return what was spent in the current windows."""
+        ...
+
+
+def require_price(budget: Budget, who: JudgeIdentity, prices: Prices, *, setting: str, remedy: str) -> None:
+    """Make sure that what a judge costs is known if the budget limits money.
+
+    Raises:
+        ConfigError: it is not: the message names the setting that limits it, and the remedy.
+    """
+    if budget.limits_money and not who.computes and prices.price_of(who) is None:
+        raise ConfigError(
+            f"{setting} limits US dollars, and there is no price for {who.provider}:{who.model}: {remedy}"
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,7 +185,7 @@ class CostEstimator:
         return Spend(
             calls=usage.calls,
             tokens=usage.input_tokens + usage.output_tokens,
-            usd_nano=math.ceil(usd * 1e9),
+            usd_nano=math.ceil(usd * NANO),
         )
 
 
@@ -136,34 +235,23 @@ class Spender(Protocol):
         ...
 
 
-class SpendLedger(Protocol[ReservationT]):
-    """Stores what was spent."""
-
-    async def reserve(self, estimate: Spend, *, share: float) -> ReservationT:
-        """Reserve the estimate of a request within a share of the limits.
-
-        Raises:
-            JudgeOverBudget: a limit forbids it.
-            JudgeError: it cannot be counted, so it must not be sent.
-        """
-        ...
-
-    async def settle(self, reservation: ReservationT, actual: Spend) -> None:
-        """Replace a reserved estimate by the actual cost."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
-class ReservingSpender(Generic[ReservationT]):
-    """A `Spender` over a `SpendLedger`: lets requests pass if their estimates fit."""
+class BudgetGuard:
+    """Guards one budget, shared by all that spend from it: a `Spender` over a `SpendLedger`."""
 
-    spend_ledger: SpendLedger[ReservationT]
+    budget: Budget
+    ledger: SpendLedger
+    clock: Clock
+    share_to_sample: float = 1.0
+    """The share of traffic with which the budget lasts, as last computed."""
     _announced: int = 0
     """Attempts without a request so far."""
     _away: int = 0
     """Requests under way. They end independently of others."""
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Replaced whenever a reservation is settled."""
+    _status: BudgetStatus | None = None
+    _status_ns: int = 0
 
     @asynccontextmanager
     async def spending(
@@ -174,14 +262,12 @@ class ReservingSpender(Generic[ReservationT]):
         If the cost stays unknown (time-out, cancellation), the estimate stays counted.
 
         Raises:
-            JudgeOverBudget: it would exceed a limit, even if everything under way cost nothing.
-            JudgeError: it cannot be counted, so it is not sent.
+            OverBudget: it would exceed a limit, even if everything under way cost nothing.
+            BudgetUnavailable: it cannot be counted, so it is not made.
         """
         estimate = cost_estimator.estimate(largest)
         first = await self._first(estimate, share)
-        request_cost = _Itemized(
-            spender=self, cost_estimator=cost_estimator, share=share, first=first, estimate=estimate
-        )
+        request_cost = _ReservedCost(guard=self, cost_estimator=cost_estimator, share=share, first=first)
         self._announced += 1
         try:
             yield request_cost
@@ -193,11 +279,30 @@ class ReservingSpender(Generic[ReservationT]):
         finally:
             await request_cost.close()
 
-    async def settle(self, reservation: ReservationT, actual: Spend | None, *, was_away: bool) -> None:
+    async def status(self) -> BudgetStatus:
+        """Return what was spent in the current windows, at most a second old.
+
+        Raises what the ledger raises.
+        """
+        now_ns = self.clock.now_ns()
+        if self._status is None or abs(now_ns - self._status_ns) >= _STATUS_NS:
+            self._status = await self.ledger.status(self.budget, now_ns=now_ns)
+            self._status_ns = now_ns
+        return self._status
+
+    async def find_share(self) -> float:
+        """Compute the share of traffic, from 0 to 1, with which the budget lasts for day and month.
+
+        Raises what the ledger raises.
+        """
+        self.share_to_sample = (await self.status()).share_to_sample(self.clock.now_ns())
+        return self.share_to_sample
+
+    async def settle(self, reservation: Reservation, actual: Spend | None, *, was_away: bool) -> None:
         """Replace an estimate by the actual cost, if it is known, and wake the waiting attempts."""
         try:
             if actual is not None:
-                await self.spend_ledger.settle(reservation, actual)
+                await self.ledger.settle(reservation, actual)
         finally:
             self._away -= was_away
             self._announced -= not was_away
@@ -209,19 +314,26 @@ class ReservingSpender(Generic[ReservationT]):
         self._announced -= 1
         self._away += 1
 
-    async def _first(self, estimate: Spend, share: float) -> ReservationT:
+    async def _reserve(self, estimate: Spend, share: float) -> Reservation:
+        now_ns = self.clock.now_ns()
+        answer = await self.ledger.reserve(self.budget, estimate, now_ns=now_ns, share=share)
+        if isinstance(answer, ExceededLimit):
+            raise OverBudget(self.budget, answer)
+        return answer
+
+    async def _first(self, estimate: Spend, share: float) -> Reservation:
         while True:
             settled = self._settled
             try:
-                return await self.spend_ledger.reserve(estimate, share=share)
-            except JudgeOverBudget:
+                return await self._reserve(estimate, share)
+            except OverBudget:
                 if not self._announced and not self._away and not settled.is_set():
                     raise
             # Requests under way are counted by estimate: they may leave room, or have left some since.
             # The ledger answers in the order of its decisions, so admitted attempts are already under way.
             await settled.wait()
 
-    async def further(self, estimate: Spend, share: float) -> ReservationT:
+    async def further(self, estimate: Spend, share: float) -> Reservation:
         """Count one more request of an attempt that has begun.
 
         It waits only for requests, which always end: an attempt that has not begun may be waiting for this
@@ -233,8 +345,8 @@ class ReservingSpender(Generic[ReservationT]):
         while True:
             settled = self._settled
             try:
-                reservation = await self.spend_ledger.reserve(estimate, share=share)
-            except JudgeOverBudget:
+                reservation = await self._reserve(estimate, share)
+            except OverBudget:
                 if not self._away and not settled.is_set():
                     if not self._announced:
                         raise
@@ -248,35 +360,48 @@ class ReservingSpender(Generic[ReservationT]):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Itemized(RequestCost, Generic[ReservationT]):
-    """The cost of an attempt at a `ReservingSpender`."""
+class _ReservedCost(RequestCost):
+    """The cost of an attempt at a `BudgetGuard`."""
 
-    spender: ReservingSpender[ReservationT]
+    guard: BudgetGuard
     cost_estimator: CostEstimator
     share: float
-    first: ReservationT
+    first: Reservation
     """For its first request, or for the whole attempt."""
-    estimate: Spend
     is_begun: bool = False
 
     @asynccontextmanager
     async def request(self, call: JudgeCall) -> AsyncIterator[None]:
         is_first, self.is_begun = not self.is_begun, True
         if is_first:
-            self.spender.begin()
-            reservation, estimate = self.first, self.estimate
+            self.guard.begin()
+            reservation = self.first
         else:
-            estimate = self.cost_estimator.expected_of(call)
-            reservation = await self.spender.further(estimate, self.share)
+            reservation = await self.guard.further(self.cost_estimator.expected_of(call), self.share)
         try:
             yield
         finally:
             self.doubts += bool(call.doubt)
-            actual = self.cost_estimator.actual_of(call, estimate, is_first=is_first)
-            await self.spender.settle(reservation, actual, was_away=True)
+            actual = self.cost_estimator.actual_of(call, reservation.estimate, is_first=is_first)
+            await self.guard.settle(reservation, actual, was_away=True)
 
     async def close(self) -> None:
         """Settle an attempt whose judge reported no requests."""
-        if not self.is_begun:
-            actual = None if self.usage is None else self.cost_estimator.actual(self.usage, self.estimate)
-            await self.spender.settle(self.first, actual, was_away=False)
+        if self.is_begun:
+            return
+        estimate = self.first.estimate
+        actual = None if self.usage is None else self.cost_estimator.actual(self.usage, estimate)
+        await self.guard.settle(self.first, actual, was_away=False)
+
+
+def _window(budget: Budget, exceeded: ExceededLimit) -> str:
+    return f"the budget `{budget.name}` has nothing left ({exceeded.limit})"
+
+
+def _amounts(exceeded: ExceededLimit) -> str:
+    """Describe what is spent of a limit, and what the next request may take."""
+    unit = exceeded.limit.rpartition("_")[2]
+    parts = (exceeded.spent, exceeded.most, exceeded.wanted)
+    spent, most, wanted = (f"${part / NANO:,.4f}" if unit == "usd" else f"{part:,}" for part in parts)
+    what = "" if unit == "usd" else f" {unit}"
+    return f"{spent} of {most}{what} are spent, and the next request may take {wanted}"
