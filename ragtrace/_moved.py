@@ -1,7 +1,8 @@
 """Lets old module paths and names of the library work for one release, with a ``DeprecationWarning``.
 
 `ragtrace._moved_names` has them: ``MODULES`` maps an old module to the new one, and ``NAMES`` maps, for each
-new module, its old names to the new ones. It is loaded when an import asks for an old name.
+new module, its old names to the new ones. ``ELSEWHERE`` has names that left their module. The tables load
+when an import asks for an old name.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ def old_names(module: str) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module, which finds what had another name before."""
 
     def find(name: str) -> Any:
-        from ragtrace._moved_names import NAMES
+        from ragtrace._moved_names import ELSEWHERE, NAMES
 
-        new = NAMES.get(module, {}).get(name)
-        if new is None:
+        home = ELSEWHERE.get(module, {}).get(name, module)
+        new = NAMES.get(module, {}).get(name, name)
+        if (home, new) == (module, name):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        _warn(f"{module}.{name}", f"{module}.{new}")
-        return getattr(import_module(module), new)
+        _warn(f"{module}.{name}", f"{home}.{new}")
+        return getattr(import_module(home), new)
 
     return find
 

@@ -22,9 +22,10 @@ MODULES: Final = {
     "ragtrace.backfill.estimate": "ragtrace.backfill._estimate",
     "ragtrace.backfill.finding": "ragtrace.backfill._trace_search",
     "ragtrace.backfill.judging": "ragtrace.backfill.evaluator",
-    "ragtrace.backfill.purse": "ragtrace.backfill.run_budget",
+    "ragtrace.backfill.purse": "ragtrace.backfill.run_ledger",
     "ragtrace.backfill.rehearsal": "ragtrace.backfill.dry_run",
     "ragtrace.backfill.run": "ragtrace.backfill.resume",
+    "ragtrace.backfill.run_budget": "ragtrace.backfill.run_ledger",
     "ragtrace.backfill.running": "ragtrace.backfill.pipeline",
     "ragtrace.backfill.selection": "ragtrace.backfill._selection",
     "ragtrace.backfill.sizes": "ragtrace.backfill._token_load",
@@ -81,8 +82,10 @@ MODULES: Final = {
     "ragtrace.judge.opening": "ragtrace.judge.factory",
     "ragtrace.judge.pacing": "ragtrace.judge._adaptive_limit",
     "ragtrace.judge.place": "ragtrace.judge.base_url",
+    "ragtrace.judge.prices": "ragtrace.budget.prices",
     "ragtrace.judge.retrying": "ragtrace.judge.retry",
-    "ragtrace.judge.spending": "ragtrace.judge.spend",
+    "ragtrace.judge.spend": "ragtrace.budget",
+    "ragtrace.judge.spending": "ragtrace.budget",
     "ragtrace.judge.words": "ragtrace.judge._words",
     "ragtrace.metrics.asking": "ragtrace.metrics.judge_calls",
     "ragtrace.metrics.bundle": "ragtrace.metrics._combined_request",
@@ -194,7 +197,7 @@ NAMES: Final = {
     },
     "ragtrace.backfill.report": {"Ledger": "RunCounts"},
     "ragtrace.backfill.resume": {"Run": "ResumableRun"},
-    "ragtrace.backfill.run_budget": {"RunPurse": "RunBudget"},
+    "ragtrace.backfill.run_ledger": {"RunBudget": "RunLedger", "RunPurse": "RunLedger"},
     "ragtrace.calibration._agreement": {
         "Bin": "ScoreBin",
         "Counts": "ConfusionCounts",
@@ -252,11 +255,12 @@ NAMES: Final = {
     },
     "ragtrace.judge.factory": {"Paced": "SelfLimited"},
     "ragtrace.judge.layers": {"Layer": "JudgeLayer"},
-    "ragtrace.judge.spend": {
+    "ragtrace.budget": {
         "Bill": "RequestCost",
         "Book": "SpendLedger",
         "Tariff": "CostEstimator",
-        "Turnstile": "ReservingSpender",
+        "ReservingSpender": "BudgetGuard",
+        "Turnstile": "BudgetGuard",
     },
     "ragtrace.metrics._canaries": {
         "Sentinel": "CanaryClaim",
@@ -299,3 +303,12 @@ NAMES: Final = {
     },
     "ragtrace.transcripts.rescore": {"Rescored": "RescoredRecord"},
 }
+
+ELSEWHERE: Final = {
+    "ragtrace.judge": {
+        "Price": "ragtrace.budget",
+        "Prices": "ragtrace.budget",
+        "load_prices": "ragtrace.budget",
+    },
+}
+"""For each module, its names that are in another module now."""

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
+from ragtrace.budget import Spend
 from ragtrace.errors import ConfigError
 from ragtrace.files.durable import make_folder
 from ragtrace.files.private import make_private
 from ragtrace.files.state import state_folder
-from ragtrace.judge.spend import Spend
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS carrier (

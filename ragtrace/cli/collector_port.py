@@ -19,9 +19,8 @@ from ragtrace.errors import ConfigError
 if TYPE_CHECKING:
     import asyncio
 
+    from ragtrace.budget import Prices, Spender
     from ragtrace.http.tls import ClientTls
-    from ragtrace.judge import Prices
-    from ragtrace.judge.spend import Spender
     from ragtrace.model import JudgeIdentity
     from ragtrace.pipeline.spec import EvaluatorSpec
     from ragtrace.ports import TraceReader

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 import click
 
+from ragtrace.budget import Prices
 from ragtrace.cli.render import many, talk
 from ragtrace.clock import SystemClock
-from ragtrace.judge import CacheSettings, Prices, default_cache_path, spent_by
+from ragtrace.judge import CacheSettings, default_cache_path, spent_by
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity
 from ragtrace.pipeline.evaluator import Evaluator

@@ -16,8 +16,8 @@ from ragtrace.cli.settings import group, option
 
 if TYPE_CHECKING:
     from ragtrace.backends.http_api import ConnectionSettings
+    from ragtrace.budget import Prices
     from ragtrace.http.tls import ClientTls
-    from ragtrace.judge import Prices
     from ragtrace.judge.spec import JudgeSpec
     from ragtrace.pipeline.spec import MetricSpec
     from ragtrace.sampling import SamplingPlan
@@ -257,7 +257,7 @@ class JudgeOptions:
         Raises:
             ConfigError: the file is wrong.
         """
-        from ragtrace.judge import load_prices
+        from ragtrace.budget import load_prices
 
         return load_prices(self.prices_file)
 

@@ -14,11 +14,11 @@ from typing import Self
 import click
 
 from ragtrace.backfill import BackfillReport, DryRun
+from ragtrace.budget import Prices
 from ragtrace.cli.render import by_kind, many, talk
 from ragtrace.cli.report_options import ReportOptions
 from ragtrace.cli.settings import given_selection
 from ragtrace.errors import RagtraceError
-from ragtrace.judge import Prices
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Judge, Metric, passes_when
 from ragtrace.reports import JudgedAnswer, Report, RunEnd, RunInfo, SkippedAnswers, open_report

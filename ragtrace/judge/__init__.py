@@ -10,7 +10,6 @@ from ragtrace.judge.cache import cached, uncached
 from ragtrace.judge.embedding import EmbedderFactory, open_embedder
 from ragtrace.judge.factory import JudgeFactory, JudgeSettings, judge_named_by, open_judge
 from ragtrace.judge.layers import limited, timed, unwrapped
-from ragtrace.judge.prices import Price, Prices, load_prices
 from ragtrace.judge.retry import Backoff, retrying
 from ragtrace.judge.scripted import Script, ScriptedJudge
 from ragtrace.judge.spec import JudgeSpec

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
-from ragtrace.judge.prices import Prices, load_prices
+from ragtrace.budget.prices import Prices, load_prices
 from ragtrace.metrics import Prompts, StepLimits
 from ragtrace.metrics.prompt import content_sha256
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord

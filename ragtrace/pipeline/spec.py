@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from ragtrace.budget.prices import Prices, load_prices
 from ragtrace.errors import ConfigError
-from ragtrace.judge.prices import Prices, load_prices
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.metrics.calibration_file import Calibration, read_calibration

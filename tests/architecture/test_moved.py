@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from ragtrace._moved_names import MODULES, NAMES
+from ragtrace._moved_names import ELSEWHERE, MODULES, NAMES
 
 
 @pytest.mark.parametrize("old", MODULES)
@@ -41,6 +41,15 @@ def test_an_old_name_is_the_new_one_and_says_so(module: str, old: str) -> None:
     current = importlib.import_module(module)
     with pytest.warns(DeprecationWarning, match=f"{module}.{old} is now {module}.{NAMES[module][old]}"):
         assert getattr(current, old) is getattr(current, NAMES[module][old])
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(module, name) for module, homes in ELSEWHERE.items() for name in homes]
+)
+def test_a_name_that_left_its_module_is_found_and_says_where_it_is(module: str, name: str) -> None:
+    home = ELSEWHERE[module][name]
+    with pytest.warns(DeprecationWarning, match=f"{module}.{name} is now {home}.{name}"):
+        assert getattr(importlib.import_module(module), name) is getattr(importlib.import_module(home), name)
 
 
 def test_every_new_name_is_there() -> None:

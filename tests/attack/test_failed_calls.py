@@ -19,11 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.backfill import Progress
-from ragtrace.backfill.run_budget import RunBudget
+from ragtrace.backfill.run_ledger import RunLedger, run_budget
+from ragtrace.budget import BudgetGuard, CostEstimator, Limit
 from ragtrace.cli.app import cli
+from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.judge.calls import CallRequest, JudgeCall
-from ragtrace.judge.spend import CostEstimator, Limit, ReservingSpender, Spend
 from ragtrace.model import Usage
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector
@@ -232,14 +233,12 @@ attempts = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 900), st.boolean
 """So many requests, of so many bytes each, and whether the attempt is lost in the end."""
 
 
-async def attempt(
-    spender: ReservingSpender[Spend], turns: asyncio.Semaphore, how: tuple[int, int, bool]
-) -> int:
+async def attempt(guard: BudgetGuard, turns: asyncio.Semaphore, how: tuple[int, int, bool]) -> int:
     """Make the requests of an attempt, in its turn; return how many left."""
     left = 0
     with suppress(JudgeOverBudget, Lost):
         async with (
-            spender.spending(CostEstimator(price=None), Usage(calls=1, input_tokens=how[1])) as request_cost,
+            guard.spending(CostEstimator(price=None), Usage(calls=1, input_tokens=how[1])) as request_cost,
             turns,
         ):
             asked = CallRequest(body={}, document=bytes(how[1]), output_tokens=0)
@@ -259,15 +258,16 @@ async def attempt(
 def test_attempts_of_several_requests_pass_no_limit_and_none_waits_for_ever(
     wanted: list[tuple[int, int, bool]], at_once: int, most: int
 ) -> None:
-    async def all_at_once(budget: RunBudget) -> int:
-        spender, turns = ReservingSpender(spend_ledger=budget), asyncio.Semaphore(at_once)
+    async def all_at_once(guard: BudgetGuard) -> int:
+        turns = asyncio.Semaphore(at_once)
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
-            made = [group.create_task(attempt(spender, turns, how)) for how in wanted]
+            made = [group.create_task(attempt(guard, turns, how)) for how in wanted]
         return sum(task.result() for task in made)
 
     with TemporaryDirectory() as folder, Progress(Path(folder) / "progress.db") as progress:
-        budget = RunBudget(progress=progress, run="run", limit=Limit(calls=most, tokens=2_000))
-        left = asyncio.run(all_at_once(budget))
+        budget = run_budget("run", Limit(calls=most, tokens=2_000))
+        guard = BudgetGuard(budget=budget, ledger=RunLedger(progress=progress), clock=SystemClock())
+        left = asyncio.run(all_at_once(guard))
         spent = progress.spent("run")
     assert left <= spent.calls <= most
     assert spent.tokens <= 2_000

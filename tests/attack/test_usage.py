@@ -16,11 +16,12 @@ from opentelemetry.util.types import AttributeValue
 
 from ragtrace import semconv
 from ragtrace.backfill import Progress
-from ragtrace.backfill.run_budget import RunBudget
+from ragtrace.backfill.run_ledger import RunLedger, run_budget
+from ragtrace.budget import BudgetGuard, CostEstimator, Limit, budgeted
+from ragtrace.clock import SystemClock
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.calls import END_TOKENS, TEMPLATE_TOKENS, CallRequest, JudgeCall
-from ragtrace.judge.spend import CostEstimator, Limit, ReservingSpender, budgeted
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig
@@ -91,7 +92,7 @@ async def booked(collector: Collector) -> dict[str, int]:
     guards = collector.live.shared_evaluator.guarded.guards
     assert guards is not None
     assert guards.budget_guard is not None
-    status = await guards.budget_guard.spend_ledger.status(guards.budget, now_ns=guards.clock.now_ns())
+    status = await guards.budget_guard.ledger.status(guards.budget, now_ns=guards.clock.now_ns())
     return {left.limit.removeprefix("month_"): left.spent for left in status.left()}
 
 
@@ -222,14 +223,14 @@ async def test_batches_are_believed_no_more(tmp_path: Path, usage: str) -> None:
         step="ask", system="", user="Is it so?", reply_type=FreeText, inputs=None, max_output_tokens=50
     )
     with running_batch_server(model) as server, Progress(tmp_path / "progress.db") as progress:
-        purse = RunBudget(progress=progress, run="run", limit=Limit(calls=9, tokens=1_000_000))
-        spender = ReservingSpender(spend_ledger=purse)
+        budget = run_budget("run", Limit(calls=9, tokens=1_000_000))
+        guard = BudgetGuard(budget=budget, ledger=RunLedger(progress=progress), clock=SystemClock())
         judge = open_judge(
             "openai:gpt-4o-mini",
             base_url=server.url,
             environ={},
             batches=BatchSettings(path=tmp_path / "batches.db", poll_s=0.02),
-            around=lambda judge: budgeted(judge, [spender], None),
+            around=lambda judge: budgeted(judge, [guard], None),
         )
         async with aclosing(judge):
             assert (await judge.ask(request)).value.text == "Yes."

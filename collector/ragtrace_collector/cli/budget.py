@@ -15,7 +15,7 @@ from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.clock import SystemClock
 
 if TYPE_CHECKING:
-    from ragtrace_collector.budget import BudgetStatus, LimitUsage
+    from ragtrace.budget import BudgetStatus, LimitUsage
 
 
 _NANO: Final = 1_000_000_000
@@ -65,16 +65,17 @@ def budget(options: UsageOptions) -> None:
 
 
 def _statuses(file: Path) -> Iterator[BudgetStatus]:
+    from ragtrace.budget.reserve import status
     from ragtrace_collector.config import load_config
     from ragtrace_collector.judge.guard import budget_of
-    from ragtrace_collector.store.budget import status
+    from ragtrace_collector.store.budget import SpentRows
     from ragtrace_collector.store.ledger import reading
 
     config = load_config(file)
     now_ns = SystemClock().now_ns()
     with reading(config.store.file) as db:
         for name, limits in (("live", config.budget.live), ("backfill", config.budget.backfill)):
-            yield status(db, budget_of(name, limits), now_ns=now_ns)
+            yield status(SpentRows(db), budget_of(name, limits), now_ns=now_ns)
 
 
 def _as_json(budget: str, left: LimitUsage) -> dict[str, object]:

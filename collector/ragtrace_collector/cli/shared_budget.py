@@ -7,21 +7,23 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from ragtrace.backfill.resume import pause
+from ragtrace.budget import (
+    Budget,
+    BudgetGuard,
+    CostEstimator,
+    OverBudget,
+    Prices,
+    RequestCost,
+    Spender,
+    require_price,
+)
 from ragtrace.clock import SystemClock
-from ragtrace.errors import ConfigError
-from ragtrace.judge import Prices
 from ragtrace.judge.calls import JudgeCall
-from ragtrace.judge.spend import CostEstimator, RequestCost, Spender
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock
-
-if TYPE_CHECKING:
-    from ragtrace_collector.budget import Budget
-    from ragtrace_collector.judge.budget_guard import BudgetGuard
-
 
 T = TypeVar("T")
 
@@ -45,11 +47,13 @@ class CollectorBudget:
         Raises:
             ConfigError: the budget limits money, and what the judge costs is not known.
         """
-        if self.budget.limits_money and not who.computes and prices.price_of(who) is None:
-            raise ConfigError(
-                f"the collector's `budget.backfill` limits US dollars, and there is no price for"
-                f" {who.provider}:{who.model}: name it in a file for --prices"
-            )
+        require_price(
+            self.budget,
+            who,
+            prices,
+            setting="the collector's `budget.backfill`",
+            remedy="name it in a file for --prices",
+        )
 
     @asynccontextmanager
     async def opened(
@@ -61,7 +65,6 @@ class CollectorBudget:
             ConfigError: the store cannot be used.
             ReadError: there is none.
         """
-        from ragtrace_collector.judge.budget_guard import BudgetGuard
         from ragtrace_collector.store.sqlite import open_budget
 
         clock = clock or SystemClock()
@@ -70,7 +73,7 @@ class CollectorBudget:
         async with AsyncExitStack() as opened:
             if self.budget.limits:
                 store = await opened.enter_async_context(open_budget(self.store))
-                guard = BudgetGuard(budget=self.budget, spend_ledger=store, clock=clock)
+                guard = BudgetGuard(budget=self.budget, ledger=store, clock=clock)
                 opened_budget.spender = _NextMinute(guard=guard, stop=stop, clock=clock)
             yield opened_budget
 
@@ -142,7 +145,7 @@ class _NextMinute:
     async def spending(self, cost_estimator: CostEstimator, largest: Usage) -> AsyncIterator[RequestCost]:
         async with AsyncExitStack() as counted:
             request_cost = await self.entered(counted, lambda: self.guard.spending(cost_estimator, largest))
-            waiting = _WaitingBill(request_cost=request_cost, minute=self)
+            waiting = _WaitingCost(request_cost=request_cost, minute=self)
             try:
                 yield waiting
             finally:
@@ -156,20 +159,18 @@ class _NextMinute:
         Raises:
             OverBudget: a longer window has no room.
         """
-        from ragtrace_collector.budget import OverBudget
-
         while True:
             try:
                 return await counted.enter_async_context(enter())
             except OverBudget as full:
-                wait_s = (full.refusal.until_ns - self.clock.now_ns()) / 1e9
+                wait_s = (full.exceeded.until_ns - self.clock.now_ns()) / 1e9
                 if wait_s > _LONGEST_WINDOW_S or self.stop.is_set():
                     raise
                 await pause(max(0.0, wait_s), self.stop)
 
 
 @dataclass(slots=True, kw_only=True)
-class _WaitingBill(RequestCost):
+class _WaitingCost(RequestCost):
     """Lets further requests of a call wait for the next minute too."""
 
     request_cost: RequestCost

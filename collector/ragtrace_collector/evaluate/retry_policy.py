@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from ragtrace.budget import BudgetUnavailable, OverBudget
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.model import MetricFailure
-from ragtrace_collector.budget import BudgetStoreUnavailable, OverBudget
 from ragtrace_collector.config import EvaluateConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.ledger.outcomes import POISON, State
@@ -51,7 +51,7 @@ _RETRY_CLASSES: Final = {
     TIMED_OUT: RetryClass.AGAIN,
     JudgeRefused.error_type: RetryClass.WAIT,
     OverBudget.error_type: RetryClass.WAIT,
-    BudgetStoreUnavailable.error_type: RetryClass.WAIT,
+    BudgetUnavailable.error_type: RetryClass.WAIT,
 }
 
 

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from opentelemetry.trace import Tracer
 
 from ragtrace import semconv
+from ragtrace.budget import OverBudget
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.pipeline.carriers import attach
 from ragtrace.ports import Clock
@@ -21,7 +22,6 @@ from ragtrace.traces.attach import addition_of
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
-from ragtrace_collector.budget import OverBudget
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
 from ragtrace_collector.judge.evaluator import GuardedEvaluator

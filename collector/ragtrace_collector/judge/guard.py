@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from pydantic import BaseModel
-
-from ragtrace.errors import ConfigError
-from ragtrace.judge import AdaptiveLimiter, Prices, limiter_of, load_prices
-from ragtrace.judge.calls import watched_by
-from ragtrace.judge.layers import JudgeLayer
-from ragtrace.judge.spend import CostEstimator, Limit, RequestCost, largest_usage
+from ragtrace.budget import (
+    Budget,
+    BudgetGuard,
+    CostEstimator,
+    ExceededLimit,
+    Limit,
+    LimitUsage,
+    OverBudget,
+    Period,
+    Prices,
+    RequestCost,
+    SpendLedger,
+    budgeted,
+    budgeted_embedder,
+    load_prices,
+    require_price,
+)
+from ragtrace.judge import AdaptiveLimiter, limiter_of
 from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.ports import Clock, Embedder, Embeddings, Judge, JudgeReply, JudgeRequest
-from ragtrace_collector.budget import Budget, ExceededLimit, LimitUsage, OverBudget, Period
+from ragtrace.ports import Clock, Embedder, Judge
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.budget import BudgetLimitConfig, BudgetPeriodsConfig
 from ragtrace_collector.judge.breaker import Breaker, BreakerState
-from ragtrace_collector.judge.budget_guard import BudgetGuard
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store.budget import BudgetStore
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
-
-ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +53,6 @@ class JudgeGuard:
     """``judge``, ``second``, ``cheaper`` or ``embedder``."""
     breaker: Breaker
     budget_guard: BudgetGuard | None
-    cost_estimator: CostEstimator
     share: float = 1.0
     """The share of each limit that this judge may use up."""
     limiter: AdaptiveLimiter | None = None
@@ -93,32 +97,32 @@ class JudgeGuard:
         return f"{self.refusal.limit} is spent" if self.refusal else self.breaker.reason
 
     @asynccontextmanager
-    async def request(self, largest: Usage) -> AsyncIterator[RequestCost]:
+    async def spending(self, cost_estimator: CostEstimator, largest: Usage) -> AsyncIterator[RequestCost]:
         """Let a request pass that costs at most so much, and update the guard from its result.
+
+        It implements `ragtrace.budget.Spender`.
 
         Raises:
             JudgeError: the request may not be made now.
         """
-        async with self._spending(largest) as request_cost, self.breaker.passage():
+        async with self._reserved(cost_estimator, largest) as request_cost, self.breaker.passage():
             try:
                 yield request_cost
             finally:
                 self.doubts += request_cost.doubts
 
     @asynccontextmanager
-    async def _spending(self, largest: Usage) -> AsyncIterator[RequestCost]:
+    async def _reserved(self, cost_estimator: CostEstimator, largest: Usage) -> AsyncIterator[RequestCost]:
         if self.budget_guard is None:
             yield RequestCost()
             return
         try:
-            async with self.budget_guard.spending(
-                self.cost_estimator, largest, share=self.share
-            ) as request_cost:
+            async with self.budget_guard.spending(cost_estimator, largest, share=self.share) as request_cost:
                 yield request_cost
         except OverBudget as spent:
             if self.refusal is None:
                 log.warning("%s: %s", self.name, spent, extra=event("budget_spent", who=self.name))
-            self._refusal = spent.refusal
+            self._refusal = spent.exceeded
             raise
 
 
@@ -144,13 +148,18 @@ class JudgeGuards:
         def around(judge: Judge) -> Judge:
             guard = self._before(name, judge.identity, key_place)
             guard.share, guard.limiter = share, limiter_of(judge)
-            return _GuardedJudge(judge, guard)
+            return budgeted(judge, (guard,), self.prices.price_of(judge.identity))
 
         return around
 
     def embedder(self, name: str, *, key_place: str = "") -> Callable[[Embedder], Embedder]:
         """Return a function that puts an embedder behind a guard of this name."""
-        return lambda embedder: _GuardedEmbedder(embedder, self._before(name, embedder.identity, key_place))
+
+        def around(embedder: Embedder) -> Embedder:
+            guard = self._before(name, embedder.identity, key_place)
+            return budgeted_embedder(embedder, (guard,), self.prices.price_of(embedder.identity))
+
+        return around
 
     async def left(self) -> tuple[LimitUsage, ...]:
         """Return what is spent and left of the budget.
@@ -161,58 +170,24 @@ class JudgeGuards:
         return (await self.budget_guard.status()).left() if self.budget_guard else ()
 
     def _before(self, name: str, who: JudgeIdentity, key_place: str) -> JudgeGuard:
-        price = self.prices.price_of(who)
-        if price is None and self.budget.limits_money and not who.computes:
-            raise ConfigError(
-                f"`budget` limits US dollars, and there is no price for {who.provider}:{who.model}:"
-                " name it in a file for `judge.prices`, or limit `tokens` instead"
-            )
+        require_price(
+            self.budget,
+            who,
+            self.prices,
+            setting="`budget`",
+            remedy="name it in a file for `judge.prices`, or limit `tokens` instead",
+        )
         self.by_name[name] = JudgeGuard(
             name=name,
             breaker=Breaker(
                 who=name, clock=self.clock, probe_delays_ns=self.probe_delays_ns, key_place=key_place
             ),
             budget_guard=None if who.computes else self.budget_guard,
-            cost_estimator=CostEstimator(price=price),
         )
         return self.by_name[name]
 
 
-class _GuardedJudge(JudgeLayer):
-    def __init__(self, judge: Judge, guard: JudgeGuard) -> None:
-        super().__init__(judge)
-        self._guard = guard
-
-    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
-        async with self._guard.request(largest_usage(request)) as request_cost:
-            with watched_by(request_cost):
-                reply = await self.inner.ask(request)
-            request_cost.usage = reply.usage
-            return reply
-
-
-class _GuardedEmbedder:
-    def __init__(self, embedder: Embedder, guard: JudgeGuard) -> None:
-        self.inner = embedder
-        self._guard = guard
-
-    @property
-    def identity(self) -> JudgeIdentity:
-        return self.inner.identity
-
-    async def embed(self, texts: Sequence[str]) -> Embeddings:
-        size = sum(len(text.encode("utf-8", "replace")) for text in texts)
-        async with self._guard.request(Usage(calls=1, input_tokens=size)) as request_cost:
-            with watched_by(request_cost):
-                embeddings = await self.inner.embed(texts)
-            request_cost.usage = embeddings.usage
-            return embeddings
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
-
-
-def guards_of(config: CollectorConfig, *, clock: Clock, spend_ledger: BudgetStore | None) -> JudgeGuards:
+def guards_of(config: CollectorConfig, *, clock: Clock, spend_ledger: SpendLedger | None) -> JudgeGuards:
     """Return the guards of live judging; without a spend ledger, none of them limits spending.
 
     Raises:
@@ -224,7 +199,7 @@ def guards_of(config: CollectorConfig, *, clock: Clock, spend_ledger: BudgetStor
         probe_delays_ns=tuple(int(delay.total_seconds() * 1e9) for delay in config.evaluate.probe_delays),
         prices=load_prices(config.judge.prices),
         budget=budget,
-        budget_guard=BudgetGuard(budget=budget, spend_ledger=spend_ledger, clock=clock)
+        budget_guard=BudgetGuard(budget=budget, ledger=spend_ledger, clock=clock)
         if spend_ledger and budget.limits
         else None,
     )
@@ -238,5 +213,4 @@ def budget_of(name: str, config: BudgetPeriodsConfig) -> Budget:
 
 
 def _limit(config: BudgetLimitConfig) -> Limit:
-    usd_nano = None if config.usd is None else round(config.usd * 1e9)
-    return Limit(calls=config.calls, tokens=config.tokens, usd_nano=usd_nano)
+    return Limit.of(calls=config.calls, tokens=config.tokens, usd=config.usd)

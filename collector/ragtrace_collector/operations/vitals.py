@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ragtrace.budget import LimitUsage
 from ragtrace.ports import Clock
-from ragtrace_collector.budget import LimitUsage
 from ragtrace_collector.judge.guard import JudgeGuard
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.outcomes import State

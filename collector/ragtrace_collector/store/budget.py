@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final, TypeVar
 
-from ragtrace.judge.spend import Spend
-from ragtrace_collector.budget import Budget, BudgetStatus, BudgetWindow, ExceededLimit, Period
+from ragtrace.budget import (
+    Budget,
+    BudgetStatus,
+    BudgetUnavailable,
+    BudgetWindow,
+    ExceededLimit,
+    Period,
+    Reservation,
+    Spend,
+)
+from ragtrace.budget.reserve import reserve, settle, status
+from ragtrace.model import Usage
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
+from ragtrace_collector.telemetry.logs import event
+
+log = logging.getLogger("ragtrace.collector")
 
 T = TypeVar("T")
 
@@ -24,20 +37,11 @@ _KEPT: Final = {Period.MINUTE: 2 * 1440, Period.DAY: 400, Period.MONTH: 60}
 """Windows to keep, so that the spending is still known if the clock is set back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """An estimate that is counted already, in the windows of its time."""
-
-    budget: Budget
-    windows: tuple[BudgetWindow, ...]
-    estimate: Spend
-
-
 class BudgetStore:
-    """Keeps what was spent. Each method is one transaction, so that limits hold across workers and restarts.
+    """Keeps what was spent; a `ragtrace.budget.SpendLedger`.
 
-    After a crash between the two, the estimate stays counted until its window ends, because the actual cost
-    is unknown.
+    Each method is one transaction, so that limits hold across workers and restarts. After a crash between
+    the two, the estimate stays counted until its window ends, because the actual cost is unknown.
     """
 
     def __init__(self, commits: GroupCommit) -> None:
@@ -49,17 +53,21 @@ class BudgetStore:
         """Count a request that is about to be made, or return the limit that forbids it.
 
         Raises:
-            StoreUnavailable: it cannot be counted, so it must not be made.
+            BudgetUnavailable: it cannot be counted, so it must not be made.
         """
-        return await self._submit(lambda db: reserve(db, budget, estimate, now_ns=now_ns, share=share))
+        try:
+            return await self._submit(
+                lambda table: reserve(table, budget, estimate, now_ns=now_ns, share=share)
+            )
+        except StoreUnavailable as exc:
+            raise BudgetUnavailable(f"the judge is not asked: {exc}", usage=Usage()) from exc
 
     async def settle(self, reservation: Reservation, actual: Spend) -> None:
-        """Count what was spent instead of the estimate.
-
-        Raises:
-            StoreUnavailable: the estimate stays counted.
-        """
-        await self._submit(lambda db: settle(db, reservation, actual))
+        """Count what was spent instead of the estimate, which stays counted if that fails."""
+        try:
+            await self._submit(lambda table: settle(table, reservation, actual))
+        except StoreUnavailable as exc:
+            log.error("the estimate of a request stays counted: %s", exc, extra=event("estimate_kept"))  # noqa: TRY400
 
     async def status(self, budget: Budget, *, now_ns: int) -> BudgetStatus:
         """Return what was spent in the current windows.
@@ -67,70 +75,48 @@ class BudgetStore:
         Raises:
             StoreUnavailable: it cannot be read.
         """
-        return await self._submit(lambda db: status(db, budget, now_ns=now_ns))
+        return await self._submit(lambda table: status(table, budget, now_ns=now_ns))
 
-    async def _submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _submit(self, work: Callable[[SpentRows], T]) -> T:
         try:
-            return await self._commits.submit(work)
+            return await self._commits.submit(lambda db: work(SpentRows(db)))
         except sqlite3.OperationalError as exc:
             raise StoreUnavailable(f"the budget cannot be kept: {exc}") from exc
 
 
-def reserve(
-    db: sqlite3.Connection, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
-) -> Reservation | ExceededLimit:
-    """Count an estimate in all current windows, or in none of them."""
-    spent = _spent(db, budget, now_ns)
-    refusal = budget.refusal(spent, estimate, share=share)
-    if refusal is not None:
-        return refusal
-    for window in spent:
-        _add(db, budget, window, estimate)
-    return Reservation(budget=budget, windows=tuple(spent), estimate=estimate)
+class SpentRows:
+    """The rows of the store that say what was spent; a `ragtrace.budget.SpendTable`."""
 
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
 
-def settle(db: sqlite3.Connection, reservation: Reservation, actual: Spend) -> None:
-    """Correct an estimate in the windows in which it was counted."""
-    for window in reservation.windows:
-        _add(db, reservation.budget, window, actual - reservation.estimate)
+    def spent(self, budget: Budget, window: BudgetWindow) -> Spend:
+        """Return what was spent; pending requests count by their estimates."""
+        row = self._db.execute(
+            "SELECT calls, tokens, usd_nano FROM spent WHERE purse = ? AND period = ? AND start_ns = ?",
+            (budget.name, window.period, window.start_ns),
+        ).fetchone()
+        return Spend(calls=row[0], tokens=row[1], usd_nano=row[2]) if row else Spend()
 
-
-def status(db: sqlite3.Connection, budget: Budget, *, now_ns: int) -> BudgetStatus:
-    """Return what was spent in the windows of this moment."""
-    return BudgetStatus(budget=budget, spent=_spent(db, budget, now_ns))
-
-
-def _spent(db: sqlite3.Connection, budget: Budget, now_ns: int) -> Mapping[BudgetWindow, Spend]:
-    return {window: _spent_in(db, budget, window) for window in budget.windows(now_ns)}
-
-
-def _spent_in(db: sqlite3.Connection, budget: Budget, window: BudgetWindow) -> Spend:
-    row = db.execute(
-        "SELECT calls, tokens, usd_nano FROM spent WHERE purse = ? AND period = ? AND start_ns = ?",
-        (budget.name, window.period, window.start_ns),
-    ).fetchone()
-    return Spend(calls=row[0], tokens=row[1], usd_nano=row[2]) if row else Spend()
-
-
-def _add(db: sqlite3.Connection, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
-    key = (budget.name, window.period, window.start_ns)
-    changed = db.execute(
-        "UPDATE spent SET calls = calls + ?, tokens = tokens + ?, usd_nano = usd_nano + ?"
-        " WHERE purse = ? AND period = ? AND start_ns = ?",
-        (amount.calls, amount.tokens, amount.usd_nano, *key),
-    )
-    if not changed.rowcount:
-        db.execute(
-            "INSERT INTO spent VALUES (?, ?, ?, ?, ?, ?)",
-            (*key, amount.calls, amount.tokens, amount.usd_nano),
+    def add(self, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
+        """Add to what was spent; a negative amount corrects an estimate."""
+        key = (budget.name, window.period, window.start_ns)
+        changed = self._db.execute(
+            "UPDATE spent SET calls = calls + ?, tokens = tokens + ?, usd_nano = usd_nano + ?"
+            " WHERE purse = ? AND period = ? AND start_ns = ?",
+            (amount.calls, amount.tokens, amount.usd_nano, *key),
         )
-        _forget(db, budget, window.period)
+        if not changed.rowcount:
+            self._db.execute(
+                "INSERT INTO spent VALUES (?, ?, ?, ?, ?, ?)",
+                (*key, amount.calls, amount.tokens, amount.usd_nano),
+            )
+            self._forget(budget, window.period)
 
-
-def _forget(db: sqlite3.Connection, budget: Budget, period: Period) -> None:
-    """Delete the oldest windows by number. By age, a clock that is set forward would delete them all."""
-    db.execute(
-        "DELETE FROM spent WHERE purse = ?1 AND period = ?2 AND start_ns <= (SELECT start_ns FROM spent"
-        " WHERE purse = ?1 AND period = ?2 ORDER BY start_ns DESC LIMIT 1 OFFSET ?3)",
-        (budget.name, period, _KEPT[period]),
-    )
+    def _forget(self, budget: Budget, period: Period) -> None:
+        """Delete the oldest windows by number. By age, a clock that is set forward would delete them all."""
+        self._db.execute(
+            "DELETE FROM spent WHERE purse = ?1 AND period = ?2 AND start_ns <= (SELECT start_ns FROM spent"
+            " WHERE purse = ?1 AND period = ?2 ORDER BY start_ns DESC LIMIT 1 OFFSET ?3)",
+            (budget.name, period, _KEPT[period]),
+        )

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from ragtrace.backfill import ResumableRun
-from ragtrace.backfill.run_budget import RunBudget
+from ragtrace.backfill.run_ledger import RunLedger, run_budget
+from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spender, budgeted, require_price
 from ragtrace.cli.backfill.options import BudgetOptions
 from ragtrace.cli.collector_port import OpenSharedBudget, SharedBudget
-from ragtrace.errors import ConfigError
-from ragtrace.judge import Prices, spent_by
-from ragtrace.judge.spend import Limit, ReservingSpender, Spender, budgeted
+from ragtrace.clock import SystemClock
+from ragtrace.judge import spent_by
 from ragtrace.model import JudgeIdentity
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Judge
@@ -34,8 +34,7 @@ class BackfillBudget:
     @classmethod
     def of(cls, options: BudgetOptions) -> Self:
         """Return the budget that options name."""
-        usd_nano = None if options.max_cost is None else round(options.max_cost * 1e9)
-        limit = Limit(calls=options.max_calls, tokens=options.max_tokens, usd_nano=usd_nano)
+        limit = Limit.of(calls=options.max_calls, tokens=options.max_tokens, usd=options.max_cost)
         return cls(limit=limit, shared=options.shared)
 
     def around(self, prices: Prices) -> Callable[[Judge], Judge]:
@@ -46,6 +45,8 @@ class BackfillBudget:
 
         def around(judge: Judge) -> Judge:
             self._check(judge.identity, prices)
+            if judge.identity.computes:
+                return judge  # it costs nothing
             return budgeted(judge, self._spenders, prices.price_of(judge.identity))
 
         return around
@@ -59,8 +60,8 @@ class BackfillBudget:
             ReadError: there is no such store.
         """
         if self.limit != Limit():
-            spend_ledger = RunBudget(progress=run.progress, run=run.name, limit=self.limit)
-            self._spenders.append(ReservingSpender(spend_ledger=spend_ledger))
+            budget, ledger = run_budget(run.name, self.limit), RunLedger(progress=run.progress)
+            self._spenders.append(BudgetGuard(budget=budget, ledger=ledger, clock=SystemClock()))
         if self.shared is None:
             yield run
             return
@@ -83,14 +84,18 @@ class BackfillBudget:
             return ""
         if None in costs:
             return f"{tokens:,} tokens"
-        most = f" of ${self.limit.usd_nano / 1e9:,.2f}" if self.limit.usd_nano else ""
+        most = f" of ${self.limit.usd_nano / NANO:,.2f}" if self.limit.usd_nano else ""
         return f"${sum(filter(None, costs)):,.2f}{most}"
 
     def _check(self, who: JudgeIdentity, prices: Prices) -> None:
-        if self.limit.usd_nano is not None and not who.computes and prices.price_of(who) is None:
-            raise ConfigError(
-                f"--max-cost limits US dollars, and there is no price for {who.provider}:{who.model}: name it"
-                " in a file for --prices (at 0 for a model of your own), or give --max-tokens instead"
-            )
+        require_price(
+            run_budget("", self.limit),
+            who,
+            prices,
+            setting="--max-cost",
+            remedy=(
+                "name it in a file for --prices (at 0 for a model of your own), or give --max-tokens instead"
+            ),
+        )
         if self.shared is not None:
             self.shared.check(who, prices)

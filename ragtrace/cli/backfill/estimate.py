@@ -13,11 +13,11 @@ from typing import Final, Self
 import click
 
 from ragtrace.backfill import DryRun, EstimateRange, RunEstimate
+from ragtrace.budget import Prices
 from ragtrace.cli.backfill.budget import OVER_BUDGET
 from ragtrace.cli.backfill.options import CostOptions
 from ragtrace.cli.render import by_kind, dollars, many, rough_duration, talk
 from ragtrace.cli.script import INTERRUPTED
-from ragtrace.judge import Prices
 
 _STDIN: Final = "otlp-file:-"
 

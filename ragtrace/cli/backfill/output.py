@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ragtrace.backfill import BackfillReport, DryRun
+from ragtrace.budget import Prices
 from ragtrace.cli.backfill.estimate import estimate_json, estimate_lines
 from ragtrace.cli.outcomes import OutcomeTable
 from ragtrace.cli.render import by_kind, open_console, print_json
-from ragtrace.judge import Prices
 from ragtrace.ports import Metric
 from ragtrace.reports import JudgedAnswer
 

@@ -10,6 +10,7 @@ from typing import cast
 import click
 
 from ragtrace.backfill import BackfillReport, DryRun, Progress, Selection
+from ragtrace.budget import load_prices
 from ragtrace.cli.backfill.batches import in_batches
 from ragtrace.cli.backfill.budget import OVER_BUDGET, BackfillBudget
 from ragtrace.cli.backfill.estimate import Planning, exit_code_of
@@ -23,7 +24,6 @@ from ragtrace.cli.render import many, talk
 from ragtrace.cli.report_files import Reports, ending_of, ending_of_pilot
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.transcript_file import TranscriptFile
-from ragtrace.judge import load_prices
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.pipeline.spec import EvaluatorSpec
 from ragtrace.sampling import SamplingPlan

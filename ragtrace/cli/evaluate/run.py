@@ -13,6 +13,7 @@ from typing import Final, Self, TypeAlias
 import click
 
 from ragtrace._ordered import map_in_order
+from ragtrace.budget import Prices
 from ragtrace.cli.evaluate.command import EvaluateJudging, EvaluateOutput
 from ragtrace.cli.evaluate.options import ProfileOptions, ToolMetricOptions
 from ragtrace.cli.judge_choice import introduce, report_usage
@@ -23,7 +24,6 @@ from ragtrace.cli.render import many, open_console, print_line, talk
 from ragtrace.cli.report_files import Reports
 from ragtrace.cli.transcript_file import TranscriptFile
 from ragtrace.errors import InputError
-from ragtrace.judge import Prices
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Metric, passes_when

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from ragtrace.budget import Prices
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json
-from ragtrace.judge import Prices
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.transcripts import Disagreement, EvaluatorComparison, MetricComparison
 

@@ -16,13 +16,13 @@ import click
 
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.sinks import open_carrier_sink
+from ragtrace.budget import Prices
 from ragtrace.cli.judge_choice import introduce, is_free, report_usage
 from ragtrace.cli.options import OWN_PROFILE, metric_spec, split_names
 from ragtrace.cli.rejudge.command import KeptOptions, RejudgeOutput, RescoreOptions
 from ragtrace.cli.rejudge.comparison import Side, print_comparison, print_comparison_as_json
 from ragtrace.cli.render import many, talk
 from ragtrace.clock import SystemClock
-from ragtrace.judge import Prices
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.pipeline.evaluator import Evaluator

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from ragtrace.budget import load_prices
 from ragtrace.cli.backfill.budget import OVER_BUDGET
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, ReadError
-from ragtrace.judge import load_prices
 from ragtrace.model import JudgeIdentity
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.cli.shared_budget import OpenCollectorBudget, read_shared_budget

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ragtrace.budget import Budget, Limit, Period, Spend
 from ragtrace.clock import SystemClock
-from ragtrace.judge.spend import Limit, Spend
-from ragtrace_collector.budget import Budget, Period
 from ragtrace_collector.store.sqlite import open_budget
 from tests.integration.cli.program import run
 

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
+from ragtrace.budget import Budget, BudgetGuard, CostEstimator, Limit, Period, Reservation, Spend
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout, JudgeUnavailable
-from ragtrace.judge.spend import CostEstimator, Limit, Spend
 from ragtrace.model import Usage
-from ragtrace_collector.budget import Budget, Period
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.judge.budget_guard import BudgetGuard
 from ragtrace_collector.service.check import check_config
-from ragtrace_collector.store.budget import BudgetStore, Reservation
+from ragtrace_collector.store.budget import BudgetStore
 from ragtrace_collector.store.sqlite import open_budget
 from tests.integration.collector.broken_metric import BROKEN
 from tests.integration.collector.paid_judge import PAID, Paid, paid, prices
@@ -376,7 +374,7 @@ async def test_requests_wait_where_only_the_estimates_of_others_stand_in_their_w
             request_cost.usage = actual
 
     async with open_budget(tmp_path / "store.db") as store:
-        guard = BudgetGuard(budget=live, spend_ledger=store, clock=StandingClock())
+        guard = BudgetGuard(budget=live, ledger=store, clock=StandingClock())
         async with asyncio.TaskGroup() as tasks:
             for _ in range(10):
                 tasks.create_task(request(guard))
@@ -388,7 +386,7 @@ async def test_requests_wait_where_only_the_estimates_of_others_stand_in_their_w
 async def test_a_request_that_timed_out_stays_counted_as_it_was_estimated(tmp_path: Path) -> None:
     live = Budget(name="live", limits={Period.MONTH: Limit(tokens=1000)})
     async with open_budget(tmp_path / "store.db") as store:
-        guard = BudgetGuard(budget=live, spend_ledger=store, clock=StandingClock())
+        guard = BudgetGuard(budget=live, ledger=store, clock=StandingClock())
         with pytest.raises(JudgeTimeout):
             async with guard.spending(CostEstimator(price=None), Usage(calls=1, input_tokens=100)):
                 raise LATE

@@ -10,8 +10,7 @@ __all__ = ["MUTANTS"]
 
 _POSITION: Final = "ragtrace/sampling/_position.py"
 _SAMPLER: Final = "collector/ragtrace_collector/sampling/sampler.py"
-_BUDGET: Final = "collector/ragtrace_collector/store/budget.py"
-_SPENDING: Final = "ragtrace/judge/spend.py"
+_RESERVE: Final = "ragtrace/budget/reserve.py"
 _SAMPLING_TESTS: Final = "tests/unit/collector/test_sampling.py"
 _BUDGET_TESTS: Final = "tests/unit/collector/test_budget.py"
 _EXECUTION_TESTS: Final = "tests/integration/collector/test_execution.py"
@@ -94,25 +93,25 @@ MUTANTS: Final = (
     Mutant(
         promise="budget",
         breaks="a request is let through that would exceed a limit",
-        file="collector/ragtrace_collector/budget.py",
-        old="(name := self.limits[window.period].exceeded_by(before + estimate, share=share))",
-        new="(name := self.limits[window.period].exceeded_by(before, share=share))",
+        file="ragtrace/budget/windows.py",
+        old="exceeded_by(before + estimate, share=share))",
+        new="exceeded_by(before, share=share))",
         tests=(f"{_BUDGET_TESTS}::test_what_exceeds_a_limit_is_refused_until_its_window_ends",),
     ),
     Mutant(
         promise="budget",
         breaks="a request is counted when it was answered, and not before",
-        file=_BUDGET,
-        old="    for window in spent:\n        _add(db, budget, window, estimate)\n",
+        file=_RESERVE,
+        old="    for window in spent:\n        table.add(budget, window, estimate)\n",
         new="",
         tests=(f"{_EXECUTION_TESTS}::test_many_at_once_do_not_pass_the_wall_together",),
     ),
     Mutant(
         promise="budget",
         breaks="a request that timed out is counted as nothing",
-        file=_SPENDING,
+        file=_RESERVE,
         old="        except JudgeTimeout:\n            raise\n",
-        new="        except JudgeTimeout:\n            bill.usage = Usage()\n            raise\n",
+        new="        except JudgeTimeout:\n            request_cost.usage = Usage()\n            raise\n",
         tests=(f"{_EXECUTION_TESTS}::test_a_request_that_timed_out_stays_counted_as_it_was_estimated",),
     ),
     Mutant(
@@ -127,16 +126,16 @@ MUTANTS: Final = (
     Mutant(
         promise="budget",
         breaks="money is not counted",
-        file=_SPENDING,
-        old="            usd_nano=math.ceil(usd * 1e9),\n",
+        file=_RESERVE,
+        old="            usd_nano=math.ceil(usd * NANO),\n",
         new="            usd_nano=0,\n",
         tests=(f"{_EXECUTION_TESTS}::test_money_is_limited_and_told",),
     ),
     Mutant(
         promise="budget",
         breaks="money may be limited where nobody knows the price",
-        file="collector/ragtrace_collector/judge/guard.py",
-        old="if price is None and self.budget.limits_money and not who.computes:",
+        file=_RESERVE,
+        old="if budget.limits_money and not who.computes and prices.price_of(who) is None:",
         new="if False:",
         tests=(f"{_EXECUTION_TESTS}::test_money_cannot_be_limited_where_prices_are_not_known",),
     ),

@@ -10,10 +10,11 @@ import pytest
 
 from ragtrace.backends import MemorySink
 from ragtrace.backfill import DryRun, EstimateRange, Progress, ResumableRun, backfill, dry_run
+from ragtrace.budget import Price, Prices
 from ragtrace.compat.tool_metric import ToolPrompted
 from ragtrace.compat.tools import tool_named
 from ragtrace.errors import JudgeOverBudget
-from ragtrace.judge import CacheFile, CacheSettings, Price, Prices, Script, ScriptedJudge, cached
+from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
 from ragtrace.metrics import metric_named
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.pipeline.evaluator import Evaluator

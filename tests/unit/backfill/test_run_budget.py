@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.backfill import Progress
-from ragtrace.backfill.run_budget import RunBudget
+from ragtrace.backfill.run_ledger import RunLedger, run_budget
+from ragtrace.budget import BudgetGuard, CostEstimator, ExceededLimit, Limit, OverBudget, Price, Spend
+from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeOverBudget
-from ragtrace.judge import Price
-from ragtrace.judge.spend import CostEstimator, Limit, ReservingSpender, Spend
 from ragtrace.model import Usage
 from tests.patience import PATIENCE_S
 
 LIMIT = Limit(calls=6, tokens=3_000, usd_nano=20_000_000)
-TARIFF = CostEstimator(price=Price(input=10, output=10))
+ESTIMATOR = CostEstimator(price=Price(input=10, output=10))
 
 requests = st.lists(
     st.tuples(st.integers(1, 1_500), st.floats(0, 1), st.integers(0, 3), st.booleans()), max_size=10
@@ -27,18 +27,22 @@ requests = st.lists(
 """Largest tokens, the share of them that it takes, for how many turns of the loop, if it is lost."""
 
 
+def guard_of(progress: Progress, limit: Limit) -> BudgetGuard:
+    return BudgetGuard(
+        budget=run_budget("run", limit), ledger=RunLedger(progress=progress), clock=SystemClock()
+    )
+
+
 class Lost(Exception):
     """Nobody knows what the request took."""
 
 
-async def spend(
-    spender: ReservingSpender[Spend], budget: RunBudget, request: tuple[int, float, int, bool]
-) -> None:
+async def spend(guard: BudgetGuard, progress: Progress, request: tuple[int, float, int, bool]) -> None:
     tokens, share, turns, is_lost = request
     largest = Usage(calls=1, input_tokens=tokens)
     try:
-        async with spender.spending(TARIFF, largest) as request_cost:
-            assert budget.limit.exceeded_by(budget.progress.spent("run")) is None
+        async with guard.spending(ESTIMATOR, largest) as request_cost:
+            assert LIMIT.exceeded_by(progress.spent("run")) is None
             for _ in range(turns):
                 await asyncio.sleep(0)
             if is_lost:
@@ -55,11 +59,10 @@ def test_what_a_run_may_spend_is_never_exceeded_also_by_a_run_that_goes_on(
     first: list[tuple[int, float, int, bool]], second: list[tuple[int, float, int, bool]]
 ) -> None:
     async def all_at_once(progress: Progress, wanted: list[tuple[int, float, int, bool]]) -> None:
-        budget = RunBudget(progress=progress, run="run", limit=LIMIT)
-        spender = ReservingSpender(spend_ledger=budget)
+        guard = guard_of(progress, LIMIT)
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             for request in wanted:
-                group.create_task(spend(spender, budget, request))
+                group.create_task(spend(guard, progress, request))
 
     with TemporaryDirectory() as folder:
         for wanted in (first, second):
@@ -76,3 +79,27 @@ def test_a_run_that_begins_anew_has_spent_nothing(tmp_path: Path) -> None:
         assert progress.spent("run") == Spend(calls=2, tokens=5, usd_nano=7)
         progress.begin("run", since_ns=0, until_ns=1)
         assert progress.spent("run") == Spend()
+
+
+async def test_a_request_larger_than_a_whole_limit_of_a_run_is_never_made(tmp_path: Path) -> None:
+    with Progress(tmp_path / "progress.db") as progress:
+        guard = guard_of(progress, Limit(tokens=100))
+        with pytest.raises(OverBudget, match=r"0 of 100 tokens are spent, .* may take 101") as over:
+            async with guard.spending(ESTIMATOR, Usage(calls=1, input_tokens=101)):
+                pytest.fail("it was made")
+        assert over.value.exceeded.limit == "run_tokens"
+        assert over.value.exceeded.is_final
+        assert progress.spent("run") == Spend()
+
+
+async def test_what_a_killed_run_had_reserved_stays_spent(tmp_path: Path) -> None:
+    for _ in range(2):
+        with Progress(tmp_path / "progress.db") as progress:
+            ledger, budget = RunLedger(progress=progress), run_budget("run", Limit(calls=2))
+            reserved = await ledger.reserve(budget, Spend(calls=1), now_ns=0)
+            assert not isinstance(reserved, ExceededLimit)  # it dies here: nobody settles
+    with Progress(tmp_path / "progress.db") as progress:
+        ledger = RunLedger(progress=progress)
+        assert isinstance(await ledger.reserve(budget, Spend(calls=1), now_ns=0), ExceededLimit)
+        (left,) = (await ledger.status(budget, now_ns=0)).left()
+        assert (left.limit, left.spent, left.most) == ("run_calls", 2, 2)

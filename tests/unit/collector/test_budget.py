@@ -11,11 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ragtrace.judge import Price
-from ragtrace.judge.spend import CostEstimator, Limit, Spend
+from ragtrace.budget import (
+    Budget,
+    BudgetStatus,
+    CostEstimator,
+    ExceededLimit,
+    Limit,
+    Period,
+    Price,
+    Reservation,
+    Spend,
+    SpendTable,
+)
+from ragtrace.budget.reserve import reserve, settle, status
 from ragtrace.model import Usage
-from ragtrace_collector.budget import Budget, BudgetStatus, ExceededLimit, Period
-from ragtrace_collector.store.budget import BUDGET, Reservation, reserve, settle, status
+from ragtrace_collector.store.budget import BUDGET, SpentRows
 
 MINUTE: Final = 60 * 1_000_000_000
 HOUR: Final = 60 * MINUTE
@@ -34,6 +44,11 @@ def db() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     connection.executescript(BUDGET)
     return connection
+
+
+@pytest.fixture
+def table(db: sqlite3.Connection) -> SpendTable:
+    return SpentRows(db)
 
 
 def budget(**limits: Limit) -> Budget:
@@ -57,88 +72,90 @@ def test_windows_begin_where_utc_does(period: Period, start: str, end: str) -> N
     assert period.window(window.end_ns).start_ns == window.end_ns
 
 
-def test_what_exceeds_a_limit_is_refused_until_its_window_ends(db: sqlite3.Connection) -> None:
+def test_what_exceeds_a_limit_is_refused_until_its_window_ends(table: SpendTable) -> None:
     live = budget(day=Limit(calls=2))
     for _ in range(2):
-        assert isinstance(reserve(db, live, ONE, now_ns=NOON), Reservation)
-    assert reserve(db, live, ONE, now_ns=NOON) == ExceededLimit(limit="day_calls", until_ns=ns("2026-02-28"))
-    assert isinstance(reserve(db, live, ONE, now_ns=NOON + DAY), Reservation)
+        assert isinstance(reserve(table, live, ONE, now_ns=NOON), Reservation)
+    assert reserve(table, live, ONE, now_ns=NOON) == ExceededLimit(
+        limit="day_calls", until_ns=ns("2026-02-28"), spent=2, most=2, wanted=1
+    )
+    assert isinstance(reserve(table, live, ONE, now_ns=NOON + DAY), Reservation)
 
 
-def test_a_refusal_names_the_limit_that_lasts_longest(db: sqlite3.Connection) -> None:
+def test_a_refusal_names_the_limit_that_lasts_longest(table: SpendTable) -> None:
     live = budget(minute=Limit(calls=1), month=Limit(calls=1))
-    reserve(db, live, ONE, now_ns=NOON)
-    refusal = reserve(db, live, ONE, now_ns=NOON)
+    reserve(table, live, ONE, now_ns=NOON)
+    refusal = reserve(table, live, ONE, now_ns=NOON)
     assert isinstance(refusal, ExceededLimit)
     assert refusal.limit == "month_calls"
 
 
-def test_a_request_that_is_refused_is_counted_nowhere(db: sqlite3.Connection) -> None:
+def test_a_request_that_is_refused_is_counted_nowhere(table: SpendTable) -> None:
     live = budget(minute=Limit(calls=1), day=Limit(calls=10))
     for _ in range(3):
-        reserve(db, live, ONE, now_ns=NOON)
-    assert [each.spent for each in status(db, live, now_ns=NOON).left()] == [1, 1]
+        reserve(table, live, ONE, now_ns=NOON)
+    assert [each.spent for each in status(table, live, now_ns=NOON).left()] == [1, 1]
 
 
-def test_a_request_larger_than_a_whole_limit_passes_alone_in_its_window(db: sqlite3.Connection) -> None:
+def test_a_request_larger_than_a_whole_limit_passes_alone_in_its_window(table: SpendTable) -> None:
     live = budget(minute=Limit(tokens=100))
     large = Spend(calls=1, tokens=5_000)
-    assert isinstance(reserve(db, live, large, now_ns=NOON), Reservation)
-    assert isinstance(reserve(db, live, ONE, now_ns=NOON), ExceededLimit)
+    assert isinstance(reserve(table, live, large, now_ns=NOON), Reservation)
+    assert isinstance(reserve(table, live, ONE, now_ns=NOON), ExceededLimit)
 
 
-def test_what_was_spent_less_than_estimated_can_be_spent_by_others(db: sqlite3.Connection) -> None:
+def test_what_was_spent_less_than_estimated_can_be_spent_by_others(table: SpendTable) -> None:
     live = budget(day=Limit(usd_nano=100))
-    first = reserve(db, live, Spend(calls=1, usd_nano=90), now_ns=NOON)
+    first = reserve(table, live, Spend(calls=1, usd_nano=90), now_ns=NOON)
     assert isinstance(first, Reservation)
-    settle(db, first, Spend(calls=1, usd_nano=10))
-    assert isinstance(reserve(db, live, Spend(calls=1, usd_nano=90), now_ns=NOON), Reservation)
+    settle(table, first, Spend(calls=1, usd_nano=10))
+    assert isinstance(reserve(table, live, Spend(calls=1, usd_nano=90), now_ns=NOON), Reservation)
 
 
-def test_a_request_is_settled_in_the_window_in_which_it_was_made(db: sqlite3.Connection) -> None:
+def test_a_request_is_settled_in_the_window_in_which_it_was_made(table: SpendTable) -> None:
     live = budget(minute=Limit(tokens=100))
-    made = reserve(db, live, Spend(tokens=80), now_ns=NOON)
+    made = reserve(table, live, Spend(tokens=80), now_ns=NOON)
     assert isinstance(made, Reservation)
-    settle(db, made, Spend(tokens=50))
-    (before,) = status(db, live, now_ns=NOON).left()
-    (after,) = status(db, live, now_ns=NOON + MINUTE).left()
+    settle(table, made, Spend(tokens=50))
+    (before,) = status(table, live, now_ns=NOON).left()
+    (after,) = status(table, live, now_ns=NOON + MINUTE).left()
     assert (before.spent, after.spent) == (50, 0)
 
 
-def test_a_share_of_the_limits_leaves_the_rest_to_others(db: sqlite3.Connection) -> None:
+def test_a_share_of_the_limits_leaves_the_rest_to_others(table: SpendTable) -> None:
     live = budget(day=Limit(calls=10))
     for _ in range(8):
-        assert isinstance(reserve(db, live, ONE, now_ns=NOON, share=0.8), Reservation)
-    assert isinstance(reserve(db, live, ONE, now_ns=NOON, share=0.8), ExceededLimit)
-    assert isinstance(reserve(db, live, ONE, now_ns=NOON), Reservation)
+        assert isinstance(reserve(table, live, ONE, now_ns=NOON, share=0.8), Reservation)
+    assert isinstance(reserve(table, live, ONE, now_ns=NOON, share=0.8), ExceededLimit)
+    assert isinstance(reserve(table, live, ONE, now_ns=NOON), Reservation)
 
 
-def test_purses_are_apart(db: sqlite3.Connection) -> None:
+def test_purses_are_apart(table: SpendTable) -> None:
     live = budget(day=Limit(calls=1))
     backfill = Budget(name="backfill", limits=live.limits)
-    reserve(db, live, ONE, now_ns=NOON)
-    assert isinstance(reserve(db, backfill, ONE, now_ns=NOON), Reservation)
+    reserve(table, live, ONE, now_ns=NOON)
+    assert isinstance(reserve(table, backfill, ONE, now_ns=NOON), Reservation)
 
 
-def test_a_clock_set_back_an_hour_finds_what_it_spent_there(db: sqlite3.Connection) -> None:
+def test_a_clock_set_back_an_hour_finds_what_it_spent_there(table: SpendTable) -> None:
     live = budget(minute=Limit(calls=1))
     for minute in range(120):
-        reserve(db, live, ONE, now_ns=NOON + minute * MINUTE)
-    back = [reserve(db, live, ONE, now_ns=NOON + minute * MINUTE) for minute in range(60, 120)]
+        reserve(table, live, ONE, now_ns=NOON + minute * MINUTE)
+    back = [reserve(table, live, ONE, now_ns=NOON + minute * MINUTE) for minute in range(60, 120)]
     assert all(isinstance(answer, ExceededLimit) for answer in back)
 
 
-def test_a_clock_set_forward_and_back_forgets_nothing(db: sqlite3.Connection) -> None:
+def test_a_clock_set_forward_and_back_forgets_nothing(table: SpendTable) -> None:
     live = budget(minute=Limit(calls=1), day=Limit(calls=1))
-    reserve(db, live, ONE, now_ns=NOON)
-    reserve(db, live, ONE, now_ns=NOON + 900 * DAY)
-    assert isinstance(reserve(db, live, ONE, now_ns=NOON), ExceededLimit)
+    reserve(table, live, ONE, now_ns=NOON)
+    reserve(table, live, ONE, now_ns=NOON + 900 * DAY)
+    assert isinstance(reserve(table, live, ONE, now_ns=NOON), ExceededLimit)
 
 
-def test_old_windows_are_forgotten_some_day(db: sqlite3.Connection) -> None:
+def test_old_windows_are_forgotten_some_day(db: sqlite3.Connection, table: SpendTable) -> None:
     live = budget(day=Limit(calls=1))
     for day in range(500):
-        reserve(db, live, ONE, now_ns=NOON + day * DAY)
+        reserve(table, live, ONE, now_ns=NOON + day * DAY)
     (rows,) = db.execute("SELECT count(*) FROM spent").fetchone()
     assert rows == 400
 
@@ -214,7 +231,7 @@ class Workers(RuleBasedStateMachine):
 
     @rule(worker=st.integers(0, 2), tokens=st.integers(1, 70))
     def begin(self, worker: int, tokens: int) -> None:
-        answer = reserve(self.db, self.budget, Spend(calls=1, tokens=tokens), now_ns=self.now_ns)
+        answer = reserve(SpentRows(self.db), self.budget, Spend(calls=1, tokens=tokens), now_ns=self.now_ns)
         if isinstance(answer, Reservation):
             self.under_way[worker].append(answer)
             self.largest = Spend(calls=1, tokens=max(self.largest.tokens, tokens))
@@ -225,7 +242,7 @@ class Workers(RuleBasedStateMachine):
         if self.under_way[worker]:
             reservation = self.under_way[worker].pop(0)
             actual = Spend(calls=1, tokens=int(share * reservation.estimate.tokens))
-            settle(self.db, reservation, actual)
+            settle(SpentRows(self.db), reservation, actual)
             self._count(reservation, actual)
 
     @rule(worker=st.integers(0, 2))

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragtrace.budget import load_prices
 from ragtrace.cli.report_files import Reports
 from ragtrace.cli.report_options import ReportOptions
 from ragtrace.errors import ConfigError
-from ragtrace.judge import load_prices
 from ragtrace.model import VerdictLabel
 from ragtrace.reports import RunEnd, SkippedAnswers, answer_row, open_report
 from tests.unit.reports.judged_answers import (

@@ -1,8 +1,4 @@
-"""Budgets: what may be spent in a window of time, and whether one more request fits.
-
-Pure arithmetic. The spending itself is in the store: a request is counted there by an estimate before it is
-made, and corrected after. A crash between the two leaves the estimate counted.
-"""
+"""Time windows of budgets: what may be spent in each, and whether one more request fits. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -12,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from ragtrace.errors import JudgeError, JudgeOverBudget
-from ragtrace.judge.spend import Limit, Spend
+from ragtrace.budget.amounts import NANO, Limit, Spend
 
-_NANO: Final = 1_000_000_000
+NEVER_NS: Final = 2**63 - 1
+"""The end of a window that does not end."""
 _AHEAD: Final = 0.1
 """How far spending may run ahead of the clock before nothing more is sampled, as a share of the limit."""
 
@@ -26,10 +22,12 @@ class Period(StrEnum):
     MINUTE = "minute"
     DAY = "day"
     MONTH = "month"
+    RUN = "run"
+    """From the beginning of a run to its end, however often it is interrupted."""
 
     def window(self, now_ns: int) -> BudgetWindow:
         """Return the window of this length that holds a moment. Windows follow UTC."""
-        now = datetime.fromtimestamp(now_ns // _NANO, UTC).replace(second=0)
+        now = datetime.fromtimestamp(now_ns // NANO, UTC).replace(second=0)
         match self:
             case Period.MINUTE:
                 return BudgetWindow(period=self, start_ns=_ns(now), end_ns=_ns(now + timedelta(minutes=1)))
@@ -40,15 +38,22 @@ class Period(StrEnum):
                 start = now.replace(day=1, hour=0, minute=0)
                 following = (start + timedelta(days=32)).replace(day=1)
                 return BudgetWindow(period=self, start_ns=_ns(start), end_ns=_ns(following))
+            case Period.RUN:
+                return BudgetWindow(period=self, start_ns=0, end_ns=NEVER_NS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetWindow:
-    """One minute, day or month in Unix nanoseconds; the end is exclusive."""
+    """One minute, day, month or run in Unix nanoseconds; the end is exclusive."""
 
     period: Period
     start_ns: int
     end_ns: int
+
+    @property
+    def ends(self) -> bool:
+        """Whether another window follows, so that waiting helps."""
+        return self.end_ns < NEVER_NS
 
     def elapsed(self, now_ns: int) -> float:
         """Return the share of the window that is over, from 0 to 1."""
@@ -57,26 +62,21 @@ class BudgetWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExceededLimit:
-    """A limit would be exceeded."""
+    """A limit that a request would exceed. Its amounts are calls, tokens or billionths of a dollar."""
 
     limit: str
     """``day_usd``: the period and the unit."""
     until_ns: int
     """When its window ends."""
+    spent: int
+    most: int
+    wanted: int
+    """What the request may take."""
 
-
-class OverBudget(JudgeOverBudget):
-    """A window of the budget has no room for a request to the judge, so the request was not made."""
-
-    def __init__(self, budget: str, refusal: ExceededLimit) -> None:
-        super().__init__(f"the budget `{budget}` has nothing left ({refusal.limit})")
-        self.refusal = refusal
-
-
-class BudgetStoreUnavailable(JudgeError):
-    """The store cannot count a request to the judge, so the request was not made."""
-
-    error_type = "store_unavailable"
+    @property
+    def is_final(self) -> bool:
+        """Whether no window follows in which the request would fit."""
+        return self.until_ns >= NEVER_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +95,13 @@ class Budget:
         """Return the windows that hold a moment, one for each period with a limit."""
         return tuple(period.window(now_ns) for period in self.limits)
 
-    def refusal(
+    def exceeded_limit(
         self, spent: Mapping[BudgetWindow, Spend], estimate: Spend, *, share: float = 1.0
     ) -> ExceededLimit | None:
         """Return the limit that forbids a request; if there are several, the one that lasts longest.
 
-        A request larger than a whole limit passes if nothing was spent yet, because else it would never be
-        made.
+        A request larger than a whole limit passes if nothing was spent yet in a window that ends, because
+        else it would never be made.
 
         Args:
             spent: What was spent in each of the windows.
@@ -109,12 +109,18 @@ class Budget:
             share: The share of each limit that this request may use, from 0 to 1.
         """
         found = [
-            ExceededLimit(limit=f"{window.period}_{name}", until_ns=window.end_ns)
+            ExceededLimit(
+                limit=f"{window.period}_{unit}",
+                until_ns=window.end_ns,
+                spent=before.part(unit),
+                most=limit.part(unit) or 0,
+                wanted=estimate.part(unit),
+            )
             for window, before in spent.items()
-            if before != Spend()
-            and (name := self.limits[window.period].exceeded_by(before + estimate, share=share))
+            if (before != Spend() or not window.ends)
+            and (unit := (limit := self.limits[window.period]).exceeded_by(before + estimate, share=share))
         ]
-        return max(found, key=lambda refusal: refusal.until_ns, default=None)
+        return max(found, key=lambda exceeded: exceeded.until_ns, default=None)
 
 
 class LimitUsage(NamedTuple):
@@ -139,21 +145,23 @@ class BudgetStatus:
     def left(self) -> tuple[LimitUsage, ...]:
         """Return what is spent and left under each limit, in the order of the periods."""
         return tuple(
-            LimitUsage(limit=f"{window.period}_{name}", spent=amount, most=most, resets_ns=window.end_ns)
+            LimitUsage(
+                limit=f"{window.period}_{unit}", spent=spent.part(unit), most=most, resets_ns=window.end_ns
+            )
             for window, spent in self.spent.items()
-            for name, most, amount in self.budget.limits[window.period].pairs(spent)
+            for unit, most in self.budget.limits[window.period].parts()
         )
 
     def share_to_sample(self, now_ns: int) -> float:
         """Return the share of traffic, from 0 to 1, with which the budget lasts for the window.
 
-        It falls if spending runs ahead of the clock, and is 0 when nothing is left. Minutes don't count:
-        waiting for the next minute loses nothing.
+        It falls if spending runs ahead of the clock, and is 0 when nothing is left. Only days and months
+        count: waiting for the next minute loses nothing, and a run has no clock.
         """
         shares = (
             _share(self.budget.limits[window.period].used(spent), window.elapsed(now_ns))
             for window, spent in self.spent.items()
-            if window.period is not Period.MINUTE
+            if window.period in (Period.DAY, Period.MONTH)
         )
         return min(shares, default=1.0)
 
@@ -165,4 +173,4 @@ def _share(used: float, elapsed: float) -> float:
 
 
 def _ns(moment: datetime) -> int:
-    return int(moment.timestamp()) * _NANO
+    return int(moment.timestamp()) * NANO

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ragtrace.budget import load_prices
 from ragtrace.errors import ConfigError
-from ragtrace.judge import load_prices
 from ragtrace.model import JudgeIdentity, Usage
 
 SPENT = Usage(

@@ -120,7 +120,7 @@ def load_prices(path: str | Path | None = None) -> Prices:
     Raises:
         ConfigError: the file cannot be read, or is not a table of prices.
     """
-    ours = _parse(files("ragtrace.judge").joinpath("prices.toml").read_text(encoding="utf-8"), "prices.toml")
+    ours = _parse(files("ragtrace.budget").joinpath("prices.toml").read_text(encoding="utf-8"), "prices.toml")
     if path is None:
         return ours
     try:

@@ -1,0 +1,407 @@
+"""Reserve and settle: every attempt to ask a judge is counted before it is made, or it is not made.
+
+An attempt is reserved with a cost estimate, which is replaced by the actual cost. After a crash in between,
+the estimate stays counted. If a judge reports its HTTP requests (`ragtrace.judge.calls`), each one is
+counted: an attempt may take several, and failed ones count.
+
+The rules are here once; what was spent is stored by a `SpendLedger`: in a collector's store, or in the
+progress file of a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from ragtrace.budget.amounts import NANO, Spend
+from ragtrace.budget.prices import Price, Prices
+from ragtrace.budget.windows import Budget, BudgetStatus, BudgetWindow, ExceededLimit
+from ragtrace.errors import ConfigError, JudgeError, JudgeOverBudget, JudgeTimeout
+from ragtrace.judge.calls import JudgeCall
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import Clock
+
+_MOST_EXCESS: Final = 64.0
+"""The largest accepted multiple of an estimate: more than a reasoning model needs. An endpoint's wrong count
+must not use up the budget."""
+_STATUS_NS: Final = NANO
+"""How old a budget status may be."""
+
+
+class OverBudget(JudgeOverBudget):
+    """A window of the budget has no room for a request to the judge, so the request was not made."""
+
+    def __init__(self, budget: Budget, exceeded: ExceededLimit) -> None:
+        super().__init__(_amounts(exceeded) if exceeded.is_final else _window(budget, exceeded))
+        self.exceeded = exceeded
+
+
+class BudgetUnavailable(JudgeError):
+    """The ledger cannot count a request to the judge, so the request was not made."""
+
+    error_type = "store_unavailable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """An estimate that is counted already, in the windows of its time."""
+
+    budget: Budget
+    windows: tuple[BudgetWindow, ...]
+    estimate: Spend
+
+
+class SpendTable(Protocol):
+    """What was spent, by budget and window, inside one transaction."""
+
+    def spent(self, budget: Budget, window: BudgetWindow) -> Spend:
+        """Return what was spent; pending requests count by their estimates."""
+        ...
+
+    def add(self, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
+        """Add to what was spent; a negative amount corrects an estimate."""
+        ...
+
+
+def reserve(
+    table: SpendTable, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
+) -> Reservation | ExceededLimit:
+    """Count an estimate in all windows of a moment, or return the limit that forbids it and count nothing."""
+    spent = status(table, budget, now_ns=now_ns).spent
+    exceeded = budget.exceeded_limit(spent, estimate, share=share)
+    if exceeded is not None:
+        return exceeded
+    for window in spent:
+        table.add(budget, window, estimate)
+    return Reservation(budget=budget, windows=tuple(spent), estimate=estimate)
+
+
+def settle(table: SpendTable, reservation: Reservation, actual: Spend) -> None:
+    """Replace an estimate by the actual cost in the windows in which it was counted."""
+    for window in reservation.windows:
+        table.add(reservation.budget, window, actual - reservation.estimate)
+
+
+def status(table: SpendTable, budget: Budget, *, now_ns: int) -> BudgetStatus:
+    """Return what was spent in the windows of a moment."""
+    spent = {window: table.spent(budget, window) for window in budget.windows(now_ns)}
+    return BudgetStatus(budget=budget, spent=spent)
+
+
+class SpendLedger(Protocol):
+    """Stores what was spent, durably: each method is one transaction over a `SpendTable`."""
+
+    async def reserve(
+        self, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
+    ) -> Reservation | ExceededLimit:
+        """Count a request that is about to be made, or return the limit that forbids it.
+
+        Raises:
+            BudgetUnavailable: it cannot be counted, so it must not be made.
+        """
+        ...
+
+    async def settle(self, reservation: Reservation, actual: Spend) -> None:
+        """Count what was spent instead of the estimate, which stays counted if that fails."""
+        ...
+
+    async def status(self, budget: Budget, *, now_ns: int) -> BudgetStatus:
+        """Return what was spent in the current windows."""
+        ...
+
+
+def require_price(budget: Budget, who: JudgeIdentity, prices: Prices, *, setting: str, remedy: str) -> None:
+    """Make sure that what a judge costs is known if the budget limits money.
+
+    Raises:
+        ConfigError: it is not: the message names the setting that limits it, and the remedy.
+    """
+    if budget.limits_money and not who.computes and prices.price_of(who) is None:
+        raise ConfigError(
+            f"{setting} limits US dollars, and there is no price for {who.provider}:{who.model}: {remedy}"
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class CostEstimator:
+    """Estimates the cost of one judge's usage."""
+
+    price: Price | None
+    """``None`` if it is unknown; then no limit in dollars is allowed."""
+    excess: float = 1.0
+    """The largest ratio of actual to estimated usage so far; reasoning models use more."""
+
+    def estimate(self, largest: Usage) -> Spend:
+        """Return the largest cost of a request."""
+        spend = self._spend(largest)
+        return Spend(
+            calls=spend.calls,
+            tokens=math.ceil(spend.tokens * self.excess),
+            usd_nano=math.ceil(spend.usd_nano * self.excess),
+        )
+
+    def actual(self, usage: Usage, estimate: Spend) -> Spend:
+        """Return the actual cost of an attempt; the estimate if the endpoint reports nothing.
+
+        Reported usage is capped at a multiple of the estimate, and never below zero.
+        """
+        if usage.calls <= 0:
+            return Spend()
+        if usage.input_tokens <= 0 or usage.output_tokens < 0:
+            return Spend(calls=usage.calls, tokens=estimate.tokens, usd_nano=estimate.usd_nano)
+        spend = self._spend(_within(usage, estimate))
+        self._learn(spend, estimate)
+        return spend
+
+    def expected_of(self, call: JudgeCall) -> Spend:
+        """Return the largest cost of one HTTP request, from its known body."""
+        return self._spend(call.asked.largest)
+
+    def actual_of(self, call: JudgeCall, estimate: Spend, *, is_first: bool) -> Spend:
+        """Return the actual cost of one HTTP request; the estimate if it is unknown.
+
+        ``is_first``: the estimate was for the whole attempt, so the estimator learns from it.
+        """
+        if not call.is_known:
+            larger = self.expected_of(call)
+            tokens, usd_nano = max(estimate.tokens, larger.tokens), max(estimate.usd_nano, larger.usd_nano)
+            return Spend(calls=call.usage.calls, tokens=tokens, usd_nano=usd_nano)
+        spend = self._spend(call.usage)
+        if is_first:
+            self._learn(spend, estimate)
+        return spend
+
+    def _learn(self, spend: Spend, estimate: Spend) -> None:
+        if estimate.tokens:
+            excess = self.excess * spend.tokens / estimate.tokens
+            self.excess = min(_MOST_EXCESS, max(self.excess, excess))
+
+    def _spend(self, usage: Usage) -> Spend:
+        usd = self.price.cost_usd(usage) if self.price else 0.0
+        return Spend(
+            calls=usage.calls,
+            tokens=usage.input_tokens + usage.output_tokens,
+            usd_nano=math.ceil(usd * NANO),
+        )
+
+
+def _within(usage: Usage, estimate: Spend) -> Usage:
+    most = int(_MOST_EXCESS * estimate.tokens)
+    return Usage(
+        calls=usage.calls,
+        input_tokens=min(usage.input_tokens, most),
+        output_tokens=min(usage.output_tokens, most),
+        cached_tokens=max(0, usage.cached_tokens),
+    )
+
+
+@dataclass(slots=True)
+class RequestCost:
+    """The actual cost of one attempt, summed by HTTP request if the judge reports them."""
+
+    usage: Usage | None = None
+    """Cost of the whole attempt, if the judge reports no requests. ``None``: unknown, the estimate stays."""
+    doubts: int = 0
+    """Requests with an implausible reported usage."""
+
+    @asynccontextmanager
+    async def request(self, call: JudgeCall) -> AsyncIterator[None]:
+        """Count a request; implements `ragtrace.judge.calls.CallObserver`.
+
+        Raises:
+            JudgeOverBudget: the budget has no room for it.
+        """
+        try:
+            yield
+        finally:
+            self.doubts += bool(call.doubt)
+
+
+class Spender(Protocol):
+    """Counts requests and lets them pass while the budget has room."""
+
+    def spending(
+        self, cost_estimator: CostEstimator, largest: Usage
+    ) -> AbstractAsyncContextManager[RequestCost]:
+        """Count a request before it is made; the yielded cost receives what it actually cost.
+
+        Raises:
+            JudgeOverBudget: the budget has no room for it.
+        """
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class BudgetGuard:
+    """Guards one budget, shared by all that spend from it: a `Spender` over a `SpendLedger`."""
+
+    budget: Budget
+    ledger: SpendLedger
+    clock: Clock
+    share_to_sample: float = 1.0
+    """The share of traffic with which the budget lasts, as last computed."""
+    _announced: int = 0
+    """Attempts without a request so far."""
+    _away: int = 0
+    """Requests under way. They end independently of others."""
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Replaced whenever a reservation is settled."""
+    _status: BudgetStatus | None = None
+    _status_ns: int = 0
+
+    @asynccontextmanager
+    async def spending(
+        self, cost_estimator: CostEstimator, largest: Usage, *, share: float = 1.0
+    ) -> AsyncIterator[RequestCost]:
+        """Count an attempt before it is made; the yielded cost receives what it actually cost.
+
+        If the cost stays unknown (time-out, cancellation), the estimate stays counted.
+
+        Raises:
+            OverBudget: it would exceed a limit, even if everything under way cost nothing.
+            BudgetUnavailable: it cannot be counted, so it is not made.
+        """
+        estimate = cost_estimator.estimate(largest)
+        first = await self._first(estimate, share)
+        request_cost = _ReservedCost(guard=self, cost_estimator=cost_estimator, share=share, first=first)
+        self._announced += 1
+        try:
+            yield request_cost
+        except JudgeTimeout:
+            raise
+        except JudgeError as failed:
+            request_cost.usage = failed.usage
+            raise
+        finally:
+            await request_cost.close()
+
+    async def status(self) -> BudgetStatus:
+        """Return what was spent in the current windows, at most a second old.
+
+        Raises what the ledger raises.
+        """
+        now_ns = self.clock.now_ns()
+        if self._status is None or abs(now_ns - self._status_ns) >= _STATUS_NS:
+            self._status = await self.ledger.status(self.budget, now_ns=now_ns)
+            self._status_ns = now_ns
+        return self._status
+
+    async def find_share(self) -> float:
+        """Compute the share of traffic, from 0 to 1, with which the budget lasts for day and month.
+
+        Raises what the ledger raises.
+        """
+        self.share_to_sample = (await self.status()).share_to_sample(self.clock.now_ns())
+        return self.share_to_sample
+
+    async def settle(self, reservation: Reservation, actual: Spend | None, *, was_away: bool) -> None:
+        """Replace an estimate by the actual cost, if it is known, and wake the waiting attempts."""
+        try:
+            if actual is not None:
+                await self.ledger.settle(reservation, actual)
+        finally:
+            self._away -= was_away
+            self._announced -= not was_away
+            settled, self._settled = self._settled, asyncio.Event()
+            settled.set()
+
+    def begin(self) -> None:
+        """Record that an announced attempt makes its first request."""
+        self._announced -= 1
+        self._away += 1
+
+    async def _reserve(self, estimate: Spend, share: float) -> Reservation:
+        now_ns = self.clock.now_ns()
+        answer = await self.ledger.reserve(self.budget, estimate, now_ns=now_ns, share=share)
+        if isinstance(answer, ExceededLimit):
+            raise OverBudget(self.budget, answer)
+        return answer
+
+    async def _first(self, estimate: Spend, share: float) -> Reservation:
+        while True:
+            settled = self._settled
+            try:
+                return await self._reserve(estimate, share)
+            except OverBudget:
+                if not self._announced and not self._away and not settled.is_set():
+                    raise
+            # Requests under way are counted by estimate: they may leave room, or have left some since.
+            # The ledger answers in the order of its decisions, so admitted attempts are already under way.
+            await settled.wait()
+
+    async def further(self, estimate: Spend, share: float) -> Reservation:
+        """Count one more request of an attempt that has begun.
+
+        It waits only for requests, which always end: an attempt that has not begun may be waiting for this
+        one.
+
+        Raises:
+            JudgeOverBudget: the budget has no room for it.
+        """
+        while True:
+            settled = self._settled
+            try:
+                reservation = await self._reserve(estimate, share)
+            except OverBudget:
+                if not self._away and not settled.is_set():
+                    if not self._announced:
+                        raise
+                    # the limit is not reached yet: a retry finds room, or finds it reached
+                    what = "the requests under way leave no room for another one now"
+                    raise JudgeOverBudget(what) from None
+            else:
+                self._away += 1
+                return reservation
+            await settled.wait()
+
+
+@dataclass(slots=True, kw_only=True)
+class _ReservedCost(RequestCost):
+    """The cost of an attempt at a `BudgetGuard`."""
+
+    guard: BudgetGuard
+    cost_estimator: CostEstimator
+    share: float
+    first: Reservation
+    """For its first request, or for the whole attempt."""
+    is_begun: bool = False
+
+    @asynccontextmanager
+    async def request(self, call: JudgeCall) -> AsyncIterator[None]:
+        is_first, self.is_begun = not self.is_begun, True
+        if is_first:
+            self.guard.begin()
+            reservation = self.first
+        else:
+            reservation = await self.guard.further(self.cost_estimator.expected_of(call), self.share)
+        try:
+            yield
+        finally:
+            self.doubts += bool(call.doubt)
+            actual = self.cost_estimator.actual_of(call, reservation.estimate, is_first=is_first)
+            await self.guard.settle(reservation, actual, was_away=True)
+
+    async def close(self) -> None:
+        """Settle an attempt whose judge reported no requests."""
+        if self.is_begun:
+            return
+        estimate = self.first.estimate
+        actual = None if self.usage is None else self.cost_estimator.actual(self.usage, estimate)
+        await self.guard.settle(self.first, actual, was_away=False)
+
+
+def _window(budget: Budget, exceeded: ExceededLimit) -> str:
+    return f"the budget `{budget.name}` has nothing left ({exceeded.limit})"
+
+
+def _amounts(exceeded: ExceededLimit) -> str:
+    """Describe what is spent of a limit, and what the next request may take."""
+    unit = exceeded.limit.rpartition("_")[2]
+    parts = (exceeded.spent, exceeded.most, exceeded.wanted)
+    spent, most, wanted = (f"${part / NANO:,.4f}" if unit == "usd" else f"{part:,}" for part in parts)
+    what = "" if unit == "usd" else f" {unit}"
+    return f"{spent} of {most}{what} are spent, and the next request may take {wanted}"
