@@ -87,6 +87,7 @@ MODULES: Final = {
     "ragtrace.metrics.context": "ragtrace.metrics._context",
     "ragtrace.metrics.each": "ragtrace.metrics._item_replies",
     "ragtrace.metrics.evidence": "ragtrace.metrics._evidence",
+    "ragtrace.metrics.forms": "ragtrace.judge_forms",
     "ragtrace.metrics.grades": "ragtrace.metrics._grades",
     "ragtrace.metrics.lookalikes": "ragtrace.metrics._lookalikes",
     "ragtrace.metrics.own": "ragtrace.metrics.base",

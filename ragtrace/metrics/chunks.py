@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ragtrace.judge_forms import ChunkRelevance, ChunksInput, ChunksReply, GivenGrade, NumberedText
 from ragtrace.metrics._evidence import pack_chunks
 from ragtrace.metrics._item_replies import ItemReplies, ask_each
-from ragtrace.metrics.forms import ChunkRelevance, ChunksInput, ChunksReply, GivenGrade, NumberedText
 from ragtrace.metrics.judge_calls import batches, output_tokens, together
 from ragtrace.metrics.prompt import Prompt, render_chunks
 from ragtrace.model import Chunk, ChunkVerdict, VerdictLabel

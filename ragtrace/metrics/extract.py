@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
-from ragtrace.metrics.forms import (
+from ragtrace.judge_forms import (
     ExtractedClaim,
     ExtractInput,
     ExtractReply,
@@ -14,9 +14,9 @@ from ragtrace.metrics.forms import (
 )
 from ragtrace.metrics.judge_calls import batches, halves, output_tokens, together
 from ragtrace.metrics.prompt import Prompt, render_extract
-from ragtrace.metrics.sentences import Sentence
 from ragtrace.model import Claim
 from ragtrace.ports import Judge, JudgeRequest
+from ragtrace.sentences import Sentence
 
 _MIN_REPEATED_CHARS = 10
 

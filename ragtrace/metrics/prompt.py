@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from ragtrace.errors import ConfigError
-from ragtrace.metrics.fence import Section, fenced
-from ragtrace.metrics.forms import (
+from ragtrace.judge_forms import (
     ChunksInput,
     ExtractInput,
     NumberedText,
@@ -22,6 +21,7 @@ from ragtrace.metrics.forms import (
     RetrievalInput,
     VerifyInput,
 )
+from ragtrace.metrics.fence import Section, fenced
 from ragtrace.model import RagRecord
 
 StepName: TypeAlias = Literal["extract", "relevance", "verify", "chunks", "recall", "questions"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragtrace.errors import JudgeNonsense
-from ragtrace.metrics.forms import QuestionsInput, QuestionsReply
+from ragtrace.judge_forms import QuestionsInput, QuestionsReply
 from ragtrace.metrics.prompt import Prompt, render_questions
 from ragtrace.ports import Judge, JudgeRequest
 

@@ -37,11 +37,11 @@ from ragtrace.metrics.judge_calls import MeteredJudge, both
 from ragtrace.metrics.prompt import STEPS, Prompt, PromptName, Prompts, StepName, content_sha256
 from ragtrace.metrics.questions import Regeneration, regenerate_questions
 from ragtrace.metrics.relevance import grade_statements
-from ragtrace.metrics.sentences import split_sentences
 from ragtrace.metrics.verify import NumberedContext, Verification, verify_claims
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, Usage, Verdict
 from ragtrace.ports import Embedder, Judge, Metric
+from ragtrace.sentences import split_sentences
 
 T = TypeVar("T")
 

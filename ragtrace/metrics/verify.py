@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragtrace.errors import JudgeUnable
+from ragtrace.judge_forms import NumberedText
 from ragtrace.metrics._canaries import CanaryClaims
 from ragtrace.metrics._context import Material, NumberedContext
 from ragtrace.metrics._verdicts import CheckedVerdict, CheckedVerdicts, undecided
 from ragtrace.metrics._verify_json import JsonVerifier
-from ragtrace.metrics.forms import NumberedText
 from ragtrace.metrics.prompt import Prompt
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.metrics.verify_yes_no import YesNoVerifier

@@ -9,8 +9,8 @@ import pytest
 from ragtrace.errors import JudgeTimeout, JudgeUnable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
+from ragtrace.judge_forms import ExtractInput, NumberedText
 from ragtrace.metrics import Steps
-from ragtrace.metrics.forms import ExtractInput, NumberedText
 from ragtrace.model import Chunk, RagRecord, VerdictLabel
 from ragtrace.ports import FreeText, Judge, JudgeRequest, YesProbability
 

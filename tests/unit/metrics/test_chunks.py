@@ -8,8 +8,8 @@ import pytest
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
 from ragtrace.judge import ScriptedJudge
+from ragtrace.judge_forms import ChunkRelevance, ChunksInput, ChunksReply, GivenGrade
 from ragtrace.metrics import StepLimits, Steps
-from ragtrace.metrics.forms import ChunkRelevance, ChunksInput, ChunksReply, GivenGrade
 from ragtrace.model import Chunk, ChunkVerdict, RagRecord
 from ragtrace.ports import JudgeRequest
 

@@ -10,8 +10,8 @@ from ragtrace.errors import ConfigError, JudgeTimeout, JudgeUnavailable
 from ragtrace.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
+from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics import Faithfulness, StepLimits, Steps, available_metrics, metric_named
-from ragtrace.metrics.forms import VerifyReply
 from ragtrace.model import (
     Chunk,
     Direction,

@@ -22,8 +22,7 @@ from ragtrace.compat.tools import tool_metrics
 from ragtrace.errors import ConfigError, JudgeCutOff, JudgeNonsense, JudgeUnable
 from ragtrace.evaluation import evaluate, evaluator_version
 from ragtrace.judge import ScriptedJudge
-from ragtrace.metrics import Prompts, StepLimits, VerifyForm, VerifySettings, available_metrics, metric_named
-from ragtrace.metrics.forms import (
+from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,
     RetrievalInput,
@@ -31,6 +30,7 @@ from ragtrace.metrics.forms import (
     VerifyInput,
     VerifyReply,
 )
+from ragtrace.metrics import Prompts, StepLimits, VerifyForm, VerifySettings, available_metrics, metric_named
 from ragtrace.metrics.registry import tool_metric_named
 from ragtrace.metrics.verify_yes_no import YesNoInput
 from ragtrace.model import Chunk, JudgeIdentity, MetricOutcome, MetricResult, RagRecord, Usage

@@ -7,8 +7,7 @@ import pytest
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense, JudgeUnavailable
 from ragtrace.judge import ScriptedJudge
-from ragtrace.metrics import StepLimits, Steps
-from ragtrace.metrics.forms import (
+from ragtrace.judge_forms import (
     ExtractedClaim,
     ExtractInput,
     ExtractReply,
@@ -18,6 +17,7 @@ from ragtrace.metrics.forms import (
     VerifyInput,
     VerifyReply,
 )
+from ragtrace.metrics import StepLimits, Steps
 from ragtrace.metrics.steps import Prompts
 from ragtrace.model import Chunk, RagRecord, Usage, Verdict, VerdictLabel
 from ragtrace.ports import JudgeReply, JudgeRequest

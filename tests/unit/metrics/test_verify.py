@@ -9,8 +9,8 @@ import pytest
 from ragtrace.errors import ConfigError, JudgeCompromised, JudgeNonsense, JudgeUnable, JudgeUnavailable
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge
+from ragtrace.judge_forms import GivenVerdict, VerifyInput, VerifyReply
 from ragtrace.metrics import StepLimits, Steps
-from ragtrace.metrics.forms import GivenVerdict, VerifyInput, VerifyReply
 from ragtrace.metrics.verify import Verification
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.metrics.verify_yes_no import YesNoInput

@@ -20,8 +20,8 @@ from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge._cache_file import CacheFile, CacheSettings
 from ragtrace.judge.cache import cached
+from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics import StepLimits, metric_named
-from ragtrace.metrics.forms import VerifyReply
 from ragtrace.model import (
     Chunk,
     Evaluation,
