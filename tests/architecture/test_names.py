@@ -31,7 +31,7 @@ PUBLIC = {
         " RagRecord SkipReason Usage Verdict VerdictLabel"
     ),
     "ragtrace.ports": (
-        "Embedder Embeddings FreeText Judge JudgeReply JudgeRequest Metric SpanSink YesProbability"
+        "Embedder Embeddings FreeText Judge JudgeReply JudgeRequest Metric SpanSink Steps YesProbability"
     ),
     "ragtrace.stats": "Weighed weighted_mean",
     "ragtrace.testing": (

@@ -311,7 +311,7 @@ def embedder_of(
 
 
 def _check_embedder(metrics: Sequence[Metric], embedder: Embedder | None) -> None:
-    lacking = next((each.name for each in metrics if "questions" in getattr(each, "uses", ())), None)
+    lacking = next((each.name for each in metrics if "questions" in (each.uses or ())), None)
     if embedder is None and lacking is not None:
         raise ConfigError(
             f"`evaluate.metrics` names {lacking!r}, which compares embeddings: set `judge.embedder` to"
