@@ -5,17 +5,24 @@ Adapters are in ``judge/``, ``backends/`` and the collector.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ragtrace.model import Direction, JudgeIdentity, MetricOutcome, RagRecord, Usage
+from ragtrace.judge_steps import ClaimExtraction, Grading, Prompt, PromptName, Regeneration, Verification
+from ragtrace.model import (
+    Claim,
+    Direction,
+    JudgeIdentity,
+    MetricOutcome,
+    Part,
+    RagRecord,
+    Usage,
+    Verdict,
+)
 from ragtrace.traces.trace import Trace
-
-if TYPE_CHECKING:
-    from ragtrace.metrics.steps import Steps
 
 __all__ = [
     "Embedder",
@@ -26,9 +33,11 @@ __all__ = [
     "JudgeRequest",
     "Metric",
     "SpanSink",
+    "Steps",
     "YesProbability",
 ]
 
+T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 
@@ -152,8 +161,128 @@ class Embedder(Protocol):
         ...
 
 
+class Steps(Protocol):
+    """The judge's steps for one record. Metrics that use the same step share its calls."""
+
+    @property
+    def judge(self) -> JudgeIdentity:
+        """The judge that answers."""
+        ...
+
+    @property
+    def input_sha256(self) -> str:
+        """Digest of everything that the judge sees of the record."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """The judge's usage so far, over all metrics."""
+        ...
+
+    @property
+    def spent_here(self) -> Usage:
+        """The judge's usage in the steps that this metric asked for."""
+        ...
+
+    def spent_on(self, *keys: str) -> Usage:
+        """Return the judge's usage in these steps."""
+        ...
+
+    def version_of(self, metric: Metric) -> str:
+        """Return the evaluator version: it changes with metric, threshold, prompts, judge and limits."""
+        ...
+
+    def prompt_sha256_of(self, metric: Metric) -> str:
+        """Return the digest of the prompts of the steps that a metric uses."""
+        ...
+
+    def using(self, prompts: Mapping[PromptName, Prompt]) -> Steps:
+        """Return the same steps with other prompts. A step whose prompts stay the same is still shared."""
+        ...
+
+    async def shared(self, key: str, run: Callable[[Judge], Awaitable[T]]) -> T:
+        """Run a step once per record: all callers with the same key get the same value or error.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
+    async def take_claims(self, claims: Sequence[Claim]) -> None:
+        """Set the claims of the answer instead of asking the judge. Call it before `extract`."""
+        ...
+
+    async def extract(self) -> ClaimExtraction:
+        """Return the statements of the answer, and the claims among them.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
+    async def relevance(self) -> tuple[Verdict, ...]:
+        """Return the relevance of each statement of the answer to the question.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
+    async def verify(self) -> Verification:
+        """Return a verdict on each claim of the answer.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
+    async def chunks(self) -> Grading:
+        """Return a grade on each chunk: its relevance to the question.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
+    async def recall(self) -> Verification:
+        """Return a verdict on each sentence of the reference.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
+    async def questions(self) -> Regeneration:
+        """Return questions that the answer would answer.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
+        """Return a vector for each text, and count the usage.
+
+        Raises:
+            JudgeUnable: there is no embedder.
+            JudgeError: the embedder gave no usable answer.
+        """
+        ...
+
+    def checked_embedder(self) -> Embedder:
+        """Return the embedder.
+
+        Raises:
+            JudgeUnable: there is none.
+        """
+        ...
+
+
 class Metric(Protocol):
-    """Measures one property of a record. Stateless: one instance serves concurrent records."""
+    """Measures one property of a record. Stateless: one instance serves concurrent records.
+
+    A class that inherits the port gets the defaults of what it does not declare.
+    """
 
     @property
     def name(self) -> str:
@@ -172,13 +301,36 @@ class Metric(Protocol):
 
     @property
     def threshold(self) -> float | None:
-        """The lowest passing score; ``None`` for a metric with another rule (``pass_when``)."""
+        """Where ``pass`` begins; ``None`` for a metric with another rule (``pass_when``)."""
         ...
+
+    @property
+    def pass_when(self) -> str | None:
+        """The rule of ``pass`` in words, ``contradicted == 0``; ``None`` if ``threshold`` says it all."""
+        return None
 
     @property
     def direction(self) -> Direction:
         """Whether higher or lower scores are better."""
         ...
+
+    @property
+    def needs(self) -> tuple[Part, ...]:
+        """The parts of a record without which it is skipped."""
+        return ()
+
+    @property
+    def uses(self) -> tuple[str, ...] | None:
+        """The judge steps it uses, such as ``verify``; its version changes with their prompts.
+
+        ``()`` is none of them. ``None`` does not say: its version changes with the prompts of every step.
+        """
+        return None
+
+    @property
+    def prompts(self) -> Mapping[PromptName, Prompt]:
+        """Prompts of its own for these steps, by the name of the prompt they replace."""
+        return {}
 
     async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
         """Score the record, or skip it with a reason. ``steps`` runs judge steps shared by metrics once.
@@ -193,9 +345,10 @@ class Metric(Protocol):
 
 def passes_when(metric: Metric) -> str:
     """Return the condition of a metric's ``pass``: ``score >= 0.5``, or its rule."""
-    rule = getattr(metric, "pass_when", None)
+    if metric.pass_when is not None:
+        return metric.pass_when
     relation = ">=" if metric.direction is Direction.HIGHER_IS_BETTER else "<="
-    return f"score {relation} {metric.threshold:g}" if rule is None else str(rule)
+    return f"score {relation} {metric.threshold:g}"
 
 
 class TraceReader(Protocol):

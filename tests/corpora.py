@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ragtrace.metrics.sentences import split_sentences
+from ragtrace.sentences import split_sentences
 from ragtrace.traces.trace import Trace
 from tests.typical_model import Habits
 from tests.unit.backfill.stored_traces import plain_trace, rag_trace

@@ -25,9 +25,9 @@ from math import log
 from typing import Any
 
 from ragtrace.judge import ScriptedJudge
-from ragtrace.metrics.forms import ExtractInput, ExtractReply, NumberedText, VerifyInput, VerifyReply
-from ragtrace.metrics.sentences import split_sentences
+from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText, VerifyInput, VerifyReply
 from ragtrace.ports import JudgeRequest
+from ragtrace.sentences import split_sentences
 from tests.injections import MARK_ALL, Injection, injections
 
 __all__ = [

@@ -19,8 +19,8 @@ from random import Random
 from typing import Any
 
 from ragtrace.judge.phrases import is_refusal
-from ragtrace.metrics.forms import NumberedText
-from ragtrace.metrics.sentences import split_sentences
+from ragtrace.judge_forms import NumberedText
+from ragtrace.sentences import split_sentences
 from tests.gullible_model import chunks_in, completion, numbered, running_model, sections
 
 __all__ = ["Habits", "TypicalModel", "running_typical_model"]

@@ -11,11 +11,10 @@ from hashlib import sha256
 
 from pydantic import BaseModel, Field
 
-from ragtrace.metrics import Steps
 from ragtrace.metrics.fence import fence_code, fenced
 from ragtrace.metrics.sentences import Sentence, split_sentences
 from ragtrace.model import Direction, MetricResult, Part, RagRecord, SkipReason
-from ragtrace.ports import Judge, JudgeRequest
+from ragtrace.ports import Judge, JudgeRequest, Metric, Steps
 
 __all__ = ["Politeness", "RudeReply", "Shown"]
 
@@ -39,7 +38,7 @@ class RudeReply(BaseModel):
     rude: list[int] = Field(max_length=200)
 
 
-class Politeness:
+class Politeness(Metric):
     """Measures the share of an answer's sentences that are not rude."""
 
     name = "politeness"
@@ -47,8 +46,10 @@ class Politeness:
     version = "1"  # raise it whenever the same answer could get another score
     direction = Direction.HIGHER_IS_BETTER
     needs = (Part.ANSWER,)
+    uses = ()  # of ragtrace's own steps, none
+    threshold = 1.0
 
-    def __init__(self, *, threshold: float = 1.0) -> None:
+    def __init__(self, *, threshold: float = threshold) -> None:
         self.threshold = threshold
 
     async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:

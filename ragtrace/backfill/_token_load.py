@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from ragtrace.errors import JudgeError
 from ragtrace.judge.phrases import is_meta, is_refusal
 from ragtrace.judge.replies import reply_schema
-from ragtrace.metrics.forms import (
+from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,
     ClaimKind,

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from ragtrace.calibration._claim_match import ClaimMatch, find_claims
 from ragtrace.calibration.labeled_data import LabeledAnswer
 from ragtrace.metrics import metric_named
-from ragtrace.metrics.steps import StepLimits, Steps
+from ragtrace.metrics.session import StepLimits
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.metrics.verify_yes_no import YesNoInput
 from ragtrace.model import (
@@ -32,7 +32,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.pipeline.evaluation import evaluate
-from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, YesProbability
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, Steps, YesProbability
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
@@ -233,6 +233,10 @@ class _GivenClaims:
         self.version = self._metric.version
         self.threshold = self._metric.threshold
         self.direction = self._metric.direction
+        self.pass_when = None
+        self.needs = self._metric.needs
+        self.uses = None
+        self.prompts = self._metric.prompts
 
     async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
         await steps.take_claims(self._claims)

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from ragtrace.errors import ConfigError
-from ragtrace.metrics import Steps, metric_named
+from ragtrace.metrics import metric_named
 from ragtrace.model import (
     ChunkVerdict,
     Compat,
@@ -34,7 +34,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
-from ragtrace.ports import Metric
+from ragtrace.ports import Metric, Steps
 from ragtrace.scoring import Judged, canonical, score, scored_metrics
 
 _STATES_NOTHING = (SkipReason.NO_CLAIMS, SkipReason.REFUSAL)
@@ -62,9 +62,10 @@ class ProfileMetric:
         self._penalize = penalize_ambiguous_claims
         # only its verdicts are used, so every score may pass
         self._own: Metric = metric_named(_own_metric(self.name, profile), pass_when="score >= 0", **own)
-        self.needs = getattr(self._own, "needs", ())
-        self.uses = getattr(self._own, "uses", ())
-        self.prompts = getattr(self._own, "prompts", {})
+        self.needs = self._own.needs
+        self.uses = self._own.uses
+        self.prompts = self._own.prompts
+        self.pass_when = None
         lower = self.name == "hallucination" and profile == "deepeval-3"
         self.direction = Direction.LOWER_IS_BETTER if lower else Direction.HIGHER_IS_BETTER
         perfect = 0.0 if lower else 1.0

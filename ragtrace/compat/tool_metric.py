@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from ragtrace.compat.tool import ToolMetric, ToolOptions, ToolRun
 from ragtrace.compat.tools import tool_named
 from ragtrace.errors import ConfigError, JudgeError
-from ragtrace.metrics import Steps
-from ragtrace.metrics.prompt import StepName
+from ragtrace.judge_steps import Prompt, PromptName
 from ragtrace.model import (
     Compat,
     CompatStatus,
@@ -25,7 +24,7 @@ from ragtrace.model import (
     RagRecord,
     SkipReason,
 )
-from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
+from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters, Steps
 from ragtrace.validation import in_words
 
 _ERROR_TYPES = {CompatStatus.ERROR: "peer_error", CompatStatus.GRADER_ERROR: "grader_error"}
@@ -58,14 +57,16 @@ def _options(metric: str, options: Mapping[str, object]) -> ToolOptions:
 class ToolPrompted:
     """Measures with another tool's own calls: its order, JSON fields and text formats."""
 
-    uses: tuple[StepName, ...] = ()
+    uses = ()
     """It uses no built-in judge steps."""
+    pass_when = None
 
     def __init__(
         self, tool: ToolMetric, *, options: ToolOptions | None = None, threshold: float | None = None
     ) -> None:
         self._tool = tool
         self._options = options or ToolOptions()
+        self.prompts: Mapping[PromptName, Prompt] = {}
         self.threshold = _threshold(tool, self._options) if threshold is None else threshold
 
     @property

@@ -39,7 +39,7 @@ from ragtrace.judge._words import (
 from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.layers import limited
 from ragtrace.judge.phrases import is_meta, is_refusal, without_source
-from ragtrace.metrics.forms import (
+from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,
     ClaimKind,
@@ -53,9 +53,9 @@ from ragtrace.metrics.forms import (
     VerifyInput,
     VerifyReply,
 )
-from ragtrace.metrics.sentences import split_sentences
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+from ragtrace.sentences import split_sentences
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 

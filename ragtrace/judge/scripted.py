@@ -24,7 +24,7 @@ from ragtrace.errors import (
 )
 from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.phrases import is_meta, is_refusal
-from ragtrace.metrics.forms import (
+from ragtrace.judge_forms import (
     ChunkRelevance,
     ChunksInput,
     ChunksReply,
@@ -45,9 +45,9 @@ from ragtrace.metrics.forms import (
     VerifyInput,
     VerifyReply,
 )
-from ragtrace.metrics.sentences import split_sentences
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+from ragtrace.sentences import split_sentences
 from ragtrace.validation import in_words
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)

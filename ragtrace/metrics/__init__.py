@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ragtrace import _moved
+from ragtrace.judge_steps import VerifyForm
 from ragtrace.metrics.answer_relevance import AnswerRelevance
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding
 from ragtrace.metrics.chunk_precision import ChunkPrecision
@@ -12,11 +13,17 @@ from ragtrace.metrics.context_relevance import ContextRelevance
 from ragtrace.metrics.faithfulness import Faithfulness
 from ragtrace.metrics.groundedness import Groundedness
 from ragtrace.metrics.hallucination import Hallucination
+from ragtrace.metrics.prompt import Prompts
 from ragtrace.metrics.question_similarity import QuestionSimilarity
 from ragtrace.metrics.rag_score import RagScore
 from ragtrace.metrics.registry import MetricInfo, available_metrics, metric_named
-from ragtrace.metrics.steps import Prompts, StepLimits, Steps
-from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.metrics.session import StepLimits, StepSession
+from ragtrace.metrics.verify_settings import VerifySettings
+
+if TYPE_CHECKING:
+    from ragtrace.ports import Steps
+else:
+    Steps = StepSession  # for one release: what makes a session by the name that it had
 
 __all__ = [
     "RagScore",

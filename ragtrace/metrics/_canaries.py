@@ -18,10 +18,10 @@ from functools import lru_cache
 from random import Random
 
 from ragtrace.errors import JudgeCompromised
+from ragtrace.judge_forms import NumberedText
 from ragtrace.metrics._invented_claims import invented_claim
-from ragtrace.metrics.forms import NumberedText
-from ragtrace.metrics.sentences import split_sentences
 from ragtrace.model import Usage
+from ragtrace.sentences import split_sentences
 
 _SEARCHED_CHARS = 3000
 """Characters at the beginning of a chunk in which a sentence to copy is searched."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ragtrace.judge_steps import ClaimExtraction, Verification
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, tally
-from ragtrace.metrics.steps import ClaimExtraction, Steps, Verification
 from ragtrace.model import SkipReason, VerdictCounts
+from ragtrace.ports import Steps
 from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeError, JudgeNonsense
-from ragtrace.metrics.forms import (
+from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,
     RetrievalInput,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ragtrace.judge_forms import NumberedText
 from ragtrace.metrics._canaries import CanaryClaims
 from ragtrace.metrics._evidence import FoldedText, pack_chunks
-from ragtrace.metrics.forms import NumberedText
 from ragtrace.model import Chunk
 from ragtrace.ports import Judge
 

@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 
-from ragtrace.metrics.forms import NumberedText
+from ragtrace.judge_forms import NumberedText
 
 _MIN_QUOTE_LETTERS = 2
 _WRAPPING = " \t\r\n'\"“”„‘’«»`"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ragtrace.judge_steps import Grading
 from ragtrace.metrics.base import MetricFinding, readings, tally
-from ragtrace.metrics.steps import Grading, Steps
 from ragtrace.model import ChunkVerdict, SkipReason, VerdictCounts, VerdictLabel
+from ragtrace.ports import Steps
 from ragtrace.scoring import coverage
 
 

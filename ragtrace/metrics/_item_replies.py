@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
-from ragtrace.metrics.forms import NumberedText
+from ragtrace.judge_forms import NumberedText
 from ragtrace.metrics.judge_calls import halves
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ragtrace.metrics.forms import GivenVerdict, VerdictWord, VerifyReply
+from ragtrace.judge_forms import GivenVerdict, VerdictWord, VerifyReply
 from ragtrace.model import VerdictLabel
 
 FindQuote: TypeAlias = Callable[[int, str], str | None]

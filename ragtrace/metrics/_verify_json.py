@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
+from ragtrace.judge_forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.metrics._canaries import CanaryClaim, check_canaries
 from ragtrace.metrics._context import Material
 from ragtrace.metrics._verdicts import CheckedReply, CheckedVerdicts, check_reply, combine, omitted
-from ragtrace.metrics.forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.metrics.judge_calls import batches, halves, output_tokens, together
 from ragtrace.metrics.prompt import Prompt, render_verify
 from ragtrace.model import VerdictLabel

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ragtrace.errors import ConfigError
-from ragtrace.metrics.prompt import PromptSource, StepName, prompts_of, read_prompts
-from ragtrace.metrics.steps import Steps
+from ragtrace.judge_steps import StepName
+from ragtrace.metrics.prompt import PromptSource, prompts_of, read_prompts
 from ragtrace.model import (
     ChunkVerdict,
     Diagnosis,
@@ -22,6 +22,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
+from ragtrace.ports import Steps
 from ragtrace.scoring.pass_rule import SCORE, PassRule, Readings
 
 
@@ -54,9 +55,9 @@ class BuiltInMetric(ABC):
     name: str
     profile = "ragtrace"
     direction = Direction.HIGHER_IS_BETTER
-    needs: tuple[Part, ...]
+    needs: tuple[Part, ...] = ()
     """The required parts of a record; without one of them, the record is skipped."""
-    uses: tuple[StepName, ...]
+    uses: tuple[StepName, ...] = ()
     """The judge steps it uses."""
     rules = "1"
     """Changes whenever the same verdicts could give another score."""
@@ -75,8 +76,7 @@ class BuiltInMetric(ABC):
         judge_truncated: bool = False,
         prompts: Mapping[str, PromptSource] | None = None,
     ) -> None:
-        self.pass_when = self._pass_rule(threshold, pass_when)
-        """The pass rule."""
+        self._rule = self._chosen_rule(threshold, pass_when)
         self.judge_truncated = judge_truncated
         """Judge records with truncated texts instead of skipping them."""
         self.prompts = read_prompts(prompts or {}, known=prompts_of(self.uses))
@@ -113,14 +113,19 @@ class BuiltInMetric(ABC):
             prompt_sha256=steps.prompt_sha256_of(self),
             usage=steps.spent_here,
             diagnosis=finding.diagnosis,
-            pass_when=None if self.threshold is not None else str(self.pass_when),
+            pass_when=None if self.threshold is not None else self.pass_when,
             passed=passed,
         )
 
     @property
     def threshold(self) -> float | None:
         """The score where ``pass`` begins; ``None`` if `pass_when` uses more than the score."""
-        return self.pass_when.threshold
+        return self._rule.threshold
+
+    @property
+    def pass_when(self) -> str:
+        """The pass rule, for example ``score >= 0.5``."""
+        return str(self._rule)
 
     def read(self, finding: MetricFinding) -> Readings:
         """Return the readings that a pass rule may use, from the verdicts."""
@@ -138,7 +143,7 @@ class BuiltInMetric(ABC):
             JudgeError: the judge gave no usable answer.
         """
 
-    def _pass_rule(self, threshold: float | None, pass_when: str | None) -> PassRule:
+    def _chosen_rule(self, threshold: float | None, pass_when: str | None) -> PassRule:
         if pass_when is not None and threshold is not None:
             raise ConfigError(
                 f"{self.name} has both `threshold` and `pass_when`: leave out one, or write"
@@ -155,7 +160,7 @@ class BuiltInMetric(ABC):
         if finding.score is None:
             return finding, None
         given = self.read(finding)
-        passed = self.pass_when.decide(
+        passed = self._rule.decide(
             given,
             worst=self.read(self.filled(finding, self.wrong, VerdictLabel.IRRELEVANT)),
             best=self.read(self.filled(finding, self.good, VerdictLabel.RELEVANT)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ragtrace.metrics._grades import graded_chunks
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding
-from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, VerdictCounts
+from ragtrace.ports import Steps
 from ragtrace.scoring import relevant_share, serving_share
 
 

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ragtrace.judge_forms import ChunkRelevance, ChunksInput, ChunksReply, GivenGrade, NumberedText
+from ragtrace.judge_steps import Grading, Prompt
 from ragtrace.metrics._evidence import pack_chunks
 from ragtrace.metrics._item_replies import ItemReplies, ask_each
-from ragtrace.metrics.forms import ChunkRelevance, ChunksInput, ChunksReply, GivenGrade, NumberedText
 from ragtrace.metrics.judge_calls import batches, output_tokens, together
-from ragtrace.metrics.prompt import Prompt, render_chunks
+from ragtrace.metrics.prompt import render_chunks
 from ragtrace.model import Chunk, ChunkVerdict, VerdictLabel
 from ragtrace.ports import Judge, JudgeRequest
 
@@ -21,18 +22,6 @@ _LABELS: Mapping[ChunkRelevance, VerdictLabel] = {
     0: VerdictLabel.IRRELEVANT,
 }
 _BEST: ChunkRelevance = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grading:
-    """The result of step C."""
-
-    verdicts: tuple[ChunkVerdict, ...]
-    """One verdict per chunk, by rank."""
-    rejected: int
-    """Number of grades with unknown numbers."""
-    with_reference: bool
-    """Whether the judge saw a reference answer."""
 
 
 async def grade_chunks(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ragtrace.metrics._grades import graded_chunks, useful
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding
-from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord
+from ragtrace.ports import Steps
 from ragtrace.scoring import average_precision, relevant_share
 
 

@@ -6,52 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
-from ragtrace.metrics.forms import (
+from ragtrace.judge_forms import (
     ExtractedClaim,
     ExtractInput,
     ExtractReply,
     NumberedText,
 )
+from ragtrace.judge_steps import ClaimExtraction, Prompt, Statement
 from ragtrace.metrics.judge_calls import batches, halves, output_tokens, together
-from ragtrace.metrics.prompt import Prompt, render_extract
-from ragtrace.metrics.sentences import Sentence
+from ragtrace.metrics.prompt import render_extract
 from ragtrace.model import Claim
 from ragtrace.ports import Judge, JudgeRequest
+from ragtrace.sentences import Sentence
 
 _MIN_REPEATED_CHARS = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """One statement of an answer: a fact, an opinion, a heading or a refusal."""
-
-    claim: Claim
-    """Numbered among the statements of every kind."""
-    sentences: tuple[int, ...]
-    """Numbers of the sentences it was drawn from."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimExtraction:
-    """The result of step A."""
-
-    claims: tuple[Claim, ...]
-    """The factual claims, in the order of the answer, numbered among themselves."""
-    statements: tuple[Statement, ...]
-    """Statements of every kind, in the order of the answer."""
-    refusal: bool
-    """Whether the whole answer is a refusal."""
-    sentence_coverage: float | None
-    """Share of the sentences with a statement; ``None`` for an answer without sentences."""
-    rejected: int
-    """Number of statements that cite no sentence of the answer."""
-
-    @property
-    def sources(self) -> tuple[tuple[int, ...], ...]:
-        """The sentence numbers of each of the ``claims``."""
-        return tuple(
-            statement.sentences for statement in self.statements if statement.claim.kind == "factual"
-        )
 
 
 async def extract_claims(

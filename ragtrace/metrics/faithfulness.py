@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ragtrace.metrics._claims import ClaimMetric, explain_support, judged_claims
 from ragtrace.metrics.base import MetricFinding, readings
-from ragtrace.metrics.steps import Steps
 from ragtrace.model import Part, RagRecord, VerdictCounts
+from ragtrace.ports import Steps
 from ragtrace.scoring import coverage, lenient_faithfulness, lower_bound, strict_faithfulness
 
 

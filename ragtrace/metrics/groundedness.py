@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ragtrace.metrics._claims import ClaimMetric, ClaimVerdicts, explain_support, judged_claims
 from ragtrace.metrics.base import MetricFinding, readings
-from ragtrace.metrics.sentences import Sentence, split_sentences
-from ragtrace.metrics.steps import Steps
 from ragtrace.model import Claim, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
+from ragtrace.ports import Steps
 from ragtrace.scoring import coverage, lower_bound, strict_faithfulness
+from ragtrace.sentences import Sentence, split_sentences
 
 _WORST_FIRST = (
     VerdictLabel.CONTRADICTED,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ragtrace.metrics._claims import ClaimMetric, judged_claims
 from ragtrace.metrics.base import MetricFinding, readings, tally
-from ragtrace.metrics.steps import Steps
 from ragtrace.model import Direction, Part, RagRecord, SkipReason, VerdictCounts
+from ragtrace.ports import Steps
 from ragtrace.scoring import contradicted_share, coverage
 
 _BLIND = "this judge cannot tell a contradiction from what the context does not mention"

@@ -6,6 +6,7 @@ import inspect
 import math
 import re
 from typing import Any, Final, cast
+from warnings import warn
 
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.model import Direction, MetricFailure, MetricResult
@@ -13,6 +14,8 @@ from ragtrace.ports import Metric
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 """A name that can be part of an attribute key."""
+_DECLARED: Final = ("needs", "uses", "prompts", "pass_when")
+"""What the port declares with a default."""
 
 
 def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
@@ -32,7 +35,26 @@ def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
         raise ConfigError(f"metric {named!r} cannot be made: {exc!r}") from exc
     if lack := _lack(metric):
         raise ConfigError(f"{named!r} returns no metric: {lack} (see ragtrace.ports.Metric)")
-    return cast(Metric, metric)
+    return with_declarations(cast(Metric, metric))
+
+
+def with_declarations(metric: Metric) -> Metric:
+    """Return the metric. A class without what the port declares gets the port's defaults, and one warning.
+
+    For plug-ins of an earlier release; it goes with the next one.
+    """
+    made = type(metric)
+    if lacking := [name for name in _DECLARED if not hasattr(metric, name)]:
+        for name in lacking:
+            setattr(made, name, vars(Metric)[name])
+        warn(
+            f"metric {metric.name!r} ({made.__module__}.{made.__qualname__}) does not declare"
+            f" {', '.join(f'`{name}`' for name in lacking)}: inherit ragtrace.ports.Metric, which has"
+            " defaults; the next release takes no metric without them",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+    return metric
 
 
 def problem_in(result: object, metric: Metric) -> str | None:

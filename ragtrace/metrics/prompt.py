@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 from ragtrace.errors import ConfigError
-from ragtrace.metrics.fence import Section, fenced
-from ragtrace.metrics.forms import (
+from ragtrace.judge_forms import (
     ChunksInput,
     ExtractInput,
     NumberedText,
@@ -22,55 +21,15 @@ from ragtrace.metrics.forms import (
     RetrievalInput,
     VerifyInput,
 )
+from ragtrace.judge_steps import HEADER_FENCE, PROMPTS, STEPS, Prompt, PromptName, StepName
+from ragtrace.metrics.fence import Section, fenced
 from ragtrace.model import RagRecord
 
-StepName: TypeAlias = Literal["extract", "relevance", "verify", "chunks", "recall", "questions"]
-STEPS: tuple[StepName, ...] = get_args(StepName)
-PromptName: TypeAlias = Literal[
-    "extract",
-    "relevance",
-    "verify",
-    "verify_yes_no",
-    "verify_again",
-    "chunks",
-    "recall",
-    "retrieval",
-    "questions",
-]
-PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
 _PROMPTS_OF: Mapping[StepName, tuple[PromptName, ...]] = {
     "verify": ("verify", "verify_yes_no", "verify_again"),
     "chunks": ("chunks", "retrieval"),
     "recall": ("recall", "retrieval", "verify_yes_no"),
 }
-
-_HEADER_FENCE = "---\n"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
-    """The static instructions of a judge step."""
-
-    name: str
-    version: str
-    text: str
-    sha256: str
-    """Digest of the file with its header; recorded with every score."""
-
-    @classmethod
-    def parse(cls, source: str) -> Prompt:
-        """Read a prompt file: a ``---`` fenced header with ``name`` and ``version``, then the text.
-
-        Raises:
-            ConfigError: the header is missing or incomplete.
-        """
-        opening, header, text = [*source.split(_HEADER_FENCE, 2), "", ""][:3]
-        fields = dict(line.split(": ", 1) for line in header.splitlines() if ": " in line)
-        if opening or not {"name", "version"} <= fields.keys() or not text.strip():
-            raise ConfigError("a prompt file must begin with a `---` header that gives `name` and `version`")
-        digest = hashlib.sha256(source.encode()).hexdigest()
-        return cls(name=fields["name"], version=fields["version"], text=text.strip(), sha256=digest)
-
 
 PromptSource: TypeAlias = "Prompt | Path | str"
 """A prompt, the path of its file, or its text: a string of several lines is a text."""
@@ -108,7 +67,7 @@ def _read(name: PromptName, source: PromptSource) -> Prompt:
     if isinstance(source, Prompt):
         return source
     text = source if isinstance(source, str) and "\n" in source else _file_text(name, Path(source))
-    if text.startswith(_HEADER_FENCE):
+    if text.startswith(HEADER_FENCE):
         return Prompt.parse(text)
     if not text.strip():
         raise ConfigError(f"the prompt {name!r} is empty: give its path or its text")
@@ -158,7 +117,7 @@ class Prompts:
         """The digest of all prompts."""
         return self.sha256_of(STEPS)
 
-    def sha256_of(self, steps: Collection[StepName]) -> str:
+    def sha256_of(self, steps: Collection[str]) -> str:
         """Return the digest of these steps' prompts; for a single prompt, the digest of its file."""
         names = _prompts_of(tuple(step for step in STEPS if step in steps))
         return _joint_sha256(tuple([getattr(self, name).sha256 for name in names]))

@@ -7,8 +7,8 @@ from statistics import fmean
 
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
 from ragtrace.metrics.questions import cosine
-from ragtrace.metrics.steps import Steps
 from ragtrace.model import Intermediate, Part, RagRecord, SkipReason
+from ragtrace.ports import Steps
 
 
 class QuestionSimilarity(BuiltInMetric):

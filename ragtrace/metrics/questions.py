@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ragtrace.errors import JudgeNonsense
-from ragtrace.metrics.forms import QuestionsInput, QuestionsReply
-from ragtrace.metrics.prompt import Prompt, render_questions
+from ragtrace.judge_forms import QuestionsInput, QuestionsReply
+from ragtrace.judge_steps import Prompt, Regeneration
+from ragtrace.metrics.prompt import render_questions
 from ragtrace.ports import Judge, JudgeRequest
 
 _OUTPUT_TOKENS = 512
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Regeneration:
-    """The result of step Q."""
-
-    questions: tuple[str, ...]
-    """The questions without empty and repeated ones; may be empty."""
-    noncommittal: bool
-    """Whether the answer evades the question or is a refusal."""
 
 
 async def regenerate_questions(answer: str, *, judge: Judge, prompt: Prompt, fence_code: str) -> Regeneration:

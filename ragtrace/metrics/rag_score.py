@@ -14,8 +14,8 @@ from ragtrace.metrics.chunk_precision import ChunkPrecision
 from ragtrace.metrics.faithfulness import Faithfulness
 from ragtrace.metrics.judge_calls import together
 from ragtrace.metrics.prompt import PromptSource
-from ragtrace.metrics.steps import Steps
 from ragtrace.model import Diagnosis, Part, RagRecord, SkipReason, VerdictLabel
+from ragtrace.ports import Steps
 
 DEFAULT_WEIGHTS: Mapping[str, float] = {
     "faithfulness": 0.4,

@@ -118,7 +118,7 @@ def _describe(name: str, make: Any) -> MetricInfo:
     return MetricInfo(
         name=metric.name,
         profile=metric.profile,
-        needs=tuple(getattr(metric, "needs", ())),
+        needs=tuple(metric.needs),
         direction=metric.direction,
         version=metric.version,
         threshold=metric.threshold,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from ragtrace.judge_forms import GivenRelevance, NumberedText, Relevance, RelevanceInput, RelevanceReply
 from ragtrace.metrics._item_replies import ItemReplies, ask_each
 from ragtrace.metrics.extract import Statement
-from ragtrace.metrics.forms import GivenRelevance, NumberedText, Relevance, RelevanceInput, RelevanceReply
 from ragtrace.metrics.judge_calls import batches, output_tokens, together
 from ragtrace.metrics.prompt import Prompt, render_relevance
 from ragtrace.model import Verdict, VerdictLabel

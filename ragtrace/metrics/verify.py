@@ -8,43 +8,18 @@ confidence. Both use the same checks, packs and canary claims.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ragtrace.errors import JudgeUnable
+from ragtrace.judge_forms import NumberedText
+from ragtrace.judge_steps import Prompt, Verification, VerifyForm
 from ragtrace.metrics._canaries import CanaryClaims
 from ragtrace.metrics._context import Material, NumberedContext
 from ragtrace.metrics._verdicts import CheckedVerdict, CheckedVerdicts, undecided
 from ragtrace.metrics._verify_json import JsonVerifier
-from ragtrace.metrics.forms import NumberedText
-from ragtrace.metrics.prompt import Prompt
-from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.metrics.verify_yes_no import YesNoVerifier
 from ragtrace.model import Claim, Usage, Verdict, VerdictLabel
 from ragtrace.ports import Judge
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
-    """The result of step B."""
-
-    verdicts: tuple[Verdict, ...]
-    """One verdict per claim, in their order."""
-    rejected: int
-    """Number of verdicts with unknown ids."""
-    form: VerifyForm = VerifyForm.JSON
-    """The form of the requests: ``json`` or ``logprobs``."""
-    canaries_passed: int = 0
-    """Canary claims that the judge got right. A failed one raises ``JudgeCompromised``."""
-    canaries_silent: int = 0
-    """Canary claims without a verdict."""
-
-    @property
-    def quotes_unverified(self) -> int:
-        """Number of verdicts that need a quote, but whose quote was not found."""
-        if self.form is VerifyForm.LOGPROBS:
-            return 0  # this form has no quotes
-        evident = (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED)
-        return sum(v.label in evident and not v.quote_verified for v in self.verdicts)
 
 
 async def verify_claims(

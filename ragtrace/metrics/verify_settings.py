@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from ragtrace.errors import ConfigError
-
-
-class VerifyForm(StrEnum):
-    """The form of verify requests."""
-
-    AUTO = "auto"
-    """The calibrated form, else ``json``; also ``json`` if there are no log-probabilities."""
-    JSON = "json"
-    """Batches of claims; verdicts with quotes in one JSON object."""
-    LOGPROBS = "logprobs"
-    """One claim per call: the probability that the judge says *yes*. A confidence, but no quotes."""
+from ragtrace.judge_steps import VerifyForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

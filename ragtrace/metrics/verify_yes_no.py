@@ -14,11 +14,11 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from ragtrace.errors import JudgeNonsense
+from ragtrace.judge_forms import NumberedText
 from ragtrace.metrics._canaries import CanaryClaim, check_canaries
 from ragtrace.metrics._context import Material
 from ragtrace.metrics._verdicts import CheckedVerdict, CheckedVerdicts, combine, omitted
 from ragtrace.metrics.fence import fenced
-from ragtrace.metrics.forms import NumberedText
 from ragtrace.metrics.judge_calls import together
 from ragtrace.metrics.prompt import Prompt, chunk_sections
 from ragtrace.metrics.verify_settings import VerifySettings

@@ -13,10 +13,10 @@ from uuid import uuid4
 from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError
 from ragtrace.judge import open_embedder, open_judge
-from ragtrace.metrics import Prompts, StepLimits, Steps, metric_named
+from ragtrace.metrics import Prompts, StepLimits, metric_named
 from ragtrace.metrics.judge_calls import together
-from ragtrace.metrics.plugin_validation import problem_in
-from ragtrace.metrics.prompt import StepName
+from ragtrace.metrics.plugin_validation import problem_in, with_declarations
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     Evaluation,
     Gap,
@@ -52,11 +52,13 @@ async def evaluate(
     Raises:
         ConfigError: no metric, judge or embedder has that name, or it lacks a setting.
     """
-    chosen = [metric_named(metric) if isinstance(metric, str) else metric for metric in metrics]
+    chosen = [
+        metric_named(metric) if isinstance(metric, str) else with_declarations(metric) for metric in metrics
+    ]
     clock = clock or SystemClock()
     started_at_ns = clock.now_ns()
     async with AsyncExitStack() as opened:
-        steps = Steps(
+        steps = StepSession(
             record,
             await _opened(judge, opened),
             prompts=prompts,
@@ -101,8 +103,9 @@ def evaluator_version(
     It changes with the metrics, thresholds, prompts, judge, second judge, embedder and limits. Otherwise it
     is stable, so a new evaluation of a target can be told from a repeated one.
     """
+    metrics = [with_declarations(metric) for metric in metrics]
     nothing = RagRecord(id="", question=None, chunks=(), answer=None)
-    steps = Steps(
+    steps = StepSession(
         nothing,
         judge,
         prompts=prompts,
@@ -114,8 +117,8 @@ def evaluator_version(
     return _version_of_set([steps.version_of(metric) for metric in metrics])
 
 
-def _wanted(metrics: Sequence[Metric]) -> set[StepName]:
-    return {step for metric in metrics for step in getattr(metric, "uses", ())}
+def _wanted(metrics: Sequence[Metric]) -> set[str]:
+    return {step for metric in metrics for step in metric.uses or ()}
 
 
 async def _opened(judge: Judge | str, opened: AsyncExitStack) -> Judge:
@@ -129,7 +132,7 @@ async def _opened_embedder(embedder: Embedder | str | None, opened: AsyncExitSta
 
 
 async def _measure_all(
-    metrics: Sequence[Metric], record: RagRecord, steps: Steps
+    metrics: Sequence[Metric], record: RagRecord, steps: StepSession
 ) -> tuple[MetricOutcome, ...]:
     if gap := _no_rag_call(metrics, record):
         return tuple(_skipped(metric, steps, gap) for metric in metrics)
@@ -145,10 +148,10 @@ def _no_rag_call(metrics: Sequence[Metric], record: RagRecord) -> Gap | None:
     gap = record.gap(Part.CONTEXT)
     if record.target is None or gap is None or gap.reason is not SkipReason.NO_RETRIEVAL:
         return None
-    return gap if any(Part.CONTEXT in getattr(metric, "needs", ()) for metric in metrics) else None
+    return gap if any(Part.CONTEXT in metric.needs for metric in metrics) else None
 
 
-def _skipped(metric: Metric, steps: Steps, gap: Gap) -> MetricResult:
+def _skipped(metric: Metric, steps: StepSession, gap: Gap) -> MetricResult:
     return MetricResult(
         metric=metric.name,
         profile=metric.profile,
@@ -161,7 +164,7 @@ def _skipped(metric: Metric, steps: Steps, gap: Gap) -> MetricResult:
     )
 
 
-async def _measure(metric: Metric, record: RagRecord, steps: Steps) -> MetricOutcome:
+async def _measure(metric: Metric, record: RagRecord, steps: StepSession) -> MetricOutcome:
     try:
         result = await metric.measure(record, steps)
     except JudgeError as exc:
@@ -185,7 +188,7 @@ def _whereabouts(metric: Metric, exc: Exception) -> str:
 
 
 def _failure(
-    metric: Metric, steps: Steps, error_type: str, message: str, *, retryable: bool = False
+    metric: Metric, steps: StepSession, error_type: str, message: str, *, retryable: bool = False
 ) -> MetricFailure:
     return MetricFailure(
         metric=metric.name,

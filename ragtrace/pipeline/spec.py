@@ -179,9 +179,7 @@ class EvaluatorSpec:
                 raise ConfigError(
                     f"{name!r} ({profile}) is named twice: both would write the same attributes"
                 )
-        lacking = next(
-            (metric.name for metric in metrics if "questions" in getattr(metric, "uses", ())), None
-        )
+        lacking = next((metric.name for metric in metrics if "questions" in (metric.uses or ())), None)
         if self.embedder is None and lacking is not None:
             raise ConfigError(
                 f"the metric {lacking!r} compares embeddings: set `judge.embedder` (--embedder) to"

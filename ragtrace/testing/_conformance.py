@@ -12,8 +12,9 @@ from pydantic import BaseModel
 
 from ragtrace.errors import JudgeUnavailable
 from ragtrace.judge.scripted import ScriptedJudge
-from ragtrace.metrics import Faithfulness, Steps
+from ragtrace.metrics import Faithfulness
 from ragtrace.metrics.plugin_validation import make_metric
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     JudgeIdentity,
     Label,
@@ -137,7 +138,7 @@ async def _check_judge(judge: Judge) -> None:
     checked = _Checked(judge)
     async with asyncio.TaskGroup() as group:
         for _ in range(2):
-            group.create_task(Faithfulness().measure(_WHOLE, Steps(_WHOLE, checked)))
+            group.create_task(Faithfulness().measure(_WHOLE, StepSession(_WHOLE, checked)))
     assert checked.answered, "it was never asked"
 
 

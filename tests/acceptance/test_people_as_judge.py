@@ -13,7 +13,7 @@ import pytest
 import ragtrace
 from ragtrace.cli.demo.traffic import DemoAnswer, ReplayedRag, load_sample
 from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
-from ragtrace.metrics.sentences import split_sentences
+from ragtrace.sentences import split_sentences
 from tests.acceptance.collector_process import collector_process
 from tests.backends.process import eventually
 

@@ -32,7 +32,7 @@ PUBLIC = {
     ),
     "ragtrace.pipeline": "Evaluator EvaluatorSpec MetricSpec VerifySpec",
     "ragtrace.ports": (
-        "Embedder Embeddings FreeText Judge JudgeReply JudgeRequest Metric SpanSink YesProbability"
+        "Embedder Embeddings FreeText Judge JudgeReply JudgeRequest Metric SpanSink Steps YesProbability"
     ),
     "ragtrace.stats": "Weighed weighted_mean",
     "ragtrace.testing": (

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 from openai import AsyncOpenAI, DefaultAioHttpClient, DefaultAsyncHttpxClient
 
 from ragtrace.judge import CacheFile, CacheSettings, cached, open_judge
-from ragtrace.metrics.forms import NumberedText, VerifyInput, VerifyReply
+from ragtrace.judge_forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.ports import JudgeRequest
 
 Call: TypeAlias = Callable[[int], Awaitable[Any]]

@@ -8,16 +8,17 @@ import pytest
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge, open_embedder, open_judge, unwrapped
-from ragtrace.metrics import Faithfulness, metric_named
+from ragtrace.metrics import Faithfulness, Prompts, metric_named
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.plugins import _installed, named_beside
+from ragtrace.ports import passes_when
 
 PLUGIN = """
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import Faithfulness
-from ragtrace.model import JudgeIdentity, Usage
-from ragtrace.ports import Embeddings
+from ragtrace.model import Direction, JudgeIdentity, MetricResult, Usage
+from ragtrace.ports import Embeddings, Metric
 
 
 class Strict(Faithfulness):
@@ -51,6 +52,32 @@ class Mutable(Faithfulness):
         result = await super().measure(record, steps)
         object.__setattr__(result, "verdicts", list(result.verdicts))
         return result
+
+
+class Undeclared:
+    name, profile, version, threshold = "undeclared", "mine", "1", 0.5
+    direction = Direction.HIGHER_IS_BETTER
+
+    async def measure(self, record, steps):
+        verdicts = (await steps.verify()).verdicts
+        return MetricResult(
+            metric=self.name,
+            profile=self.profile,
+            score=float(len(verdicts)),
+            threshold=self.threshold,
+            direction=self.direction,
+            evaluator_version=steps.version_of(self),
+            prompt_sha256=steps.prompt_sha256_of(self),
+        )
+
+
+class Slotted(Undeclared):
+    __slots__ = ()
+    needs = ()
+
+
+class Declared(Undeclared, Metric):
+    name = "declared"
 
 
 def open_mine(settings):
@@ -112,6 +139,34 @@ def test_a_plugin_cannot_take_the_name_of_a_built_in_metric() -> None:
 def test_a_plugin_that_cannot_be_loaded_is_named_with_its_package() -> None:
     with pytest.raises(ConfigError, match=r"'missing'.*'my-plugin'"):
         metric_named("missing")
+
+
+UNDECLARED = r"metric 'undeclared' \(.*Undeclared\) does not declare `needs`, `uses`, `prompts`, `pass_when`:"
+
+
+async def test_a_metric_of_an_earlier_release_works_with_one_warning_and_its_old_version() -> None:
+    with pytest.warns(DeprecationWarning, match=UNDECLARED) as warned:
+        metric = metric_named("./my_ragtrace_plugin.py:Undeclared")
+    assert len(warned) == 1
+    evaluation = await evaluate(RECORD, metrics=[metric, type(metric)()], judge=ScriptedJudge())
+    assert {(result.label, result.evaluator_version) for result in evaluation.results} == {
+        ("pass", "1+19e4072cbc4e4b04")
+    }
+    assert evaluation.results[0].prompt_sha256 == Prompts().sha256
+
+
+async def test_a_metric_given_as_an_object_is_told_what_it_lacks_too() -> None:
+    from my_ragtrace_plugin import Slotted  # type: ignore[import-not-found]
+
+    with pytest.warns(DeprecationWarning, match="does not declare `uses`, `prompts`, `pass_when`: inherit"):
+        evaluation = await evaluate(RECORD, metrics=[Slotted()], judge=ScriptedJudge())
+    assert [result.label for result in evaluation.results] == ["pass"]
+
+
+async def test_a_metric_that_inherits_the_port_has_its_defaults() -> None:
+    metric = metric_named("./my_ragtrace_plugin.py:Declared")
+    assert (metric.needs, metric.uses, metric.prompts, metric.pass_when) == ((), None, {}, None)
+    assert passes_when(metric) == "score >= 0.5"
 
 
 @pytest.mark.parametrize("where", ["./my_ragtrace_plugin.py", "my_ragtrace_plugin"])

@@ -9,15 +9,15 @@ import os
 import signal
 from typing import Final
 
-from ragtrace.metrics import Steps
 from ragtrace.model import Direction, MetricOutcome, MetricResult, RagRecord
+from ragtrace.ports import Metric, Steps
 
 __all__ = ["BROKEN", "Broken"]
 
 BROKEN: Final = f"{__name__}:Broken"
 
 
-class Broken:
+class Broken(Metric):
     """Breaks where the answer asks for it, and else gives every answer its best score."""
 
     name = "broken"

@@ -23,7 +23,7 @@ from ragtrace.errors import (
 )
 from ragtrace.judge import open_judge, unwrapped
 from ragtrace.judge.anthropic import AnthropicJudge
-from ragtrace.metrics.forms import ExtractInput, ExtractReply, NumberedText
+from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.ports import FreeText, JudgeRequest, SamplingParameters, YesProbability
 
 SECRET = "sk-ant-very-secret"

@@ -22,7 +22,7 @@ from ragtrace.errors import (
 from ragtrace.judge import open_judge, unwrapped
 from ragtrace.judge._dialect import OutputMode
 from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
-from ragtrace.metrics.forms import ExtractInput, ExtractReply, NumberedText
+from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Chunk, MetricFailure, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest

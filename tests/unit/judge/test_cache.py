@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from ragtrace.errors import JudgeTimeout
 from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
-from ragtrace.metrics.forms import GivenVerdict, NumberedText, VerifyInput, VerifyReply
+from ragtrace.judge_forms import GivenVerdict, NumberedText, VerifyInput, VerifyReply
 from ragtrace.model import Chunk, JudgeIdentity, RagRecord, Usage
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import FreeText, JudgeReply, JudgeRequest, SamplingParameters, YesProbability

@@ -9,8 +9,8 @@ import pytest
 from ragtrace.errors import JudgeTimeout, JudgeUnable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
-from ragtrace.metrics import Steps
-from ragtrace.metrics.forms import ExtractInput, NumberedText
+from ragtrace.judge_forms import ExtractInput, NumberedText
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import Chunk, RagRecord, VerdictLabel
 from ragtrace.ports import FreeText, Judge, JudgeRequest, YesProbability
 
@@ -28,7 +28,7 @@ RECORD = RagRecord(
 
 
 async def test_the_lexical_judge_abstains_from_the_worth_of_statements() -> None:
-    steps = Steps(RECORD, LexicalJudge())
+    steps = StepSession(RECORD, LexicalJudge())
     statements = await steps.relevance()
     assert {each.label for each in statements} == {VerdictLabel.UNJUDGED}
     assert all("comparing words" in (each.reason or "") for each in statements)
@@ -36,13 +36,13 @@ async def test_the_lexical_judge_abstains_from_the_worth_of_statements() -> None
 
 
 async def test_the_lexical_judge_abstains_from_the_worth_of_chunks() -> None:
-    steps = Steps(RECORD, LexicalJudge())
+    steps = StepSession(RECORD, LexicalJudge())
     assert {each.label for each in (await steps.chunks()).verdicts} == {VerdictLabel.UNJUDGED}
     assert steps.usage.calls == 1
 
 
 async def test_the_lexical_judge_looks_a_reference_up_as_it_does_claims() -> None:
-    found = await Steps(RECORD, LexicalJudge()).recall()
+    found = await StepSession(RECORD, LexicalJudge()).recall()
     assert [each.label.value for each in found.verdicts] == ["supported", "unsupported"]
     assert found.verdicts[0].quote == "The large museum was founded in 1887."
 
@@ -62,11 +62,11 @@ async def test_a_judge_that_computes_writes_no_prose_and_has_no_probabilities(
 
 async def test_the_lexical_judge_makes_no_questions() -> None:
     with pytest.raises(JudgeUnable):
-        await Steps(RECORD, LexicalJudge()).questions()
+        await StepSession(RECORD, LexicalJudge()).questions()
 
 
 async def test_without_a_script_chunks_are_graded_by_the_words_of_the_question() -> None:
-    found = await Steps(RECORD, ScriptedJudge()).chunks()
+    found = await StepSession(RECORD, ScriptedJudge()).chunks()
     assert [each.label.value for each in found.verdicts] == ["relevant", "partly_relevant", "irrelevant"]
 
 
@@ -80,7 +80,7 @@ async def test_a_script_says_what_chunks_and_statements_are_worth() -> None:
         },
         "questions": {"tickets": ["What does it cost?", " ", "What does it cost?"]},
     }
-    steps = Steps(RECORD, ScriptedJudge(Script.model_validate(script)))
+    steps = StepSession(RECORD, ScriptedJudge(Script.model_validate(script)))
     graded = (await steps.chunks()).verdicts
     assert [(each.label.value, each.reason) for each in graded][1:] == [
         ("irrelevant", None),
@@ -93,9 +93,9 @@ async def test_a_script_says_what_chunks_and_statements_are_worth() -> None:
 async def test_a_script_can_fail_at_a_chunk() -> None:
     judge = ScriptedJudge(Script.model_validate({"chunks": {"boils": {"error": "judge_timeout"}}}))
     with pytest.raises(JudgeTimeout):
-        await Steps(RECORD, judge).chunks()
+        await StepSession(RECORD, judge).chunks()
 
 
 async def test_a_refusal_asks_for_nothing() -> None:
     refusing = RagRecord(id="r", question="?", chunks=(), answer="I cannot answer that question.")
-    assert (await Steps(refusing, ScriptedJudge()).questions()).noncommittal
+    assert (await StepSession(refusing, ScriptedJudge()).questions()).noncommittal

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
-from ragtrace.metrics.forms import ExtractReply, VerifyReply
+from ragtrace.judge_forms import ExtractReply, VerifyReply
 
 EMPTY = VerifyReply(verdicts=[])
 

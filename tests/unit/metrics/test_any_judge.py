@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
 from ragtrace.judge import ScriptedJudge
+from ragtrace.judge_forms import ExtractReply, VerifyReply
 from ragtrace.metrics import StepLimits
-from ragtrace.metrics.forms import ExtractReply, VerifyReply
 from ragtrace.model import Chunk, MetricFailure, RagRecord, VerdictLabel
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest

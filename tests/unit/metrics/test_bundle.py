@@ -6,8 +6,8 @@ import pytest
 
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeNonsense, JudgeUnavailable
 from ragtrace.judge import ScriptedJudge
+from ragtrace.judge_forms import GivenGrade, GivenVerdict, RetrievalInput, RetrievalReply
 from ragtrace.metrics import StepLimits
-from ragtrace.metrics.forms import GivenGrade, GivenVerdict, RetrievalInput, RetrievalReply
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Chunk, Evaluation, JudgeIdentity, MetricFailure, RagRecord
 from ragtrace.pipeline.evaluation import evaluate

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from ragtrace.errors import JudgeCompromised
 from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
-from ragtrace.metrics import Faithfulness, StepLimits, Steps
+from ragtrace.judge_forms import GivenVerdict, NumberedText, VerdictWord, VerifyInput, VerifyReply
+from ragtrace.metrics import Faithfulness, StepLimits
 from ragtrace.metrics import _invented_claims as planted_claims
 from ragtrace.metrics._canaries import CanaryClaims, check_canaries
 from ragtrace.metrics._invented_claims import invented_claim, language_of
-from ragtrace.metrics.forms import GivenVerdict, NumberedText, VerdictWord, VerifyInput, VerifyReply
+from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Chunk, JudgeIdentity, MetricFailure, MetricResult, RagRecord, Usage
 from ragtrace.pipeline.evaluation import evaluate, evaluator_version
@@ -72,7 +73,7 @@ def claims_in(request: JudgeRequest[Any]) -> tuple[NumberedText, ...]:
 
 async def test_an_honest_model_passes_the_planted_claims_and_its_claims_keep_their_numbers() -> None:
     judge = Model()
-    found = await Steps(RECORD, judge).verify()
+    found = await StepSession(RECORD, judge).verify()
     [request] = verify_requests(judge)
     numbers = [claim.number for claim in claims_in(request)]
     assert sorted(numbers) == [1, 2, 3, 4, 5]
@@ -84,7 +85,7 @@ async def test_an_honest_model_passes_the_planted_claims_and_its_claims_keep_the
 @pytest.mark.parametrize("word", ["supported", "contradicted", "not_mentioned"])
 async def test_a_judge_that_gives_one_verdict_to_all_is_compromised(word: VerdictWord) -> None:
     with pytest.raises(JudgeCompromised):
-        await Steps(RECORD, Model(says(word))).verify()
+        await StepSession(RECORD, Model(says(word))).verify()
 
 
 async def test_a_compromised_evaluation_has_no_score_but_its_cost() -> None:
@@ -137,7 +138,7 @@ async def test_a_second_judge_that_is_not_needed_is_not_asked() -> None:
 
 async def test_judges_that_compute_get_no_planted_claims() -> None:
     judge = ScriptedJudge()
-    await Steps(RECORD, judge).verify()
+    await StepSession(RECORD, judge).verify()
     assert [len(claims_in(request)) for request in verify_requests(judge)] == [3]
 
 
@@ -149,7 +150,7 @@ async def test_a_planted_claim_without_a_verdict_is_not_asked_about_again() -> N
         return reply
 
     judge = Model(silent)
-    found = await Steps(RECORD, judge).verify()
+    found = await StepSession(RECORD, judge).verify()
     assert (found.canaries_passed, found.canaries_silent) == (0, 2)
     assert len(verify_requests(judge)) == 1
 
@@ -163,7 +164,7 @@ async def test_one_wrong_verdict_of_two_on_a_planted_claim_is_enough() -> None:
         return reply
 
     with pytest.raises(JudgeCompromised):
-        await Steps(RECORD, Model(contrary)).verify()
+        await StepSession(RECORD, Model(contrary)).verify()
 
 
 async def test_a_cache_keeps_nothing_of_what_a_compromised_judge_said(tmp_path: Path) -> None:
@@ -181,8 +182,8 @@ async def test_a_cache_keeps_nothing_of_what_a_compromised_judge_said(tmp_path: 
 async def test_what_is_known_of_claims_is_kept_without_the_planted_ones(tmp_path: Path) -> None:
     model = Model()
     judge = cached(model, CacheFile(CacheSettings(path=tmp_path / "cache")))
-    first = await Steps(RECORD, judge).verify()
-    again = await Steps(RECORD, judge).verify()
+    first = await StepSession(RECORD, judge).verify()
+    again = await StepSession(RECORD, judge).verify()
     await judge.aclose()
     assert first.verdicts == again.verdicts
     assert len(verify_requests(model)) == 1
@@ -194,7 +195,7 @@ async def test_sentences_of_a_reference_are_looked_up_among_planted_claims_too(
 ) -> None:
     judge = Model()
     limits = StepLimits(verify=VerifySettings(sentinel_rate=rate))
-    found = await Steps(replace(RECORD, reference="It takes 14 days."), judge, limits=limits).recall()
+    found = await StepSession(replace(RECORD, reference="It takes 14 days."), judge, limits=limits).recall()
     [request] = [request for request in judge.requests if request.step == "recall"]
     assert (len(claims_in(request)), len(found.verdicts)) == (claims, 1)
 
@@ -290,7 +291,7 @@ async def test_scripts_decide_what_a_model_says_of_planted_claims_as_of_any_othe
     script = Script.model_validate({"claims": {"Shipping is free in all of Europe.": "contradicted"}})
     record = RagRecord(id="r", question="?", chunks=(Chunk(id="c", text=CHUNKS[1]),), answer="It rains.")
     with pytest.raises(JudgeCompromised, match="a sentence of the chunks not supported"):
-        await Steps(record, Model(script)).verify()
+        await StepSession(record, Model(script)).verify()
 
 
 WORDS: tuple[VerdictWord, ...] = ("supported", "contradicted", "not_mentioned")

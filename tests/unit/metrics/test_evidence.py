@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragtrace.judge_forms import NumberedText
 from ragtrace.metrics._evidence import FoldedText, pack_chunks
-from ragtrace.metrics.forms import NumberedText
 
 CHUNK = "Refunds are “always” granted\n within 14–16 days… of purchase; the ﬁrst claim wins. STRAßE."
 

@@ -9,8 +9,8 @@ import pytest
 from ragtrace.errors import ConfigError, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
+from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics import Faithfulness, StepLimits, Steps, available_metrics, metric_named
-from ragtrace.metrics.forms import VerifyReply
 from ragtrace.model import (
     Chunk,
     Direction,

@@ -12,14 +12,14 @@ from pydantic import BaseModel
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
 from ragtrace.judge import Script, ScriptedJudge
-from ragtrace.metrics import StepLimits
-from ragtrace.metrics.forms import (
+from ragtrace.judge_forms import (
     ChunksReply,
     ExtractReply,
     QuestionsReply,
     RelevanceReply,
     VerifyReply,
 )
+from ragtrace.metrics import StepLimits
 from ragtrace.model import Chunk, Evaluation, MetricFailure, MetricResult, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest

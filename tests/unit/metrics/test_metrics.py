@@ -14,8 +14,9 @@ import pytest
 from ragtrace.errors import ConfigError, JudgeUnavailable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
-from ragtrace.metrics import RagScore, StepLimits, Steps, available_metrics, metric_named
+from ragtrace.metrics import RagScore, StepLimits, available_metrics, metric_named
 from ragtrace.metrics.rag_score import diagnose
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     Chunk,
     Diagnosis,
@@ -291,7 +292,7 @@ async def test_a_vector_that_does_not_come_is_a_failure() -> None:
 
 async def test_questions_are_made_of_what_the_limits_let_through() -> None:
     scripted = ScriptedJudge()
-    steps = Steps(record(claims=4), scripted, limits=StepLimits(max_sentences=2))
+    steps = StepSession(record(claims=4), scripted, limits=StepLimits(max_sentences=2))
     await steps.questions()
     assert scripted.requests[0].inputs.answer == "Claim alpha. Claim beta."  # type: ignore[attr-defined]
 

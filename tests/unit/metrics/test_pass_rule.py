@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge import Script, ScriptedJudge
+from ragtrace.judge_forms import ChunksReply, RelevanceReply, VerifyReply
 from ragtrace.metrics import metric_named
-from ragtrace.metrics.forms import ChunksReply, RelevanceReply, VerifyReply
 from ragtrace.model import Chunk, Label, MetricResult, RagRecord, SkipReason
 from ragtrace.pipeline.evaluation import evaluate, evaluator_version
 from ragtrace.ports import JudgeReply, JudgeRequest

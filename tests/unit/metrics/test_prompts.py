@@ -9,10 +9,11 @@ import pytest
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge
-from ragtrace.metrics import Prompts, Steps, metric_named
+from ragtrace.metrics import Prompts, metric_named
 from ragtrace.metrics.prompt import PROMPTS
-from ragtrace.model import Chunk, Direction, MetricResult, RagRecord
+from ragtrace.model import Chunk, Direction, MetricResult, Part, RagRecord
 from ragtrace.pipeline.evaluation import evaluate, evaluator_version
+from ragtrace.ports import Metric, Steps
 
 RECORD = RagRecord(
     id="r",
@@ -103,10 +104,11 @@ def test_a_version_follows_the_prompts_that_the_metric_uses_and_no_others() -> N
     assert evaluator_version(own, judge) != evaluator_version(chunks, judge)
 
 
-class Bare:
+class Bare(Metric):
     """A metric that was written against the port alone."""
 
     name, profile, version, threshold = "bare", "mine", "1", 0.5
+    needs = (Part.CONTEXT, Part.ANSWER)
     direction = Direction.HIGHER_IS_BETTER
 
     async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
@@ -119,7 +121,7 @@ class Bare:
             direction=self.direction,
             evaluator_version=steps.version_of(self),
             verdicts=verification.verdicts,
-            prompt_sha256=steps.prompts.sha256,
+            prompt_sha256=steps.prompt_sha256_of(self),
             usage=steps.usage,
         )
 
@@ -129,3 +131,4 @@ async def test_a_metric_that_knows_the_port_alone_shares_the_steps() -> None:
     assert bare.score == 1.0
     assert judge.calls == {"extract": 1, "verify": 1}
     assert bare.evaluator_version != ours.evaluator_version
+    assert bare.prompt_sha256 == Prompts().sha256

@@ -8,8 +8,9 @@ import pytest
 
 from ragtrace.errors import ConfigError, JudgeCompromised, JudgeNonsense, JudgeUnable, JudgeUnavailable
 from ragtrace.judge import ScriptedJudge
-from ragtrace.metrics import StepLimits, Steps
-from ragtrace.metrics.forms import GivenVerdict, VerifyInput, VerifyReply
+from ragtrace.judge_forms import GivenVerdict, VerifyInput, VerifyReply
+from ragtrace.metrics import StepLimits
+from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.verify import Verification
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.metrics.verify_yes_no import YesNoInput
@@ -67,7 +68,7 @@ def record(*claims: str, chunks: tuple[str, ...] = CHUNKS) -> RagRecord:
 async def verified(
     judge: ScriptedJudge, given: RagRecord, settings: VerifySettings = LOGPROBS, **limits: Any
 ) -> Verification:
-    return await Steps(given, judge, limits=StepLimits(verify=settings, **limits)).verify()
+    return await StepSession(given, judge, limits=StepLimits(verify=settings, **limits)).verify()
 
 
 async def test_p_yes_gives_three_labels_with_their_probability() -> None:

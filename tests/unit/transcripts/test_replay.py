@@ -19,8 +19,8 @@ from ragtrace.errors import ConfigError, InputError, JudgeCutOff, JudgeUnavailab
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge._cache_file import CacheFile, CacheSettings
 from ragtrace.judge.cache import cached
+from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics import StepLimits, metric_named
-from ragtrace.metrics.forms import VerifyReply
 from ragtrace.model import (
     Chunk,
     Evaluation,

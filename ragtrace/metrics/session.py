@@ -29,19 +29,32 @@ from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar
 
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
+from ragtrace.judge_steps import (
+    STEPS,
+    ClaimExtraction,
+    Grading,
+    Prompt,
+    PromptName,
+    Regeneration,
+    Statement,
+    StepName,
+    Verification,
+    VerifyForm,
+)
 from ragtrace.metrics._combined_request import Bundle
-from ragtrace.metrics.chunks import Grading, grade_chunks
-from ragtrace.metrics.extract import ClaimExtraction, Statement, extract_claims
+from ragtrace.metrics._context import NumberedContext
+from ragtrace.metrics.chunks import grade_chunks
+from ragtrace.metrics.extract import extract_claims
 from ragtrace.metrics.fence import fence_code
 from ragtrace.metrics.judge_calls import MeteredJudge, both
-from ragtrace.metrics.prompt import STEPS, Prompt, PromptName, Prompts, StepName, content_sha256
-from ragtrace.metrics.questions import Regeneration, regenerate_questions
+from ragtrace.metrics.prompt import Prompts, content_sha256
+from ragtrace.metrics.questions import regenerate_questions
 from ragtrace.metrics.relevance import grade_statements
-from ragtrace.metrics.sentences import split_sentences
-from ragtrace.metrics.verify import NumberedContext, Verification, verify_claims
-from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.metrics.verify import verify_claims
+from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, Usage, Verdict
 from ragtrace.ports import Embedder, Judge, Metric
+from ragtrace.sentences import split_sentences
 
 T = TypeVar("T")
 
@@ -67,7 +80,7 @@ class StepLimits:
     """The form of verify requests, and their canary claims."""
 
 
-class Steps:
+class StepSession:
     """The judge steps for one record. Metrics that use the same step share its calls.
 
     Concurrent metrics get the same value, or the same ``JudgeError``, from one run of a step.
@@ -82,7 +95,7 @@ class Steps:
         limits: StepLimits | None = None,
         embedder: Embedder | None = None,
         second_judge: Judge | None = None,
-        wanted: Collection[StepName] = (),
+        wanted: Collection[str] = (),
     ) -> None:
         self.prompts = prompts or Prompts.built_in()
         self.limits = limits or StepLimits()
@@ -120,7 +133,7 @@ class Steps:
         once: _Once[T] = self._shared.setdefault(key, _Once(self._judges, run))
         return await once.get()
 
-    def for_one_metric(self) -> Steps:
+    def for_one_metric(self) -> StepSession:
         """Return a view of the same steps that tracks the judges of the steps it uses."""
         view = copy.copy(self)
         view.asked = set()
@@ -244,7 +257,7 @@ class Steps:
             raise JudgeUnable(what, usage=Usage())
         return self.embedder
 
-    def using(self, prompts: Mapping[PromptName, Prompt]) -> Steps:
+    def using(self, prompts: Mapping[PromptName, Prompt]) -> StepSession:
         """Return the same steps with other prompts. A step whose prompts stay the same is still shared."""
         view = copy.copy(self)
         view.prompts = self.prompts.replaced(prompts)
@@ -260,21 +273,21 @@ class Steps:
         judges = tuple(judge.identity.named for judge in self._judges)
         bundled = self._may_bundle and not _BUNDLED.isdisjoint(self._steps_of(metric))
         further = (*self._embedder_of(metric), *(("retrieval",) if bundled else ()))
-        about = (metric.name, metric.profile, metric.version, _passes(metric), metric.direction)
+        passes = metric.threshold if metric.pass_when is None else metric.pass_when
+        about = (metric.name, metric.profile, metric.version, passes, metric.direction)
         digest = _digest(*about, judges, self.prompt_sha256_of(metric), self.limits, further)
         return f"{metric.version}+{digest}"
 
     def prompt_sha256_of(self, metric: Metric) -> str:
         """Return the digest of a metric's prompts; of all prompts if it does not declare them."""
-        prompts = self.prompts.replaced(getattr(metric, "prompts", {}))
+        prompts = self.prompts.replaced(metric.prompts)
         return prompts.sha256_of(self._steps_of(metric))
 
-    def _steps_of(self, metric: Metric) -> tuple[StepName, ...]:
-        steps: tuple[StepName, ...] = getattr(metric, "uses", STEPS)
-        return steps
+    def _steps_of(self, metric: Metric) -> tuple[str, ...]:
+        return STEPS if metric.uses is None else metric.uses
 
     def _embedder_of(self, metric: Metric) -> Iterator[tuple[str, str]]:
-        if self.embedder and "questions" in getattr(metric, "uses", ()):
+        if self.embedder and "questions" in (metric.uses or ()):
             yield self.embedder.identity.provider, self.embedder.identity.model
 
     def _key(self, *steps: StepName) -> str:
@@ -390,12 +403,7 @@ class Steps:
         return fence_code(self.input_sha256)
 
 
-def _passes(metric: Metric) -> str | float | None:
-    rule = getattr(metric, "pass_when", None)
-    return metric.threshold if rule is None else str(rule)
-
-
-_BUNDLED: frozenset[StepName] = frozenset({"chunks", "recall"})
+_BUNDLED: frozenset[str] = frozenset({"chunks", "recall"})
 
 
 @lru_cache(maxsize=256, typed=True)  # typed: the thresholds 1 and 1.0 have different texts
