@@ -38,6 +38,11 @@ PUBLIC = {
         "Script ScriptedJudge assert_faithful assert_metrics check_embedder check_judge check_metric"
         " check_sink"
     ),
+    "ragtrace_collector.store.port": (
+        "BudgetStore HoldMode Job JobStore JudgedInput LedgerStore MaintenanceStore OutboxItem"
+        " OutboxStore Outcome QuarantineReason QuarantineRecord QuarantineStore RelatedAnswer ReleasedTraces"
+        " Reservation SamplingStore SpanStore StoreUnavailable StoredSpans TraceDecided WorkStore"
+    ),
     "ragtrace_collector.testing": "check_store",
 }
 """What applications, plug-ins and their tests import. Everything else may change in any release."""

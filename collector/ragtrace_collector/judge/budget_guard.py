@@ -11,8 +11,7 @@ from ragtrace.judge.spend import CostEstimator, RequestCost, ReservingSpender, S
 from ragtrace.model import Usage
 from ragtrace.ports import Clock
 from ragtrace_collector.budget import Budget, BudgetStatus, BudgetStoreUnavailable, ExceededLimit, OverBudget
-from ragtrace_collector.store.budget import BudgetStore, Reservation
-from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.store.port import BudgetStore, Reservation, StoreUnavailable
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")

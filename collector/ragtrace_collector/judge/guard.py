@@ -23,7 +23,7 @@ from ragtrace_collector.config.budget import BudgetLimitConfig, BudgetPeriodsCon
 from ragtrace_collector.judge.breaker import Breaker, BreakerState
 from ragtrace_collector.judge.budget_guard import BudgetGuard
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store.budget import BudgetStore
+from ragtrace_collector.store.port import BudgetStore
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from ragtrace.judge.spend import Spend
 from ragtrace_collector.budget import Budget, BudgetStatus, BudgetWindow, ExceededLimit, Period
-from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.store.port import Reservation, StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
 
 T = TypeVar("T")
@@ -24,21 +23,8 @@ _KEPT: Final = {Period.MINUTE: 2 * 1440, Period.DAY: 400, Period.MONTH: 60}
 """Windows to keep, so that the spending is still known if the clock is set back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """An estimate that is counted already, in the windows of its time."""
-
-    budget: Budget
-    windows: tuple[BudgetWindow, ...]
-    estimate: Spend
-
-
-class BudgetStore:
-    """Keeps what was spent. Each method is one transaction, so that limits hold across workers and restarts.
-
-    After a crash between the two, the estimate stays counted until its window ends, because the actual cost
-    is unknown.
-    """
+class SqliteBudget:
+    """The [`BudgetStore`][ragtrace_collector.store.port.BudgetStore] of a SQLite store."""
 
     def __init__(self, commits: GroupCommit) -> None:
         self._commits = commits
@@ -46,27 +32,12 @@ class BudgetStore:
     async def reserve(
         self, budget: Budget, estimate: Spend, *, now_ns: int, share: float = 1.0
     ) -> Reservation | ExceededLimit:
-        """Count a request that is about to be made, or return the limit that forbids it.
-
-        Raises:
-            StoreUnavailable: it cannot be counted, so it must not be made.
-        """
         return await self._submit(lambda db: reserve(db, budget, estimate, now_ns=now_ns, share=share))
 
     async def settle(self, reservation: Reservation, actual: Spend) -> None:
-        """Count what was spent instead of the estimate.
-
-        Raises:
-            StoreUnavailable: the estimate stays counted.
-        """
         await self._submit(lambda db: settle(db, reservation, actual))
 
     async def status(self, budget: Budget, *, now_ns: int) -> BudgetStatus:
-        """Return what was spent in the current windows.
-
-        Raises:
-            StoreUnavailable: it cannot be read.
-        """
         return await self._submit(lambda db: status(db, budget, now_ns=now_ns))
 
     async def _submit(self, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -20,7 +20,7 @@ from ragtrace_collector.store import leases, revisions
 from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store._holds import HeldTraces
 from ragtrace_collector.store._tenant_keys import key_by_tenant
-from ragtrace_collector.store.budget import BudgetStore
+from ragtrace_collector.store.budget import SqliteBudget
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.ledger import of_tenant, read_ledger, reading
 from ragtrace_collector.store.open_errors import DAMAGED, lock_file, unusable
@@ -44,7 +44,7 @@ from ragtrace_collector.store.retention import (
     make_room,
     shrink,
 )
-from ragtrace_collector.store.sampling import SamplingStore, chosen, select_follow_ups
+from ragtrace_collector.store.sampling import SqliteSampling, chosen, select_follow_ups
 from ragtrace_collector.store.schema import prepare
 from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
 from ragtrace_collector.telemetry.logs import event
@@ -108,14 +108,14 @@ class SqliteStore:
         return store
 
     @property
-    def budget(self) -> BudgetStore:
+    def budget(self) -> SqliteBudget:
         """What was spent on judging, in the same file."""
-        return BudgetStore(self._commits)
+        return SqliteBudget(self._commits)
 
     @property
-    def sampling(self) -> SamplingStore:
+    def sampling(self) -> SqliteSampling:
         """The state of sampling, in the same file."""
-        return SamplingStore(self._commits)
+        return SqliteSampling(self._commits)
 
     async def append(
         self,
@@ -381,7 +381,7 @@ class SqliteStore:
 
 
 @asynccontextmanager
-async def open_budget(path: Path) -> AsyncIterator[BudgetStore]:
+async def open_budget(path: Path) -> AsyncIterator[SqliteBudget]:
     """Open the spend ledger alone, for another process that spends from it while the collector runs.
 
     Raises:
@@ -393,7 +393,7 @@ async def open_budget(path: Path) -> AsyncIterator[BudgetStore]:
     except (sqlite3.Error, OSError) as exc:
         raise unusable(path, exc) from exc
     try:
-        yield BudgetStore(commits)
+        yield SqliteBudget(commits)
     finally:
         await commits.aclose()
 

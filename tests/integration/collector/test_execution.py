@@ -16,7 +16,7 @@ from ragtrace_collector.budget import Budget, Period
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.budget_guard import BudgetGuard
 from ragtrace_collector.service.check import check_config
-from ragtrace_collector.store.budget import BudgetStore, Reservation
+from ragtrace_collector.store.port import BudgetStore, Reservation
 from ragtrace_collector.store.sqlite import open_budget
 from tests.integration.collector.broken_metric import BROKEN
 from tests.integration.collector.paid_judge import PAID, Paid, paid, prices

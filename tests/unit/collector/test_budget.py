@@ -15,7 +15,8 @@ from ragtrace.judge import Price
 from ragtrace.judge.spend import CostEstimator, Limit, Spend
 from ragtrace.model import Usage
 from ragtrace_collector.budget import Budget, BudgetStatus, ExceededLimit, Period
-from ragtrace_collector.store.budget import BUDGET, Reservation, reserve, settle, status
+from ragtrace_collector.store.budget import BUDGET, reserve, settle, status
+from ragtrace_collector.store.port import Reservation
 
 MINUTE: Final = 60 * 1_000_000_000
 HOUR: Final = 60 * MINUTE
