@@ -41,7 +41,8 @@ PUBLIC = {
     "ragtrace_collector.store.port": (
         "BudgetStore HoldMode Job JobStore JudgedInput LedgerStore MaintenanceStore OutboxItem"
         " OutboxStore Outcome QuarantineReason QuarantineRecord QuarantineStore RelatedAnswer ReleasedTraces"
-        " Reservation SamplingStore SpanStore StoreUnavailable StoredSpans TraceDecided WorkStore"
+        " Reservation SamplingStore SpanStore StoreUnavailable StoredSpans StoredTrace"
+        " TraceDecided TraceReport WorkStore"
     ),
     "ragtrace_collector.testing": "check_store",
 }

@@ -182,7 +182,7 @@ class _Parts:
             live=self.live,
             sink_names={endpoint: sink.name for endpoint, sink in self.sinks.items()},
         )
-        accounts = account_routes(self.live, clock=self.clock, access=self.auth.access)
+        accounts = account_routes(self.live, self.store, clock=self.clock, access=self.auth.access)
         return Operations(config=self.config.telemetry, vitals=vitals, auth=self.auth, accounts=accounts)
 
     def _intake(self, holder: HoldStage) -> Intake:

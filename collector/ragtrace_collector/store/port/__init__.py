@@ -8,7 +8,7 @@ from __future__ import annotations
 from ragtrace_collector.store.port._budget import BudgetStore, Reservation
 from ragtrace_collector.store.port._errors import StoreUnavailable
 from ragtrace_collector.store.port._jobs import Job, JobStore, JudgedInput, Outcome, TraceDecided
-from ragtrace_collector.store.port._ledger import LedgerStore
+from ragtrace_collector.store.port._ledger import LedgerStore, StoredTrace, TraceReport
 from ragtrace_collector.store.port._maintenance import MaintenanceStore
 from ragtrace_collector.store.port._outbox import OutboxItem, OutboxStore
 from ragtrace_collector.store.port._quarantine import QuarantineReason, QuarantineRecord, QuarantineStore
@@ -37,6 +37,8 @@ __all__ = [
     "SpanStore",
     "StoreUnavailable",
     "StoredSpans",
+    "StoredTrace",
     "TraceDecided",
+    "TraceReport",
     "WorkStore",
 ]
