@@ -39,6 +39,12 @@ PUBLIC = {
         "Script ScriptedJudge assert_faithful assert_metrics check_embedder check_judge check_metric"
         " check_sink"
     ),
+    "ragtrace_collector.store.port": (
+        "HoldMode Job JobStore JudgedInput LedgerStore MaintenanceStore OutboxItem"
+        " OutboxStore Outcome QuarantineReason QuarantineRecord QuarantineStore RelatedAnswer ReleasedTraces"
+        " SamplingStore SpanStore StoreUnavailable StoredSpans StoredTrace"
+        " TraceDecided TraceReport WorkStore"
+    ),
     "ragtrace_collector.testing": "check_store",
 }
 """What applications, plug-ins and their tests import. Everything else may change in any release."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,8 @@ from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.store.port import HoldMode, Job, ReleasedTraces, WorkStore
-from ragtrace_collector.store.sqlite import SqliteStore
 from tests.rag_spans import rag_trace
+from tests.stores.adapters import Place
 
 ROOT, RETRIEVAL, GENERATION = rag_trace(0)
 JOB = Job(
@@ -23,6 +22,7 @@ JOB = Job(
 ADDITION = encode_addition(Addition(span_id=ROOT.span_id, attributes={"ragtrace.pass": True}))
 CARRIERS = {"back end": b"carrier", "other": b"carrier"}
 PLENTY = 1 << 40
+FORWARD_TO = ["back end"]
 
 
 def part(*spans: Span) -> TraceSlice:
@@ -30,13 +30,9 @@ def part(*spans: Span) -> TraceSlice:
     return TraceSlice(trace_id=spans[0].trace_id, payload=encode(spans), spans=refs)
 
 
-async def open_store(folder: Path, *, max_bytes: int = 10 << 20) -> WorkStore:
-    return await SqliteStore.open(folder / "store.db", max_bytes=max_bytes, forward_to=["back end"])
-
-
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[WorkStore]:
-    opened = await open_store(tmp_path)
+async def store(place: Place) -> AsyncIterator[WorkStore]:
+    opened = await place.open(forward_to=FORWARD_TO)
     yield opened
     await opened.aclose()
 
@@ -145,14 +141,14 @@ async def test_what_waits_since_a_time_to_come_goes_on_because_the_clock_was_set
     assert await store.release(before_ns=0, now_ns=999, most_bytes=PLENTY) == ReleasedTraces(1, 0)
 
 
-async def test_held_traces_are_there_after_a_restart_and_released_once(tmp_path: Path) -> None:
-    first = await open_store(tmp_path)
+async def test_held_traces_are_there_after_a_restart_and_released_once(place: Place) -> None:
+    first = await place.open(forward_to=FORWARD_TO)
     await hold(first, ROOT)
     await settle(first, JOB)
     await finish(first, addition=b"")  # released
     await hold(first, *rag_trace(1))
     await first.aclose()
-    second = await open_store(tmp_path)
+    second = await place.open(forward_to=FORWARD_TO)
     for _ in range(2):
         await second.release(before_ns=10, now_ns=20, most_bytes=PLENTY)
     sent = await sent_to(second)
@@ -160,8 +156,8 @@ async def test_held_traces_are_there_after_a_restart_and_released_once(tmp_path:
     assert sent == [encode([ROOT]), encode(rag_trace(1))]
 
 
-async def test_a_store_that_is_nearly_full_holds_no_more(tmp_path: Path) -> None:
-    store = await open_store(tmp_path, max_bytes=1 << 20)
+async def test_a_store_that_is_nearly_full_holds_no_more(place: Place) -> None:
+    store = await place.open(max_bytes=1 << 20, forward_to=FORWARD_TO)
     await store.append([], forward={"other": bytes(900_000)}, now_ns=1)
     await hold(store, ROOT)
     sent = await sent_to(store)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.store.port import Job, JudgedInput, Outcome, TraceDecided, WorkStore
-from ragtrace_collector.store.sqlite import SqliteStore
 
 JOB = Job(
     trace_id="t1",
@@ -21,13 +18,6 @@ JOB = Job(
     revisions_left=1,
 )
 OTHER = replace(JOB, record_sha256="other")
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[WorkStore]:
-    opened = await SqliteStore.open(tmp_path / "store.db", max_bytes=10 << 20)
-    yield opened
-    await opened.aclose()
 
 
 async def append(store: WorkStore, *, cut: tuple[str, ...] = ()) -> None:

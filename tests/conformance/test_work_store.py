@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from ragtrace.errors import ConfigError
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.store.port import Job, Outcome, StoreUnavailable, TraceDecided, WorkStore
-from ragtrace_collector.store.sqlite import SqliteStore
+from tests.stores.adapters import Place
 
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
 JOB = Job(trace_id="t1", span_id="s1", sample=SAMPLE)
@@ -23,18 +18,6 @@ JOB = Job(trace_id="t1", span_id="s1", sample=SAMPLE)
 def part(trace_id: str, payload: bytes = b"spans") -> TraceSlice:
     ref = SpanRef(span_id="s1", parent_span_id=None)
     return TraceSlice(trace_id=trace_id, payload=payload, spans=(ref,))
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[WorkStore]:
-    opened = await SqliteStore.open(path, max_bytes=10 << 20)
-    yield opened
-    await opened.aclose()
 
 
 async def queue_one(store: WorkStore, trace_id: str = "t1", *, now_ns: int = 1) -> None:
@@ -49,10 +32,10 @@ async def test_spans_come_back_in_order_of_arrival(store: WorkStore) -> None:
     assert (await store.spans("t1")).payloads == (b"1", b"2")
 
 
-async def test_what_was_acknowledged_is_there_after_a_restart(store: WorkStore, path: Path) -> None:
+async def test_what_was_acknowledged_is_there_after_a_restart(store: WorkStore, place: Place) -> None:
     await store.append([part("t1", b"1")], forward={"sink": b"original"}, now_ns=5)
     await store.aclose()
-    reopened = await SqliteStore.open(path, max_bytes=10 << 20)
+    reopened = await place.open()
     (undecided,) = await reopened.undecided()
     payloads = (await reopened.spans("t1")).payloads
     (outbox_item,) = await reopened.outbox_items("sink", 10)
@@ -75,11 +58,11 @@ async def test_a_leased_job_is_not_leased_twice(store: WorkStore) -> None:
     assert await store.take_jobs(10, now_ns=2) == ()
 
 
-async def test_a_lease_ends_with_the_process(store: WorkStore, path: Path) -> None:
+async def test_a_lease_ends_with_the_process(store: WorkStore, place: Place) -> None:
     await queue_one(store)
     await store.take_jobs(10, now_ns=2)
     await store.aclose()
-    reopened = await SqliteStore.open(path, max_bytes=10 << 20)
+    reopened = await place.open()
     (job,) = await reopened.take_jobs(10, now_ns=2)
     await reopened.aclose()
     assert (job.span_id, job.attempts, job.crashes) == ("s1", 0, 1)
@@ -94,21 +77,21 @@ async def test_a_postponed_job_is_due_at_its_time(store: WorkStore) -> None:
     assert (again.attempts, again.reason) == (1, "judge_timeout")
 
 
-async def crashed(path: Path) -> SqliteStore:
+async def crashed(place: Place) -> WorkStore:
     """Open the store after a process ended with all jobs leased."""
-    store = await SqliteStore.open(path, max_bytes=10 << 20)
+    store = await place.open()
     await store.take_jobs(10, now_ns=9)
     await store.aclose()
-    return await SqliteStore.open(path, max_bytes=10 << 20)
+    return await place.open()
 
 
 async def test_a_job_that_was_leased_when_a_process_ended_is_leased_alone(
-    store: WorkStore, path: Path
+    store: WorkStore, place: Place
 ) -> None:
     for number in range(3):
         await queue_one(store, f"t{number}")
     await store.aclose()
-    reopened = await crashed(path)
+    reopened = await crashed(place)
     await queue_one(reopened, "t3")
     leased = []
     while jobs := await reopened.take_jobs(10, now_ns=9):
@@ -120,13 +103,13 @@ async def test_a_job_that_was_leased_when_a_process_ended_is_leased_alone(
 
 
 async def test_only_the_job_that_was_leased_alone_is_blamed_for_the_next_crash(
-    store: WorkStore, path: Path
+    store: WorkStore, place: Place
 ) -> None:
     for number in range(3):
         await queue_one(store, f"t{number}")
     await store.aclose()
-    await (await crashed(path)).aclose()
-    reopened = await crashed(path)
+    await (await crashed(place)).aclose()
+    reopened = await crashed(place)
     crashes = []
     while jobs := await reopened.take_jobs(10, now_ns=9):
         crashes += [job.crashes for job in jobs]
@@ -135,10 +118,10 @@ async def test_only_the_job_that_was_leased_alone_is_blamed_for_the_next_crash(
     assert sorted(crashes) == [1, 1, 2]
 
 
-async def test_a_suspect_waits_until_the_jobs_beside_it_have_ended(store: WorkStore, path: Path) -> None:
+async def test_a_suspect_waits_until_the_jobs_beside_it_have_ended(store: WorkStore, place: Place) -> None:
     await queue_one(store, "t1")
     await store.aclose()
-    reopened = await crashed(path)
+    reopened = await crashed(place)
     (suspect,) = await reopened.take_jobs(10, now_ns=9)
     await reopened.give_back(suspect)
     await queue_one(reopened, "t2", now_ns=0)
@@ -150,12 +133,12 @@ async def test_a_suspect_waits_until_the_jobs_beside_it_have_ended(store: WorkSt
     assert (other.trace_id, alone.trace_id, alone.crashes) == ("t2", "t1", 1)
 
 
-async def test_who_gives_a_job_back_has_not_crashed(store: WorkStore, path: Path) -> None:
+async def test_who_gives_a_job_back_has_not_crashed(store: WorkStore, place: Place) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
     await store.give_back(job)
     await store.aclose()
-    reopened = await SqliteStore.open(path, max_bytes=10 << 20)
+    reopened = await place.open()
     (again,) = await reopened.take_jobs(1, now_ns=2)
     await reopened.aclose()
     assert (again.crashes, again.attempts) == (0, 0)
@@ -246,18 +229,18 @@ async def test_an_outcome_is_recorded_once(store: WorkStore) -> None:
     assert (await store.spans("t1")).payloads == ()
 
 
-async def test_spans_that_join_a_settled_trace_reopen_it(store: WorkStore, path: Path) -> None:
+async def test_spans_that_join_a_settled_trace_reopen_it(store: WorkStore, place: Place) -> None:
     await queue_one(store)
     assert await store.append([part("t1"), part("t2")], forward={}, now_ns=9) == {"t1"}
     await store.aclose()
-    reopened = await SqliteStore.open(path, max_bytes=10 << 20)
+    reopened = await place.open()
     undecided = await reopened.undecided()
     await reopened.aclose()
     assert set(undecided) == {"t1", "t2"}
 
 
-async def test_a_full_store_keeps_nothing_of_the_request(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "small.db", max_bytes=200_000)
+async def test_a_full_store_keeps_nothing_of_the_request(place: Place) -> None:
+    store = await place.open(max_bytes=200_000)
     await store.append([part("t1", bytes(300_000))], forward={}, now_ns=1)
     with pytest.raises(StoreUnavailable, match="max_bytes"):
         await store.append([part("t2")], forward={"sink": b"original"}, now_ns=2)
@@ -265,59 +248,7 @@ async def test_a_full_store_keeps_nothing_of_the_request(tmp_path: Path) -> None
     await store.aclose()
 
 
-async def test_a_disk_that_is_full_is_told_to_the_sender_and_harms_nothing(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "store.db", max_bytes=1 << 30)
-    await store._commits.submit(lambda db: db.execute("PRAGMA max_page_count = 30").close())
-    append = functools.partial(store.append, forward={}, now_ns=1)
-    requests = [append([part(f"t{number}", bytes(20_000))]) for number in range(10)]
-    answers = await asyncio.gather(*requests, return_exceptions=True)
-    kept = [bool((await store.spans(f"t{number}")).payloads) for number in range(10)]
-    assert kept == [not isinstance(answer, StoreUnavailable) for answer in answers]
-    assert not all(kept)
-    await append([part("small", b"small")])
-    assert (await store.spans("small")).payloads == (b"small",)
-    await store.aclose()
-
-
-async def test_what_is_settled_and_old_is_forgotten_and_its_space_returned(tmp_path: Path) -> None:
-    file = tmp_path / "store.db"
-    store = await SqliteStore.open(file, max_bytes=50 << 20)
-    for number in range(20):
-        await store.append([part(f"t{number}", bytes(100_000))], forward={}, now_ns=1)
-        await store.decide_trace(f"t{number}", jobs=[], outcomes=[], keep_spans=True, now_ns=2)
-    assert await store.expire(decided_before_ns=2, ended_before_ns=0) == 0
-    assert await store.expire(decided_before_ns=3, ended_before_ns=0) == 20
-    await store.append([part("fresh")], forward={}, now_ns=4)
-    assert (await store.spans("t0")).payloads == ()
-    await store.aclose()
-    assert file.stat().st_size < 1_000_000
-
-
 async def test_a_trace_with_an_open_job_does_not_expire(store: WorkStore) -> None:
     await queue_one(store)
     assert await store.expire(decided_before_ns=100, ended_before_ns=100) == 0
     assert (await store.spans("t1")).payloads == (b"spans",)
-
-
-async def test_a_second_collector_is_kept_off_the_file(store: WorkStore, path: Path) -> None:
-    with pytest.raises(ConfigError, match="in use by another collector"):
-        await SqliteStore.open(path, max_bytes=1 << 20)
-
-
-@pytest.mark.parametrize("bad", ["missing/folder/store.db", ".", "nul\0.db"])
-async def test_an_unusable_path_is_named(tmp_path: Path, bad: str) -> None:
-    with pytest.raises(ConfigError, match=r"`store\.path`: .* cannot be used"):
-        await SqliteStore.open(tmp_path / bad, max_bytes=1 << 20)
-
-
-async def test_a_path_that_names_no_file_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"`store\.path`: '\.' cannot be used"):
-        await SqliteStore.open(Path(), max_bytes=1 << 20)
-
-
-async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "notes.txt"
-    file.write_text("these are my notes, " * 500)
-    with pytest.raises(ConfigError, match="file is not a database"):
-        await SqliteStore.open(file, max_bytes=1 << 20)
-    assert file.read_text().startswith("these are my notes")

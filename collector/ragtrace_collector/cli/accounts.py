@@ -102,21 +102,27 @@ class LedgerOptions:
             InputError: it is no trace id, or several begin so.
             ConfigError: the configuration is wrong.
         """
+        from ragtrace.sync import wait_for
         from ragtrace_collector.operations.accounts import WHY_PATH, trace_status_form
         from ragtrace_collector.operations.why import look_up, trace_id_in
         from ragtrace_collector.service.from_config import sampler_of
+        from ragtrace_collector.store.cipher import NO_CIPHER
+        from ragtrace_collector.store.open import cipher_of
+        from ragtrace_collector.store.reports import SqliteReports
 
         trace_id = trace_id_in(wanted)
         if self.url is not None:
             return trace_status_form.validate_python(self._get(self.url, f"{WHY_PATH}{quote(trace_id)}"))
         config = self.at.config()
-        return look_up(
-            self.at.file_of(config),
+        cipher = cipher_of(config.store) if config else NO_CIPHER
+        looking = look_up(
+            SqliteReports(self.at.file_of(config), cipher),
             trace_id,
             config=config,
             sampler=sampler_of(config.sample) if config else None,
             now_ns=SystemClock().now_ns(),
         )
+        return wait_for(looking)
 
     def ledger(self, *, since_ns: int | None) -> Ledger:
         """Read the account, or that of the answers seen since.

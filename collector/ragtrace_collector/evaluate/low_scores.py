@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace_collector.sampling import RULE_FOLLOW_UP, FollowUps, LowAnswer, Sampler
-from ragtrace_collector.store.port import Job, StoreUnavailable
-from ragtrace_collector.store.sampling import RelatedAnswer, SamplingStore
+from ragtrace_collector.store.port import Job, RelatedAnswer, SamplingStore, StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
 

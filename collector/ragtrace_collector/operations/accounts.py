@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Final
 
@@ -17,7 +16,7 @@ from ragtrace.ports import Clock
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.operations.why import TraceStatus, look_up, trace_id_in
-from ragtrace_collector.store.ledger import take_stock
+from ragtrace_collector.store.port import LedgerStore
 from ragtrace_collector.web.pages import JsonPage, guarded, reader_of
 from ragtrace_collector.web.tokens import TokenAuth
 
@@ -28,14 +27,15 @@ trace_status_form: Final[TypeAdapter[TraceStatus]] = TypeAdapter(TraceStatus)
 ledger_form: Final[TypeAdapter[Ledger]] = TypeAdapter(Ledger)
 
 
-def account_routes(live: LiveConfig, *, clock: Clock, access: TokenAuth) -> tuple[Route, ...]:
+def account_routes(
+    live: LiveConfig, store: LedgerStore, *, clock: Clock, access: TokenAuth
+) -> tuple[Route, ...]:
     """Build ``GET /why/<trace id>`` and ``GET /ledger?since_ns=…``, which commands read with ``--url``."""
 
     async def show_why(request: Request) -> Response:
         wanted = trace_id_in(request.path_params["trace"])
-        status = await asyncio.to_thread(
-            look_up,
-            live.now.config.store.file,
+        status = await look_up(
+            store,
             wanted,
             config=live.now.config,
             sampler=live.now.sampler,
@@ -45,12 +45,7 @@ def account_routes(live: LiveConfig, *, clock: Clock, access: TokenAuth) -> tupl
         return JsonPage(trace_status_form.dump_python(status, mode="json", by_alias=True))
 
     async def show_ledger(request: Request) -> Response:
-        ledger = await asyncio.to_thread(
-            take_stock,
-            live.now.config.store.file,
-            since_ns=_since_ns(request.query_params),
-            tenant=reader_of(request),
-        )
+        ledger = await store.ledger(reader_of(request), since_ns=_since_ns(request.query_params))
         return JsonPage(ledger_form.dump_python(ledger, mode="json", by_alias=True))
 
     return (

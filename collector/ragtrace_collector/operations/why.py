@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -17,9 +15,7 @@ from ragtrace_collector.assemble.open_traces import OpenTrace
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.ledger.account import AnswerStatus
 from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, open_cipher
-from ragtrace_collector.store.ledger import read_answers, reading
-from ragtrace_collector.store.revisions import UNDECIDED
+from ragtrace_collector.store.port import LedgerStore, StoredTrace
 from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
@@ -106,8 +102,8 @@ def trace_id_in(text: str) -> str:
     return wanted
 
 
-def look_up(
-    store: Path,
+async def look_up(
+    store: LedgerStore,
     wanted: str,
     *,
     config: CollectorConfig | None = None,
@@ -121,21 +117,17 @@ def look_up(
     With ``config``, the status says what the trace waits for; with ``sampler``, what head sampling decides.
 
     Raises:
-        ReadError: the store cannot be read.
+        RagtraceError: the store cannot be read.
         InputError: several traces have this prefix, or none.
     """
-    keys = [key.get_secret_value() for key in config.store.encryption_keys] if config else []
-    cipher = open_cipher(keys) if keys else NO_CIPHER
-    with reading(store) as db:
-        key = _whole_key(db, wanted, tenant)
-        trace = _trace(db, key, cipher)
-        answers = read_answers(db, key)
+    key = await _whole_key(store, wanted, tenant)
+    report = await store.trace_report(key)
     trace_id = trace_id_of(key)
     status = TraceStatus(
         trace_id=trace_id,
         now_ns=now_ns,
-        trace=trace,
-        answers=answers,
+        trace=_state_of(report.trace) if report.trace else None,
+        answers=report.answers,
         head_sampling=HeadSampling(position=position_of(trace_id), is_kept=sampler.may_keep(trace_id))
         if sampler
         else None,
@@ -143,17 +135,12 @@ def look_up(
     return _with_config(status, config) if config else status
 
 
-def _whole_key(db: sqlite3.Connection, wanted: str, tenant: str | None) -> str:
+async def _whole_key(store: LedgerStore, wanted: str, tenant: str | None) -> str:
     """Return the key of the one trace that matches. An unknown whole id is its own key."""
     trace_id = trace_id_of(wanted)
     if BEHIND_ID in wanted:
         return trace_key(trace_id, tenant_of(wanted) if tenant is None else tenant)
-    rows = db.execute(
-        f"SELECT trace_id FROM trace WHERE {_BEGINS_SO}"
-        f" UNION SELECT trace_id FROM job WHERE {_BEGINS_SO} LIMIT ?2",
-        (trace_id, _MOST_NAMED + 1, None if tenant is None else f"{BEHIND_ID}{tenant}"),
-    ).fetchall()
-    found = [str(row[0]) for row in rows]
+    found = await store.find_traces(trace_id, limit=_MOST_NAMED + 1, tenant=tenant)
     if len(found) == 1:
         return found[0]
     is_whole = len(trace_id) == _ID_DIGITS
@@ -167,42 +154,27 @@ def _whole_key(db: sqlite3.Connection, wanted: str, tenant: str | None) -> str:
     raise InputError(f"{what}: {', '.join(named[:_MOST_NAMED])}{more}")
 
 
-_BEGINS_SO: Final = (
-    "trace_id >= ?1 AND trace_id < ?1 || 'g'"
-    " AND (?3 IS NULL OR substr(trace_id, max(1, instr(trace_id, '@'))) = ?3)"
-)
-"""After the prefix comes nothing, or a character less than ``g``."""
-
-
-def _trace(db: sqlite3.Connection, trace_id: str, cipher: PayloadCipher) -> TraceState | None:
-    row = db.execute(
-        f"SELECT last_arrival_ns, {UNDECIDED}, settled_ns, is_cut,"
-        " (SELECT since_ns FROM held WHERE held.trace_id = trace.trace_id),"
-        " coalesce(suspect.poison, ''), coalesce(suspect.crashes, 0)"
-        " FROM trace LEFT JOIN suspect USING (trace_id) WHERE trace_id = ?",
-        (trace_id,),
-    ).fetchone()
-    if row is None:
-        return None
+def _state_of(trace: StoredTrace) -> TraceState:
     return TraceState(
-        last_arrival_ns=row[0],
-        is_open=bool(row[1]),
-        decided_ns=row[2],
-        is_cut=bool(row[3]),
-        held_since_ns=row[4],
-        poison=row[5],
-        crashes=row[6],
-        open_spans=_open_spans(db, trace_id, cipher) if row[1] else None,
+        last_arrival_ns=trace.last_arrival_ns,
+        is_open=trace.is_open,
+        decided_ns=trace.decided_ns,
+        is_cut=trace.is_cut,
+        held_since_ns=trace.held_since_ns,
+        poison=trace.poison,
+        crashes=trace.crashes,
+        open_spans=_open_spans(trace.payloads) if trace.is_open else None,
     )
 
 
-def _open_spans(db: sqlite3.Connection, trace_id: str, cipher: PayloadCipher) -> OpenSpans | None:
-    payloads = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
+def _open_spans(payloads: tuple[bytes, ...] | None) -> OpenSpans | None:
+    if payloads is None:
+        return None
     trace = OpenTrace(last_arrival_ns=0)
     try:
-        for (payload,) in payloads:
-            trace.add(_refs(cipher.decrypt(payload, trace_id)), 0)
-    except (KeyError, CodecError):  # KeyError: encrypted with a key that is not configured
+        for payload in payloads:
+            trace.add(_refs(payload), 0)
+    except CodecError:  # encrypted, and no key is configured
         return None
     return OpenSpans(
         spans=trace.number_of_spans, has_root=trace.has_root, missing_parents=trace.missing_parents

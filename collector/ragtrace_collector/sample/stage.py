@@ -26,11 +26,11 @@ from ragtrace_collector.store.port import (
     Job,
     Outcome,
     QuarantineReason,
+    SamplingStore,
     StoreUnavailable,
     TraceDecided,
     WorkStore,
 )
-from ragtrace_collector.store.sampling import SamplingStore
 from ragtrace_collector.store.trace_key import trace_id_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +13,7 @@ from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.service.from_config import open_export
-from ragtrace_collector.store.cipher import open_cipher
-from ragtrace_collector.store.open_errors import UnfitFile, unusable
-from ragtrace_collector.store.schema import check_application_id
+from ragtrace_collector.store.open import check_owner, cipher_of
 from ragtrace_collector.web.auth import open_auth
 from ragtrace_collector.web.server import open_socket
 
@@ -69,11 +65,11 @@ def _check_exports(config: CollectorConfig) -> None:
 
 
 def _check_store(config: CollectorConfig) -> None:
-    open_cipher([key.get_secret_value() for key in config.store.encryption_keys])
+    cipher_of(config.store)
     path = config.store.file
     _check_file(path, key="store.path", makes_folder=config.store.path is None, may_be_link=True)
     if _check_database(path, key="store.path"):
-        _check_owner(path)
+        check_owner(path)
 
 
 def _check_cache(config: CollectorConfig) -> None:
@@ -115,18 +111,6 @@ def _check_database(path: Path, *, key: str) -> bool:
         if file.read(len(_HEAD)) != _HEAD:
             raise ConfigError(f"`{key}`: {str(path)!r} is not a database: name another path")
     return True
-
-
-def _check_owner(path: Path) -> None:
-    # immutable: without it, files for the log would be made beside one that nobody has open
-    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-    try:
-        with closing(sqlite3.connect(address, uri=True)) as db:
-            check_application_id(db)
-    except UnfitFile as exc:
-        raise unusable(path, exc) from exc
-    except sqlite3.Error:
-        pass  # a collector may write there at this moment; one that starts looks at all of it
 
 
 def _busy(config: CollectorConfig) -> Iterator[str]:

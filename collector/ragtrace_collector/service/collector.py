@@ -37,7 +37,6 @@ from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
 from ragtrace_collector.stage import Stage
-from ragtrace_collector.store.budget import BudgetStore
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event, place_of
@@ -59,7 +58,6 @@ class Collector:
 
     configuration: LiveConfig
     store: WorkStore
-    budget: BudgetStore
     assembly: Assembly
     sample_stage: SampleStage
     sweeper: Sweeper
@@ -105,7 +103,7 @@ class Collector:
             ConfigError: it cannot be used, or needs a restart; nothing has changed.
         """
         refuse_what_needs_a_restart(self.config, config)
-        guards = guards_of(config, clock=self.clock, spend_ledger=self.budget)
+        guards = guards_of(config, clock=self.clock, spend_ledger=self.store.budget)
         evaluator = await SharedEvaluator.begin(open_evaluator(config, guards))
         async with AsyncExitStack() as undone:
             undone.push_async_callback(evaluator.retire)

@@ -8,19 +8,17 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from opentelemetry.trace import Tracer
 
 from ragtrace.clock import SystemClock
-from ragtrace.files.state import left_store, make_state_folder, state_folder
 from ragtrace.ports import Clock, SpanSink
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.assemble.quarantine import Quarantine
 from ragtrace_collector.assemble.sweep import Sweeper
-from ragtrace_collector.config import CollectorConfig, StoreConfig
+from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
 from ragtrace_collector.deliver.observed_sink import ObservedSink
@@ -45,9 +43,8 @@ from ragtrace_collector.service.from_config import (
     release_to,
     sampler_of,
 )
-from ragtrace_collector.store.cipher import open_cipher
-from ragtrace_collector.store.port import HoldMode
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.open import OpenStore, open_store
+from ragtrace_collector.store.port import HoldMode, WorkStore
 from ragtrace_collector.telemetry.clock import SteadyClock
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
@@ -68,11 +65,12 @@ async def open_collector(
     *,
     clock: Clock | None = None,
     monotonic_ns: Callable[[], int] | None = None,
+    open_store: OpenStore = open_store,
 ) -> AsyncIterator[Collector]:
     """Open the store, the judge and the sinks; close them in the end.
 
     ``monotonic_ns`` is the clock for waiting times; nothing ever sets it. The default is ``clock``, if given,
-    else the machine's monotonic clock.
+    else the machine's monotonic clock. ``open_store`` opens the work store.
 
     Raises:
         ConfigError: something that the configuration names cannot be used.
@@ -85,7 +83,7 @@ async def open_collector(
             open_tracer(config.telemetry.otlp_endpoint, ratio=config.telemetry.trace_ratio)
         )
         sinks = _open_sinks(config, tracer, stack)
-        store = await _open_store(config, auth)
+        store = await open_store(config.store, forward_to=release_to(config), tenants=auth.access.tenants)
         stack.push_async_callback(store.aclose)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
         guards = guards_of(config, clock=clock, spend_ledger=store.budget)
@@ -119,38 +117,12 @@ def _open_sinks(config: CollectorConfig, tracer: Tracer, stack: AsyncExitStack) 
     return sinks
 
 
-async def _open_store(config: CollectorConfig, auth: ReceiverAuth) -> SqliteStore:
-    return await SqliteStore.open(
-        _store_file(config.store),
-        max_bytes=config.store.max_bytes,
-        forward_to=release_to(config),
-        cipher=open_cipher([key.get_secret_value() for key in config.store.encryption_keys]),
-        tenants=auth.access.tenants,
-    )
-
-
-def _store_file(store: StoreConfig) -> Path:
-    if store.path is not None:
-        return store.path
-    if left := left_store():
-        log.warning(
-            "going on with the store %s of an earlier version: to keep it in %s, the default now, stop the"
-            " collector and move the file there with those beside it, or name it as `store.path`",
-            left,
-            state_folder(),
-            extra=event("store_left"),
-        )
-        return left
-    make_state_folder()
-    return store.file
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
     """What the stages share, and how each stage is built from it."""
 
     live: LiveConfig
-    store: SqliteStore
+    store: WorkStore
     sinks: Mapping[str, SpanSink]
     auth: ReceiverAuth
     clock: Clock
@@ -176,7 +148,6 @@ class _Parts:
         reader = AnswerReader(store=self.store, counters=self.counters)
         return Collector(
             configuration=self.live,
-            budget=self.store.budget,
             store=self.store,
             assembly=self.assembly,
             counters=self.counters,
@@ -211,7 +182,7 @@ class _Parts:
             live=self.live,
             sink_names={endpoint: sink.name for endpoint, sink in self.sinks.items()},
         )
-        accounts = account_routes(self.live, clock=self.clock, access=self.auth.access)
+        accounts = account_routes(self.live, self.store, clock=self.clock, access=self.auth.access)
         return Operations(config=self.config.telemetry, vitals=vitals, auth=self.auth, accounts=accounts)
 
     def _intake(self, holder: HoldStage) -> Intake:

@@ -37,12 +37,8 @@ _KEPT: Final = {Period.MINUTE: 2 * 1440, Period.DAY: 400, Period.MONTH: 60}
 """Windows to keep, so that the spending is still known if the clock is set back."""
 
 
-class BudgetStore:
-    """Keeps what was spent; a `ragtrace.budget.SpendLedger`.
-
-    Each method is one transaction, so that limits hold across workers and restarts. After a crash between
-    the two, the estimate stays counted until its window ends, because the actual cost is unknown.
-    """
+class SqliteBudget:
+    """The `ragtrace.budget.SpendLedger` of a SQLite store."""
 
     def __init__(self, commits: GroupCommit) -> None:
         self._commits = commits

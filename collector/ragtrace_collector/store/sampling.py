@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.sampler import EarlierDecision, LeftOutAnswer, SamplingChanges
 from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
-from ragtrace_collector.store.port import Job, StoreUnavailable
+from ragtrace_collector.store.port import Job, RelatedAnswer, StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
 
 T = TypeVar("T")
@@ -37,28 +37,13 @@ END;
 _THIS: Final = "trace_id = ? AND span_id = ?"
 
 
-class RelatedAnswer(NamedTuple):
-    """An answer that was sampled out and may still be queued."""
-
-    seen_ns: int
-    trace_id: str
-    span_id: str
-    tenant: str
-
-
-class SamplingStore:
-    """Stores the state of sampling. Each method is one transaction."""
+class SqliteSampling:
+    """The [`SamplingStore`][ragtrace_collector.store.port.SamplingStore] of a SQLite store."""
 
     def __init__(self, commits: GroupCommit) -> None:
         self._commits = commits
 
     async def load(self, *, now_ns: int) -> tuple[tuple[WindowRow, ...], tuple[LowAnswer, ...]]:
-        """Return the counts of the last windows, and the low answers that are still active.
-
-        Raises:
-            StoreUnavailable: it cannot be read.
-        """
-
         def work(db: sqlite3.Connection) -> tuple[tuple[WindowRow, ...], tuple[LowAnswer, ...]]:
             windows = tuple(WindowRow(*row) for row in db.execute("SELECT * FROM sample_window"))
             low = db.execute(
@@ -71,12 +56,6 @@ class SamplingStore:
         return await self._submit(work)
 
     async def statuses(self, trace_id: str) -> Mapping[str, EarlierDecision]:
-        """Return the earlier decisions about the answers of a trace, by span id.
-
-        Raises:
-            StoreUnavailable: it cannot be read.
-        """
-
         def work(db: sqlite3.Connection) -> Mapping[str, EarlierDecision]:
             rows = db.execute(
                 "SELECT span_id, outcome, rule, rate, probability FROM job"
@@ -93,12 +72,6 @@ class SamplingStore:
         return await self._submit(work)
 
     async def save(self, changes: SamplingChanges) -> None:
-        """Store what the decisions changed.
-
-        Raises:
-            StoreUnavailable: nothing was stored.
-        """
-
         def work(db: sqlite3.Connection) -> None:
             _put_windows(db, changes.windows)
             _forget_windows(db, changes.horizons)
@@ -111,12 +84,6 @@ class SamplingStore:
         await self._submit(work)
 
     async def candidates(self, keys: Sequence[str], *, limit: int) -> tuple[RelatedAnswer, ...]:
-        """Return the newest answers that were sampled out, have one of the keys, and still have their spans.
-
-        Raises:
-            StoreUnavailable: it cannot be read.
-        """
-
         def work(db: sqlite3.Connection) -> tuple[RelatedAnswer, ...]:
             found = {each for key in keys for each in _with_key(db, key, limit)}
             return tuple(sorted(found, reverse=True)[:limit])
@@ -124,12 +91,6 @@ class SamplingStore:
         return await self._submit(work)
 
     async def select_related(self, low: LowAnswer, jobs: Sequence[Job], *, now_ns: int) -> int:
-        """Store a low answer, and queue related answers that were sampled out; return how many.
-
-        Raises:
-            StoreUnavailable: nothing was changed.
-        """
-
         def work(db: sqlite3.Connection) -> int:
             db.execute("DELETE FROM low_answer WHERE until_ns <= ?", (now_ns,))
             db.execute(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -20,9 +19,8 @@ from ragtrace_collector.store import leases, revisions
 from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store._holds import HeldTraces
 from ragtrace_collector.store._tenant_keys import key_by_tenant
-from ragtrace_collector.store.budget import BudgetStore
+from ragtrace_collector.store.budget import SqliteBudget
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
-from ragtrace_collector.store.ledger import of_tenant, read_ledger, reading
 from ragtrace_collector.store.open_errors import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
     HoldMode,
@@ -35,7 +33,9 @@ from ragtrace_collector.store.port import (
     StoredSpans,
     StoreUnavailable,
     TraceDecided,
+    TraceReport,
 )
+from ragtrace_collector.store.reports import SqliteReports
 from ragtrace_collector.store.retention import (
     forget_jobs,
     forget_rejected,
@@ -44,7 +44,7 @@ from ragtrace_collector.store.retention import (
     make_room,
     shrink,
 )
-from ragtrace_collector.store.sampling import SamplingStore, chosen, select_follow_ups
+from ragtrace_collector.store.sampling import SqliteSampling, chosen, select_follow_ups
 from ragtrace_collector.store.schema import prepare
 from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
 from ragtrace_collector.telemetry.logs import event
@@ -65,9 +65,16 @@ class SqliteStore:
     """A [`WorkStore`][ragtrace_collector.store.port.WorkStore] in one file. One process at a time."""
 
     def __init__(
-        self, commits: GroupCommit, lock: StoreLock, *, max_bytes: int, forward_to: Sequence[str]
+        self,
+        commits: GroupCommit,
+        lock: StoreLock,
+        *,
+        max_bytes: int,
+        forward_to: Sequence[str],
+        cipher: PayloadCipher = NO_CIPHER,
     ) -> None:
         self._commits = commits
+        self._reports = SqliteReports(commits.path, cipher)
         self._holds = HeldTraces(sinks=tuple(forward_to))
         self._lock = lock
         self._max_bytes = max_bytes
@@ -102,20 +109,20 @@ class SqliteStore:
         except (sqlite3.Error, OSError) as exc:
             lock.close()
             raise unusable(path, exc) from exc
-        store = cls(commits, lock, max_bytes=max_bytes, forward_to=forward_to)
+        store = cls(commits, lock, max_bytes=max_bytes, forward_to=forward_to, cipher=cipher)
         await store._all_of(lambda db: key_by_tenant(db, tenants))
         await store._submit(_count_crash)
         return store
 
     @property
-    def budget(self) -> BudgetStore:
+    def budget(self) -> SqliteBudget:
         """What was spent on judging, in the same file."""
-        return BudgetStore(self._commits)
+        return SqliteBudget(self._commits)
 
     @property
-    def sampling(self) -> SamplingStore:
+    def sampling(self) -> SqliteSampling:
         """The state of sampling, in the same file."""
-        return SamplingStore(self._commits)
+        return SqliteSampling(self._commits)
 
     async def append(
         self,
@@ -317,8 +324,17 @@ class SqliteStore:
 
         return await self._submit(work)
 
-    async def ledger(self, tenant: str | None = None) -> Ledger:
-        return await asyncio.to_thread(_read_ledger, self._commits.path, tenant)
+    async def ledger(self, tenant: str | None = None, *, since_ns: int | None = None) -> Ledger:
+        with _readable():
+            return await self._reports.ledger(tenant, since_ns=since_ns)
+
+    async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
+        with _readable():
+            return await self._reports.find_traces(begin, limit=limit, tenant=tenant)
+
+    async def trace_report(self, trace_id: str) -> TraceReport:
+        with _readable():
+            return await self._reports.trace_report(trace_id)
 
     async def expire(self, *, decided_before_ns: int, ended_before_ns: int) -> int:
         number = await self._all_of(lambda db: forget_traces(db, before_ns=decided_before_ns))
@@ -381,7 +397,7 @@ class SqliteStore:
 
 
 @asynccontextmanager
-async def open_budget(path: Path) -> AsyncIterator[BudgetStore]:
+async def open_budget(path: Path) -> AsyncIterator[SqliteBudget]:
     """Open the spend ledger alone, for another process that spends from it while the collector runs.
 
     Raises:
@@ -393,7 +409,7 @@ async def open_budget(path: Path) -> AsyncIterator[BudgetStore]:
     except (sqlite3.Error, OSError) as exc:
         raise unusable(path, exc) from exc
     try:
-        yield BudgetStore(commits)
+        yield SqliteBudget(commits)
     finally:
         await commits.aclose()
 
@@ -479,11 +495,10 @@ def _end_job(db: sqlite3.Connection, trace_id: str, ended: Outcome, *, now_ns: i
     return cursor.rowcount
 
 
-def _read_ledger(path: Path, tenant: str | None) -> Ledger:
-    # Use a separate connection: pages and metrics must not wait for the writer.
+@contextmanager
+def _readable() -> Iterator[None]:
     try:
-        with reading(path) as db:
-            return of_tenant(read_ledger(db), db, tenant) if tenant else read_ledger(db)
+        yield
     except ReadError as exc:
         raise StoreUnavailable(str(exc)) from exc
 

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
-from ragtrace.budget import Budget, BudgetGuard, CostEstimator, Limit, Period, Reservation, Spend
+from ragtrace.budget import Budget, BudgetGuard, CostEstimator, Limit, Period, Reservation, Spend, SpendLedger
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.model import Usage
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.check import check_config
-from ragtrace_collector.store.budget import BudgetStore
 from ragtrace_collector.store.sqlite import open_budget
 from tests.integration.collector.broken_metric import BROKEN
 from tests.integration.collector.paid_judge import PAID, Paid, paid, prices
@@ -347,7 +346,7 @@ async def test_processes_that_share_a_file_spend_no_more_than_one_would(tmp_path
     live = Budget(name="backfill", limits={Period.DAY: Limit(calls=15)})
     granted = 0
 
-    async def spend(book: BudgetStore) -> None:
+    async def spend(book: SpendLedger) -> None:
         nonlocal granted
         answer = await book.reserve(live, Spend(calls=1), now_ns=StandingClock().now_ns())
         granted += isinstance(answer, Reservation)

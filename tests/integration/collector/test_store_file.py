@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import os
 import random
 import sqlite3
@@ -297,3 +299,56 @@ async def test_it_remembers_the_latest_time_that_it_was_written_at(path: Path) -
         (job,) = await store.take_jobs(1, now_ns=9)
         await store.finish(job, "judged", outbox_items={}, now_ns=11)
         assert await store.latest_ns() == 11
+
+
+async def test_a_disk_that_is_full_is_told_to_the_sender_and_harms_nothing(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db", max_bytes=1 << 30)
+    await store._commits.submit(lambda db: db.execute("PRAGMA max_page_count = 30").close())
+    append = functools.partial(store.append, forward={}, now_ns=1)
+    requests = [append([part(f"t{number}", bytes(20_000))]) for number in range(10)]
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    kept = [bool((await store.spans(f"t{number}")).payloads) for number in range(10)]
+    assert kept == [not isinstance(answer, StoreUnavailable) for answer in answers]
+    assert not all(kept)
+    await append([part("small", b"small")])
+    assert (await store.spans("small")).payloads == (b"small",)
+    await store.aclose()
+
+
+async def test_what_is_settled_and_old_is_forgotten_and_its_space_returned(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    store = await SqliteStore.open(file, max_bytes=50 << 20)
+    for number in range(20):
+        await store.append([part(f"t{number}", bytes(100_000))], forward={}, now_ns=1)
+        await store.decide_trace(f"t{number}", jobs=[], outcomes=[], keep_spans=True, now_ns=2)
+    assert await store.expire(decided_before_ns=2, ended_before_ns=0) == 0
+    assert await store.expire(decided_before_ns=3, ended_before_ns=0) == 20
+    await store.append([part("fresh")], forward={}, now_ns=4)
+    assert (await store.spans("t0")).payloads == ()
+    await store.aclose()
+    assert file.stat().st_size < 1_000_000
+
+
+async def test_a_second_collector_is_kept_off_the_file(path: Path) -> None:
+    async with opened(path):
+        with pytest.raises(ConfigError, match="in use by another collector"):
+            await SqliteStore.open(path, max_bytes=1 << 20)
+
+
+@pytest.mark.parametrize("bad", ["missing/folder/store.db", ".", "nul\0.db"])
+async def test_an_unusable_path_is_named(tmp_path: Path, bad: str) -> None:
+    with pytest.raises(ConfigError, match=r"`store\.path`: .* cannot be used"):
+        await SqliteStore.open(tmp_path / bad, max_bytes=1 << 20)
+
+
+async def test_a_path_that_names_no_file_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"`store\.path`: '\.' cannot be used"):
+        await SqliteStore.open(Path(), max_bytes=1 << 20)
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("these are my notes, " * 500)
+    with pytest.raises(ConfigError, match="file is not a database"):
+        await SqliteStore.open(file, max_bytes=1 << 20)
+    assert file.read_text().startswith("these are my notes")

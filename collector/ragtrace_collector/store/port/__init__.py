@@ -1,0 +1,41 @@
+"""The port of the work store: what the collector needs of it, and nothing of SQL.
+
+`WorkStore` is the whole. Its parts are Protocols of their own, so that a stage can name what it uses.
+"""
+
+from __future__ import annotations
+
+from ragtrace_collector.store.port._errors import StoreUnavailable
+from ragtrace_collector.store.port._jobs import Job, JobStore, JudgedInput, Outcome, TraceDecided
+from ragtrace_collector.store.port._ledger import LedgerStore, StoredTrace, TraceReport
+from ragtrace_collector.store.port._maintenance import MaintenanceStore
+from ragtrace_collector.store.port._outbox import OutboxItem, OutboxStore
+from ragtrace_collector.store.port._quarantine import QuarantineReason, QuarantineRecord, QuarantineStore
+from ragtrace_collector.store.port._sampling import RelatedAnswer, SamplingStore
+from ragtrace_collector.store.port._spans import HoldMode, ReleasedTraces, SpanStore, StoredSpans
+from ragtrace_collector.store.port._work_store import WorkStore
+
+__all__ = [
+    "HoldMode",
+    "Job",
+    "JobStore",
+    "JudgedInput",
+    "LedgerStore",
+    "MaintenanceStore",
+    "OutboxItem",
+    "OutboxStore",
+    "Outcome",
+    "QuarantineReason",
+    "QuarantineRecord",
+    "QuarantineStore",
+    "RelatedAnswer",
+    "ReleasedTraces",
+    "SamplingStore",
+    "SpanStore",
+    "StoreUnavailable",
+    "StoredSpans",
+    "StoredTrace",
+    "TraceDecided",
+    "TraceReport",
+    "WorkStore",
+]

@@ -1,0 +1,66 @@
+"""The work store is a port: who judges, serves or shows answers knows nothing of SQL."""
+
+from __future__ import annotations
+
+from tests.architecture.source import Module, imports_in, modules
+
+STORE = "ragtrace_collector.store"
+DOORS = {f"{STORE}.port", f"{STORE}.trace_key", f"{STORE}.open"}
+"""What the rest of the collector may import. ``open`` chooses the adapter."""
+
+
+def is_in(name: str, package: str) -> bool:
+    return f"{name}.".startswith(f"{package}.")
+
+
+def store_modules_of(module: Module) -> set[str]:
+    """Return the modules of the store that a module imports, private parts of the port as the port."""
+    known = {each.name for each in modules()}
+    named = {
+        f"{source}.{name}" if f"{source}.{name}" in known else source
+        for source, name in imports_in(module.tree)
+    }
+    return {f"{STORE}.port" if is_in(name, f"{STORE}.port") else name for name in named if is_in(name, STORE)}
+
+
+def test_the_collector_reaches_its_store_through_the_port() -> None:
+    beyond = {
+        f"{module.name} imports {name}"
+        for module in modules()
+        if is_in(module.name, "ragtrace_collector")
+        and not is_in(module.name, STORE)
+        and not is_in(module.name, "ragtrace_collector.cli")
+        for name in store_modules_of(module) - DOORS
+    }
+    assert beyond == set()
+
+
+def test_only_the_service_chooses_an_adapter() -> None:
+    choosers = {
+        module.name.rpartition(".")[0]
+        for module in modules()
+        if f"{STORE}.open" in store_modules_of(module) and not is_in(module.name, "ragtrace_collector.cli")
+    }
+    assert choosers == {"ragtrace_collector.service"}
+
+
+def test_the_port_knows_no_adapter() -> None:
+    imported = {
+        f"{module.name} imports {name}"
+        for module in modules()
+        if is_in(module.name, f"{STORE}.port")
+        for name in store_modules_of(module) - {f"{STORE}.port", f"{STORE}.trace_key"}
+    }
+    assert imported == set()
+
+
+def test_no_statement_leaves_the_store() -> None:
+    outside = {
+        module.name
+        for module in modules()
+        if is_in(module.name, "ragtrace_collector")
+        and not is_in(module.name, STORE)
+        and not is_in(module.name, "ragtrace_collector.cli")
+        and any(source == "sqlite3" for source, _ in imports_in(module.tree))
+    }
+    assert outside == set()
