@@ -157,8 +157,9 @@ class JaegerGrpcReader(SearchOnlyReader):
             response_deserializer=None,  # their size is needed
         )
         left = MOST_READ_BYTES
+        call = ask(request, **self._call())
         try:
-            async for part in ask(request, **self._call()):
+            async for part in call:
                 left -= len(part)
                 if left < 0:
                     raise self._oversized()
@@ -170,6 +171,8 @@ class JaegerGrpcReader(SearchOnlyReader):
                 raise self._error(exc) from exc
         except (CodecError, DecodeError) as exc:
             raise ReadError(f"Jaeger at {self._endpoint} sent a response that is not OTLP: {exc}") from exc
+        finally:
+            call.cancel()  # a stream that nobody reads on
 
     def _call(self) -> Mapping[str, Any]:
         access = self._access
