@@ -175,11 +175,8 @@ class JaegerGrpcReader(SearchOnlyReader):
             call.cancel()  # a stream that nobody reads on
 
     def _call(self) -> Mapping[str, Any]:
-        access = self._access
-        metadata = [(key.lower(), value) for key, value in access.headers.items()]
-        if access.token is not None:
-            metadata.append(("authorization", f"Bearer {access.token}"))
-        return {"metadata": metadata, "timeout": access.timeout_s}
+        metadata = [(key.lower(), value) for key, value in self._access.sent_headers.items()]
+        return {"metadata": metadata, "timeout": self._access.timeout_s}
 
     def _opened(self) -> grpc.aio.Channel:
         # not in __init__: a channel belongs to the event loop that is running at its creation
