@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _REFUSING: Final = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 407})
 """Errors of the sender or the address, whatever the payload."""
 
-_LONGEST_BODY: Final = 1 << 20
+LONGEST_BODY: Final = 1 << 20
 """The size limit of a response body."""
 
 
@@ -109,7 +109,7 @@ class HttpSender:
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:
             self._client = open_client(
-                timeout_s=self._timeout_s, most_bytes=_LONGEST_BODY, verify=self._verify
+                timeout_s=self._timeout_s, most_bytes=LONGEST_BODY, verify=self._verify
             )
         return self._client
 

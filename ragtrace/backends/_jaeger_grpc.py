@@ -157,8 +157,9 @@ class JaegerGrpcReader(SearchOnlyReader):
             response_deserializer=None,  # their size is needed
         )
         left = MOST_READ_BYTES
+        call = ask(request, **self._call())
         try:
-            async for part in ask(request, **self._call()):
+            async for part in call:
                 left -= len(part)
                 if left < 0:
                     raise self._oversized()
@@ -170,13 +171,12 @@ class JaegerGrpcReader(SearchOnlyReader):
                 raise self._error(exc) from exc
         except (CodecError, DecodeError) as exc:
             raise ReadError(f"Jaeger at {self._endpoint} sent a response that is not OTLP: {exc}") from exc
+        finally:
+            call.cancel()  # a stream that nobody reads on
 
     def _call(self) -> Mapping[str, Any]:
-        access = self._access
-        metadata = [(key.lower(), value) for key, value in access.headers.items()]
-        if access.token is not None:
-            metadata.append(("authorization", f"Bearer {access.token}"))
-        return {"metadata": metadata, "timeout": access.timeout_s}
+        metadata = [(key.lower(), value) for key, value in self._access.sent_headers.items()]
+        return {"metadata": metadata, "timeout": self._access.timeout_s}
 
     def _opened(self) -> grpc.aio.Channel:
         # not in __init__: a channel belongs to the event loop that is running at its creation

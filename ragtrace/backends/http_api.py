@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ragtrace.errors import ReadError, ReadOversized, ReadUnavailable
-from ragtrace.http import BodyTooLarge, UnreadableBody, open_client, redirected_to
+from ragtrace.http import BodyTooLarge, UnreadableBody, open_client, redirected_to, without_secrets
 from ragtrace.http.retry import REPEATABLE, ReadRetries, Sleep, retry_after_s_in
 from ragtrace.http.tls import ClientTls
 
@@ -86,7 +86,7 @@ class HttpApi:
         *,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.where = f"{name} at {_shown(base_url)}"
+        self.where = f"{name} at {without_secrets(base_url).rstrip('/')}"
         self._base_url = base_url.rstrip("/")
         self._access = access or ConnectionSettings()
         self._sleep = sleep
@@ -223,10 +223,3 @@ def _said(response: HttpResponse) -> str:
     if _is_page(response):
         return f"{response.status} with a web page"
     return f"{response.status}: {' '.join(response.text.split())[:200] or 'nothing more'}"
-
-
-def _shown(url: str) -> str:
-    """Remove possible secrets: user, password and query."""
-    scheme, mark, rest = url.partition("://")
-    host = rest.partition("?")[0].rpartition("@")[2]
-    return f"{scheme}{mark}{host}".rstrip("/")

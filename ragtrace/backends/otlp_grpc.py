@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, cast
 
+from ragtrace.backends._http_sink import LONGEST_BODY
 from ragtrace.backends._otlp_answer import parse_answer, raise_for_rejected_spans
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.http.retry import OTLP
@@ -88,22 +89,32 @@ class OtlpGrpcSink:
             import grpc
 
             gzip = grpc.Compression.Gzip if self._compression == "gzip" else grpc.Compression.NoCompression
+            options = [("grpc.max_receive_message_length", LONGEST_BODY)]
             if self._insecure:
-                self._channel = grpc.aio.insecure_channel(self._endpoint, compression=gzip)
+                self._channel = grpc.aio.insecure_channel(self._endpoint, options, gzip)
             else:
-                self._channel = grpc.aio.secure_channel(
-                    self._endpoint, grpc.ssl_channel_credentials(*self._pem), compression=gzip
-                )
+                credentials = grpc.ssl_channel_credentials(*self._pem)
+                self._channel = grpc.aio.secure_channel(self._endpoint, credentials, options, gzip)
         return self._channel
 
     def _error(self, exc: grpc.aio.AioRpcError) -> SendError:
         code, details = exc.code().name, exc.details() or ""
+        if _is_too_large(code, details) and self._is_about_the_answer(details):
+            message = f"{self.name} answered OK with an unreadable response: it is too large"
+            return SendUnconfirmed(message, again=True)
         message = f"{self.name} answered {code}: {details}"
         if code in _REFUSING:
             return SendRefused(message)
         if code not in OTLP.codes or _is_too_large(code, details):
             return SendRejected(message)
         return SendRetryable(message, retry_after_s=_retry_after_s(exc))
+
+    def _is_about_the_answer(self, details: str) -> bool:
+        """Say whether the response is too large, and not the request: only a success has a response.
+
+        gRPC does not say so of a packed one, but a request that was not packed is never unpacked.
+        """
+        return "CLIENT:" in details or ("Decompressed" in details and self._compression == "none")
 
 
 def _is_too_large(code: str, details: str) -> bool:

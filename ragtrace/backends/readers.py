@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from ragtrace.backends._jaeger_grpc import JaegerGrpcReader
 from ragtrace.backends._otlp_file_reader import OtlpFileReader
@@ -15,6 +16,7 @@ from ragtrace.backends.langfuse import LangfuseReader
 from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.backends.tempo import TempoReader
 from ragtrace.errors import ConfigError, InputError
+from ragtrace.http import without_secrets
 from ragtrace.http.retry import Sleep
 from ragtrace.ports import TraceReader
 
@@ -46,9 +48,10 @@ def open_reader(
     address = rest if scheme == "jaeger" or scheme in _OVER_HTTP else source
     url = _split(address)
     if scheme not in _OVER_HTTP and url is not None and url.scheme in ("grpc", "grpcs"):
-        return JaegerGrpcReader(url.netloc, insecure=url.scheme == "grpc", access=access, sleep=sleep)
+        endpoint, insecure = url.netloc.rpartition("@")[2], url.scheme == "grpc"
+        return JaegerGrpcReader(endpoint, insecure=insecure, access=_with_login(access, url), sleep=sleep)
     if url is None or url.scheme not in ("http", "https"):
-        raise ConfigError(f"{source!r} is not an address to read traces from: {_ACCEPTED}")
+        raise ConfigError(f"{without_secrets(source)!r} is not an address to read traces from: {_ACCEPTED}")
     return _OVER_HTTP.get(scheme, JaegerReader)(address, access=access, sleep=sleep)
 
 
@@ -57,6 +60,14 @@ _OVER_HTTP: Final[Mapping[str, Callable[..., TraceReader]]] = {
     "phoenix": PhoenixReader,
     "langfuse": LangfuseReader,
 }
+
+
+def _with_login(access: ConnectionSettings | None, url: SplitResult) -> ConnectionSettings | None:
+    """Let the login of an address precede others, as over HTTP."""
+    if url.username is None:
+        return access
+    login = (unquote(url.username), unquote(url.password or ""))
+    return replace(access or ConnectionSettings(), basic=login, token=None)
 
 
 def _split(text: str) -> SplitResult | None:

@@ -13,6 +13,7 @@ from ragtrace.backends.otlp_file import OtlpFileSink
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
 from ragtrace.backends.otlp_http import OtlpHttpSink
 from ragtrace.errors import ConfigError
+from ragtrace.http import without_secrets
 from ragtrace.http.tls import ClientTls
 from ragtrace.ports import SpanSink
 
@@ -76,7 +77,7 @@ def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None)
         return open_sink(address, headers=headers, tls=access.tls)
     if _split(url).scheme not in ("http", "https"):
         raise ConfigError(
-            f"{_shown(address)} is not an address to send scores to: give {scheme}:http(s)://host"
+            f"{without_secrets(address)!r} is not an address to send scores to: give {scheme}:http(s)://host"
         )
     return _SCORE_SINKS[scheme](url.rstrip("/"), headers=headers, tls=access.tls, timeout_s=access.timeout_s)
 
@@ -93,9 +94,9 @@ def _split(endpoint: str) -> SplitResult:
     is_bare = "://" not in endpoint
     url = _parse(f"grpc://{endpoint}" if is_bare else endpoint, endpoint)
     if url.scheme not in ("http", "https", "grpc", "grpcs") or not url.hostname:
-        raise ConfigError(f"{_shown(endpoint)} is not an address to send spans to: {_ACCEPTED}")
+        raise ConfigError(f"{without_secrets(endpoint)!r} is not an address to send spans to: {_ACCEPTED}")
     if url.scheme in ("grpc", "grpcs") and (url.path not in ("", "/") or (is_bare and url.port is None)):
-        raise ConfigError(f"{_shown(endpoint)} is not an address to send spans to: {_ACCEPTED}")
+        raise ConfigError(f"{without_secrets(endpoint)!r} is not an address to send spans to: {_ACCEPTED}")
     return url
 
 
@@ -105,16 +106,11 @@ def _parse(text: str, endpoint: str) -> SplitResult:
         _ = url.port  # raises if the port is not a number
     except ValueError as exc:
         raise ConfigError(
-            f"{_shown(endpoint)} is not an address to send spans to ({exc}): {_ACCEPTED}"
+            f"{without_secrets(endpoint)!r} is not an address to send spans to ({exc}): {_ACCEPTED}"
         ) from exc
     if any(character.isspace() for character in text):
-        raise ConfigError(f"{_shown(endpoint)} is not an address to send spans to: {_ACCEPTED}")
+        raise ConfigError(f"{without_secrets(endpoint)!r} is not an address to send spans to: {_ACCEPTED}")
     return url
-
-
-def _shown(endpoint: str) -> str:
-    """Remove the query, which may hold a key."""
-    return repr(endpoint.partition("?")[0])
 
 
 def _is_grpc(url: SplitResult) -> bool:

@@ -75,6 +75,12 @@ def client_options(most_bytes: int, headers: Mapping[str, str] | None = None) ->
     }
 
 
+def without_secrets(url: str) -> str:
+    """Return a URL, or what should be one, without user, password and query."""
+    scheme, mark, rest = url.partition("://") if "://" in url else ("", "", url)
+    return f"{scheme}{mark}{rest.partition('?')[0].rpartition('@')[2]}"
+
+
 def redirected_to(response: httpx.Response) -> str | None:
     """Return the host of a redirect, which the client did not follow; ``None`` if it is not a redirect."""
     host: str | None = response.extensions[_REDIRECTS_TO]

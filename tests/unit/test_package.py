@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 import ragtrace
 from ragtrace.capture.libraries._table import LIBRARIES
 from tests.patience import PATIENCE_S
+from tests.unit.backends.servers import HttpAnswer, http_server
 from tests.wheel import build_wheel
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,41 @@ def test_importing_ragtrace_loads_no_client_library() -> None:
 def test_values_and_helpers_load_no_client_library() -> None:
     loaded = loaded_by("from ragtrace import Chunk, RagRecord, instrument, rag, retrieval")
     assert not loaded & {"openai", "grpc", "httpx", "httpx2"}
+
+
+CLIENTS = {"aiohttp", "grpc", "httpx", "httpx2", "openai"}
+
+
+def test_an_application_that_exports_over_http_never_loads_grpc() -> None:
+    with http_server(lambda _: HttpAnswer()) as server:
+        loaded = loaded_by(
+            "import ragtrace\n"
+            f"ragtrace.instrument(endpoint={server.url!r}, protocol='http/protobuf', only=[])\n"
+            "with ragtrace.rag(question='?'): pass\n"
+            "assert ragtrace.uninstrument()"
+        )
+    assert [path for path, _, _ in server.requests] == ["/v1/traces"]
+    assert not loaded & CLIENTS
+
+
+@pytest.mark.parametrize(
+    ("settings", "brought"),
+    [
+        ("endpoint='http://127.0.0.1:4317', protocol='grpc'", {"grpc"}),
+        ("endpoint='http://127.0.0.1:4318', protocol='http/protobuf'", set()),
+        ("", set()),  # OTEL_TRACES_EXPORTER: no span leaves by OTLP, so the default, gRPC, is not needed
+    ],
+    ids=["grpc", "http", "console"],
+)
+def test_grpc_is_loaded_when_its_exporter_is_built(settings: str, brought: set[str]) -> None:
+    loaded = loaded_by(
+        "import os, sys; os.environ['OTEL_TRACES_EXPORTER'] = 'console'\n"
+        "import ragtrace; from ragtrace import instrument, rag, retrieval, generation\n"
+        "import ragtrace.capture.pipeline, ragtrace.http.exporters\n"
+        "assert 'grpc' not in sys.modules\n"
+        f"instrument({settings}{', ' if settings else ''}only=[])"
+    )
+    assert loaded & CLIENTS == brought
 
 
 def test_the_command_line_loads_the_collector_only_to_start_it() -> None:

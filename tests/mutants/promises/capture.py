@@ -45,6 +45,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         promise="no content",
+        breaks="httpx logs the user and password of a URL",
+        file="ragtrace/http/client.py",
+        old="    if request.url.userinfo:\n",
+        new="    if False:\n",
+        tests=("tests/unit/http/test_client.py::test_a_login_in_the_url_is_sent_and_never_logged",),
+    ),
+    Mutant(
+        promise="no content",
         breaks="with content off, texts are recorded all the same",
         file=_POLICY,
         old='        if value is None or self.policy.mode == "off":\n',

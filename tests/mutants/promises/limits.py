@@ -16,6 +16,7 @@ _VITALS: Final = "collector/ragtrace_collector/operations/vitals.py"
 _RECEIVERS_TESTS: Final = "tests/integration/collector/test_receivers.py"
 _CONNECTIONS_TESTS: Final = "tests/integration/collector/test_connections.py"
 _OPERATIONS_TESTS: Final = "tests/integration/collector/test_operations.py"
+_GRPC_SIZES: Final = "tests/attack/test_grpc_sizes.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -121,9 +122,33 @@ MUTANTS: Final = (
         promise="limits",
         breaks="what a back end answers may be of any size",
         file="ragtrace/backends/_http_sink.py",
-        old="_LONGEST_BODY: Final = 1 << 20",
-        new="_LONGEST_BODY: Final = 1 << 40",
+        old="LONGEST_BODY: Final = 1 << 20",
+        new="LONGEST_BODY: Final = 1 << 40",
         tests=("tests/attack/test_unreadable_answers.py::test_an_unreadable_yes_is_told_as_what_it_is",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="what an HTTP client reads may be of any size",
+        file="ragtrace/http/client.py",
+        old="        response.stream = kind(response.stream, coding, most_bytes)",
+        new="        response.stream = kind(response.stream, coding, 1 << 40)",
+        tests=("tests/unit/http/test_client.py::test_a_reply_over_the_limit_ends_there_however_it_is_read",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="a stream of Jaeger's over gRPC may be of any size",
+        file="ragtrace/backends/_jaeger_grpc.py",
+        old="                left -= len(part)\n",
+        new="                left -= 0\n",
+        tests=(f"{_GRPC_SIZES}::test_messages_together_are_bounded",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="a yes over gRPC that is too large is taken for a refusal",
+        file="ragtrace/backends/otlp_grpc.py",
+        old='        return "CLIENT:" in details or (',
+        new='        return "-" in details or (',
+        tests=(f"{_GRPC_SIZES}::test_a_yes_that_is_too_large_is_a_yes_that_nobody_can_read",),
     ),
     Mutant(
         promise="limits",

@@ -1,0 +1,175 @@
+"""Answers over gRPC that are too large, or have no end: they are cut off, and told as what they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import grpc
+import pytest
+
+from ragtrace.backends import _jaeger_grpc
+from ragtrace.backends._jaeger_grpc import JaegerGrpcReader
+from ragtrace.backends.http_api import ConnectionSettings
+from ragtrace.backends.otlp_grpc import OtlpGrpcSink
+from ragtrace.errors import ReadOversized, ReadUnavailable, SendRejected, SendUnconfirmed
+from ragtrace.traces.otlp import encode
+from tests.attack.hostile_server import MIB
+from tests.patience import PATIENCE_S
+from tests.rag_spans import rag_trace, trace_id_of
+
+PART = encode(rag_trace(0))
+MOST = 20 * len(PART)
+LARGE = b" " * 10 * MIB
+
+Method = Callable[[bytes, "grpc.aio.ServicerContext[bytes, bytes]"], Any]
+
+
+@asynccontextmanager
+async def serving(service: str, **methods: Method) -> AsyncIterator[str]:
+    """Serve methods on a free port; one that yields is a stream."""
+    handlers = {
+        name: grpc.unary_stream_rpc_method_handler(method)
+        if method.__name__.startswith("stream")
+        else grpc.unary_unary_rpc_method_handler(method)
+        for name, method in methods.items()
+    }
+    server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
+    server.add_registered_method_handlers(service, handlers)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+@asynccontextmanager
+async def jaeger_saying(method: Method, **access: Any) -> AsyncIterator[JaegerGrpcReader]:
+    async with serving("jaeger.api_v3.QueryService", GetTrace=method, GetServices=method) as endpoint:
+        reader = JaegerGrpcReader(endpoint, access=ConnectionSettings(**access))
+        try:
+            yield reader
+        finally:
+            await reader.aclose()
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_jaeger_grpc, "MOST_READ_BYTES", MOST)
+
+
+@pytest.mark.usefixtures("small")
+async def test_a_stream_of_spans_without_end_is_cut_off_at_the_limit_and_ended() -> None:
+    sent, ended = [], asyncio.Event()
+
+    async def stream(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                sent.append(len(PART))
+                yield PART
+        finally:
+            ended.set()
+
+    async with jaeger_saying(stream, timeout_s=PATIENCE_S) as reader:
+        with pytest.raises(ReadOversized, match=r"too large.*read less at once") as caught:
+            await reader.get(trace_id_of(0))
+        async with asyncio.timeout(PATIENCE_S):
+            await ended.wait()  # while the error and the reader are still there
+    assert caught.value is not None
+    assert sum(sent) > MOST
+
+
+@pytest.mark.usefixtures("small")
+async def test_messages_together_are_bounded() -> None:
+    async def stream(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
+        for _ in range(21):
+            yield PART
+
+    async with jaeger_saying(stream) as reader:
+        with pytest.raises(ReadOversized):
+            await reader.get(trace_id_of(0))
+
+
+@pytest.mark.usefixtures("small")
+async def test_a_stream_within_the_limit_is_read_whole() -> None:
+    async def stream(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
+        yield PART
+
+    async with jaeger_saying(stream) as reader:
+        found = await reader.get(trace_id_of(0))
+    assert found is not None
+    assert len(found.spans) == len(rag_trace(0))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("said", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+async def test_one_message_over_the_limit_is_refused(said: grpc.Compression) -> None:
+    async def stream(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
+        context.set_compression(said)
+        yield LARGE
+
+    async def whole(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        context.set_compression(said)
+        return LARGE
+
+    async with jaeger_saying(stream) as reader:
+        with pytest.raises(ReadOversized, match=r"too large.*read less at once"):
+            await reader.get(trace_id_of(0))
+    async with jaeger_saying(whole) as reader:
+        with pytest.raises(ReadOversized):
+            await reader.services()
+
+
+async def test_a_stream_of_nothing_without_end_ends_in_time() -> None:
+    async def stream(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
+        while True:
+            yield b""
+            await asyncio.sleep(0.01)
+
+    async with jaeger_saying(stream, timeout_s=0.5) as reader:
+        with pytest.raises(ReadUnavailable, match="DEADLINE_EXCEEDED"):
+            await reader.get(trace_id_of(0))
+
+
+def answering(answer: bytes, *, compression: grpc.Compression) -> Method:
+    async def export(_: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        context.set_compression(compression)
+        return answer
+
+    return export
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("none", grpc.Compression.NoCompression),
+        ("none", grpc.Compression.Gzip),
+        ("gzip", grpc.Compression.NoCompression),
+    ],
+)
+async def test_a_yes_that_is_too_large_is_a_yes_that_nobody_can_read(
+    asked: Literal["none", "gzip"], said: grpc.Compression
+) -> None:
+    """A receiver says no to a request that is too large with the same status."""
+    method = answering(LARGE, compression=said)
+    async with serving("opentelemetry.proto.collector.trace.v1.TraceService", Export=method) as endpoint:
+        sink = OtlpGrpcSink(endpoint, compression=asked)
+        with pytest.raises(SendUnconfirmed, match=r"unreadable response.*too large") as caught:
+            await sink.send(PART)
+        await sink.aclose()
+    assert caught.value.again
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+async def test_a_request_that_is_too_large_is_rejected_for_good(compression: Literal["none", "gzip"]) -> None:
+    async with serving(
+        "opentelemetry.proto.collector.trace.v1.TraceService",
+        Export=answering(b"", compression=grpc.Compression.NoCompression),
+    ) as endpoint:
+        sink = OtlpGrpcSink(endpoint, compression=compression)
+        with pytest.raises(SendRejected, match="larger than max"):
+            await sink.send(b" " * 5 * MIB)
+        await sink.aclose()
