@@ -1,11 +1,11 @@
-"""Prices of a judge's tokens, from a table that the user can extend."""
+"""Prices of a judge's tokens: those of the package `genai-prices`, under a table that the user can extend."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -13,8 +13,12 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from ragtrace.budget._bundled_prices import PACKAGE, bundled_date, bundled_price
+from ragtrace.budget.amounts import NANO
+from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 from ragtrace.model import Evaluation, JudgeIdentity, Usage
+from ragtrace.ports import Clock
 from ragtrace.validation import in_words
 
 _SUFFIX: Final = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
@@ -28,6 +32,24 @@ def _written(value: object) -> object:
     return value.isoformat() if isinstance(value, date) else value
 
 
+class LongPrompts(BaseModel):
+    """US dollars per million tokens of a request whose prompt is longer than ``over`` tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    over: int = Field(gt=0)
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached_input: float | None = Field(default=None, ge=0)
+
+    def times(self, share: float) -> LongPrompts:
+        """Return the prices multiplied by ``share``."""
+        cached = None if self.cached_input is None else self.cached_input * share
+        return LongPrompts(
+            over=self.over, input=self.input * share, output=self.output * share, cached_input=cached
+        )
+
+
 class Price(BaseModel):
     """US dollars per million tokens."""
 
@@ -37,6 +59,8 @@ class Price(BaseModel):
     output: float = Field(ge=0)
     cached_input: float | None = Field(default=None, ge=0)
     """Price of cached input tokens; by default the price of the others."""
+    long_prompts: LongPrompts | None = None
+    """What requests with long prompts cost, if that is more."""
     as_of: Annotated[str, BeforeValidator(_written)] = ""
     """When the price was looked up; by default the date of its table."""
 
@@ -44,7 +68,11 @@ class Price(BaseModel):
         """Return the price multiplied by ``share``."""
         cached = None if self.cached_input is None else self.cached_input * share
         return Price(
-            input=self.input * share, output=self.output * share, cached_input=cached, as_of=self.as_of
+            input=self.input * share,
+            output=self.output * share,
+            cached_input=cached,
+            long_prompts=self.long_prompts and self.long_prompts.times(share),
+            as_of=self.as_of,
         )
 
     def dated(self, as_of: str) -> Price:
@@ -52,50 +80,78 @@ class Price(BaseModel):
         return self if self.as_of else self.model_copy(update={"as_of": as_of})
 
     def cost_usd(self, usage: Usage) -> float:
-        """Return what the tokens cost, in US dollars."""
+        """Return what the tokens cost, in US dollars.
+
+        The sum of several requests costs what short prompts cost: it does not tell how long each one was.
+        """
+        long = self.long_prompts
+        rates = long if long and usage.calls == 1 and usage.input_tokens > long.over else self
         cached = min(usage.cached_tokens, usage.input_tokens)
-        cached_input = self.input if self.cached_input is None else self.cached_input
-        dollars = (usage.input_tokens - cached) * self.input + cached * cached_input
-        return (dollars + usage.output_tokens * self.output) / _MILLION
+        cached_input = rates.input if rates.cached_input is None else rates.cached_input
+        dollars = (usage.input_tokens - cached) * rates.input + cached * cached_input
+        return (dollars + usage.output_tokens * rates.output) / _MILLION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
     """Prices by provider and model."""
 
-    as_of: str
-    """When the prices were looked up."""
     models: Mapping[str, Mapping[str, Price]]
+    as_of: str = ""
+    """When the prices in ``models`` were looked up."""
     batch: Mapping[str, float] = field(default_factory=dict)
     """By provider: the share of these prices that batched requests cost."""
+    unknown: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By provider: models of which the package's price is not believed."""
+    clock: Clock | None = None
+    """Models that are not in ``models`` have the package's prices of this clock's day; without one, none."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """By provider: the share of all prices that is paid."""
 
     def in_batches(self) -> Prices:
         """Return the prices of batched requests; providers without a batch share keep the full price."""
-        return Prices(
-            as_of=self.as_of,
-            models={
-                provider: {name: price.times(self.batch.get(provider, 1.0)) for name, price in known.items()}
-                for provider, known in self.models.items()
-            },
-        )
+        return replace(self, shares=self.batch)
+
+    @property
+    def date(self) -> str:
+        """When the prices were looked up: the own table's date, else the package's."""
+        if self.as_of or self.clock is None:
+            return self.as_of
+        return bundled_date(_day(self.clock.now_ns()))
 
     def price_of(self, identity: JudgeIdentity) -> Price | None:
         """Return the price of a model, ignoring a date at the end of its name; ``None`` if it is unknown."""
-        known = self.models.get(identity.provider, {})
-        return known.get(identity.model) or known.get(_SUFFIX.sub("", identity.model))
+        price = self._own(identity) or self._bundled(identity)
+        share = self.shares.get(identity.provider, 1.0)
+        return price if price is None or share == 1.0 else price.times(share)
 
     def too_old(self, identity: JudgeIdentity, *, now_ns: int) -> str | None:
         """Return a warning if a model's price is too old; ``None`` if not, or if its date is unknown."""
         price = self.price_of(identity)
         if identity.computes or price is None or not (looked_up := _date(price.as_of)):
             return None
-        days = (datetime.fromtimestamp(now_ns / 1e9, UTC).date() - looked_up).days
+        days = (_day(now_ns) - looked_up).days
         if days <= _MOST_DAYS:
             return None
+        remedy = "look it up again, and" if self._own(identity) else f"install a later {PACKAGE}, or"
         return (
-            f"the price of {identity.model} was looked up on {price.as_of}, {days} days ago: look it up"
-            " again, and name a file that has it with its `as_of` (--prices, `judge.prices`)"
+            f"the price of {identity.model} was looked up on {price.as_of}, {days} days ago: {remedy}"
+            " name a file that has it with its `as_of` (--prices, `judge.prices`)"
         )
+
+    def _own(self, identity: JudgeIdentity) -> Price | None:
+        known = self.models.get(identity.provider, {})
+        return known.get(identity.model) or known.get(_SUFFIX.sub("", identity.model))
+
+    def _bundled(self, identity: JudgeIdentity) -> Price | None:
+        if self.clock is None or identity.computes:
+            return None
+        names = dict.fromkeys((identity.model, _SUFFIX.sub("", identity.model)))
+        if not names.keys().isdisjoint(self.unknown.get(identity.provider, ())):
+            return None
+        day = _day(self.clock.now_ns())
+        found = (bundled_price(identity.provider, name, day) for name in names)
+        return next((price for price in found if price), None)
 
     def cost_usd(self, usage: Usage, identity: JudgeIdentity) -> float | None:
         """Return the cost of the usage in US dollars, or ``None`` if it is unknown: never a guess.
@@ -114,22 +170,38 @@ class Prices:
         return self.cost_usd(evaluation.usage, evaluation.judge)
 
 
-def load_prices(path: str | Path | None = None) -> Prices:
-    """Read ragtrace's own prices; prices of the file override them.
+def load_prices(path: str | Path | None = None, *, clock: Clock | None = None) -> Prices:
+    """Return the prices of the package and of ragtrace's own table; prices of the file override them.
+
+    Args:
+        path: A file of prices.
+        clock: Says which day's prices hold.
 
     Raises:
         ConfigError: the file cannot be read, or is not a table of prices.
     """
     ours = _parse(files("ragtrace.budget").joinpath("prices.toml").read_text(encoding="utf-8"), "prices.toml")
+    ours = replace(ours, clock=clock or SystemClock())
     if path is None:
         return ours
     try:
         theirs = _parse(Path(path).read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"the prices {str(path)!r} cannot be read: {exc}") from exc
-    providers = {**ours.models, **theirs.models}
-    merged = {name: {**ours.models.get(name, {}), **theirs.models.get(name, {})} for name in providers}
-    return Prices(as_of=theirs.as_of or ours.as_of, models=merged, batch={**ours.batch, **theirs.batch})
+    models = {
+        provider: {**ours.models.get(provider, {}), **theirs.models.get(provider, {})}
+        for provider in {**ours.models, **theirs.models}
+    }
+    unknown = {
+        provider: (*ours.unknown.get(provider, ()), *theirs.unknown.get(provider, ()))
+        for provider in {**ours.unknown, **theirs.unknown}
+    }
+    batch = {**ours.batch, **theirs.batch}
+    return replace(ours, as_of=theirs.as_of or ours.as_of, models=models, batch=batch, unknown=unknown)
+
+
+def _day(now_ns: int) -> date:
+    return datetime.fromtimestamp(now_ns / NANO, UTC).date()
 
 
 def _date(text: str) -> date | None:
@@ -148,6 +220,7 @@ class _Table(BaseModel):
     as_of: Annotated[str, BeforeValidator(_written)] = ""
     source: str = ""
     batch: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
+    unknown: dict[str, list[str]] = {}
 
 
 def _parse(text: str, name: str) -> Prices:
@@ -166,4 +239,4 @@ def _parse(text: str, name: str) -> Prices:
         provider: {model: price.dated(table.as_of) for model, price in known.items()}
         for provider, known in (table.__pydantic_extra__ or {}).items()
     }
-    return Prices(as_of=table.as_of, models=models, batch=table.batch)
+    return Prices(as_of=table.as_of, models=models, batch=table.batch, unknown=table.unknown)

@@ -26,7 +26,7 @@ def report_usage(judge: Judge, prices: Prices) -> None:
     cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
     tokens = f"{spent.input_tokens:,}{cached} + {spent.output_tokens:,} tokens"
     cost = prices.cost_usd(spent, judge.identity)
-    dollars = "cost unknown" if cost is None else f"${cost:.4f} at the prices of {prices.as_of}"
+    dollars = "cost unknown" if cost is None else f"${cost:.4f} at the prices of {prices.date}"
     talk(f"{many(spent.calls, 'call')} to {judge.identity.model}: {tokens}, {dollars}")
     warn_of_old_prices(prices, judge.identity)
 

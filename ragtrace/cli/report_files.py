@@ -57,7 +57,7 @@ class Reports:
             began_at_ns=time.time_ns(),
             selection=dict(_selected(click.get_current_context())),
             second_judge=_name(second) if second else None,
-            prices_as_of=evaluator.prices.as_of,
+            prices_as_of=evaluator.prices.date,
             trace_url=options.trace_url or _page_of_trace(source),
         )
         return cls(options, about, evaluator.prices)

@@ -138,7 +138,7 @@ def _cost(estimate: RunEstimate, prices: Prices) -> str:
     if estimate.usd is None:
         return "unknown: a pilot tells" if estimate.calls is None else "unknown: no price, or no tokens told"
     return _range(estimate.usd, dollars, basis=estimate.basis) + (
-        f", prices of {prices.as_of}" if estimate.usd.high else ""
+        f", prices of {prices.date}" if estimate.usd.high else ""
     )
 
 

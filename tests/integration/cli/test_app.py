@@ -74,8 +74,10 @@ def test_every_command_speaks_json(name: str) -> None:
 
 
 HEAVY = {
-    *("aiohttp", "anyio", "asyncio", "google", "grpc", "httpx", "httpx2", "jinja2", "numpy", "openai"),
+    *("aiohttp", "anyio", "asyncio", "genai_prices", "google", "grpc", "httpx", "httpx2", "jinja2"),
     *(
+        "numpy",
+        "openai",
         "opentelemetry",
         "prometheus_client",
         "pyarrow",
@@ -87,9 +89,9 @@ HEAVY = {
         "yaml",
     ),
 }
-OWN_HEAVY = {f"ragtrace.{name}" for name in ("backfill", "calibration", "compat", "judge", "metrics")} | {
-    f"ragtrace.{name}" for name in ("reports", "traces", "transcripts")
-}
+OWN_HEAVY = {
+    f"ragtrace.{name}" for name in ("backfill", "budget", "calibration", "compat", "judge", "metrics")
+} | {f"ragtrace.{name}" for name in ("reports", "traces", "transcripts")}
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)], ids=lambda name: " ".join(name))

@@ -13,6 +13,8 @@ _SAMPLER: Final = "collector/ragtrace_collector/sampling/sampler.py"
 _RESERVE: Final = "ragtrace/budget/reserve.py"
 _SAMPLING_TESTS: Final = "tests/unit/collector/test_sampling.py"
 _BUDGET_TESTS: Final = "tests/unit/collector/test_budget.py"
+_RUN_TESTS: Final = "tests/unit/backfill/test_run_budget.py"
+_PRICE_TESTS: Final = "tests/unit/budget/test_bundled_prices.py"
 _EXECUTION_TESTS: Final = "tests/integration/collector/test_execution.py"
 
 MUTANTS: Final = (
@@ -138,5 +140,29 @@ MUTANTS: Final = (
         old="if budget.limits_money and not who.computes and prices.price_of(who) is None:",
         new="if False:",
         tests=(f"{_EXECUTION_TESTS}::test_money_cannot_be_limited_where_prices_are_not_known",),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="a run's request that is larger than a whole limit is made",
+        file="ragtrace/budget/windows.py",
+        old="if (before != Spend() or not window.ends)",
+        new="if before != Spend()",
+        tests=(f"{_RUN_TESTS}::test_a_request_larger_than_a_whole_limit_of_a_run_is_never_made",),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="a model whose name resembles another's has its price",
+        file="ragtrace/budget/_bundled_prices.py",
+        old="            return name == model\n",
+        new="            return model.startswith(name)\n",
+        tests=(f"{_PRICE_TESTS}::test_a_price_that_would_be_a_guess_is_unknown",),
+    ),
+    Mutant(
+        promise="budget",
+        breaks="a request with a long prompt is counted as a short one",
+        file="ragtrace/budget/prices.py",
+        old="rates = long if long and usage.calls == 1 and usage.input_tokens > long.over else self",
+        new="rates = self",
+        tests=(f"{_PRICE_TESTS}::test_a_request_with_a_long_prompt_costs_what_the_provider_takes_for_it",),
     ),
 )

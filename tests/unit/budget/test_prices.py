@@ -78,7 +78,7 @@ def test_a_file_adds_to_the_table_and_replaces_in_it(tmp_path: Path) -> None:
     assert prices.cost_usd(SPENT, model("gpt-4o-mini")) == pytest.approx(1.2)
     assert prices.cost_usd(SPENT, model("m", "mine")) == 0.0
     assert prices.price_of(model("gpt-4o")) == load_prices().price_of(model("gpt-4o"))
-    assert (prices.as_of, bool(load_prices().as_of)) == ("today", True)
+    assert (prices.date, bool(load_prices().date)) == ("today", True)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_table_s_date_is_of_its_own_prices_and_not_of_those_that_come_with_rag
     assert prices.too_old(model("mine"), now_ns=now_ns) is None
     assert prices.in_batches().too_old(model("mine"), now_ns=now_ns) is None
     assert "2029-01-01" in (prices.too_old(model("older"), now_ns=now_ns) or "")
-    assert load_prices().as_of in (prices.too_old(model("gpt-4o-mini"), now_ns=now_ns) or "")
+    assert load_prices().date in (prices.too_old(model("gpt-4o-mini"), now_ns=now_ns) or "")
 
 
 def test_of_a_price_that_nobody_knows_or_dated_nothing_is_said(tmp_path: Path) -> None:
