@@ -1,4 +1,7 @@
-"""A conformance check for work stores, called by the tests of an adapter."""
+"""A conformance check for work stores, called by the tests of an adapter.
+
+The tests in ``tests/conformance`` go on from here, method by method.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from ragtrace.judge.spend import Limit, Spend
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace_collector.budget import Budget, ExceededLimit, Period
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store.port import Job, QuarantineReason, WorkStore
+from ragtrace_collector.sampling.follow_up import LowAnswer
+from ragtrace_collector.sampling.sampler import SamplingChanges
+from ragtrace_collector.sampling.windows import WindowRow
+from ragtrace_collector.store.port import Job, QuarantineReason, Reservation, WorkStore
 
 __all__ = ["check_store"]
 
@@ -24,7 +32,7 @@ _TIMEOUT_S: Final = 30.0
 
 
 async def check_store(open_store: OpenStore) -> None:
-    """Check that a reopened work store has everything it accepted once, and that its ledger adds up.
+    """Check that a reopened work store has everything it accepted once, and that its sums are right.
 
     ``open_store`` opens one store, empty at first, again and again; each time the previous one is closed in
     the middle of its work.
@@ -37,6 +45,9 @@ async def check_store(open_store: OpenStore) -> None:
     await _check_suspects(open_store)
     await _check_leases(open_store, accepted)
     await _check_endings(open_store, accepted)
+    await _check_reports(open_store, accepted)
+    await _check_budget(open_store)
+    await _check_sampling(open_store)
 
 
 async def _append_and_close(open_store: OpenStore) -> Sequence[str]:
@@ -121,6 +132,47 @@ async def _check_endings(open_store: OpenStore, accepted: Sequence[str]) -> None
             "carriers of answers that were judged are not in the outbox once each"
         )
         await _check_ledger(store, seen=len(accepted), pending=0)
+
+
+async def _check_reports(open_store: OpenStore, accepted: Sequence[str]) -> None:
+    async with _opened(open_store) as store:
+        found = await store.find_traces("", limit=2 * len(_TRACES))
+        assert found == tuple(sorted(found)), "the traces that it finds come in no order"
+        assert set(accepted) <= set(found), "it does not find a trace that it has"
+        for trace_id in accepted:
+            report = await store.trace_report(trace_id)
+            assert report.trace is not None, "it reports nothing about a trace that it has"
+            states = [(answer.span_id, answer.state) for answer in report.answers]
+            assert states == [(trace_id[:16], State.JUDGED)], "it reports otherwise how an answer ended"
+
+
+async def _check_budget(open_store: OpenStore) -> None:
+    budget = Budget(name="live", limits={Period.DAY: Limit(calls=3, tokens=100)})
+    async with _opened(open_store) as store:
+        first, second = [
+            await store.budget.reserve(budget, Spend(calls=1, tokens=40), now_ns=1) for _ in range(2)
+        ]
+        assert isinstance(first, Reservation), "it refuses a request within the limits"
+        assert isinstance(second, Reservation), "it refuses a request within the limits"
+    async with _opened(open_store) as store:
+        third = await store.budget.reserve(budget, Spend(calls=1, tokens=40), now_ns=1)
+        assert isinstance(third, ExceededLimit), "it exceeds a limit after it was closed"
+        await store.budget.settle(first, Spend(calls=1, tokens=10))
+        spent = {usage.limit: usage.spent for usage in (await store.budget.status(budget, now_ns=1)).left()}
+        assert spent == {"day_calls": 2, "day_tokens": 50}, (
+            f"it counts {spent}: one request took 10 tokens, the other is counted by its estimate, 40"
+        )
+
+
+async def _check_sampling(open_store: OpenStore) -> None:
+    row = WindowRow("minute", 60, "acme", 5, 2.5, 1.0, 2)
+    low = LowAnswer(trace_id=_TRACES[0], span_id="low", keys=("session",), remaining=3, until_ns=100)
+    async with _opened(open_store) as store:
+        await store.sampling.save(SamplingChanges(windows=(row,)))
+        await store.sampling.select_related(low, [], now_ns=1)
+    async with _opened(open_store) as store:
+        read = await store.sampling.load(now_ns=1)
+        assert read == ((row,), (low,)), f"it was given other counts and low answers than it has: {read}"
 
 
 async def _check_ledger(store: WorkStore, *, seen: int, pending: int) -> None:

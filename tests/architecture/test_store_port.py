@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.architecture.source import Module, imports_in, modules
+import ast
+import inspect
+
+from ragtrace_collector.store.port import BudgetStore, SamplingStore, WorkStore
+from tests.architecture.source import ROOT, Module, imports_in, modules
 
 STORE = "ragtrace_collector.store"
 DOORS = {f"{STORE}.port", f"{STORE}.trace_key", f"{STORE}.open"}
@@ -64,3 +68,25 @@ def test_no_statement_leaves_the_store() -> None:
         and any(source == "sqlite3" for source, _ in imports_in(module.tree))
     }
     assert outside == set()
+
+
+KIT = ("test_work_store", "test_held_traces", "test_store_*")
+"""The modules of ``tests/conformance`` that run on every adapter."""
+
+
+def test_the_conformance_kit_calls_every_method_of_the_port() -> None:
+    called = {
+        node.func.attr
+        for pattern in KIT
+        for path in (ROOT / "tests/conformance").glob(f"{pattern}.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
+    methods = {
+        name
+        for port in (WorkStore, BudgetStore, SamplingStore)
+        for name, member in inspect.getmembers(port, inspect.isfunction)
+        if not name.startswith("_")
+    }
+    assert len(methods) > 30
+    assert methods - called == set()

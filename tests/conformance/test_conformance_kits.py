@@ -17,6 +17,9 @@ from ragtrace_collector.store.cipher import NO_CIPHER, open_cipher
 from ragtrace_collector.store.port import Job, OutboxItem
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.testing import check_store
+from tests.stores.adapters import Place
+from tests.stores.memory import MemoryStore
+from tests.stores.memory_state import MemoryState
 
 KEY = base64.b64encode(bytes(32)).decode()
 
@@ -25,6 +28,10 @@ KEY = base64.b64encode(bytes(32)).decode()
 async def test_the_store_keeps_what_it_accepted(tmp_path: Path, keys: Sequence[str]) -> None:
     cipher = open_cipher(keys) if keys else NO_CIPHER
     await check_store(lambda: SqliteStore.open(tmp_path / "store.db", max_bytes=10 << 20, cipher=cipher))
+
+
+async def test_every_adapter_keeps_what_it_accepted(place: Place) -> None:
+    await check_store(place.open)
 
 
 class LosesSpans(SqliteStore):
@@ -46,8 +53,26 @@ class ForgetsParcels(SqliteStore):
 
 
 class CountsWrong(SqliteStore):
-    async def ledger(self) -> Ledger:
+    async def ledger(self, tenant: str | None = None, *, since_ns: int | None = None) -> Ledger:
         return Ledger(seen=1, accounts=(), outbox_items={})
+
+
+class FindsNothing(SqliteStore):
+    async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
+        return ()
+
+
+class ForgetsSpending(SqliteStore):
+    @property
+    def budget(self) -> Any:
+        self.spent = vars(self).get("spent") or MemoryStore(MemoryState()).budget
+        return self.spent
+
+
+class ForgetsSampling(SqliteStore):
+    @property
+    def sampling(self) -> Any:
+        return MemoryStore(MemoryState()).sampling
 
 
 @pytest.mark.parametrize(
@@ -57,6 +82,9 @@ class CountsWrong(SqliteStore):
         (SendsTwice, "not in the outbox once each"),
         (ForgetsParcels, "not in the outbox once each"),
         (CountsWrong, "does not add up"),
+        (FindsNothing, "does not find a trace"),
+        (ForgetsSpending, "exceeds a limit after it was closed"),
+        (ForgetsSampling, "other counts and low answers"),
     ],
 )
 async def test_a_store_that_breaks_a_promise_is_caught(

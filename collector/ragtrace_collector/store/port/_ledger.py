@@ -57,7 +57,8 @@ class LedgerStore(Protocol):
     async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
         """Return the keys of traces, stored or with answers, whose ids begin so, in order.
 
-        With ``tenant``, only those of that tenant.
+        ``begin`` is made of hex digits, as trace ids are; every id begins with the empty string. With
+        ``tenant``, only that tenant's traces count.
         """
         ...
 

@@ -1,0 +1,363 @@
+"""A law of every work store: whatever is done to it, all adapters say the same."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from ragtrace.judge.spend import Limit, Spend
+from ragtrace.traces.additions import Addition, encode_addition
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
+from ragtrace_collector.budget import Budget, Period
+from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.ledger.outcomes import TERMINAL, State
+from ragtrace_collector.sampling.follow_up import LowAnswer
+from ragtrace_collector.sampling.sampler import LeftOutAnswer, SamplingChanges
+from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
+from ragtrace_collector.store.port import (
+    HoldMode,
+    Job,
+    JudgedInput,
+    Outcome,
+    QuarantineReason,
+    Reservation,
+    WorkStore,
+)
+from tests.rag_spans import rag_trace
+from tests.stores.adapters import PLACES, Place
+
+T = TypeVar("T")
+
+SINK: Final = "back end"
+OTHER: Final = "other"
+SPANS: Final = tuple(span.span_id for span in rag_trace(0))
+TRACES: Final = {
+    f"{rag_trace(0)[0].trace_id}": encode(rag_trace(0)),
+    f"{rag_trace(1)[0].trace_id}@acme": encode(rag_trace(1)),
+    f"{rag_trace(1)[0].trace_id}": encode(rag_trace(1)),
+}
+ADDITION: Final = encode_addition(Addition(span_id=SPANS[0], attributes={"ragtrace.pass": True}))
+BUDGET: Final = Budget(name="live", limits={Period.MINUTE: Limit(calls=3), Period.DAY: Limit(tokens=100)})
+SECOND: Final = 1_000_000_000
+
+traces = st.sampled_from(list(TRACES))
+spans = st.sampled_from(SPANS)
+ends = st.sampled_from(
+    [*map(str, TERMINAL), State.FAILED.because("judge_timeout"), State.INELIGIBLE.because("no_content")]
+)
+digests = st.sampled_from(["", "one", "other"])
+
+
+def part(trace_id: str) -> TraceSlice:
+    ref = SpanRef(span_id=SPANS[0], parent_span_id=None)
+    return TraceSlice(trace_id=trace_id, payload=TRACES[trace_id], spans=(ref,))
+
+
+class SideBySide(RuleBasedStateMachine):
+    """Does to one store of each adapter what the stages do, in any order, with crashes between."""
+
+    @initialize()
+    def open_stores(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.runner = asyncio.Runner()
+        self.folders = 0
+        self.places: list[Place] = []
+        for kind in PLACES:
+            (home := Path(self.folder.name) / kind.name).mkdir()
+            self.places.append(kind.of(home))
+        self.stores = [self.run(place.open(forward_to=[SINK])) for place in self.places]
+        self.now_ns = 1_000 * SECOND
+        self.leased: list[Job] = []
+        self.reserved: list[tuple[Reservation, ...]] = []
+
+    # what the stages do
+
+    @rule(trace=traces, holding=st.sampled_from(HoldMode), is_cut=st.booleans())
+    def append(self, trace: str, holding: HoldMode, is_cut: bool) -> None:
+        now_ns, cut = self.tick(), (trace,) if is_cut else ()
+        forward = {OTHER: b"original"} if holding is HoldMode.OFF else {}
+        self.same(
+            lambda store: store.append(
+                [part(trace)], forward=forward, now_ns=now_ns, holding=holding, cut=cut
+            )
+        )
+
+    @rule(
+        trace=traces,
+        job=st.none() | spans,
+        left_out=st.none() | spans,
+        end=ends,
+        digest=digests,
+        slices=st.none() | st.integers(0, 3),
+        moved=st.dictionaries(spans, st.none() | spans, max_size=1),
+        flags=st.tuples(st.booleans(), st.booleans()),
+    )
+    def decide(
+        self,
+        trace: str,
+        job: str | None,
+        left_out: str | None,
+        end: str,
+        digest: str,
+        slices: int | None,
+        moved: dict[str, str | None],
+        flags: tuple[bool, bool],
+    ) -> None:
+        tenant = trace.partition("@")[2]
+        sample = Sample(rule="ratio", rate=0.5, probability=0.5)
+        jobs = [
+            Job(
+                trace_id=trace,
+                span_id=span,
+                sample=sample,
+                tenant=tenant,
+                record_sha256=digest,
+                revisions_left=1,
+            )
+            for span in (job,)
+            if span
+        ]
+        outcomes = [
+            Outcome(span_id=span, outcome=end, sample=sample, tenant=tenant) for span in (left_out,) if span
+        ]
+        now_ns = self.tick()
+        self.same(
+            lambda store: store.decide_trace(
+                trace,
+                jobs=jobs,
+                outcomes=outcomes,
+                keep_spans=flags[0],
+                now_ns=now_ns,
+                slices=slices,
+                moved={span: to for span, to in moved.items() if span != to},
+                goes_on=flags[1],
+            )
+        )
+
+    @rule(is_late=st.booleans())
+    def take(self, is_late: bool) -> None:
+        now_ns = self.tick()
+        before_ns = now_ns - 5 if is_late else None
+        taken = self.same(
+            lambda store: store.take_jobs(100, now_ns=now_ns, seen_before_ns=before_ns),
+            key=lambda jobs: sorted(jobs, key=lambda job: (job.trace_id, job.span_id)),
+        )
+        keys = [(job.trace_id, job.span_id) for job in (*self.leased, *taken)]
+        assert len(keys) == len(set(keys)), "a job is leased twice"
+        self.leased += taken
+
+    @precondition(lambda self: self.leased)
+    @rule(end=ends, digest=digests, slices=st.integers(0, 3), is_added=st.booleans())
+    def finish(self, end: str, digest: str, slices: int, is_added: bool) -> None:
+        job, now_ns = self.leased.pop(), self.tick()
+        judged = JudgedInput(record_sha256=digest, slices=slices) if digest else None
+        self.same(
+            lambda store: store.finish(
+                job,
+                end,
+                outbox_items={SINK: b"carrier", OTHER: b"carrier"},
+                now_ns=now_ns,
+                carrier=f"c{now_ns}",
+                evaluator="e1",
+                addition=ADDITION if is_added else b"",
+                judged=judged,
+            )
+        )
+
+    @precondition(lambda self: self.leased)
+    @rule(wait=st.integers(0, 9), failed=st.booleans(), reason=st.sampled_from(["", "judge_timeout"]))
+    def postpone(self, wait: int, failed: bool, reason: str) -> None:
+        job, due_ns = self.leased.pop(), self.tick() + wait
+        if reason:
+            self.same(lambda store: store.postpone(job, due_ns=due_ns, reason=reason, failed=failed))
+        else:
+            self.same(lambda store: store.give_back(job))
+
+    @rule(sink=st.sampled_from([SINK, OTHER]), how=st.sampled_from(["", "unreadable", "refused"]))
+    def deliver(self, sink: str, how: str) -> None:
+        now_ns = self.tick()
+
+        async def work(store: WorkStore) -> list[bytes]:
+            items = await store.outbox_items(sink, 2)
+            if how == "refused":
+                await store.reject(items, reason="400", now_ns=now_ns)
+            else:
+                await store.delivered(items, unconfirmed=how)
+            return [item.payload for item in items]
+
+        self.same(work)
+
+    @rule(age=st.integers(0, 20), most_bytes=st.sampled_from([0, 600, 1 << 40]))
+    def release(self, age: int, most_bytes: int) -> None:
+        now_ns = self.tick()
+        self.same(lambda store: store.release(before_ns=now_ns - age, now_ns=now_ns, most_bytes=most_bytes))
+
+    @rule(trace=traces, how=st.sampled_from(["look", "alone", "end", "aside"]))
+    def read_trace(self, trace: str, how: str) -> None:
+        now_ns = self.tick()
+        reading: dict[str, Callable[[WorkStore], Awaitable[Any]]] = {
+            "look": lambda store: store.look((trace,)),
+            "alone": lambda store: store.look_alone(trace),
+            "end": lambda store: store.end_look((trace,)),
+            "aside": lambda store: store.set_aside(trace, poison=QuarantineReason.CPU, now_ns=now_ns),
+        }
+        self.same(reading[how])
+
+    @rule(age=st.integers(0, 20), older=st.integers(0, 20))
+    def expire(self, age: int, older: int) -> None:
+        now_ns = self.tick()
+        self.same(
+            lambda store: store.expire(decided_before_ns=now_ns - age, ended_before_ns=now_ns - age - older)
+        )
+
+    @rule(calls=st.integers(0, 1), tokens=st.integers(0, 120), share=st.sampled_from([0.5, 1.0]))
+    def reserve(self, calls: int, tokens: int, share: float) -> None:
+        now_ns, estimate = self.tick(), Spend(calls=calls, tokens=tokens)
+        found = self.each(lambda store: store.budget.reserve(BUDGET, estimate, now_ns=now_ns, share=share))
+        assert len(set(map(repr, found))) == 1
+        if isinstance(found[0], Reservation):
+            self.reserved.append(found)
+
+    @precondition(lambda self: self.reserved)
+    @rule(tokens=st.integers(0, 120))
+    def settle(self, tokens: int) -> None:
+        reservations = self.reserved.pop()
+        for store, reservation in zip(self.stores, reservations, strict=True):
+            self.run(store.budget.settle(reservation, Spend(calls=1, tokens=tokens)))
+
+    @rule(trace=traces, span=spans, keys=st.lists(st.sampled_from("ab"), unique=True), seen=st.integers(1, 9))
+    def save_sampling(self, trace: str, span: str, keys: list[str], seen: int) -> None:
+        start_ns = self.tick() // 10 * 10
+        changes = SamplingChanges(
+            windows=(WindowRow("minute", start_ns, "acme", seen, 0.5, 0.0, 1),),
+            horizons=(UsefulWindows("minute", start_ns - 10, start_ns),),
+            low=(LowAnswer(trace_id=trace, span_id=span, keys=("a",), remaining=seen, until_ns=0),),
+            left_out_answers=(LeftOutAnswer(trace, span, tuple(keys), self.now_ns),),
+        )
+        self.same(lambda store: store.sampling.save(changes))
+
+    @rule(trace=traces, span=spans, wait=st.integers(0, 30))
+    def select_related(self, trace: str, span: str, wait: int) -> None:
+        now_ns = self.tick()
+        low = LowAnswer(trace_id=trace, span_id=span, keys=("a",), remaining=3, until_ns=now_ns + wait)
+        found = self.same(lambda store: store.sampling.candidates(("a", "b"), limit=5))
+        sample = Sample(rule="neighbour", rate=1.0, probability=None)
+        jobs = [
+            Job(trace_id=near.trace_id, span_id=near.span_id, sample=sample, tenant=near.tenant)
+            for near in found[:1]
+        ]
+        self.same(lambda store: store.sampling.select_related(low, jobs, now_ns=now_ns))
+
+    @rule()
+    def restart(self) -> None:
+        self.each(lambda store: store.aclose())
+        self.reopen()
+
+    @rule()
+    def crash(self) -> None:
+        self.folders += 1
+        images = [
+            place.as_of_now(Path(self.folder.name) / f"{place.name} {self.folders}") for place in self.places
+        ]
+        self.each(lambda store: store.aclose())
+        self.places = images
+        self.reopen()
+
+    def reopen(self) -> None:
+        self.stores = [self.run(place.open(forward_to=[SINK])) for place in self.places]
+        self.leased = []
+
+    # what they must say
+
+    @invariant()
+    def all_say_the_same(self) -> None:
+        now_ns = self.now_ns
+        read = self.same(lambda store: reading(store, now_ns))
+        assert all(ledger["adds_up"] for ledger in read["ledgers"])
+        for usage in read["budget"].left():
+            assert usage.limit != "minute_calls" or usage.spent <= usage.most
+
+    def same(
+        self, work: Callable[[WorkStore], Awaitable[T]], key: Callable[[Any], Any] = lambda read: read
+    ) -> Any:
+        """Do the same to every store, and return what all of them say."""
+        said = [key(read) for read in self.each(work)]
+        for place, other in zip(self.places[1:], said[1:], strict=True):
+            assert other == said[0], f"{place.name} says otherwise than {self.places[0].name}"
+        return said[0]
+
+    def each(self, work: Callable[[WorkStore], Awaitable[T]]) -> tuple[T, ...]:
+        return tuple(self.run(work(store)) for store in self.stores)
+
+    def run(self, work: Awaitable[T]) -> T:
+        async def awaited() -> T:
+            return await work
+
+        return self.runner.run(awaited())
+
+    def tick(self) -> int:
+        self.now_ns += 1
+        return self.now_ns
+
+    def teardown(self) -> None:
+        self.each(lambda store: store.aclose())
+        self.runner.close()
+        self.folder.cleanup()
+
+
+async def reading(store: WorkStore, now_ns: int) -> dict[str, Any]:
+    """Return all that a store tells, in an order of its own where it may have one."""
+    windows, low = await store.sampling.load(now_ns=now_ns)
+    found = {trace: await store.spans(trace) for trace in TRACES}
+    return {
+        "ledgers": [
+            comparable(await store.ledger(tenant, since_ns=since_ns))
+            for tenant in (None, "acme")
+            for since_ns in (None, now_ns - 10)
+        ],
+        "spans": {trace: read._replace(answers=tuple(sorted(read.answers))) for trace, read in found.items()},
+        "reports": [await store.trace_report(trace) for trace in TRACES],
+        "statuses": [await store.sampling.statuses(trace) for trace in TRACES],
+        "undecided": await store.undecided(),
+        "found": (await store.find_traces("", limit=2), await store.find_traces("0", limit=9, tenant="acme")),
+        "unfinished": await store.unfinished(now_ns=now_ns),
+        "latest": await store.latest_ns(),
+        "budget": await store.budget.status(BUDGET, now_ns=now_ns),
+        "windows": set(windows),
+        "low": sorted(map(repr, low)),
+    }
+
+
+def comparable(ledger: Ledger) -> dict[str, Any]:
+    """Return what a ledger says, but for its size on disk, and accounts that are empty."""
+    accounts = {replace(account, number=0): account.number for account in ledger.accounts if account.number}
+    outbox = {
+        (sink, state): number for sink, sums in ledger.outbox_items.items() for state, number in sums.items()
+    }
+    return {
+        "adds_up": ledger.adds_up,
+        "accounts": accounts,
+        "outbox": {name: number for name, number in outbox.items() if number},
+        "sums": ledger.sums(),
+        "left": ledger.left(),
+        "oldest": ledger.oldest_pending_ns,
+        "poison": ledger.poison_traces,
+    }
+
+
+TestSideBySide = SideBySide.TestCase
+TestSideBySide.settings = settings(
+    max_examples=10,
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)

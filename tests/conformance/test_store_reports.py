@@ -1,0 +1,207 @@
+"""What every work store promises of quarantine, deliveries, its ledger and its reports."""
+
+from __future__ import annotations
+
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace_collector.ledger.account import Delivery
+from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.store.port import (
+    HoldMode,
+    Job,
+    Outcome,
+    QuarantineReason,
+    QuarantineRecord,
+    TraceReport,
+    WorkStore,
+)
+from tests.stores.adapters import Place
+
+SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
+
+
+def part(trace_id: str, payload: bytes = b"spans") -> TraceSlice:
+    ref = SpanRef(span_id="s1", parent_span_id=None)
+    return TraceSlice(trace_id=trace_id, payload=payload, spans=(ref,))
+
+
+def job_of(trace_id: str, span_id: str = "s1", *, tenant: str = "", service: str = "shop") -> Job:
+    return Job(trace_id=trace_id, span_id=span_id, sample=SAMPLE, tenant=tenant, service=service)
+
+
+async def queue(store: WorkStore, *jobs: Job, now_ns: int = 2) -> None:
+    for job in jobs:
+        await store.append([part(job.trace_id)], forward={}, now_ns=now_ns)
+        await store.decide_trace(job.trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=now_ns)
+
+
+async def crashed(place: Place, *trace_ids: str) -> WorkStore:
+    """Open a store after a process ended while it read traces."""
+    first = await place.open()
+    await first.append([part(trace_id) for trace_id in trace_ids], forward={}, now_ns=1)
+    await first.look(trace_ids)
+    await first.aclose()
+    return await place.open()
+
+
+async def test_a_trace_that_was_read_at_a_crash_is_read_alone(place: Place) -> None:
+    store = await crashed(place, "t1", "t2")
+    record = QuarantineRecord(crashes=1, poison="")
+    assert await store.look(("t1", "t2", "t3")) == {"t1": record, "t2": record}
+    assert await store.look_alone("t1")
+    assert not await store.look_alone("t2")
+    await store.end_look(("t1",))
+    assert await store.look_alone("t2")
+    await store.aclose()
+
+
+async def test_a_decision_ends_the_suspicion_and_a_look(place: Place) -> None:
+    store = await crashed(place, "t1")
+    await store.look_alone("t1")
+    await store.decide_trace("t1", jobs=[], outcomes=[], keep_spans=True, now_ns=2)
+    await store.aclose()
+    again = await place.open()
+    assert await again.look(("t1",)) == {}
+    await again.aclose()
+
+
+async def test_no_suspect_is_leased_while_another_is_read(place: Place) -> None:
+    first = await place.open()
+    await queue(first, job_of("t1"))
+    await first.take_jobs(9, now_ns=3)
+    await first.aclose()
+    store = await crashed(place, "t2")
+    assert await store.look_alone("t2")
+    assert await store.take_jobs(9, now_ns=3) == ()
+    await store.end_look(("t2",))
+    assert len(await store.take_jobs(9, now_ns=3)) == 1
+    assert not await store.look_alone("t2")
+    await store.aclose()
+
+
+async def test_a_trace_that_is_set_aside_is_decided_and_its_queued_answers_end(place: Place) -> None:
+    first = await place.open()
+    await queue(first, job_of("t1"))
+    assert await first.set_aside("t1", poison=QuarantineReason.CPU, now_ns=5) == 1
+    assert await first.set_aside("t1", poison=QuarantineReason.CPU, now_ns=5) == 0
+    await first.aclose()
+    store = await place.open()
+    record = QuarantineRecord(crashes=0, poison=QuarantineReason.CPU)
+    assert (await store.undecided(), await store.look(("t1",))) == ((), {"t1": record})
+    ledger = await store.ledger()
+    assert (ledger.poison_traces, ledger.by_name()["failed:poison"]) == (1, 1)
+    await store.aclose()
+
+
+async def test_a_report_says_where_the_newest_carrier_of_an_answer_is(store: WorkStore) -> None:
+    await queue(store, job_of("t1"))
+    (job,) = await store.take_jobs(1, now_ns=3)
+    sinks = {"a": b"carrier", "b": b"carrier", "c": b"carrier", "d": b"carrier"}
+    await store.finish(job, "judged", outbox_items=sinks, now_ns=4, carrier="c1", evaluator="e1")
+    await store.delivered(await store.outbox_items("a", 1))
+    await store.reject(await store.outbox_items("b", 1), reason="too large", now_ns=5)
+    await store.delivered(await store.outbox_items("c", 1), unconfirmed="unreadable")
+    (answer,) = (await store.trace_report("t1")).answers
+    assert (answer.carrier, answer.evaluator, answer.ended_ns) == ("c1", "e1", 4)
+    assert answer.deliveries == (
+        Delivery(sink="a", state="delivered"),
+        Delivery(sink="b", state="rejected", reason="too large"),
+        Delivery(sink="c", state="unconfirmed", reason="unreadable"),
+        Delivery(sink="d", state="waiting"),
+    )
+    sums = (await store.ledger()).outbox_items
+    assert [{name: n for name, n in sums[sink].items() if n} for sink in "abcd"] == [
+        {"put": 1, "delivered": 1},
+        {"put": 1, "rejected": 1},
+        {"put": 1, "unconfirmed": 1},
+        {"put": 1, "waiting": 1},
+    ]
+
+
+async def test_a_report_on_an_open_trace_has_its_spans(store: WorkStore) -> None:
+    await store.append([part("t1", b"1")], forward={}, now_ns=5, holding=HoldMode.NEW)
+    await store.append([part("t1", b"2")], forward={}, now_ns=6, cut=("t1",))
+    trace = (await store.trace_report("t1")).trace
+    assert trace is not None
+    assert (trace.is_open, trace.is_cut, trace.payloads) == (True, True, (b"1", b"2"))
+    assert (trace.last_arrival_ns, trace.held_since_ns, trace.decided_ns) == (6, 5, None)
+    await store.decide_trace("t1", jobs=[], outcomes=[], keep_spans=True, now_ns=7)
+    trace = (await store.trace_report("t1")).trace
+    assert trace is not None
+    assert (trace.is_open, trace.payloads, trace.held_since_ns, trace.decided_ns) == (False, (), None, 7)
+
+
+async def test_answers_are_reported_longer_than_their_traces(store: WorkStore) -> None:
+    await queue(store, job_of("t1"))
+    (job,) = await store.take_jobs(1, now_ns=3)
+    await store.finish(job, "judged", outbox_items={}, now_ns=4)
+    await store.expire(decided_before_ns=9, ended_before_ns=4)
+    report = await store.trace_report("t1")
+    assert (report.trace, [answer.state for answer in report.answers]) == (None, [State.JUDGED])
+    await store.expire(decided_before_ns=9, ended_before_ns=5)
+    assert await store.trace_report("t1") == TraceReport(trace=None)
+
+
+async def test_traces_are_found_by_how_they_begin_and_by_tenant(store: WorkStore) -> None:
+    keys = ("ab1", "ab1@acme", "ab2@acme", "cd1@other")
+    await store.append([part(key) for key in keys], forward={}, now_ns=1)
+    assert await store.find_traces("ab", limit=9) == keys[:3]
+    assert await store.find_traces("ab", limit=2) == keys[:2]
+    assert await store.find_traces("ab1", limit=9, tenant="acme") == ("ab1@acme",)
+    assert await store.find_traces("ef", limit=9) == ()
+
+
+async def test_a_tenant_sees_its_own_answers_and_traces_alone(store: WorkStore) -> None:
+    await queue(store, job_of("t1@acme", tenant="acme"), job_of("t2@other", tenant="other"))
+    await store.append([part("t3@acme")], forward={"sink": b"original"}, now_ns=3)
+    own = await store.ledger("acme")
+    assert (own.seen, own.pending, own.open_traces, own.outbox_items) == (1, 1, 1, {})
+    assert own.adds_up
+    assert (await store.ledger()).seen == 2
+
+
+async def test_the_ledger_since_a_time_counts_stored_answers_by_service(store: WorkStore) -> None:
+    await queue(store, job_of("t1"), now_ns=2)
+    await queue(store, job_of("t2", service="help"), job_of("t3"), now_ns=5)
+    recent = await store.ledger(since_ns=5)
+    assert recent.by(lambda account: account.service) == {"help": 1, "shop": 1}
+    assert (recent.seen, recent.oldest_pending_ns, (await store.ledger()).oldest_pending_ns) == (2, 5, 2)
+
+
+async def test_sums_outlive_the_rows_that_they_count(store: WorkStore) -> None:
+    await queue(store, job_of("t1"))
+    (job,) = await store.take_jobs(1, now_ns=3)
+    await store.finish(job, "failed:judge_timeout", outbox_items={}, now_ns=4)
+    await store.expire(decided_before_ns=9, ended_before_ns=9)
+    ledger = await store.ledger()
+    assert (ledger.adds_up, ledger.seen, ledger.by_name()["failed:judge_timeout"]) == (True, 1, 1)
+    assert (await store.ledger(since_ns=0)).seen == 0
+
+
+async def test_what_is_unfinished_is_what_is_due_leased_or_undelivered(store: WorkStore) -> None:
+    await queue(store, job_of("t1"), job_of("t2"))
+    await store.append([], forward={"sink": b"original"}, now_ns=3)
+    assert await store.unfinished(now_ns=1) == 1
+    assert await store.unfinished(now_ns=3) == 3
+    job, other = await store.take_jobs(2, now_ns=3)
+    assert await store.unfinished(now_ns=1) == 3
+    await store.finish(job, "judged", outbox_items={}, now_ns=4)
+    await store.postpone(other, due_ns=9, reason="judge_timeout")
+    await store.reject(await store.outbox_items("sink", 1), reason="400", now_ns=4)
+    assert await store.unfinished(now_ns=4) == 0
+
+
+async def test_the_latest_time_is_the_latest_that_was_written(store: WorkStore) -> None:
+    assert await store.latest_ns() == 0
+    await store.append([part("t1")], forward={"sink": b"1"}, now_ns=5)
+    assert await store.latest_ns() == 5
+    outcome = Outcome(span_id="s1", outcome="sampled_out")
+    await store.decide_trace("t1", jobs=[], outcomes=[outcome], keep_spans=True, now_ns=7)
+    assert await store.latest_ns() == 7
+    await store.reject(await store.outbox_items("sink", 1), reason="400", now_ns=9)
+    assert await store.latest_ns() == 9
+
+
+async def test_an_empty_store_accepts_spans(store: WorkStore) -> None:
+    await store.check()
+    assert (await store.undecided(), await store.latest_ns()) == ((), 0)
