@@ -1,7 +1,8 @@
 """Lets old module paths and names of the library work for one release, with a ``DeprecationWarning``.
 
 `ragtrace._moved_names` has them: ``MODULES`` maps an old module to the new one, and ``NAMES`` maps, for each
-new module, its old names to the new ones. It is loaded when an import asks for an old name.
+new module, its old names to the new ones, with the path of a name that left the module. It is loaded when
+an import asks for an old name.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ def old_names(module: str) -> Callable[[str], Any]:
         new = NAMES.get(module, {}).get(name)
         if new is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        _warn(f"{module}.{name}", f"{module}.{new}")
-        return getattr(import_module(module), new)
+        home, _, current = new.rpartition(".")
+        _warn(f"{module}.{name}", f"{home or module}.{current}")
+        return getattr(import_module(home or module), current)
 
     return find
 

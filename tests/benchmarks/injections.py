@@ -30,9 +30,9 @@ from pydantic import BaseModel
 
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import ScriptedJudge, open_judge
+from ragtrace.judge_forms import YesNoInput
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
-from ragtrace.metrics.verify_yes_no import YesNoInput
 from ragtrace.model import Evaluation, JudgeIdentity, MetricResult, RagRecord, Usage, VerdictLabel
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 from ragtrace.records import read_records
