@@ -1,8 +1,8 @@
 """Lets old module paths and names of the library work for one release, with a ``DeprecationWarning``.
 
 `ragtrace._moved_names` has them: ``MODULES`` maps an old module to the new one, and ``NAMES`` maps, for each
-new module, its old names to the new ones. ``ELSEWHERE`` has names that left their module. The tables load
-when an import asks for an old name.
+new module, its old names to the new ones, with the path of a name that left the module. It is loaded when
+an import asks for an old name.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def old_names(module: str) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module, which finds what had another name before."""
 
     def find(name: str) -> Any:
-        from ragtrace._moved_names import ELSEWHERE, NAMES
+        from ragtrace._moved_names import NAMES
 
-        home = ELSEWHERE.get(module, {}).get(name, module)
-        new = NAMES.get(module, {}).get(name, name)
-        if (home, new) == (module, name):
+        new = NAMES.get(module, {}).get(name)
+        if new is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        _warn(f"{module}.{name}", f"{home}.{new}")
-        return getattr(import_module(home), new)
+        home, _, current = new.rpartition(".")
+        _warn(f"{module}.{name}", f"{home or module}.{current}")
+        return getattr(import_module(home or module), current)
 
     return find
 
@@ -78,7 +78,8 @@ class _Alias:
         def find(name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)
-            return getattr(import_module(new), renamed.get(name, name))
+            home, _, current = renamed.get(name, name).rpartition(".")
+            return getattr(import_module(home or new), current)
 
         module.__getattr__ = find  # type: ignore[method-assign]
         _warn(module.__name__, new)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 ClaimKind = Literal["factual", "opinion", "meta", "refusal"]
 Relevance = Literal["direct", "supporting", "irrelevant"]
 ChunkRelevance = Literal[0, 1, 2]
+YesNoQuestion = Literal["support", "contradict"]
 VerdictWord = Literal["supported", "contradicted", "not_mentioned"]
 
 Number: TypeAlias = int
@@ -76,6 +77,14 @@ class VerifyReply(_Form):
     """Step B: one verdict a claim."""
 
     verdicts: list[GivenVerdict] = Field(max_length=200)
+
+
+class YesNoInput(_Form):
+    """Step B, one claim a call: the chunks, the claim, and what is asked about the two."""
+
+    chunks: tuple[NumberedText, ...]
+    claim: str
+    question: YesNoQuestion
 
 
 class ChunksInput(_Form):

@@ -10,15 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from ragtrace.judge.spend import Limit, Spend
+from ragtrace.budget import Budget, ExceededLimit, Limit, Period, Reservation, Spend
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.budget import Budget, ExceededLimit, Period
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.sampler import SamplingChanges
 from ragtrace_collector.sampling.windows import WindowRow
-from ragtrace_collector.store.port import Job, QuarantineReason, Reservation, WorkStore
+from ragtrace_collector.store.port import Job, QuarantineReason, WorkStore
 
 __all__ = ["check_store"]
 

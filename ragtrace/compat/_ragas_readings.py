@@ -8,7 +8,7 @@ from itertools import zip_longest
 from ragtrace.compat._ragas_replies import Classification, JudgedStatement, MadeQuestionReply, Usefulness
 from ragtrace.compat.tool import ToolRun
 from ragtrace.errors import JudgeNonsense
-from ragtrace.metrics.questions import cosine
+from ragtrace.metrics.steps.questions import cosine
 from ragtrace.model import ChunkVerdict, Claim, Intermediate, RagRecord, Verdict, VerdictLabel
 from ragtrace.scoring import score
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
-from ragtrace.metrics.questions import cosine
+from ragtrace.metrics.steps.questions import cosine
 from ragtrace.model import Intermediate, Part, RagRecord, SkipReason
 from ragtrace.ports import Steps
 

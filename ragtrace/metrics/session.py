@@ -41,16 +41,16 @@ from ragtrace.judge_steps import (
     Verification,
     VerifyForm,
 )
-from ragtrace.metrics._combined_request import Bundle
 from ragtrace.metrics._context import NumberedContext
-from ragtrace.metrics.chunks import grade_chunks
-from ragtrace.metrics.extract import extract_claims
 from ragtrace.metrics.fence import fence_code
 from ragtrace.metrics.judge_calls import MeteredJudge, both
 from ragtrace.metrics.prompt import Prompts, content_sha256
-from ragtrace.metrics.questions import regenerate_questions
-from ragtrace.metrics.relevance import grade_statements
-from ragtrace.metrics.verify import verify_claims
+from ragtrace.metrics.steps.chunks import grade_chunks
+from ragtrace.metrics.steps.extract import extract_claims
+from ragtrace.metrics.steps.questions import regenerate_questions
+from ragtrace.metrics.steps.relevance import grade_statements
+from ragtrace.metrics.steps.retrieval import Bundle
+from ragtrace.metrics.steps.verify import verify_claims
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, Usage, Verdict
 from ragtrace.ports import Embedder, Judge, Metric

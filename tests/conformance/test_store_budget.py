@@ -13,9 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ragtrace.judge.spend import Limit, Spend
-from ragtrace_collector.budget import Budget, ExceededLimit, Period
-from ragtrace_collector.store.port import Reservation, WorkStore
+from ragtrace.budget import Budget, ExceededLimit, Limit, Period, Reservation, Spend
+from ragtrace_collector.store.port import WorkStore
 from tests.stores.adapters import MemoryPlace, Place, SqlitePlace
 
 MINUTE: Final = 60 * 1_000_000_000

@@ -13,11 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ragtrace.judge.spend import Limit, Spend
+from ragtrace.budget import Budget, Limit, Period, Spend
 from ragtrace.traces.additions import Addition, encode_addition
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
-from ragtrace_collector.budget import Budget, Period
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import TERMINAL, State
 from ragtrace_collector.sampling.follow_up import LowAnswer
@@ -29,7 +28,6 @@ from ragtrace_collector.store.port import (
     JudgedInput,
     Outcome,
     QuarantineReason,
-    Reservation,
     WorkStore,
 )
 from tests.rag_spans import rag_trace

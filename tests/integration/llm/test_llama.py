@@ -23,7 +23,7 @@ from ragtrace.judge import open_judge, unwrapped
 from ragtrace.judge._dialect import Likelihoods, OutputMode
 from ragtrace.judge.llama import LlamaJudge
 from ragtrace.metrics import Prompts
-from ragtrace.metrics.verify import NumberedContext, verify_claims
+from ragtrace.metrics.steps.verify import NumberedContext, verify_claims
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, Claim
 from ragtrace.ports import FreeText, Judge, JudgeRequest, YesProbability
@@ -193,7 +193,7 @@ import asyncio, sys
 from pydantic import BaseModel
 from ragtrace.judge import open_judge
 from ragtrace.metrics import Prompts
-from ragtrace.metrics.verify import verify_claims
+from ragtrace.metrics.steps.verify import verify_claims
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, Claim
 from ragtrace.ports import FreeText, JudgeRequest

@@ -8,8 +8,8 @@ from ragtrace.calibration.labeled_data import LabeledAnswer
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
 from ragtrace.errors import JudgeTimeout
 from ragtrace.judge import Script, ScriptedJudge
+from ragtrace.judge_forms import YesNoInput
 from ragtrace.metrics.verify_settings import VerifyForm
-from ragtrace.metrics.verify_yes_no import YesNoInput
 from ragtrace.ports import JudgeRequest, YesProbability
 from tests.unit.calibration.measurements import C, N, S, labeled
 

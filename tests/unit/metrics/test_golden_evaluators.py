@@ -28,10 +28,10 @@ from ragtrace.judge_forms import (
     RetrievalReply,
     VerifyInput,
     VerifyReply,
+    YesNoInput,
 )
 from ragtrace.metrics import Prompts, StepLimits, VerifyForm, VerifySettings, available_metrics, metric_named
 from ragtrace.metrics.registry import tool_metric_named
-from ragtrace.metrics.verify_yes_no import YesNoInput
 from ragtrace.model import Chunk, JudgeIdentity, MetricOutcome, MetricResult, RagRecord, Usage
 from ragtrace.pipeline.evaluation import evaluate, evaluator_version
 from ragtrace.ports import Embeddings, FreeText, JudgeRequest, Metric, YesProbability

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ragtrace.judge_forms import ChunkRelevance, ChunksInput, ChunksReply, GivenGrade, NumberedText
 from ragtrace.judge_steps import Grading, Prompt
 from ragtrace.metrics._evidence import pack_chunks
-from ragtrace.metrics._item_replies import ItemReplies, ask_each
+from ragtrace.metrics.ask_items import ItemReplies, ask_items
 from ragtrace.metrics.judge_calls import batches, output_tokens, together
 from ragtrace.metrics.prompt import render_chunks
 from ragtrace.model import Chunk, ChunkVerdict, VerdictLabel
@@ -48,7 +48,7 @@ async def grade_chunks(
     )
     packs = _packs(chunks, fence_code, pack_chars)
     calls = [batch for pack in packs[:max_packs] for batch in batches(pack, chunks_per_call)]
-    answers = await together(ask_each(call, asking.ask) for call in calls)
+    answers = await together(ask_items(call, asking.ask) for call in calls)
     pieces = Counter(piece.number for pack in packs for piece in pack)
     ranked = sorted(enumerate(chunks, start=1), key=lambda numbered: numbered[1].rank)
     return Grading(

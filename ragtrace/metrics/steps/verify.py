@@ -15,9 +15,9 @@ from ragtrace.judge_steps import Prompt, Verification, VerifyForm
 from ragtrace.metrics._canaries import CanaryClaims
 from ragtrace.metrics._context import Material, NumberedContext
 from ragtrace.metrics._verdicts import CheckedVerdict, CheckedVerdicts, undecided
-from ragtrace.metrics._verify_json import JsonVerifier
+from ragtrace.metrics.steps._verify_json import JsonVerifier
+from ragtrace.metrics.steps._verify_yes_no import YesNoVerifier
 from ragtrace.metrics.verify_settings import VerifySettings
-from ragtrace.metrics.verify_yes_no import YesNoVerifier
 from ragtrace.model import Claim, Usage, Verdict, VerdictLabel
 from ragtrace.ports import Judge
 

@@ -78,7 +78,7 @@ AskAbout: TypeAlias = Callable[[Sequence[NumberedText]], Awaitable[ItemReplies[T
 """Makes one request about some of the items."""
 
 
-async def ask_each(items: Sequence[NumberedText], ask: AskAbout[T]) -> ItemReplies[T]:
+async def ask_items(items: Sequence[NumberedText], ask: AskAbout[T]) -> ItemReplies[T]:
     """Return an answer for every item, or a reason why there is none.
 
     Missing and repeated items are requested once more; truncated requests are repeated in halves.

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
-
-from pydantic import BaseModel, ConfigDict
+from typing import TypeAlias
 
 from ragtrace.errors import JudgeNonsense
-from ragtrace.judge_forms import NumberedText
+from ragtrace.judge_forms import NumberedText, YesNoInput, YesNoQuestion
 from ragtrace.metrics._canaries import CanaryClaim, check_canaries
 from ragtrace.metrics._context import Material
 from ragtrace.metrics._verdicts import CheckedVerdict, CheckedVerdicts, combine, omitted
@@ -26,20 +24,9 @@ from ragtrace.model import Usage, VerdictLabel
 from ragtrace.ports import JudgeRequest, YesProbability
 
 Pack: TypeAlias = tuple[NumberedText, ...]
-Question: TypeAlias = Literal["support", "contradict"]
 
 _EVEN = 0.5
 _OUTPUT_TOKENS = 8
-
-
-class YesNoInput(BaseModel):
-    """Step B, one claim a call: the chunks, the claim, and what is asked about the two."""
-
-    model_config = ConfigDict(frozen=True)
-
-    chunks: Pack
-    claim: str
-    question: Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +90,7 @@ class YesNoVerifier:
         self,
         pack: Pack,
         items: Sequence[NumberedText],
-        question: Question,
+        question: YesNoQuestion,
         canary_claims: Sequence[CanaryClaim] = (),
     ) -> Mapping[int, float]:
         """Return P(yes) by number; items without a yes or no are left out."""
@@ -116,7 +103,7 @@ class YesNoVerifier:
         return {item.number: p for item, p in answers if p is not None}
 
     async def _ask(
-        self, pack: Pack, item: NumberedText, question: Question, canary_claims: Sequence[CanaryClaim]
+        self, pack: Pack, item: NumberedText, question: YesNoQuestion, canary_claims: Sequence[CanaryClaim]
     ) -> float | None:
         def check(reply: YesProbability) -> None:
             check_canaries(canary_claims, [(item.number, self._is_yes(reply.p_yes))])
@@ -128,7 +115,7 @@ class YesNoVerifier:
         return reply.value.p_yes
 
     def _request(
-        self, pack: Pack, item: NumberedText, question: Question, check: Callable[[YesProbability], None]
+        self, pack: Pack, item: NumberedText, question: YesNoQuestion, check: Callable[[YesProbability], None]
     ) -> JudgeRequest[YesProbability]:
         return JudgeRequest(
             step=self.material.step,
@@ -180,7 +167,7 @@ class _Heard:
     canaries_silent: int
 
 
-def _render(pack: Pack, claim: str, question: Question, code: str) -> str:
+def _render(pack: Pack, claim: str, question: YesNoQuestion, code: str) -> str:
     """Put the chunks first, the same for all claims, so that servers and providers keep what they read."""
     asked = f"Do the chunks {question} the claim? Answer Yes or No."
     return "\n".join([fenced(code, [*chunk_sections(pack), ("claim", [" ".join(claim.split())])]), asked])

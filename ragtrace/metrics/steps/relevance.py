@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragtrace.judge_forms import GivenRelevance, NumberedText, Relevance, RelevanceInput, RelevanceReply
-from ragtrace.metrics._item_replies import ItemReplies, ask_each
-from ragtrace.metrics.extract import Statement
+from ragtrace.metrics.ask_items import ItemReplies, ask_items
 from ragtrace.metrics.judge_calls import batches, output_tokens, together
 from ragtrace.metrics.prompt import Prompt, render_relevance
+from ragtrace.metrics.steps.extract import Statement
 from ragtrace.model import Verdict, VerdictLabel
 from ragtrace.ports import Judge, JudgeRequest
 
@@ -42,7 +42,7 @@ async def grade_statements(
         NumberedText(number=statement.claim.index + 1, text=statement.claim.text) for statement in statements
     ]
     calls = batches(numbered, statements_per_call)
-    answers = await together(ask_each(call, asking.ask) for call in calls)
+    answers = await together(ask_items(call, asking.ask) for call in calls)
     return tuple(_graded(statement, answers) for statement in statements)
 
 
