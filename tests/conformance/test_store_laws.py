@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ragtrace.budget import Budget, Limit, Period, Spend
+from ragtrace.budget import Budget, Limit, Period, Reservation, Spend
 from ragtrace.traces.additions import Addition, encode_addition
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
