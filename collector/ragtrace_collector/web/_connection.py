@@ -1,4 +1,4 @@
-"""What stands before the server on each connection: one whole, bounded request at a time passes on to it.
+"""What is before the server on each connection: one whole, bounded request at a time passes on to it.
 
 A server behind it sees requests that this module wrote again from the parsed ones: no trailers, chunk
 extensions, pipelined requests or upgrades, and no head longer than the limit.
@@ -259,7 +259,7 @@ class BoundedApp:
         self._open: WeakValueDictionary[bytes, BoundedConnection] = WeakValueDictionary()
 
     def connect(self, server: asyncio.Protocol) -> BoundedConnection:
-        """Stand before the server on a new connection."""
+        """Return a new connection before the server's."""
         name = b"%d" % next(self._names)
         connection = self._open[name] = BoundedConnection(server, name, self._connections)
         return connection
