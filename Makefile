@@ -106,7 +106,7 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 
 of_image := --extra collector --extra encryption --extra judge-anthropic
 # All but the instrumentors of others' libraries: those are in the second environment, with the libraries.
-of_development := $(addprefix --extra ,collector encryption examples judge-anthropic llama local parquet privacy report zstd)
+of_development := $(addprefix --extra ,calibrate collector encryption examples judge-anthropic llama local parquet privacy zstd)
 
 define resolve # lock, what is in it, how uv is told
 	{ echo "# Made by 'make lock' from pyproject.toml: $(2), for Python 3.11 and later."; \

@@ -2,38 +2,48 @@
 
 Labels are binary: *supported* or *not supported*. A judge may also leave a claim open. Weights are per
 cluster: the claims of one answer are not independent, so resampling draws whole answers.
+
+Everything is computed for many draws at once: weights are a row a draw and a column a cluster, and a
+statistic is a number a draw. It is NaN where it is undefined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby, pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from ragtrace.metrics.calibration_file import DEFAULT_THRESHOLD
 
 NO_WRONG_CLAIM = 1.0
 """The default threshold for the share of supported claims: an answer with a wrong claim fails."""
 
-Weights: TypeAlias = Sequence[float]
-"""The weight of each cluster."""
+Numbers: TypeAlias = npt.NDArray[np.float64]
+"""A number a draw."""
+Weights: TypeAlias = npt.NDArray[np.float64]
+"""The weight of each cluster, in each draw."""
+
+_MARGIN: Final = 1e-12
+"""Accuracies that differ by less are equal."""
 
 
 class ConfusionCounts(NamedTuple):
-    """The confusion matrix of human and judge labels, as weights."""
+    """The confusion matrix of human and judge labels, as weights: one, or one a draw."""
 
-    passed: float = 0.0
+    passed: float | Numbers = 0.0
     """People and the judge say supported."""
-    false_alarms: float = 0.0
+    false_alarms: float | Numbers = 0.0
     """People say supported, the judge does not."""
-    open_supported: float = 0.0
+    open_supported: float | Numbers = 0.0
     """People say supported, the judge left it open."""
-    missed: float = 0.0
+    missed: float | Numbers = 0.0
     """People say unsupported, the judge says supported."""
-    caught: float = 0.0
+    caught: float | Numbers = 0.0
     """People and the judge say unsupported."""
-    open_unsupported: float = 0.0
+    open_unsupported: float | Numbers = 0.0
     """People say unsupported, the judge left it open."""
 
     @classmethod
@@ -58,49 +68,44 @@ class ConfusionCounts(NamedTuple):
         )
 
 
-def balanced_accuracy(counts: ConfusionCounts) -> float | None:
+def balanced_accuracy(counts: ConfusionCounts) -> Numbers:
     """Return the mean of the accuracies on supported and on unsupported claims.
 
-    Guessing gives 0.5, even if one class is rare. Open ones are left out; ``None`` if a class has no decided
-    ones.
+    Guessing gives 0.5, even if one class is rare. Open ones are left out; NaN if a class has no decided ones.
     """
-    of_supported = _share(counts.passed, counts.passed + counts.false_alarms)
-    of_unsupported = _share(counts.caught, counts.caught + counts.missed)
-    if of_supported is None or of_unsupported is None:
-        return None
+    of_supported = share(counts.passed, counts.passed + counts.false_alarms)
+    of_unsupported = share(counts.caught, counts.caught + counts.missed)
     return (of_supported + of_unsupported) / 2
 
 
-def cohen_kappa(counts: ConfusionCounts) -> float | None:
-    """Return Cohen's kappa (1960) over the decided ones; ``None`` if it is undefined."""
+def cohen_kappa(counts: ConfusionCounts) -> Numbers:
+    """Return Cohen's kappa (1960) over the decided ones; NaN if it is undefined."""
     passed, false_alarms, _, missed, caught, _ = counts
     total = passed + false_alarms + missed + caught
-    if not total:
-        return None
-    seen = (passed + caught) / total
-    human, judge = (passed + false_alarms) / total, (passed + missed) / total
+    seen = share(passed + caught, total)
+    human, judge = share(passed + false_alarms, total), share(passed + missed, total)
     chance = human * judge + (1 - human) * (1 - judge)
-    return None if chance > 1 - 1e-12 else (seen - chance) / (1 - chance)
+    return share(seen - chance, np.where(chance > 1 - _MARGIN, 0.0, 1 - chance))
 
 
-def precision_of_unsupported(counts: ConfusionCounts) -> float | None:
+def precision_of_unsupported(counts: ConfusionCounts) -> Numbers:
     """Return the share of truly unsupported ones among those that the judge calls unsupported."""
-    return _share(counts.caught, counts.caught + counts.false_alarms)
+    return share(counts.caught, counts.caught + counts.false_alarms)
 
 
-def recall_of_unsupported(counts: ConfusionCounts) -> float | None:
+def recall_of_unsupported(counts: ConfusionCounts) -> Numbers:
     """Return the share of unsupported ones that the judge finds; open ones count as missed."""
-    return _share(counts.caught, counts.caught + counts.missed + counts.open_unsupported)
+    return share(counts.caught, counts.caught + counts.missed + counts.open_unsupported)
 
 
-def recall_of_decided(counts: ConfusionCounts) -> float | None:
+def recall_of_decided(counts: ConfusionCounts) -> Numbers:
     """Return the share of unsupported ones that the judge finds among those it decided."""
-    return _share(counts.caught, counts.caught + counts.missed)
+    return share(counts.caught, counts.caught + counts.missed)
 
 
-def share_decided(counts: ConfusionCounts) -> float | None:
+def share_decided(counts: ConfusionCounts) -> Numbers:
     """Return the share that the judge decided."""
-    return _share(sum(counts) - counts.open_supported - counts.open_unsupported, sum(counts))
+    return share(sum(counts) - counts.open_supported - counts.open_unsupported, sum(counts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,104 +133,101 @@ class Ranking:
         self.default = default
         """The threshold unless a better one is found."""
         ascending = sorted(scored, key=lambda answer: answer.score)
-        self._groups = [
-            (score, tuple((answer.cluster, answer.supported) for answer in group))
-            for score, group in groupby(ascending, key=lambda answer: answer.score)
-        ]
+        self._clusters = np.array([answer.cluster for answer in ascending], dtype=np.intp)
+        self._is_supported = np.array([answer.supported for answer in ascending], dtype=bool)
+        scores = np.array([answer.score for answer in ascending], dtype=np.float64)
+        self._scores, self._starts = np.unique(scores, return_index=True)
 
     def __bool__(self) -> bool:
-        return bool(self._groups)
+        return bool(len(self._scores))
 
-    def auc(self, weights: Weights) -> float | None:
+    def auc(self, weights: Weights) -> Numbers:
         """Return the probability that a supported one scores above an unsupported one; ties count half."""
-        below = area = supported_total = 0.0
-        for _, supported, unsupported in self._steps(weights):
-            area += supported * (below + unsupported / 2)
-            below += unsupported
-            supported_total += supported
-        return _share(area, below * supported_total)
+        supported, unsupported = self._by_score(weights)
+        below = np.cumsum(unsupported, axis=1) - unsupported / 2
+        area = (supported * below).sum(axis=1)
+        return share(area, supported.sum(axis=1) * unsupported.sum(axis=1))
 
-    def best_threshold(self, weights: Weights) -> float | None:
+    def best_threshold(self, weights: Weights) -> Numbers:
         """Return the threshold (*supported* from there on) with the highest balanced accuracy.
 
-        The default stays if none is better; among equals, the nearest to it wins. ``None`` if a class is
-        missing.
+        The default stays if none is better; among equals, the nearest to it wins. NaN if a class is missing.
         """
-        steps = list(self._steps(weights))
-        best = self.accuracy_at(self.default, weights)
-        if best is None:
-            return None
-        found, margin = self.default, 1e-12
-        for cut, accuracy in _cuts(steps):
-            nearer = abs(cut - self.default) < abs(found - self.default)
-            if accuracy > best + margin or (nearer and accuracy > best - margin):
-                best, found = max(best, accuracy), cut
-        return found
+        cuts, accuracies = self._cuts(weights)
+        at_default = self.accuracy_at(self.default, weights)
+        best = np.maximum(at_default, accuracies.max(axis=1, initial=-np.inf))
+        is_best = accuracies >= best[:, None] - _MARGIN
+        distances = np.where(is_best, abs(cuts - self.default), np.inf)
+        nearest = cuts[np.arange(len(cuts)), distances.argmin(axis=1)] if cuts.size else at_default
+        found = np.where(at_default >= best - _MARGIN, self.default, nearest)
+        return np.where(np.isnan(at_default), np.nan, found)
 
-    def accuracy_at(self, threshold: float, weights: Weights) -> float | None:
+    def accuracy_at(self, threshold: float, weights: Weights) -> Numbers:
         """Return the balanced accuracy at a threshold."""
         return balanced_accuracy(self.counts_at(threshold, weights))
 
     def counts_at(self, threshold: float, weights: Weights) -> ConfusionCounts:
         """Return the confusion counts at a threshold."""
-        passed = false_alarms = missed = caught = 0.0
-        for score, supported, unsupported in self._steps(weights):
-            if score >= threshold:
-                passed, missed = passed + supported, missed + unsupported
-            else:
-                false_alarms, caught = false_alarms + supported, caught + unsupported
-        return ConfusionCounts(passed=passed, false_alarms=false_alarms, missed=missed, caught=caught)
+        supported, unsupported = self._by_score(weights)
+        passes = self._scores >= threshold
+        return ConfusionCounts(
+            passed=supported @ passes,
+            false_alarms=supported @ ~passes,
+            missed=unsupported @ passes,
+            caught=unsupported @ ~passes,
+        )
 
     def curve(self, weights: Weights) -> tuple[tuple[float, float], ...]:
-        """Return the ROC curve: false positive rate, true positive rate."""
-        steps = list(self._steps(weights))
-        all_supported = sum(supported for _, supported, _ in steps)
-        all_unsupported = sum(unsupported for _, _, unsupported in steps)
-        if not all_supported or not all_unsupported:
+        """Return the ROC curve of the first draw: false positive rate, true positive rate."""
+        supported, unsupported = (of_score[0, ::-1] for of_score in self._by_score(weights))
+        if not supported.sum() or not unsupported.sum():
             return ()
-        points, passed, missed = [(0.0, 0.0)], 0.0, 0.0
-        for _, supported, unsupported in reversed(steps):
-            passed, missed = passed + supported, missed + unsupported
-            points.append((missed / all_unsupported, passed / all_supported))
-        return tuple(points)
+        rates = (np.cumsum(of_score) / of_score.sum() for of_score in (unsupported, supported))
+        return ((0.0, 0.0), *zip(*(rate.tolist() for rate in rates), strict=True))
 
     def reliability(self, weights: Weights, *, bins: int = 10) -> tuple[ScoreBin, ...]:
-        """Return the share that people call *supported*, by bins of similar scores."""
-        steps = list(self._steps(weights))
-        found: list[ScoreBin] = []
-        for index in range(bins):
-            held = [step for step in steps if min(int(step[0] * bins), bins - 1) == index]
-            weight = sum(supported + unsupported for _, supported, unsupported in held)
-            if not weight:
-                continue
-            mean = sum(score * (supported + unsupported) for score, supported, unsupported in held) / weight
-            share = sum(supported for _, supported, _ in held) / weight
-            found.append(ScoreBin(mean_score=mean, share_supported=share, weight=weight))
-        return tuple(found)
+        """Return the share that people call *supported*, by bins of similar scores, in the first draw."""
+        supported, unsupported = (of_score[0] for of_score in self._by_score(weights))
+        bin_of = np.minimum((self._scores * bins).astype(np.intp), bins - 1)
+        amounts = (supported + unsupported, supported, self._scores * (supported + unsupported))
+        by_bin = zip(
+            *(np.bincount(bin_of, amount, minlength=bins).tolist() for amount in amounts), strict=True
+        )
+        return tuple(
+            ScoreBin(mean_score=scores / weight, share_supported=share / weight, weight=weight)
+            for weight, share, scores in by_bin
+            if weight
+        )
 
-    def _steps(self, weights: Weights) -> Iterator[tuple[float, float, float]]:
-        """Yield each score in ascending order, with the weights of supported and unsupported there."""
-        for score, members in self._groups:
-            supported = unsupported = 0.0
-            for cluster, is_supported in members:
-                if is_supported:
-                    supported += weights[cluster]
-                else:
-                    unsupported += weights[cluster]
-            if supported or unsupported:
-                yield score, supported, unsupported
+    def _by_score(self, weights: Weights) -> tuple[Numbers, Numbers]:
+        """Return the weights of supported and of unsupported ones at each score, in ascending order."""
+        if not self:
+            empty = np.zeros((len(weights), 0))
+            return empty, empty
+        of_each = weights[:, self._clusters]
+        supported = np.add.reduceat(of_each * self._is_supported, self._starts, axis=1)
+        return supported, np.add.reduceat(of_each * ~self._is_supported, self._starts, axis=1)
+
+    def _cuts(self, weights: Weights) -> tuple[Numbers, Numbers]:
+        """Return the thresholds between scores that were drawn, and their balanced accuracies, a row a draw.
+
+        The accuracy of one that is no threshold there is minus infinity.
+        """
+        supported, unsupported = self._by_score(weights)
+        is_drawn = supported + unsupported > 0
+        following = np.minimum.accumulate(np.where(is_drawn, self._scores, np.inf)[:, ::-1], axis=1)[:, ::-1]
+        following = following[:, 1:]
+        cuts = (self._scores[:-1] + following) / 2
+        below = share(np.cumsum(supported, axis=1), supported.sum(axis=1, keepdims=True))
+        caught = share(np.cumsum(unsupported, axis=1), unsupported.sum(axis=1, keepdims=True))
+        accuracies = (1 - below + caught)[:, :-1] / 2
+        is_cut = is_drawn[:, :-1] & np.isfinite(following) & ~np.isnan(accuracies)
+        return cuts, np.where(is_cut, accuracies, -np.inf)
 
 
-def _cuts(steps: Sequence[tuple[float, float, float]]) -> Iterator[tuple[float, float]]:
-    """Yield each threshold between two adjacent scores, with its balanced accuracy."""
-    all_supported = sum(supported for _, supported, _ in steps)
-    all_unsupported = sum(unsupported for _, _, unsupported in steps)
-    lost = caught = 0.0
-    for (score, supported, unsupported), (following, _, _) in pairwise(steps):
-        lost, caught = lost + supported, caught + unsupported
-        right = (all_supported - lost) / all_supported
-        yield (score + following) / 2, (right + caught / all_unsupported) / 2
-
-
-def _share(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+def share(part: float | Numbers, whole: float | Numbers) -> Numbers:
+    """Return the quotient; NaN for a whole of 0."""
+    whole = np.asarray(whole, dtype=np.float64)
+    found: Numbers = np.full(np.broadcast(part, whole).shape, np.nan)
+    np.divide(part, whole, out=found, where=whole != 0)
+    return found

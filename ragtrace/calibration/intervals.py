@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import random
-from array import array
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ragtrace.calibration._agreement import Weights
+import numpy as np
+import numpy.typing as npt
 
-Statistic: TypeAlias = Callable[[Weights], float | None]
-"""Computes a number from cluster weights; ``None`` if it is undefined."""
+from ragtrace.calibration._agreement import Numbers, Weights
+
+Statistic: TypeAlias = Callable[[Weights], Numbers]
+"""Computes a number for each draw of cluster weights; NaN where it is undefined."""
 
 _FEWEST_CLUSTERS: Final = 5
 """The least number of clusters; with fewer, the draws are too similar."""
 _TAIL: Final = 0.025
+_AT_ONCE: Final = 64
+"""Draws that are computed together: more need more memory, and are no faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,29 +40,32 @@ class Resampling:
 
     def __init__(
         self,
-        weights: Weights,
+        weights: Sequence[float],
         strata: Sequence[Hashable],
         groups: Sequence[Hashable] | None = None,
         *,
         resamples: int = 1000,
         seed: int = 0,
     ) -> None:
-        self.weights = weights
+        self.weights: Weights = np.array(weights, dtype=np.float64).reshape(1, -1)
+        """Those of the sample itself, as one draw."""
         members = _members(groups or range(len(weights)))
-        by_stratum: dict[Hashable, list[list[int]]] = {}
-        for group in members:
-            by_stratum.setdefault(strata[group[0]], []).append(group)
-        drawn = random.Random(seed)
+        by_stratum: dict[Hashable, list[int]] = {}
+        for group, clusters in enumerate(members):
+            by_stratum.setdefault(strata[clusters[0]], []).append(group)
+        place = {cluster: group for group, clusters in enumerate(members) for cluster in clusters}
+        self._group_of = np.array([place[cluster] for cluster in range(len(weights))], dtype=np.intp)
         enough = len(members) >= _FEWEST_CLUSTERS
-        self._draws = [self._draw(by_stratum.values(), drawn) for _ in range(resamples if enough else 0)]
+        drawn = np.random.default_rng(seed)
+        numbers = [
+            min(_AT_ONCE, resamples - start) for start in range(0, resamples if enough else 0, _AT_ONCE)
+        ]
+        self._times = [_times_drawn(number, list(by_stratum.values()), drawn) for number in numbers]
 
-    def _draw(self, strata: Iterable[list[list[int]]], drawn: random.Random) -> Weights:
-        weights = array("d", bytes(8 * len(self.weights)))
-        for groups in strata:
-            for group in drawn.choices(groups, k=len(groups)):
-                for cluster in group:
-                    weights[cluster] += self.weights[cluster]
-        return weights
+    def _draws(self) -> Iterator[Weights]:
+        """Yield the weights of the draws, some at once."""
+        for times in self._times:
+            yield self.weights * times[:, self._group_of]
 
     def estimate(self, statistic: Statistic) -> IntervalEstimate | None:
         """Return the statistic with its percentile interval; ``None`` if it is undefined.
@@ -66,14 +73,29 @@ class Resampling:
         There is no interval if most draws leave it undefined, or if all draws are equal: seven right of seven
         are no certainty, which resampling cannot show.
         """
-        value = statistic(self.weights)
-        if value is None:
+        [value] = statistic(self.weights).tolist()
+        if np.isnan(value):
             return None
-        found = sorted(each for draw in self._draws if (each := statistic(draw)) is not None)
-        if len(found) * 2 <= len(self._draws) or found[0] == found[-1]:
+        drawn = [statistic(weights) for weights in self._draws()]
+        every = np.concatenate(drawn) if drawn else np.zeros(0)
+        found = np.sort(every[~np.isnan(every)]).tolist()
+        if len(found) * 2 <= len(every) or found[0] == found[-1]:
             return IntervalEstimate(value=value)
         at_low = int(_TAIL * len(found))
         return IntervalEstimate(value=value, low=found[at_low], high=found[len(found) - 1 - at_low])
+
+
+def _times_drawn(
+    number: int, strata: Sequence[Sequence[int]], drawn: np.random.Generator
+) -> npt.NDArray[np.uint16]:
+    """Draw from each stratum as many groups as it has; return how often each was drawn, a row a draw."""
+    groups = sum(map(len, strata))
+    rows = np.arange(number)[:, None] * groups
+    times = np.zeros(number * groups, dtype=np.uint16)
+    for stratum in map(np.array, strata):
+        chosen = stratum[drawn.integers(len(stratum), size=(number, len(stratum)))]
+        times += np.bincount((rows + chosen).ravel(), minlength=len(times)).astype(np.uint16)
+    return times.reshape(number, groups)
 
 
 def fold_of(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ragtrace.calibration.labeled_data import HumanLabel
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, judged_supported
+from ragtrace.calibration.plot import draw_plots
 from ragtrace.calibration.results import Results
 from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
 from ragtrace.reports.templates import open_template
@@ -51,7 +51,7 @@ def disagreements(
                 )
 
 
-def render_page(results: Results, plot: str, examples: Iterable[Example] = ()) -> str:
+def render_page(results: Results, examples: Iterable[Example] = ()) -> str:
     """Write the report. Only ``examples`` contain judged text."""
     template = open_template(
         "calibration/page.html",
@@ -64,7 +64,7 @@ def render_page(results: Results, plot: str, examples: Iterable[Example] = ()) -
     return template.render(
         basis=basis(results),
         recommendations=recommendations(results),
-        plot=base64.b64encode(plot.encode()).decode(),
+        plots=draw_plots(results),
         groups=results.groups,
         examples=list(examples),
     )

@@ -1,126 +1,175 @@
-"""The plot of a measurement, as SVG for a page."""
+"""The layout of a measurement's plots, which the page's template draws."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import floor, sqrt
+from typing import Final
 
-from ragtrace.calibration.results import CandidateResult, Results
+from ragtrace.calibration.results import CandidateResult, GroupResult, Results
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
-_Ordered: TypeAlias = Sequence[tuple[int, CandidateResult]]
-"""Candidates with their positions in the group, which determine their colors."""
-
-_COLORS: Final = ("#1d4ed8", "#b45309", "#7c3aed", "#0f766e")
-_FLOOR: Final = "#6b7280"
-_METADATA: Final = ("Creator", "Date", "Format", "Type")
-"""Removes matplotlib's own metadata from the SVG."""
-_STYLE: Final = {
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "svg.fonttype": "none",  # keep text as text
-    "svg.hashsalt": "ragtrace",  # make the SVG reproducible
-    "text.parse_math": False,  # names of files or models may contain a dollar sign
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
+_WIDTH: Final = 820
+_ROW: Final = 22
+_LEFT, _RIGHT, _TOP, _BOTTOM = 300, 60, 24, 40
+_LONGEST_NAME: Final = 44
+_COLORS: Final = 4
+_LOWEST: Final = 0.3
+"""Where the axis of accuracies begins, unless one is lower."""
 
 
-def draw_plot(results: Results) -> str:
-    """Draw balanced accuracies with their intervals; ROC and reliability if a judge gives probabilities.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyRow:
+    """A line of the plot: the name of a file, or a judge's accuracy with its interval."""
 
-    Raises:
-        ModuleNotFoundError: matplotlib is not installed.
-    """
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
+    y: float
+    label: str
+    color: str = ""
+    """The class of the judge's marks; empty for the name of a file."""
+    value: float | None = None
+    x: float = 0.0
+    interval: tuple[float, float] | None = None
 
+    @property
+    def short_label(self) -> str:
+        """The label, cut to what the column has room for."""
+        return self.label if len(self.label) <= _LONGEST_NAME else f"{self.label[: _LONGEST_NAME - 1]}…"
+
+    @property
+    def end(self) -> float:
+        """Where the marks end."""
+        return self.interval[1] if self.interval else self.x
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyPlot:
+    """Balanced accuracies of each judge, by file."""
+
+    rows: tuple[AccuracyRow, ...]
+    ticks: tuple[tuple[float, str], ...]
+    guessing: float
+    height: float
+    bottom: float
+    width: int = _WIDTH
+    left: int = _LEFT
+    right: int = _WIDTH - _RIGHT
+    top: int = _TOP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlotCurve:
+    """A judge's curve in a square."""
+
+    color: str
+    points: tuple[tuple[float, float], ...]
+    """Each between 0 and 1."""
+    radii: tuple[float, ...] = ()
+    """Of the dots on its points, if there are any."""
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitPlot:
+    """Curves between 0 and 1."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[PlotCurve, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationPlots:
+    """The plots of a page."""
+
+    accuracies: AccuracyPlot
+    squares: tuple[UnitPlot, ...]
+    """ROC and reliability, if a judge gives probabilities."""
+
+
+def draw_plots(results: Results) -> CalibrationPlots:
+    """Lay out accuracies with their intervals; ROC and reliability if a judge gives probabilities."""
     scored = [numbered for numbered in enumerate(results.overall.candidates) if numbered[1].roc]
-    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # its stubs list every key there is
-        height = 1.2 + 0.28 * sum(len(group.candidates) + 1 for group in results.groups)
-        figure = Figure(figsize=(8.2, height + (3.4 if scored else 0)), layout="constrained")
-        FigureCanvasSVG(figure)
-        if scored:
-            grid = figure.add_gridspec(2, 2, height_ratios=(height, 3.4))
-            _draw_accuracies(figure.add_subplot(grid[0, :]), results)
-            _draw_roc(figure.add_subplot(grid[1, 0]), scored)
-            _draw_reliability(figure.add_subplot(grid[1, 1]), scored)
-        else:
-            _draw_accuracies(figure.add_subplot(), results)
-        written = io.StringIO()
-        figure.savefig(written, format="svg", metadata=dict.fromkeys(_METADATA))
-    svg = written.getvalue()
-    return svg[svg.index("<svg") :]
+    return CalibrationPlots(accuracies=_accuracies(results), squares=_squares(scored) if scored else ())
 
 
-def _draw_accuracies(axes: Axes, results: Results) -> None:
-    ticks: list[tuple[float, str]] = []
-    at = 0.0
+def _accuracies(results: Results) -> AccuracyPlot:
+    lowest = min((_lowest(group) for group in results.groups), default=_LOWEST)
+    begin = min(_LOWEST, floor(lowest * 10) / 10)
+
+    def x_of(accuracy: float) -> float:
+        share = (accuracy - begin) / (1 - begin)
+        return round(_LEFT + share * (_WIDTH - _RIGHT - _LEFT), 1)
+
+    rows: list[AccuracyRow] = []
+    y = float(_TOP)
     for group in results.groups:
-        ticks.append((at, group.name))
+        y += _ROW
+        rows.append(AccuracyRow(y=y, label=group.name))
         for order, candidate in enumerate(group.candidates):
-            at += 1
-            _draw_bar(axes, at, candidate, _color(candidate, order), labeled=group is results.groups[0])
-        at += 1
-    axes.axvline(0.5, color="#9ca3af", linewidth=1, linestyle=":")
-    axes.text(0.5, -0.6, " guessing", color="#6b7280", va="top")
-    axes.set_yticks([place for place, _ in ticks], [name for _, name in ticks], va="center")
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(at, -0.7)
-    axes.set_xlim(0.3, 1.0)
-    axes.set_xlabel("balanced accuracy on claims, two-way, with its 95 % interval")
-    axes.legend(
-        loc="upper left", bbox_to_anchor=(0, -0.32 if len(results.groups) < 2 else -0.16), frameon=False
+            y += _ROW
+            found = candidate.two_way
+            ends = (found.low, found.high) if found else (None, None)
+            rows.append(
+                AccuracyRow(
+                    y=y,
+                    label=_title(candidate),
+                    color=_color(candidate, order),
+                    value=found.value if found else None,
+                    x=x_of(found.value) if found else 0.0,
+                    interval=(x_of(ends[0]), x_of(ends[1]))
+                    if ends[0] is not None and ends[1] is not None
+                    else None,
+                )
+            )
+        y += _ROW / 2
+    return AccuracyPlot(
+        rows=tuple(rows),
+        ticks=tuple((x_of(tenth / 10), f"{tenth / 10:g}") for tenth in range(round(begin * 10), 11)),
+        guessing=x_of(0.5),
+        height=y + _BOTTOM,
+        bottom=y,
     )
 
 
-def _draw_bar(axes: Axes, at: float, candidate: CandidateResult, color: str, *, labeled: bool) -> None:
-    label = _title(candidate) if labeled else None
-    found = candidate.two_way
-    if found is None:
-        axes.plot([], [], "o", color=color, label=label)
-        return
-    if found.low is not None and found.high is not None:
-        axes.plot(
-            [found.low, found.high], [at, at], color=color, linewidth=5, alpha=0.35, solid_capstyle="butt"
-        )
-    axes.plot([found.value], [at], "o", color=color, markersize=5, label=label)
-    right = found.high if found.high is not None else found.value
-    axes.text(right + 0.008, at, f"{found.value:.2f}", va="center", color=color)
+def _lowest(group: GroupResult) -> float:
+    found = [candidate.two_way for candidate in group.candidates if candidate.two_way]
+    return min((each.value if each.low is None else each.low for each in found), default=_LOWEST)
 
 
-def _draw_roc(axes: Axes, scored: _Ordered) -> None:
-    axes.plot([0, 1], [0, 1], color="#9ca3af", linewidth=1, linestyle=":")
+def _squares(scored: Sequence[tuple[int, CandidateResult]]) -> tuple[UnitPlot, UnitPlot]:
+    return (
+        UnitPlot(
+            title="Each threshold for P(Yes)",
+            x_label="unsupported claims that pass",
+            y_label="supported claims that pass",
+            curves=tuple(_roc(scored)),
+        ),
+        UnitPlot(
+            title="Reliability",
+            x_label="P(Yes) of the judge",
+            y_label="share that people call supported",
+            curves=tuple(_reliability(scored)),
+        ),
+    )
+
+
+def _roc(scored: Sequence[tuple[int, CandidateResult]]) -> Iterator[PlotCurve]:
     for order, candidate in scored:
         auc = candidate.claims.auc
-        label = f"AUC {auc.value:.2f}" if auc else None
-        axes.plot(*zip(*candidate.roc, strict=True), color=_color(candidate, order), label=label)
-    axes.set_xlabel("unsupported claims that pass")
-    axes.set_ylabel("supported claims that pass")
-    axes.set_title("each threshold for P(Yes)", loc="left")
-    axes.legend(loc="lower right", frameon=False)
-    axes.set_aspect("equal")
+        label = f"AUC {auc.value:.2f}" if auc else ""
+        yield PlotCurve(color=_color(candidate, order), points=candidate.roc, label=label)
 
 
-def _draw_reliability(axes: Axes, scored: _Ordered) -> None:
-    axes.plot([0, 1], [0, 1], color="#9ca3af", linewidth=1, linestyle=":")
+def _reliability(scored: Sequence[tuple[int, CandidateResult]]) -> Iterator[PlotCurve]:
     for order, candidate in scored:
-        whole = sum(bin_.weight for bin_ in candidate.reliability)
-        means = [bin_.mean_score for bin_ in candidate.reliability]
-        shares = [bin_.share_supported for bin_ in candidate.reliability]
-        sizes = [14 + 300 * bin_.weight / whole for bin_ in candidate.reliability]
-        color = _color(candidate, order)
-        axes.plot(means, shares, color=color, linewidth=1)
-        axes.scatter(means, shares, s=sizes, color=color, alpha=0.6)
-    axes.set_xlabel("P(Yes) of the judge")
-    axes.set_ylabel("share that people call supported")
-    axes.set_title("reliability", loc="left")
-    axes.set_aspect("equal")
+        bins = candidate.reliability
+        whole = sum(each.weight for each in bins)
+        yield PlotCurve(
+            color=_color(candidate, order),
+            points=tuple((each.mean_score, each.share_supported) for each in bins),
+            radii=tuple(round(sqrt(5 + 90 * each.weight / whole), 1) for each in bins),
+        )
 
 
 def _title(candidate: CandidateResult) -> str:
@@ -128,4 +177,4 @@ def _title(candidate: CandidateResult) -> str:
 
 
 def _color(candidate: CandidateResult, order: int) -> str:
-    return _FLOOR if candidate.is_floor else _COLORS[order % len(_COLORS)]
+    return "floor" if candidate.is_floor else f"judge{order % _COLORS}"

@@ -12,12 +12,14 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from operator import mul
 from typing import Final, TypeAlias
+
+import numpy as np
 
 from ragtrace.calibration._agreement import (
     NO_WRONG_CLAIM,
     ConfusionCounts,
+    Numbers,
     Ranking,
     ScoredAnswer,
     Weights,
@@ -26,6 +28,7 @@ from ragtrace.calibration._agreement import (
     precision_of_unsupported,
     recall_of_decided,
     recall_of_unsupported,
+    share,
     share_decided,
 )
 from ragtrace.calibration.intervals import IntervalEstimate, Resampling, fold_of
@@ -150,7 +153,7 @@ class _Drawing:
 
     def without(self, fold: int) -> Weights:
         """Return the weights of all folds but one."""
-        return [0.0 if at == fold else weight for at, weight in zip(self.fold_of, self.weights, strict=True)]
+        return np.where(np.array(self.fold_of, dtype=np.intp) == fold, 0.0, self.weights)
 
 
 def _drawing(
@@ -372,7 +375,7 @@ def _level(
     total = ConfusionCounts.total(counts for counts in by_cluster if counts)
     weigh = _weighing(by_cluster)
 
-    def estimate(measure: Callable[[ConfusionCounts], float | None]) -> IntervalEstimate | None:
+    def estimate(measure: Callable[[ConfusionCounts], Numbers]) -> IntervalEstimate | None:
         return resampling.estimate(lambda weights: measure(weigh(weights)))
 
     table: dict[str, dict[str, int]] = {}
@@ -394,17 +397,13 @@ def _level(
     )
 
 
-def _two_way(counts: ConfusionCounts) -> float | None:
+def _two_way(counts: ConfusionCounts) -> Numbers:
     return balanced_accuracy(counts.with_open_as_unsupported)
 
 
 def _weighing(by_cluster: _ByCluster) -> Callable[[Weights], ConfusionCounts]:
-    columns = list(zip(*(counts or ConfusionCounts() for counts in by_cluster), strict=True))
-
-    def weigh(weights: Weights) -> ConfusionCounts:
-        return ConfusionCounts(*(sum(map(mul, weights, column)) for column in columns))
-
-    return weigh
+    table = np.array([counts or ConfusionCounts() for counts in by_cluster]).reshape(-1, 6)
+    return lambda weights: ConfusionCounts(*(weights @ table).T)
 
 
 def _cut(
@@ -425,7 +424,7 @@ def _cut(
         recommended=best.value if bears_out else ranking.default,
         default=ranking.default,
         best=best,
-        at_best=ranking.accuracy_at(best.value, drawing.weights) or 0.0,
+        at_best=float(ranking.accuracy_at(best.value, drawing.weights)[0]),
         at_default=at_default,
         held_out=held_out,
     )
@@ -433,8 +432,8 @@ def _cut(
 
 def _thresholds_of_folds(ranking: Ranking, drawing: _Drawing) -> list[float]:
     """Return for each fold the best threshold of the others; the default if those have only one class."""
-    found = (ranking.best_threshold(drawing.without(fold)) for fold in range(_FOLDS))
-    return [ranking.default if threshold is None else threshold for threshold in found]
+    found = (float(ranking.best_threshold(drawing.without(fold))[0]) for fold in range(_FOLDS))
+    return [ranking.default if np.isnan(threshold) else threshold for threshold in found]
 
 
 def _answer_ranking(side: _Side, scores: Sequence[float | None]) -> Ranking:
@@ -464,9 +463,9 @@ def _difference(first: _Side, second: _Side, resampling: Resampling) -> Interval
         for counts in (of_first, of_second)
     ]
 
-    def lead(weights: Weights) -> float | None:
+    def lead(weights: Weights) -> Numbers:
         ahead, behind = (_two_way(weigh(weights)) for weigh in sides)
-        return None if ahead is None or behind is None else ahead - behind
+        return ahead - behind
 
     return resampling.estimate(lead)
 
@@ -481,13 +480,8 @@ def _flips(side: _Side, candidate: JudgeCandidate) -> IntervalEstimate | None:
         else (0, 0)
         for answer, runs in zip(side.answers, side.runs, strict=True)
     ]
-    flipped, compared = zip(*counted, strict=True) if counted else ((), ())
-
-    def share(weights: Weights) -> float | None:
-        whole = sum(map(mul, weights, compared))
-        return sum(map(mul, weights, flipped)) / whole if whole else None
-
-    return side.drawing.resampling.estimate(share)
+    flipped, compared = np.array(counted, dtype=np.float64).reshape(-1, 2).T
+    return side.drawing.resampling.estimate(lambda weights: share(weights @ flipped, weights @ compared))
 
 
 def _flipped(runs: Sequence[CandidateRun]) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.architecture.source import modules
+from tests.architecture.source import imports_in, modules
 
 LONGEST = 60
 
@@ -18,3 +18,14 @@ def test_no_function_is_longer_than_a_screen() -> None:
         and (lines := (node.end_lineno or 0) - node.lineno + 1) > LONGEST
     }
     assert long == {}
+
+
+def test_nothing_reaches_into_the_http_server() -> None:
+    """`uvicorn` itself is its public interface: what is below may change in any release."""
+    inside = {
+        f"{module.name}: {imported}"
+        for module in modules()
+        for imported, _ in imports_in(module.tree)
+        if imported.startswith("uvicorn.")
+    }
+    assert inside == set()

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import ConcurrencyOption, JsonOption, JudgeOptions
 from ragtrace.cli.settings import command, group, option, section, takes
 
@@ -141,6 +142,7 @@ def calibrate(
           --judge openai:qwen2.5 --base-url http://localhost:11434/v1
       ragtrace calibrate labeled.jsonl --judge lexical
     """
-    from ragtrace.cli.calibrate.run import run_calibration
+    with needs_extra("calibrate"):
+        from ragtrace.cli.calibrate.run import run_calibration
 
     click.get_current_context().exit(run_calibration(paths, sample, measure, output))

@@ -22,7 +22,6 @@ from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
 from ragtrace.calibration.wording import counted
 from ragtrace.cli.calibrate.command import CalibrateOutput, MeasureOptions, SampleOptions
 from ragtrace.cli.calibrate.table import print_results
-from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.judge_choice import introduce
 from ragtrace.cli.record_files import LeftOutRows, shown_path
 from ragtrace.cli.render import print_json, talk
@@ -55,9 +54,6 @@ def run_calibration(
         ConfigError: an option is wrong, or a file cannot be written.
     """
     prices = measure.judge.prices()
-    if output.report:
-        with needs_extra("report"):
-            import matplotlib as mpl  # noqa: F401  before hours of judging, not after
     for file in output.files:
         check_replaceable(file)
     left_out = LeftOutRows()
@@ -246,9 +242,8 @@ def _write_page(
     path: Path, results: Results, measured: Sequence[MeasuredAnswer], candidates: Sequence[JudgeCandidate]
 ) -> None:
     from ragtrace.calibration.page import disagreements, render_page
-    from ragtrace.calibration.plot import draw_plot
 
-    page = render_page(results, draw_plot(results), disagreements(measured, candidates, at_most=_EXAMPLES))
+    page = render_page(results, disagreements(measured, candidates, at_most=_EXAMPLES))
     replace_file(path, page)
     talk(f"report: {path}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import re
 import signal
@@ -242,14 +241,11 @@ def test_the_page_holds_a_plot_and_no_text_under_judgment(data: str, tmp_path: P
     page = tmp_path / "report.html"
     assert calibrate(data, "--judge", scripted, "--report", str(page)).exit_code == 0
     written = page.read_text("utf-8")
-    before, _, rest = written.partition("data:image/svg+xml;base64,")
-    plot, _, after = rest.partition('"')
-    picture = base64.b64decode(plot, validate=True).decode()
-    assert picture.startswith("<svg")
-    for shown in (before + after, picture):
-        assert "lexical:lexical-v2" in shown
-        assert not re.search(r"https?://(?!www\.w3\.org/)", shown)
-        assert not any(text in shown for text in ("Refunds", "Bonn", "friendly"))
+    picture = written[written.index("<svg") : written.index("</svg>")]
+    assert "lexical:lexical-v2" in picture
+    assert picture.count("<circle") == 2  # the judge, and the lexical one
+    assert not re.search(r"https?://", written)
+    assert not any(text in written for text in ("Refunds", "Bonn", "friendly"))
 
 
 @pytest.mark.slow

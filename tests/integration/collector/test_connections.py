@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.web import _connection as listening
 from ragtrace_collector.web import connections as crowd
-from ragtrace_collector.web import server as listening
 from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
@@ -38,7 +38,7 @@ async def ended(collector: Collector, said: bytes) -> bytes:
 async def test_who_does_not_say_what_it_wants_is_hung_up_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
-    monkeypatch.setattr(listening, "_HEADERS_TIMEOUT_S", 1)
+    monkeypatch.setattr(listening, "HEADERS_TIMEOUT_S", 1)
     async with running_collector(config_of(tmp_path)) as collector:
         assert await ended(collector, said) == b""
         assert (await post(collector, GOOD)).status_code == 200
@@ -46,7 +46,7 @@ async def test_who_does_not_say_what_it_wants_is_hung_up_on(
 
 @pytest.mark.slow
 async def test_who_goes_on_too_slowly_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "_HEADERS_TIMEOUT_S", 1)
+    monkeypatch.setattr(listening, "HEADERS_TIMEOUT_S", 1)
     async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
         writer.write(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -59,7 +59,7 @@ async def test_who_goes_on_too_slowly_is_hung_up_on(tmp_path: Path, monkeypatch:
 
 @pytest.mark.slow
 async def test_a_body_may_take_longer_than_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "_HEADERS_TIMEOUT_S", 1)
+    monkeypatch.setattr(listening, "HEADERS_TIMEOUT_S", 1)
     head = b"POST /v1/traces HTTP/1.1\r\nhost: a\r\nconnection: close\r\n"
     head += b"content-type: application/x-protobuf\r\n"
     async with running_collector(config_of(tmp_path)) as collector:
@@ -75,7 +75,7 @@ async def test_of_too_many_connections_the_one_that_is_idle_for_longest_is_hung_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crowd, "_A_PEER", 2)
-    monkeypatch.setattr(listening, "_HEADERS_TIMEOUT_S", 3_600)  # or it is hung up on for being silent
+    monkeypatch.setattr(listening, "HEADERS_TIMEOUT_S", 3_600)  # or it is hung up on for being silent
     async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(20):
         (idle, silent), (reader, writer) = [
             await asyncio.open_connection("127.0.0.1", collector.http_port) for _ in range(2)
@@ -138,7 +138,7 @@ ENDLESS = [
 async def test_who_never_comes_to_the_point_is_hung_up_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
-    monkeypatch.setattr(listening, "_HEADERS_TIMEOUT_S", 100)
+    monkeypatch.setattr(listening, "HEADERS_TIMEOUT_S", 100)
     answer = b""
     async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
@@ -219,7 +219,7 @@ async def test_who_asks_for_another_protocol_is_heard_in_this_one(tmp_path: Path
 async def test_who_goes_on_after_the_answer_is_hung_up_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "_HEADERS_TIMEOUT_S", 1)
+    monkeypatch.setattr(listening, "HEADERS_TIMEOUT_S", 1)
     async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
         writer.write(CHUNKED + b"\r\n1\r\nx\r\n")
@@ -230,6 +230,39 @@ async def test_who_goes_on_after_the_answer_is_hung_up_on(
                 await writer.drain()
                 await asyncio.sleep(0.01)
         writer.close()
+
+
+async def answered_early(collector: Collector, then: bytes) -> bytes:
+    """Begin a request that is refused by its headers, go on after the answer, and return all that is said."""
+    async with asyncio.timeout(PATIENCE_S):
+        reader, writer = await asyncio.open_connection("127.0.0.1", collector.http_port)
+        writer.write(CHUNKED + b"\r\n1\r\nx\r\n")
+        begun = await reader.readuntil(b"HTTP/1.1 415") + await reader.readuntil(b"\r\n\r\n")
+        writer.write(then)
+        try:
+            return begun + await reader.read()
+        finally:
+            writer.close()
+
+
+async def test_a_body_that_breaks_after_the_answer_is_not_answered_again(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        said = await answered_early(collector, b"no chunk\r\n")
+    assert said.count(b"HTTP/1.1") == 1
+
+
+async def test_a_body_that_ends_after_the_answer_is_not_the_next_request(tmp_path: Path) -> None:
+    rest = b"7\r\nGET / H\r\n0\r\n\r\n" + GET + b"connection: close\r\n\r\n"
+    async with running_collector(config_of(tmp_path)) as collector:
+        said = await answered_early(collector, rest)
+    assert said.count(b"HTTP/1.1") == 2
+    assert b"HTTP/1.1 200" in said
+
+
+async def test_who_names_a_connection_is_not_taken_for_it(tmp_path: Path) -> None:
+    said = GET + b"ragtrace-connection: 7\r\nconnection: close\r\n\r\n"
+    async with running_collector(config_of(tmp_path)) as collector:
+        assert (await ended(collector, said)).startswith(b"HTTP/1.1 200")
 
 
 async def test_a_trailer_is_no_header(tmp_path: Path) -> None:

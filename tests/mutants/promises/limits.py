@@ -11,7 +11,7 @@ __all__ = ["MUTANTS"]
 _GZIP: Final = "collector/ragtrace_collector/receive/_gzip.py"
 _HTTP: Final = "collector/ragtrace_collector/receive/http.py"
 _GRPC: Final = "collector/ragtrace_collector/receive/grpc.py"
-_LISTENING: Final = "collector/ragtrace_collector/web/server.py"
+_CONNECTION: Final = "collector/ragtrace_collector/web/_connection.py"
 _VITALS: Final = "collector/ragtrace_collector/operations/vitals.py"
 _RECEIVERS_TESTS: Final = "tests/integration/collector/test_receivers.py"
 _CONNECTIONS_TESTS: Final = "tests/integration/collector/test_connections.py"
@@ -81,10 +81,18 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="headers may be of any length",
-        file=_LISTENING,
+        file=_CONNECTION,
         old="_MAX_HEAD_BYTES: Final = 16 << 10",
         new="_MAX_HEAD_BYTES: Final = 16 << 30",
         tests=(f"{_CONNECTIONS_TESTS}::test_headers_that_come_whole_are_bounded_too",),
+    ),
+    Mutant(
+        promise="limits",
+        breaks="a sender may send any number of requests before the first is answered",
+        file=_CONNECTION,
+        old="        if self._is_reading or self._is_answering:\n",
+        new="        if False:\n",
+        tests=(f"{_CONNECTIONS_TESTS}::test_who_does_not_wait_for_an_answer_gets_that_one_alone",),
     ),
     Mutant(
         promise="limits",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from statistics import mean
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from ragtrace.calibration._agreement import (
     NO_WRONG_CLAIM,
     ConfusionCounts,
+    Numbers,
     Ranking,
     ScoredAnswer,
+    Weights,
     balanced_accuracy,
     cohen_kappa,
     precision_of_unsupported,
@@ -30,6 +33,16 @@ SCORED = st.lists(
 )
 
 
+def number(found: Numbers) -> float | None:
+    """Return the number of one draw; None if it is undefined."""
+    value = float(np.asarray(found).item())
+    return None if np.isnan(value) else value
+
+
+def even(many: int) -> Weights:
+    return np.ones((1, many))
+
+
 def counted(pairs: Pairs) -> ConfusionCounts:
     return ConfusionCounts.total(ConfusionCounts.of(human, judge) for human, judge in pairs)
 
@@ -42,20 +55,22 @@ def decided(pairs: Pairs) -> list[tuple[bool, bool]]:
 def test_balanced_accuracy_is_the_mean_over_the_two_sides(pairs: Pairs) -> None:
     sides = [[human == judge for human, judge in decided(pairs) if human is side] for side in (True, False)]
     expected = mean(map(mean, sides)) if all(sides) else None
-    assert balanced_accuracy(counted(pairs)) == (None if expected is None else pytest.approx(expected))
+    assert number(balanced_accuracy(counted(pairs))) == (
+        None if expected is None else pytest.approx(expected)
+    )
 
 
 @given(PAIRS)
 def test_read_two_way_nothing_is_open(pairs: Pairs) -> None:
     read = counted(pairs).with_open_as_unsupported
     assert read == counted([(human, bool(judge)) for human, judge in pairs])
-    assert share_decided(read) == (1 if pairs else None)
+    assert number(share_decided(read)) == (1 if pairs else None)
 
 
 @given(PAIRS)
 def test_kappa_is_the_agreement_beyond_chance(pairs: Pairs) -> None:
     both = decided(pairs)
-    found = cohen_kappa(counted(pairs))
+    found = number(cohen_kappa(counted(pairs)))
     if not both:
         assert found is None
         return
@@ -76,7 +91,7 @@ def test_precision_and_recall_are_about_the_verdict_unsupported() -> None:
 def test_auc_is_the_chance_that_a_supported_claim_scores_higher(scored: list[tuple[float, bool]]) -> None:
     above = [score for score, supported in scored if supported]
     below = [score for score, supported in scored if not supported]
-    found = ranking(scored).auc([1.0] * len(scored))
+    found = number(ranking(scored).auc(even(len(scored))))
     if not above or not below:
         assert found is None
     else:
@@ -87,41 +102,51 @@ def test_auc_is_the_chance_that_a_supported_claim_scores_higher(scored: list[tup
 def test_a_weight_counts_like_so_many_copies(scored: list[tuple[float, bool]], weights: list[int]) -> None:
     copies = [each for each, weight in zip(scored, weights, strict=False) for _ in range(weight)]
     weighted, copied = ranking(scored), ranking(copies)
-    once = [1.0] * len(copies)
-    assert weighted.auc(weights) == pytest.approx(copied.auc(once))
-    assert weighted.best_threshold(weights) == copied.best_threshold(once)
+    drawn, once = np.array([weights[: len(scored)]], dtype=float), even(len(copies))
+    assert number(weighted.auc(drawn)) == pytest.approx(number(copied.auc(once)))
+    assert number(weighted.best_threshold(drawn)) == number(copied.best_threshold(once))
 
 
 @given(SCORED)
 def test_no_threshold_is_better_than_the_best(scored: list[tuple[float, bool]]) -> None:
-    ranked, weights = ranking(scored), [1.0] * len(scored)
-    best = ranked.best_threshold(weights)
+    ranked, weights = ranking(scored), even(len(scored))
+    best = number(ranked.best_threshold(weights))
     if best is None:
         assert len({supported for _, supported in scored}) == 1
         return
     highest = max(accuracy(scored, threshold / 100) for threshold in range(101))
     if highest > 0.5:  # else guessing is as good, and nothing is worth a threshold
-        assert ranked.accuracy_at(best, weights) == pytest.approx(highest)
-    assert ranked.accuracy_at(best, weights) == pytest.approx(accuracy(scored, best))
+        assert number(ranked.accuracy_at(best, weights)) == pytest.approx(highest)
+    assert number(ranked.accuracy_at(best, weights)) == pytest.approx(accuracy(scored, best))
+
+
+@given(SCORED, st.lists(st.lists(st.integers(0, 2), min_size=20, max_size=20), min_size=1, max_size=5))
+def test_many_draws_at_once_are_each_as_alone(
+    scored: list[tuple[float, bool]], draws: list[list[int]]
+) -> None:
+    ranked, weights = ranking(scored), np.array(draws, dtype=float)[:, : len(scored)]
+    for statistic in (ranked.auc, ranked.best_threshold):
+        alone = [number(statistic(weights[at : at + 1])) for at in range(len(weights))]
+        assert [None if np.isnan(each) else each for each in statistic(weights)] == alone
 
 
 def test_the_default_threshold_stays_where_no_other_is_better() -> None:
-    assert ranking([(0.4, False), (0.9, True)]).best_threshold([1.0, 1.0]) == 0.5
-    assert ranking([(0.1, False), (0.3, True)]).best_threshold([1.0, 1.0]) == pytest.approx(0.2)
+    assert ranking([(0.4, False), (0.9, True)]).best_threshold(even(2)) == 0.5
+    assert ranking([(0.1, False), (0.3, True)]).best_threshold(even(2)) == pytest.approx(0.2)
 
 
 @given(SCORED)
 def test_the_roc_curve_holds_the_area(scored: list[tuple[float, bool]]) -> None:
-    ranked, weights = ranking(scored), [1.0] * len(scored)
+    ranked, weights = ranking(scored), even(len(scored))
     curve = ranked.curve(weights)
     area = sum((right - left) * (low + high) / 2 for (left, low), (right, high) in pairwise(curve))
-    auc = ranked.auc(weights)
+    auc = number(ranked.auc(weights))
     assert area == pytest.approx(auc or 0)
     assert bool(curve) == (auc is not None)
 
 
 def test_reliability_is_the_share_of_supported_among_alike_scores() -> None:
-    low, high = ranking([(0.05, False), (0.07, True), (1.0, True)]).reliability([1.0] * 3)
+    low, high = ranking([(0.05, False), (0.07, True), (1.0, True)]).reliability(even(3))
     assert (low.mean_score, low.share_supported, low.weight) == (pytest.approx(0.06), 0.5, 2)
     assert (high.mean_score, high.share_supported, high.weight) == (1.0, 1.0, 1)
 
@@ -138,11 +163,10 @@ def accuracy(scored: list[tuple[float, bool]], threshold: float) -> float:
 def test_answers_pass_without_a_wrong_claim_unless_a_share_does_better() -> None:
     strict = [(1.0, True), (0.9, False), (0.5, False)]
     lax = [(1.0, True), (0.8, True), (0.4, False)]
-    even = [1.0, 1.0, 1.0]
     answers = [
         Ranking(
             [ScoredAnswer(score, said, at) for at, (score, said) in enumerate(kind)], default=NO_WRONG_CLAIM
         )
         for kind in (strict, lax)
     ]
-    assert [ranked.best_threshold(even) for ranked in answers] == [1.0, pytest.approx(0.6)]
+    assert [number(ranked.best_threshold(even(3))) for ranked in answers] == [1.0, pytest.approx(0.6)]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.calibration._agreement import Weights
+from ragtrace.calibration._agreement import Numbers, Weights
 from ragtrace.calibration.intervals import IntervalEstimate, Resampling, fold_of
 
 
-def mean_of(values: list[float], weights: Weights) -> float | None:
-    whole = sum(weights)
-    return sum(map(float.__mul__, values, weights)) / whole if whole else None
+def mean_of(values: list[float], weights: Weights) -> Numbers:
+    return weights @ np.array(values) / weights.sum(axis=1)
 
 
 def estimate(values: list[float], *, strata: list[str] | None = None, seed: int = 0) -> IntervalEstimate:
@@ -87,7 +87,7 @@ def test_few_answers_have_no_interval() -> None:
 
 
 def test_what_is_not_defined_is_no_number() -> None:
-    assert Resampling([], []).estimate(lambda weights: None) is None
+    assert Resampling([], []).estimate(lambda weights: np.full(len(weights), np.nan)) is None
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.integers(2, 6), st.integers())
