@@ -43,10 +43,17 @@ def open_private(path: Path, flags: int = os.O_RDWR) -> int:
 def make_private(path: Path) -> None:
     """Create a file if it is missing, for libraries that open files themselves (SQLite).
 
+    A file that is there is not opened: closing it would release every lock of this process on it (POSIX), and
+    another process would take a database in use for a closed one.
+
     Raises:
-        OSError: it cannot be opened, or is a link.
+        OSError: it cannot be created, or is a link.
     """
-    os.close(open_private(path))
+    try:
+        os.close(_made(path, os.O_RDWR))
+    except FileExistsError:
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, _LINK) from None
 
 
 def refuse_link(path: Path) -> None:
