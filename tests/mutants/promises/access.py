@@ -118,6 +118,16 @@ MUTANTS: Final = (
     ),
     Mutant(
         promise="tenants",
+        breaks="a tenant finds the traces of all tenants",
+        file="collector/ragtrace_collector/store/reports.py",
+        old="(begin, limit, None if tenant is None else",
+        new="(begin, limit, None if True else",
+        tests=(
+            "tests/conformance/test_store_reports.py::test_traces_are_found_by_how_they_begin_and_by_tenant",
+        ),
+    ),
+    Mutant(
+        promise="tenants",
         breaks="a sender may claim another tenant on its spans",
         file="collector/ragtrace_collector/receive/tenants.py",
         old="    for attributes in _of_spans(request):\n",
