@@ -27,7 +27,7 @@ from ragtrace.judge import Prices
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.metrics.calibration_file import Calibration, read_calibration
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
-from ragtrace.ports import Embedder, Judge, Metric, passes_when
+from ragtrace.ports import Embedder, Judge, Metric, pass_condition
 from ragtrace.records import read_records, to_json_line
 from ragtrace.reports import JudgedAnswer
 from ragtrace.reports.tally import MetricTally
@@ -104,7 +104,7 @@ class _Counts:
         return cls(
             tallies={
                 (metric.name, metric.profile): MetricTally(
-                    metric=_named(metric), pass_when=passes_when(metric)
+                    metric=_named(metric), pass_when=pass_condition(metric)
                 )
                 for metric in metrics
             }
