@@ -292,7 +292,7 @@ NAMES: Final = {
     "ragtrace.metrics.plugin_validation": {"fault_in": "problem_in"},
     "ragtrace.metrics.steps": {
         "Prompts": "ragtrace.metrics.prompt.Prompts",
-        "StepLimits": "ragtrace.metrics.session.StepLimits",
+        "StepLimits": "ragtrace.metrics.step_limits.StepLimits",
         "Steps": "ragtrace.metrics.session.StepSession",
     },
     "ragtrace.metrics.steps._verify_yes_no": {"YesNoAsking": "YesNoVerifier"},

@@ -19,8 +19,8 @@ PromptName: TypeAlias = Literal[
     "verify_yes_no",
     "verify_again",
     "chunks",
-    "recall",
     "retrieval",
+    "recall",
     "questions",
 ]
 PROMPTS: tuple[PromptName, ...] = get_args(PromptName)

@@ -343,7 +343,7 @@ class Metric(Protocol):
         ...
 
 
-def passes_when(metric: Metric) -> str:
+def pass_condition(metric: Metric) -> str:
     """Return the condition of a metric's ``pass``: ``score >= 0.5``, or its rule."""
     if metric.pass_when is not None:
         return metric.pass_when

@@ -19,7 +19,7 @@ from ragtrace.calibration._claim_match import ClaimMatch, find_claims
 from ragtrace.calibration.labeled_data import LabeledAnswer
 from ragtrace.judge_forms import YesNoInput
 from ragtrace.metrics import metric_named
-from ragtrace.metrics.session import StepLimits
+from ragtrace.metrics.step_limits import StepLimits
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import (
     Claim,

@@ -20,7 +20,7 @@ from ragtrace.cli.report_options import ReportOptions
 from ragtrace.cli.settings import given_selection
 from ragtrace.errors import RagtraceError
 from ragtrace.pipeline.evaluator import Evaluator
-from ragtrace.ports import Judge, Metric, passes_when
+from ragtrace.ports import Judge, Metric, pass_condition
 from ragtrace.reports import JudgedAnswer, Report, RunEnd, RunInfo, SkippedAnswers, open_report
 
 
@@ -190,7 +190,7 @@ def _written(value: object) -> str:
 
 def _passing(metric: Metric) -> str:
     name = metric.name if metric.profile == "ragtrace" else f"{metric.name}.{metric.profile}"
-    return f"{name} (pass when {passes_when(metric)})"
+    return f"{name} (pass when {pass_condition(metric)})"
 
 
 def _name(judge: Judge) -> str:

@@ -17,7 +17,8 @@ from ragtrace.metrics.prompt import Prompts
 from ragtrace.metrics.question_similarity import QuestionSimilarity
 from ragtrace.metrics.rag_score import RagScore
 from ragtrace.metrics.registry import MetricInfo, available_metrics, metric_named
-from ragtrace.metrics.session import StepLimits, StepSession
+from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.step_limits import StepLimits
 from ragtrace.metrics.verify_settings import VerifySettings
 
 if TYPE_CHECKING:

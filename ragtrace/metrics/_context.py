@@ -1,15 +1,12 @@
-"""The chunks of a record as the judge sees them, and the other constants of its requests."""
+"""The chunks of a record as the judge sees them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ragtrace.judge_forms import NumberedText
-from ragtrace.metrics._canaries import CanaryClaims
 from ragtrace.metrics._evidence import FoldedText, pack_chunks
 from ragtrace.model import Chunk
-from ragtrace.ports import Judge
 
 
 class NumberedContext:
@@ -33,14 +30,3 @@ class NumberedContext:
         if number not in self._folded:
             self._folded[number] = FoldedText(self._chunks[number - 1].text or "")
         return self._folded[number].find(quote)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
-    """The common part of all requests about the claims of one record."""
-
-    step: str
-    context: NumberedContext
-    judge: Judge
-    fence_code: str
-    canaries: CanaryClaims

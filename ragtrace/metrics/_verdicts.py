@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from ragtrace.judge_forms import GivenVerdict, VerdictWord, VerifyReply
+from ragtrace.judge_forms import GivenVerdict, VerdictWord
+from ragtrace.metrics.ask_items import ItemReplies
 from ragtrace.model import VerdictLabel
 
 FindQuote: TypeAlias = Callable[[int, str], str | None]
@@ -57,36 +57,6 @@ class CheckedVerdicts:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedReply:
-    """A reply of the judge, sorted by claim."""
-
-    rulings: Mapping[int, CheckedVerdict]
-    unanswered: tuple[int, ...]
-    """Requested ids that are missing or repeated."""
-    rejected: int
-    """Number of verdicts with unknown ids."""
-    canaries_passed: int = 0
-    canaries_silent: int = 0
-
-    def joined(self, other: CheckedReply) -> CheckedReply:
-        """Add another reply, about other claims or the unanswered ones."""
-        rulings = {**self.rulings, **other.rulings}
-        unanswered = dict.fromkeys((*self.unanswered, *other.unanswered))
-        return CheckedReply(
-            rulings=rulings,
-            unanswered=tuple(number for number in unanswered if number not in rulings),
-            rejected=self.rejected + other.rejected,
-            canaries_passed=self.canaries_passed + other.canaries_passed,
-            canaries_silent=self.canaries_silent + other.canaries_silent,
-        )
-
-    def without_unanswered(self, reason: str) -> CheckedReply:
-        """Mark the unanswered claims as unjudged for this reason."""
-        given_up = dict.fromkeys(self.unanswered, omitted(reason))
-        return replace(self, rulings={**self.rulings, **given_up}, unanswered=())
-
-
 def undecided(reason: str) -> CheckedVerdict:
     """Return a missing verdict with its reason."""
     return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason)
@@ -97,34 +67,16 @@ def omitted(reason: str) -> CheckedVerdict:
     return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)
 
 
-def check_reply(
-    reply: VerifyReply,
-    *,
-    asked: Collection[int],
-    canary_claims: Collection[int] = (),
-    abstained: Mapping[int, str],
-    shown: Collection[int],
-    find_quote: FindQuote,
-) -> CheckedReply:
-    """Keep verdicts with a requested id that came exactly once, with the evidence that was found.
-
-    ``abstained`` has the reasons for ids that the judge declined to decide: they are unjudged. Verdicts on
-    ``canary_claims`` are ignored.
-    """
-    times = Counter(given.id for given in reply.verdicts)
-    rulings = {
-        given.id: _ruling(given, shown, find_quote)
-        for given in reply.verdicts
-        if given.id in asked and times[given.id] == 1
+def checked_verdicts(
+    replies: ItemReplies[GivenVerdict], *, shown: Collection[int], find_quote: FindQuote
+) -> Mapping[int, CheckedVerdict]:
+    """Return the verdicts about some chunks, by claim, with the evidence that was found."""
+    given_up = {
+        number: omitted(reason) if number in replies.omitted else undecided(reason)
+        for number, reason in replies.given_up.items()
     }
-    rulings |= {number: undecided(reason) for number, reason in abstained.items() if number in asked}
-    return CheckedReply(
-        rulings=rulings,
-        unanswered=tuple(number for number in asked if number not in rulings),
-        rejected=sum(
-            count for number, count in times.items() if number not in asked and number not in canary_claims
-        ),
-    )
+    found = {number: _ruling(given, shown, find_quote) for number, given in replies.found.items()}
+    return {**given_up, **found}
 
 
 def combine(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:

@@ -33,9 +33,13 @@ def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
         raise
     except Exception as exc:
         raise ConfigError(f"metric {named!r} cannot be made: {exc!r}") from exc
-    if lack := _lack(metric):
+    lack = _lack(metric)
+    if lack is None:
+        with_declarations(cast(Metric, metric))
+        lack = _lack_of_rule(cast(Metric, metric))
+    if lack is not None:
         raise ConfigError(f"{named!r} returns no metric: {lack} (see ragtrace.ports.Metric)")
-    return with_declarations(cast(Metric, metric))
+    return cast(Metric, metric)
 
 
 def with_declarations(metric: Metric) -> Metric:
@@ -101,13 +105,16 @@ def _lack(metric: object) -> str | None:
     name = getattr(metric, "name", "")
     if not _NAME.fullmatch(name):
         return f"its name {name!r} cannot be part of an attribute key"
-    threshold = getattr(metric, "threshold", None)
-    is_number = isinstance(threshold, float | int) and math.isfinite(threshold)
-    if not is_number and getattr(metric, "pass_when", None) is None:
-        return f"{name!r} has no `threshold`, a number"
     if not isinstance(getattr(metric, "direction", None), Direction):
         return f"{name!r} has no `direction`, a ragtrace.model.Direction"
     return None if inspect.iscoroutinefunction(getattr(metric, "measure", None)) else _without_measure(name)
+
+
+def _lack_of_rule(metric: Metric) -> str | None:
+    threshold: object = getattr(metric, "threshold", None)
+    if metric.pass_when is not None or (isinstance(threshold, float | int) and math.isfinite(threshold)):
+        return None
+    return f"{metric.name!r} has no `threshold`, a number"
 
 
 def _without_measure(name: str) -> str:

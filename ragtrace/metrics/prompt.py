@@ -12,37 +12,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ragtrace.errors import ConfigError
-from ragtrace.judge_forms import (
-    ChunksInput,
-    ExtractInput,
-    NumberedText,
-    QuestionsInput,
-    RelevanceInput,
-    RetrievalInput,
-    VerifyInput,
-)
-from ragtrace.judge_steps import HEADER_FENCE, PROMPTS, STEPS, Prompt, PromptName, StepName
-from ragtrace.metrics.fence import Section, fenced
+from ragtrace.judge_steps import HEADER_FENCE, PROMPTS, Prompt, PromptName
 from ragtrace.model import RagRecord
-
-_PROMPTS_OF: Mapping[StepName, tuple[PromptName, ...]] = {
-    "verify": ("verify", "verify_yes_no", "verify_again"),
-    "chunks": ("chunks", "retrieval"),
-    "recall": ("recall", "retrieval", "verify_yes_no"),
-}
 
 PromptSource: TypeAlias = "Prompt | Path | str"
 """A prompt, the path of its file, or its text: a string of several lines is a text."""
-
-
-def prompts_of(steps: Iterable[StepName]) -> tuple[PromptName, ...]:
-    """Return the names of the prompts that these steps may use."""
-    return _prompts_of(tuple(steps))
-
-
-@cache
-def _prompts_of(steps: tuple[StepName, ...]) -> tuple[PromptName, ...]:
-    return tuple(dict.fromkeys(name for step in steps for name in _PROMPTS_OF.get(step, (step,))))
 
 
 @lru_cache(maxsize=256)
@@ -115,17 +89,21 @@ class Prompts:
     @property
     def sha256(self) -> str:
         """The digest of all prompts."""
-        return self.sha256_of(STEPS)
+        return self.sha256_of(PROMPTS)
 
-    def sha256_of(self, steps: Collection[str]) -> str:
-        """Return the digest of these steps' prompts; for a single prompt, the digest of its file."""
-        names = _prompts_of(tuple(step for step in STEPS if step in steps))
-        return _joint_sha256(tuple([getattr(self, name).sha256 for name in names]))
+    def sha256_of(self, names: Iterable[PromptName]) -> str:
+        """Return the digest of these prompts in their order; for a single one, the digest of its file."""
+        return _joint_sha256(tuple([self.named(name).sha256 for name in names]))
+
+    def named(self, name: PromptName) -> Prompt:
+        """Return the prompt with this name."""
+        prompt: Prompt = getattr(self, name)
+        return prompt
 
     def is_built_in(self, *names: PromptName) -> bool:
         """Whether these prompts are the built-in ones."""
         built_in = Prompts.built_in()
-        return all(getattr(self, name) == getattr(built_in, name) for name in names)
+        return all(self.named(name) == built_in.named(name) for name in names)
 
     def replaced(self, own: Mapping[PromptName, Prompt]) -> Prompts:
         """Return these prompts with some replaced."""
@@ -141,47 +119,3 @@ def content_sha256(record: RagRecord) -> str:
         [[chunk.id, chunk.text] for chunk in record.chunks],
     ]
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
-
-
-def render_extract(given: ExtractInput, code: str) -> str:
-    """Render the material of step A."""
-    around = [_numbered("surroundings", given.surroundings)] if given.surroundings else []
-    asked = ("question", [given.question or "(not recorded)"])
-    return fenced(code, [asked, *around, _numbered("answer", given.sentences)])
-
-
-def render_verify(given: VerifyInput, code: str) -> str:
-    """Render the material of step B: chunks first, so that calls about the same chunks share a prefix."""
-    return fenced(code, [*chunk_sections(given.chunks), _numbered("claims", given.claims)])
-
-
-def render_chunks(given: ChunksInput, code: str) -> str:
-    """Render the material of step C: the common part of all calls comes first."""
-    reference: list[Section] = [("reference", [given.reference])] if given.reference else []
-    return fenced(code, [("question", [given.question]), *reference, *chunk_sections(given.chunks)])
-
-
-def render_retrieval(given: RetrievalInput, code: str) -> str:
-    """Render the material of the combined steps C and D."""
-    claims = _numbered("claims", given.claims)
-    return fenced(code, [("question", [given.question]), *chunk_sections(given.chunks), claims])
-
-
-def render_relevance(given: RelevanceInput, code: str) -> str:
-    """Render the material of step R."""
-    return fenced(code, [("question", [given.question]), _numbered("statements", given.statements)])
-
-
-def render_questions(given: QuestionsInput, code: str) -> str:
-    """Render the material of step Q."""
-    return fenced(code, [("answer", [given.answer])])
-
-
-def chunk_sections(chunks: Iterable[NumberedText]) -> list[Section]:
-    """Put each chunk under its number."""
-    return [(f"chunk {chunk.number}", [chunk.text]) for chunk in chunks]
-
-
-def _numbered(name: str, texts: Iterable[NumberedText]) -> Section:
-    # one line each: after a line break, a text could fake the next number
-    return name, [f"[{item.number}] {' '.join(item.text.split())}" for item in texts]

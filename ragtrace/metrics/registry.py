@@ -16,7 +16,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.metrics.plugin_validation import make_metric
 from ragtrace.model import Direction, Part
 from ragtrace.plugins import Address, find_plugins, load_address, load_plugin
-from ragtrace.ports import Metric, passes_when
+from ragtrace.ports import Metric, pass_condition
 from ragtrace.scoring import PROFILES, canonical
 
 GROUP = "ragtrace.metrics"
@@ -122,7 +122,7 @@ def _describe(name: str, make: Any) -> MetricInfo:
         direction=metric.direction,
         version=metric.version,
         threshold=metric.threshold,
-        pass_when=passes_when(metric),
+        pass_when=pass_condition(metric),
         description=(type(metric).__doc__ or "").strip().partition("\n")[0],
     )
 

@@ -1,21 +1,4 @@
-"""The judge steps that metrics share; each one runs once per record.
-
-Step A (*extract*) asks for the statements of the answer, step B (*verify*) for a verdict on each factual
-claim among them, step R (*relevance*) for the relevance of each statement to the question, step C (*chunks*)
-for a grade on each chunk, step D (*recall*) for a verdict on each sentence of the reference, step Q
-(*questions*) for questions that the answer would answer. B and R need the result of A; the others start at
-once. Code assigns the numbers that the judge refers to, and checks every reply:
-
-- Claims that cite no shown sentence are rejected and counted. The step asks once more about sentences that no
-  statement cites: small models list the first claim and stop.
-- Verdict ids must be exactly the requested ids. Missing and repeated ids are requested once more, then stay
-  unjudged. Unknown ids are rejected and counted. If the judge abstains from an id, it is not asked again.
-- Chunk numbers that were not shown are dropped. A quote must be found in a chunk that the verdict cites; the
-  chunk's own text replaces it. If it is not found, the verdict keeps its label without the quote.
-- A truncated reply is requested again in halves.
-- A context that is too long for one call is divided into packs: supported if any pack supports, contradicted
-  if one contradicts and none supports, unsupported only if every pack says so.
-"""
+"""Runs the judge steps once for a record, and shares their results among metrics."""
 
 from __future__ import annotations
 
@@ -24,60 +7,40 @@ import copy
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
 from ragtrace.judge_steps import (
-    STEPS,
     ClaimExtraction,
     Grading,
     Prompt,
     PromptName,
     Regeneration,
     Statement,
-    StepName,
     Verification,
     VerifyForm,
 )
 from ragtrace.metrics._context import NumberedContext
 from ragtrace.metrics.fence import fence_code
-from ragtrace.metrics.judge_calls import MeteredJudge, both
+from ragtrace.metrics.judge_calls import MeteredJudge
 from ragtrace.metrics.prompt import Prompts, content_sha256
-from ragtrace.metrics.steps.chunks import grade_chunks
-from ragtrace.metrics.steps.extract import extract_claims
-from ragtrace.metrics.steps.questions import regenerate_questions
-from ragtrace.metrics.steps.relevance import grade_statements
-from ragtrace.metrics.steps.retrieval import Bundle
-from ragtrace.metrics.steps.verify import verify_claims
-from ragtrace.metrics.verify_settings import VerifySettings
+from ragtrace.metrics.step_limits import StepLimits
+from ragtrace.metrics.steps.chunks import CHUNKS
+from ragtrace.metrics.steps.extract import EXTRACT
+from ragtrace.metrics.steps.questions import QUESTIONS
+from ragtrace.metrics.steps.recall import RECALL
+from ragtrace.metrics.steps.relevance import RELEVANCE
+from ragtrace.metrics.steps.retrieval import grade_and_recall
+from ragtrace.metrics.steps.step import Material, Step
+from ragtrace.metrics.steps.table import STEPS, prompts_of
+from ragtrace.metrics.steps.verify import VERIFY
 from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, Usage, Verdict
 from ragtrace.ports import Embedder, Judge, Metric
 from ragtrace.sentences import split_sentences
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepLimits:
-    """Limits of a call and of the judged part of a record."""
-
-    sentences_per_call: int = 60
-    claims_per_call: int = 20
-    """Also limits the sentences of a reference."""
-    chunks_per_call: int = 40
-    statements_per_call: int = 60
-    context_chars: int = 60_000
-    """Characters of chunks in one call; longer contexts need several calls."""
-    max_sentences: int = 300
-    """Further sentences of an answer or a reference are not judged; the evaluation reports it."""
-    max_packs: int = 8
-    """Chunks in further packs are not shown; claims that need them are unjudged."""
-    retrieval: Literal["merged", "separate"] = "merged"
-    """Whether steps C and D share one call if both are needed."""
-    verify: VerifySettings = field(default_factory=VerifySettings)
-    """The form of verify requests, and their canary claims."""
+ResultT = TypeVar("ResultT")
 
 
 class StepSession:
@@ -169,7 +132,7 @@ class StepSession:
         Raises:
             JudgeError: the judge gave no usable answer.
         """
-        return await self.shared(self._key("extract"), self._extract)
+        return await self._result(EXTRACT)
 
     async def take_claims(self, claims: Sequence[Claim]) -> None:
         """Set the claims of the answer instead of asking the judge. Call it before `extract`."""
@@ -185,7 +148,7 @@ class StepSession:
         async def hand_over(judge: Judge) -> ClaimExtraction:
             return given
 
-        await self.shared(self._key("extract"), hand_over)
+        await self.shared(self._key(EXTRACT), hand_over)
 
     async def relevance(self) -> tuple[Verdict, ...]:
         """Return the relevance of each statement of the answer to the question.
@@ -193,8 +156,7 @@ class StepSession:
         Raises:
             JudgeError: the judge gave no usable answer.
         """
-        self.asked.add(self._key("extract"))
-        return await self.shared(self._key("relevance"), self._relevance)
+        return await self._result(RELEVANCE)
 
     async def verify(self) -> Verification:
         """Return a verdict on each claim of the answer.
@@ -202,8 +164,7 @@ class StepSession:
         Raises:
             JudgeError: the judge gave no usable answer.
         """
-        self.asked.add(self._key("extract"))
-        return await self.shared(self._key("verify"), self._verify)
+        return await self._result(VERIFY)
 
     async def chunks(self) -> Grading:
         """Return a grade on each chunk: its relevance to the question.
@@ -212,8 +173,8 @@ class StepSession:
             JudgeError: the judge gave no usable answer.
         """
         if self._is_bundled:
-            return (await self.shared(self._key("chunks", "recall"), self._retrieval))[0]
-        return await self.shared(self._key("chunks"), self._chunks)
+            return (await self._retrieval())[0]
+        return await self._result(CHUNKS)
 
     async def recall(self) -> Verification:
         """Return a verdict on each sentence of the reference.
@@ -222,8 +183,8 @@ class StepSession:
             JudgeError: the judge gave no usable answer.
         """
         if self._is_bundled:
-            return (await self.shared(self._key("chunks", "recall"), self._retrieval))[1]
-        return await self.shared(self._key("recall"), self._recall)
+            return (await self._retrieval())[1]
+        return await self._result(RECALL)
 
     async def questions(self) -> Regeneration:
         """Return questions that the answer would answer.
@@ -231,7 +192,7 @@ class StepSession:
         Raises:
             JudgeError: the judge gave no usable answer.
         """
-        return await self.shared(self._key("questions"), self._questions)
+        return await self._result(QUESTIONS)
 
     async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
         """Return a vector for each text, and count the usage.
@@ -281,64 +242,42 @@ class StepSession:
     def prompt_sha256_of(self, metric: Metric) -> str:
         """Return the digest of a metric's prompts; of all prompts if it does not declare them."""
         prompts = self.prompts.replaced(metric.prompts)
-        return prompts.sha256_of(self._steps_of(metric))
+        return prompts.sha256_of(prompts_of(self._steps_of(metric)))
 
     def _steps_of(self, metric: Metric) -> tuple[str, ...]:
-        return STEPS if metric.uses is None else metric.uses
+        return tuple(STEPS) if metric.uses is None else metric.uses
 
     def _embedder_of(self, metric: Metric) -> Iterator[tuple[str, str]]:
         if self.embedder and "questions" in (metric.uses or ()):
             yield self.embedder.identity.provider, self.embedder.identity.model
 
-    def _key(self, *steps: StepName) -> str:
-        # the results of these depend on step A
-        given: tuple[StepName, ...] = ("extract",) if {"verify", "relevance"} & set(steps) else ()
-        return f"{'+'.join(steps)} {self.prompts.sha256_of((*given, *steps))}"
+    async def _result(self, step: Step[Any, Any, ResultT]) -> ResultT:
+        self.asked.update(self._key(STEPS[name]) for name in step.after)
+        return await self.shared(self._key(step), lambda judge: step.run(self._material(judge)))
 
-    async def _extract(self, judge: Judge) -> ClaimExtraction:
-        return await extract_claims(
-            self._sentences[: self.limits.max_sentences],
-            question=self._record.question,
-            judge=judge,
-            prompt=self.prompts.extract,
-            fence_code=self._fence_code,
-            sentences_per_call=self.limits.sentences_per_call,
-        )
+    async def _retrieval(self) -> tuple[Grading, Verification]:
+        key = self._key(CHUNKS, RECALL)
+        return await self.shared(key, lambda judge: grade_and_recall(self._material(judge)))
 
-    async def _verify(self, judge: Judge) -> Verification:
-        return await verify_claims(
-            (await self.extract()).claims,
-            self._context,
-            judge=judge,
-            prompt=self.prompts.verify,
-            fence_code=self._fence_code,
-            claims_per_call=self.limits.claims_per_call,
-            settings=self._settings_for(judge),
-            yes_no=self.prompts.verify_yes_no,
-            again=self.prompts.verify_again,
-        )
+    def _key(self, *steps: Step[Any, Any, Any]) -> str:
+        names = [step.name for step in steps]
+        given = [name for step in steps for name in step.after]
+        return f"{'+'.join(names)} {self.prompts.sha256_of(prompts_of((*given, *names)))}"
 
-    async def _relevance(self, judge: Judge) -> tuple[Verdict, ...]:
-        return await grade_statements(
-            (await self.extract()).statements,
-            question=self._record.question or "",
+    def _material(self, judge: Judge) -> Material:
+        # the calibration of the judge does not apply to the second
+        settings, limits = self.limits.verify, self.limits
+        return Material(
+            record=self._record,
+            sentences=self._sentences[: limits.max_sentences],
+            reference=self._reference[: limits.max_sentences],
+            context=self._context,
+            limits=limits,
+            verify=settings if judge.identity == self.judge else settings.uncalibrated,
+            prompts=self.prompts,
+            fence_code=fence_code(self.input_sha256),
             judge=judge,
-            prompt=self.prompts.relevance,
-            fence_code=self._fence_code,
-            statements_per_call=self.limits.statements_per_call,
-        )
-
-    async def _chunks(self, judge: Judge) -> Grading:
-        return await grade_chunks(
-            self._record.chunks,
-            question=self._record.question or "",
-            reference=(self._record.reference or "").strip() or None,
-            judge=judge,
-            prompt=self.prompts.chunks,
-            fence_code=self._fence_code,
-            pack_chars=self.limits.context_chars,
-            max_packs=self.limits.max_packs,
-            chunks_per_call=self.limits.chunks_per_call,
+            extraction=self.extract,
         )
 
     @property
@@ -363,44 +302,6 @@ class StepSession:
             and self.limits.verify.first_form is VerifyForm.JSON
             and self.prompts.is_built_in("chunks", "recall")
         )
-
-    async def _retrieval(self, judge: Judge) -> tuple[Grading, Verification]:
-        if judge.identity.computes:  # the second judge may be such a one; it has no combined request
-            return await both(self._chunks(judge), self._recall(judge))
-        bundle = Bundle(judge, prompt=self.prompts.retrieval, fence_code=self._fence_code)
-        return await both(self._chunks(bundle), self._recall(bundle))
-
-    async def _recall(self, judge: Judge) -> Verification:
-        sentences = self._reference[: self.limits.max_sentences]
-        return await verify_claims(
-            [Claim(index=i, text=each.text, kind="reference") for i, each in enumerate(sentences)],
-            self._context,
-            judge=judge,
-            prompt=self.prompts.recall,
-            fence_code=self._fence_code,
-            claims_per_call=self.limits.claims_per_call,
-            step="recall",
-            settings=self._settings_for(judge),
-            yes_no=self.prompts.verify_yes_no,
-        )
-
-    async def _questions(self, judge: Judge) -> Regeneration:
-        shown = self._sentences[: self.limits.max_sentences]
-        return await regenerate_questions(
-            (self._record.answer or "")[: shown[-1].end] if shown else "",
-            judge=judge,
-            prompt=self.prompts.questions,
-            fence_code=self._fence_code,
-        )
-
-    def _settings_for(self, judge: Judge) -> VerifySettings:
-        # the calibration of the judge does not apply to the second
-        settings = self.limits.verify
-        return settings if judge.identity == self.judge else settings.uncalibrated
-
-    @property
-    def _fence_code(self) -> str:
-        return fence_code(self.input_sha256)
 
 
 _BUNDLED: frozenset[str] = frozenset({"chunks", "recall"})

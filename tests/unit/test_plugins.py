@@ -12,7 +12,7 @@ from ragtrace.metrics import Faithfulness, Prompts, metric_named
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.plugins import _installed, named_beside
-from ragtrace.ports import passes_when
+from ragtrace.ports import pass_condition
 
 PLUGIN = """
 from ragtrace.judge import ScriptedJudge
@@ -166,7 +166,7 @@ async def test_a_metric_given_as_an_object_is_told_what_it_lacks_too() -> None:
 async def test_a_metric_that_inherits_the_port_has_its_defaults() -> None:
     metric = metric_named("./my_ragtrace_plugin.py:Declared")
     assert (metric.needs, metric.uses, metric.prompts, metric.pass_when) == ((), None, {}, None)
-    assert passes_when(metric) == "score >= 0.5"
+    assert pass_condition(metric) == "score >= 0.5"
 
 
 @pytest.mark.parametrize("where", ["./my_ragtrace_plugin.py", "my_ragtrace_plugin"])

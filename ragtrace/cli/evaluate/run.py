@@ -26,7 +26,7 @@ from ragtrace.cli.transcript_file import TranscriptFile
 from ragtrace.errors import InputError
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
 from ragtrace.pipeline.evaluator import Evaluator
-from ragtrace.ports import Metric, passes_when
+from ragtrace.ports import Metric, pass_condition
 from ragtrace.records import read_records, to_json_line
 from ragtrace.reports import JudgedAnswer
 from ragtrace.reports.tally import MetricTally
@@ -96,7 +96,7 @@ class _Counts:
         return cls(
             tallies={
                 (metric.name, metric.profile): MetricTally(
-                    metric=_named(metric), pass_when=passes_when(metric)
+                    metric=_named(metric), pass_when=pass_condition(metric)
                 )
                 for metric in metrics
             }

@@ -13,13 +13,13 @@ from typing import TypeAlias
 
 from ragtrace.errors import JudgeNonsense
 from ragtrace.judge_forms import NumberedText, YesNoInput, YesNoQuestion
-from ragtrace.metrics._canaries import CanaryClaim, check_canaries
-from ragtrace.metrics._context import Material
+from ragtrace.judge_steps import Prompt
+from ragtrace.metrics._canaries import CanaryClaim, CanaryClaims, check_canaries
 from ragtrace.metrics._verdicts import CheckedVerdict, CheckedVerdicts, combine, omitted
 from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.judge_calls import together
-from ragtrace.metrics.prompt import Prompt, chunk_sections
-from ragtrace.metrics.verify_settings import VerifySettings
+from ragtrace.metrics.steps._sections import chunk_sections
+from ragtrace.metrics.steps.step import Material
 from ragtrace.model import Usage, VerdictLabel
 from ragtrace.ports import JudgeRequest, YesProbability
 
@@ -33,9 +33,10 @@ _OUTPUT_TOKENS = 8
 class YesNoVerifier:
     """Requests the probability of a *yes* for each claim."""
 
+    step: str
     material: Material
+    canaries: CanaryClaims
     prompt: Prompt
-    settings: VerifySettings
 
     async def rule(self, claims: Sequence[NumberedText]) -> CheckedVerdicts:
         """Return a verdict on every claim.
@@ -48,7 +49,7 @@ class YesNoVerifier:
         heard = await together(self._hear(pack, claims) for pack in self.material.context.packs)
         if claims and heard and not any(pack.support for pack in heard):
             raise JudgeNonsense("the judge answered neither yes nor no to any question", usage=Usage())
-        if self.settings.second_look:
+        if self.material.verify.second_look:
             doubtful = self._doubtful(claims, heard)
             heard = await together(self._hear_again(pack, doubtful) for pack in heard)
         doubtful = self._doubtful(claims, heard)
@@ -65,8 +66,8 @@ class YesNoVerifier:
         return [c for c in claims if not any(self._is_yes(pack.support.get(c.number, 0.0)) for pack in heard)]
 
     async def _hear(self, pack: Pack, claims: Sequence[NumberedText]) -> _Heard:
-        canary_claims = self.material.canaries.among(pack) if claims else ()
-        woven = self.material.canaries.weave(claims, canary_claims)
+        canary_claims = self.canaries.among(pack) if claims else ()
+        woven = self.canaries.weave(claims, canary_claims)
         said = await self._ask_each(pack, woven, "support", canary_claims)
         # after all replies: a failed canary must not hide the usage of concurrent requests
         passed = check_canaries(canary_claims, [(number, self._is_yes(p)) for number, p in said.items()])
@@ -118,7 +119,7 @@ class YesNoVerifier:
         self, pack: Pack, item: NumberedText, question: YesNoQuestion, check: Callable[[YesProbability], None]
     ) -> JudgeRequest[YesProbability]:
         return JudgeRequest(
-            step=self.material.step,
+            step=self.step,
             system=self.prompt.text,
             user=_render(pack, item.text, question, self.material.fence_code),
             reply_type=YesProbability,
@@ -128,7 +129,7 @@ class YesNoVerifier:
         )
 
     def _is_yes(self, p: float) -> bool:
-        return p >= self.settings.threshold
+        return p >= self.material.verify.threshold
 
     def _ruling(self, heard: _Heard, claim: NumberedText) -> CheckedVerdict:
         p, q = heard.support.get(claim.number), heard.against.get(claim.number)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
 
 from ragtrace.judge_forms import ChunkRelevance, ChunksInput, ChunksReply, GivenGrade, NumberedText
-from ragtrace.judge_steps import Grading, Prompt
+from ragtrace.judge_steps import Grading
 from ragtrace.metrics._evidence import pack_chunks
-from ragtrace.metrics.ask_items import ItemReplies, ask_items
+from ragtrace.metrics.ask_items import ItemQuestion, ItemReplies, ask_items
+from ragtrace.metrics.fence import Section, fenced
 from ragtrace.metrics.judge_calls import batches, output_tokens, together
-from ragtrace.metrics.prompt import render_chunks
+from ragtrace.metrics.steps._sections import chunk_sections
+from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.model import Chunk, ChunkVerdict, VerdictLabel
-from ragtrace.ports import Judge, JudgeRequest
 
 _LABELS: Mapping[ChunkRelevance, VerdictLabel] = {
     2: VerdictLabel.RELEVANT,
@@ -24,18 +26,7 @@ _LABELS: Mapping[ChunkRelevance, VerdictLabel] = {
 _BEST: ChunkRelevance = 2
 
 
-async def grade_chunks(
-    chunks: Sequence[Chunk],
-    *,
-    question: str,
-    reference: str | None,
-    judge: Judge,
-    prompt: Prompt,
-    fence_code: str,
-    pack_chars: int,
-    max_packs: int,
-    chunks_per_call: int,
-) -> Grading:
+async def grade_chunks(material: Material) -> Grading:
     """Ask for a grade on each chunk. The fence code seeds the order of the chunks.
 
     A chunk that is too long for one call is graded in pieces, and gets the best grade of its pieces.
@@ -43,12 +34,12 @@ async def grade_chunks(
     Raises:
         JudgeError: the judge gave no usable answer.
     """
-    asking = _Asking(
-        question=question, reference=reference, judge=judge, prompt=prompt, fence_code=fence_code
-    )
-    packs = _packs(chunks, fence_code, pack_chars)
-    calls = [batch for pack in packs[:max_packs] for batch in batches(pack, chunks_per_call)]
-    answers = await together(ask_items(call, asking.ask) for call in calls)
+    chunks, limits = material.record.chunks, material.limits
+    reference = (material.record.reference or "").strip() or None
+    packs = _packs(chunks, material.fence_code, limits.context_chars)
+    calls = [batch for pack in packs[: limits.max_packs] for batch in batches(pack, limits.chunks_per_call)]
+    question = ItemQuestion(ask=partial(_ask, material, reference), cut_off=ItemReplies[GivenGrade].cut_off)
+    answers = await together(ask_items(call, question) for call in calls)
     pieces = Counter(piece.number for pack in packs for piece in pack)
     ranked = sorted(enumerate(chunks, start=1), key=lambda numbered: numbered[1].rank)
     return Grading(
@@ -66,36 +57,34 @@ async def grade_chunks(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asking:
-    """The common part of all calls."""
+async def _ask(
+    material: Material,
+    reference: str | None,
+    chunks: Sequence[NumberedText],
+    answered: Sequence[NumberedText],
+) -> ItemReplies[GivenGrade]:
+    question = material.record.question or ""
+    given = ChunksInput(question=question, reference=reference, chunks=tuple(chunks))
+    reply = await material.judge.ask(CHUNKS.request(given, material))
+    grades = ((grade.id, grade) for grade in reply.value.chunks)
+    return ItemReplies.check(grades, asked=chunks, abstained=reply.abstained, notes=reply.notes)
 
-    question: str
-    reference: str | None
-    judge: Judge
-    prompt: Prompt
-    fence_code: str
 
-    async def ask(self, chunks: Sequence[NumberedText]) -> ItemReplies[GivenGrade]:
-        reply = await self.judge.ask(self._request(chunks))
-        given = ((grade.id, grade) for grade in reply.value.chunks)
-        return ItemReplies.check(given, asked=chunks, abstained=reply.abstained, notes=reply.notes)
+def _render(given: ChunksInput, code: str) -> str:
+    """Put the common part of all calls first."""
+    reference: list[Section] = [("reference", [given.reference])] if given.reference else []
+    return fenced(code, [("question", [given.question]), *reference, *chunk_sections(given.chunks)])
 
-    def _request(self, chunks: Sequence[NumberedText]) -> JudgeRequest[ChunksReply]:
-        def about(numbers: Collection[int]) -> JudgeRequest[ChunksReply]:
-            return self._request([chunk for chunk in chunks if chunk.number in numbers])
 
-        given = ChunksInput(question=self.question, reference=self.reference, chunks=tuple(chunks))
-        return JudgeRequest(
-            step="chunks",
-            system=self.prompt.text,
-            user=render_chunks(given, self.fence_code),
-            reply_type=ChunksReply,
-            inputs=given,
-            max_output_tokens=output_tokens([""] * len(chunks)),
-            items={chunk.number: chunk.text for chunk in chunks},
-            about=about,
-        )
+CHUNKS: Final = Step(
+    name="chunks",
+    prompts=("chunks", "retrieval"),
+    reply=ChunksReply,
+    render=_render,
+    output_tokens=lambda given: output_tokens([""] * len(given.chunks)),
+    items="chunks",
+    run=grade_chunks,
+)
 
 
 def _packs(chunks: Sequence[Chunk], seed: str, pack_chars: int) -> list[list[NumberedText]]:

@@ -4,88 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
-from ragtrace.errors import JudgeCutOff, JudgeNonsense
+from ragtrace.errors import JudgeCutOff
 from ragtrace.judge_forms import (
     ExtractedClaim,
     ExtractInput,
     ExtractReply,
     NumberedText,
 )
-from ragtrace.judge_steps import ClaimExtraction, Prompt, Statement
-from ragtrace.metrics.judge_calls import batches, halves, output_tokens, together
-from ragtrace.metrics.prompt import render_extract
+from ragtrace.judge_steps import ClaimExtraction, Statement
+from ragtrace.metrics.ask_items import ItemQuestion, ask_items
+from ragtrace.metrics.fence import fenced
+from ragtrace.metrics.judge_calls import batches, output_tokens, together
+from ragtrace.metrics.steps._sections import numbered_section
+from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.model import Claim
-from ragtrace.ports import Judge, JudgeRequest
 from ragtrace.sentences import Sentence
 
 _MIN_REPEATED_CHARS = 10
 
 
-async def extract_claims(
-    sentences: Sequence[Sentence],
-    *,
-    question: str | None,
-    judge: Judge,
-    prompt: Prompt,
-    fence_code: str,
-    sentences_per_call: int,
-) -> ClaimExtraction:
+async def extract_claims(material: Material) -> ClaimExtraction:
     """Ask for the claims of an answer.
 
     Raises:
         JudgeError: the judge gave no usable answer.
     """
-    asking = _Asking(question=question, judge=judge, prompt=prompt, fence_code=fence_code)
-    answers = await together(asking.list_all(part) for part in batches(sentences, sentences_per_call))
-    return _join([part for parts in answers for part in parts], sentences)
+    question = ItemQuestion(ask=partial(_ask, material), cut_off=_fail)
+    parts = batches(material.sentences, material.limits.sentences_per_call)
+    answers = await together(ask_items(part, question) for part in parts)
+    return _join([part for found in answers for part in found.parts], material.sentences)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asking:
-    """The common part of all calls."""
+async def _ask(material: Material, part: Sequence[Sentence], surroundings: Sequence[Sentence]) -> _Found:
+    given = ExtractInput(
+        question=material.record.question, sentences=_numbered(part), surroundings=_numbered(surroundings)
+    )
+    reply = await material.judge.ask(EXTRACT.request(given, material))
+    return _Found((_Part.check(reply.value, asked=_numbers(part), shown=(*part, *surroundings)),))
 
-    question: str | None
-    judge: Judge
-    prompt: Prompt
-    fence_code: str
 
-    async def list_all(self, part: Sequence[Sentence]) -> list[_Part]:
-        """Return the statements; ask once more about omitted sentences."""
-        first = await self._ask(part)
-        cited = {number for checked in first for number in checked.cited}
-        left_out = [sentence for sentence in part if sentence.number not in cited]
-        if not left_out or all(checked.refusal for checked in first):
-            return first
-        try:
-            again = await self._ask(left_out, [sentence for sentence in part if sentence.number in cited])
-        except JudgeNonsense:
-            return first
-        return [*first, *again]
+def _fail(part: Sequence[Sentence], error: JudgeCutOff) -> _Found:
+    # claims that nobody sees would make the score better
+    raise error
 
-    async def _ask(self, part: Sequence[Sentence], surroundings: Sequence[Sentence] = ()) -> list[_Part]:
-        try:
-            reply = await self.judge.ask(self._request(part, surroundings))
-        except JudgeCutOff:
-            if len(part) == 1:
-                raise
-            return [checked for half in halves(part) for checked in await self._ask(half, surroundings)]
-        return [_Part.check(reply.value, asked=_numbers(part), shown=(*part, *surroundings))]
 
-    def _request(
-        self, part: Sequence[Sentence], surroundings: Sequence[Sentence]
-    ) -> JudgeRequest[ExtractReply]:
-        given = ExtractInput(
-            question=self.question, sentences=_numbered(part), surroundings=_numbered(surroundings)
-        )
-        return JudgeRequest(
-            step="extract",
-            system=self.prompt.text,
-            user=render_extract(given, self.fence_code),
-            reply_type=ExtractReply,
-            inputs=given,
-            max_output_tokens=output_tokens([sentence.text for sentence in part]),
-        )
+def _render(given: ExtractInput, code: str) -> str:
+    around = [numbered_section("surroundings", given.surroundings)] if given.surroundings else []
+    asked = ("question", [given.question or "(not recorded)"])
+    return fenced(code, [asked, *around, numbered_section("answer", given.sentences)])
+
+
+EXTRACT: Final = Step(
+    name="extract",
+    prompts=("extract",),
+    reply=ExtractReply,
+    render=_render,
+    output_tokens=lambda given: output_tokens([sentence.text for sentence in given.sentences]),
+    run=extract_claims,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The statements of several replies."""
+
+    parts: tuple[_Part, ...]
+
+    def joined(self, other: _Found) -> _Found:
+        """Add the statements of a further reply."""
+        return _Found((*self.parts, *other.parts))
+
+    def missing(self, items: Sequence[Sentence]) -> Sequence[Sentence]:
+        """Return the sentences that no statement cites; none if the answer is a refusal."""
+        cited = {number for part in self.parts for number in part.cited}
+        left_out = [sentence for sentence in items if sentence.number not in cited]
+        return () if all(part.refusal for part in self.parts) else left_out
+
+    def without_missing(self, items: Sequence[Sentence], reason: str) -> _Found:
+        """Leave it at that: a sentence may state nothing."""
+        return self
 
 
 def _numbers(sentences: Iterable[Sentence]) -> set[int]:

@@ -4,37 +4,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from ragtrace.errors import JudgeNonsense
 from ragtrace.judge_forms import QuestionsInput, QuestionsReply
-from ragtrace.judge_steps import Prompt, Regeneration
-from ragtrace.metrics.prompt import render_questions
-from ragtrace.ports import Judge, JudgeRequest
+from ragtrace.judge_steps import Regeneration
+from ragtrace.metrics.fence import fenced
+from ragtrace.metrics.steps.step import Material, Step
 
 _OUTPUT_TOKENS = 512
 _ROUNDING = 1e-9
 
 
-async def regenerate_questions(answer: str, *, judge: Judge, prompt: Prompt, fence_code: str) -> Regeneration:
+async def regenerate_questions(material: Material) -> Regeneration:
     """Ask for questions that the answer would answer; the judge does not see the real one.
 
     Raises:
         JudgeError: the judge gave no usable answer.
     """
-    given = QuestionsInput(answer=answer)
-    reply = await judge.ask(
-        JudgeRequest(
-            step="questions",
-            system=prompt.text,
-            user=render_questions(given, fence_code),
-            reply_type=QuestionsReply,
-            inputs=given,
-            max_output_tokens=_OUTPUT_TOKENS,
-        )
-    )
+    shown = material.sentences
+    given = QuestionsInput(answer=(material.record.answer or "")[: shown[-1].end] if shown else "")
+    reply = await material.judge.ask(QUESTIONS.request(given, material))
     worded = (" ".join(question.split()) for question in reply.value.questions)
     questions = dict.fromkeys(question for question in worded if question)
     return Regeneration(questions=tuple(questions), noncommittal=reply.value.noncommittal)
+
+
+def _render(given: QuestionsInput, code: str) -> str:
+    return fenced(code, [("answer", [given.answer])])
+
+
+QUESTIONS: Final = Step(
+    name="questions",
+    prompts=("questions",),
+    reply=QuestionsReply,
+    render=_render,
+    output_tokens=lambda given: _OUTPUT_TOKENS,
+    run=regenerate_questions,
+)
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:

@@ -5,16 +5,18 @@ Asking for it in step A would save a call but costs accuracy (ADR 0004).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
 
 from ragtrace.judge_forms import GivenRelevance, NumberedText, Relevance, RelevanceInput, RelevanceReply
-from ragtrace.metrics.ask_items import ItemReplies, ask_items
+from ragtrace.judge_steps import Statement
+from ragtrace.metrics.ask_items import ItemQuestion, ItemReplies, ask_items
+from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.judge_calls import batches, output_tokens, together
-from ragtrace.metrics.prompt import Prompt, render_relevance
-from ragtrace.metrics.steps.extract import Statement
+from ragtrace.metrics.steps._sections import numbered_section
+from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.model import Verdict, VerdictLabel
-from ragtrace.ports import Judge, JudgeRequest
 
 _LABELS: Mapping[Relevance, VerdictLabel] = {
     "direct": VerdictLabel.RELEVANT,
@@ -23,58 +25,45 @@ _LABELS: Mapping[Relevance, VerdictLabel] = {
 }
 
 
-async def grade_statements(
-    statements: Sequence[Statement],
-    *,
-    question: str,
-    judge: Judge,
-    prompt: Prompt,
-    fence_code: str,
-    statements_per_call: int,
-) -> tuple[Verdict, ...]:
+async def grade_statements(material: Material) -> tuple[Verdict, ...]:
     """Ask for the relevance of each statement.
 
     Raises:
         JudgeError: the judge gave no usable answer.
     """
-    asking = _Asking(question=question, judge=judge, prompt=prompt, fence_code=fence_code)
+    statements = (await material.extraction()).statements
     numbered = [
         NumberedText(number=statement.claim.index + 1, text=statement.claim.text) for statement in statements
     ]
-    calls = batches(numbered, statements_per_call)
-    answers = await together(ask_items(call, asking.ask) for call in calls)
+    question = ItemQuestion(ask=partial(_ask, material), cut_off=ItemReplies[GivenRelevance].cut_off)
+    calls = batches(numbered, material.limits.statements_per_call)
+    answers = await together(ask_items(call, question) for call in calls)
     return tuple(_graded(statement, answers) for statement in statements)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asking:
-    """The common part of all calls."""
+async def _ask(
+    material: Material, statements: Sequence[NumberedText], answered: Sequence[NumberedText]
+) -> ItemReplies[GivenRelevance]:
+    given = RelevanceInput(question=material.record.question or "", statements=tuple(statements))
+    reply = await material.judge.ask(RELEVANCE.request(given, material))
+    grades = ((grade.id, grade) for grade in reply.value.statements)
+    return ItemReplies.check(grades, asked=statements, abstained=reply.abstained, notes=reply.notes)
 
-    question: str
-    judge: Judge
-    prompt: Prompt
-    fence_code: str
 
-    async def ask(self, statements: Sequence[NumberedText]) -> ItemReplies[GivenRelevance]:
-        reply = await self.judge.ask(self._request(statements))
-        given = ((grade.id, grade) for grade in reply.value.statements)
-        return ItemReplies.check(given, asked=statements, abstained=reply.abstained, notes=reply.notes)
+def _render(given: RelevanceInput, code: str) -> str:
+    return fenced(code, [("question", [given.question]), numbered_section("statements", given.statements)])
 
-    def _request(self, statements: Sequence[NumberedText]) -> JudgeRequest[RelevanceReply]:
-        def about(numbers: Collection[int]) -> JudgeRequest[RelevanceReply]:
-            return self._request([statement for statement in statements if statement.number in numbers])
 
-        given = RelevanceInput(question=self.question, statements=tuple(statements))
-        return JudgeRequest(
-            step="relevance",
-            system=self.prompt.text,
-            user=render_relevance(given, self.fence_code),
-            reply_type=RelevanceReply,
-            inputs=given,
-            max_output_tokens=output_tokens([""] * len(statements)),
-            items={statement.number: statement.text for statement in statements},
-            about=about,
-        )
+RELEVANCE: Final = Step(
+    name="relevance",
+    prompts=("relevance",),
+    after=("extract",),
+    reply=RelevanceReply,
+    render=_render,
+    output_tokens=lambda given: output_tokens([""] * len(given.statements)),
+    items="statements",
+    run=grade_statements,
+)
 
 
 def _graded(statement: Statement, answers: Sequence[ItemReplies[GivenRelevance]]) -> Verdict:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
@@ -23,11 +24,29 @@ from ragtrace.judge_forms import (
     VerifyInput,
     VerifyReply,
 )
-from ragtrace.metrics.prompt import Prompt, render_retrieval
+from ragtrace.judge_steps import Grading, Prompt, Verification
+from ragtrace.metrics.fence import fenced
+from ragtrace.metrics.judge_calls import both
+from ragtrace.metrics.steps._sections import chunk_sections, numbered_section
+from ragtrace.metrics.steps.chunks import grade_chunks
+from ragtrace.metrics.steps.recall import verify_reference
+from ragtrace.metrics.steps.step import Material
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+
+async def grade_and_recall(material: Material) -> tuple[Grading, Verification]:
+    """Run both steps, with one request if the judge takes it.
+
+    Raises:
+        JudgeError: the judge gave no usable answer.
+    """
+    if not material.judge.identity.computes:  # a second judge may be such a one; it has no combined request
+        bundle = Bundle(material.judge, prompt=material.prompts.retrieval, fence_code=material.fence_code)
+        material = replace(material, judge=bundle)
+    return await both(grade_chunks(material), verify_reference(material))
 
 
 class Bundle:
@@ -92,7 +111,7 @@ class Bundle:
         return JudgeRequest(
             step="retrieval",
             system=self._prompt.text,
-            user=render_retrieval(given, self._fence_code),
+            user=_render(given, self._fence_code),
             reply_type=RetrievalReply,
             inputs=given,
             max_output_tokens=chunks.max_output_tokens + recall.max_output_tokens,
@@ -109,3 +128,8 @@ def _verdicts(reply: RetrievalReply) -> VerifyReply:
 
 
 _PARTS: dict[str, Callable[[RetrievalReply], BaseModel]] = {"chunks": _grades, "recall": _verdicts}
+
+
+def _render(given: RetrievalInput, code: str) -> str:
+    claims = numbered_section("claims", given.claims)
+    return fenced(code, [("question", [given.question]), *chunk_sections(given.chunks), claims])

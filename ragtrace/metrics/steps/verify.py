@@ -8,46 +8,38 @@ confidence. Both use the same checks, packs and canary claims.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ragtrace.errors import JudgeUnable
-from ragtrace.judge_forms import NumberedText
-from ragtrace.judge_steps import Prompt, Verification, VerifyForm
+from ragtrace.judge_forms import NumberedText, VerifyInput, VerifyReply
+from ragtrace.judge_steps import Verification, VerifyForm
 from ragtrace.metrics._canaries import CanaryClaims
-from ragtrace.metrics._context import Material, NumberedContext
+from ragtrace.metrics._context import NumberedContext
 from ragtrace.metrics._verdicts import CheckedVerdict, CheckedVerdicts, undecided
-from ragtrace.metrics.steps._verify_json import JsonVerifier
+from ragtrace.metrics.fence import fenced
+from ragtrace.metrics.judge_calls import output_tokens
+from ragtrace.metrics.steps._sections import chunk_sections, numbered_section
+from ragtrace.metrics.steps._verify_json import JsonVerifier, VerifyStep
 from ragtrace.metrics.steps._verify_yes_no import YesNoVerifier
-from ragtrace.metrics.verify_settings import VerifySettings
+from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.model import Claim, Usage, Verdict, VerdictLabel
-from ragtrace.ports import Judge
+
+
+async def verify_answer(material: Material) -> Verification:
+    """Ask for a verdict on each claim of the answer.
+
+    Raises:
+        JudgeError: the judge gave no usable answer.
+        JudgeCompromised: it failed a canary claim.
+    """
+    claims = (await material.extraction()).claims
+    return await verify_claims(VERIFY, claims, material, second_look=material.verify.second_look)
 
 
 async def verify_claims(
-    claims: Sequence[Claim],
-    context: NumberedContext,
-    *,
-    judge: Judge,
-    prompt: Prompt,
-    fence_code: str,
-    claims_per_call: int,
-    step: str = "verify",
-    settings: VerifySettings = VerifySettings(),  # noqa: B008 frozen
-    yes_no: Prompt | None = None,
-    again: Prompt | None = None,
+    step: VerifyStep, claims: Sequence[Claim], material: Material, *, second_look: bool = False
 ) -> Verification:
-    """Ask for a verdict on each claim.
-
-    Args:
-        claims: The claims to look up.
-        context: The chunks to look them up in.
-        judge: The judge to ask.
-        prompt: Instructions of the JSON form.
-        fence_code: The code of the record's fences; also seeds the canary claims.
-        claims_per_call: Claims per request of the JSON form.
-        step: The name of the requests.
-        settings: The form of the requests, and their canary claims.
-        yes_no: Instructions of the P(Yes) form; without them, the JSON form is used.
-        again: Instructions of the second look; without them, there is none.
+    """Ask for a verdict on each claim, in the form that the settings choose.
 
     Raises:
         JudgeError: the judge gave no usable answer.
@@ -55,22 +47,24 @@ async def verify_claims(
     """
     numbered = [NumberedText(number=claim.index + 1, text=claim.text) for claim in claims]
     canaries = CanaryClaims(
-        seed=fence_code,
+        seed=material.fence_code,
         first_number=max((claim.number for claim in numbered), default=0) + 1,
-        rate=0.0 if judge.identity.computes else settings.sentinel_rate,
+        rate=0.0 if material.judge.identity.computes else material.verify.sentinel_rate,
     )
-    material = Material(step=step, context=context, judge=judge, fence_code=fence_code, canaries=canaries)
-    second_look = again if settings.second_look else None
+    prompts = material.prompts
     batched = JsonVerifier(
-        material=material, prompt=prompt, again=second_look, claims_per_call=claims_per_call
+        step=step,
+        material=material,
+        canaries=canaries,
+        prompt=prompts.named(step.prompts[0]),
+        again=prompts.verify_again if second_look else None,
     )
-    if yes_no and settings.first_form is VerifyForm.LOGPROBS:
-        one_by_one = YesNoVerifier(material=material, prompt=yes_no, settings=settings)
-        form, found = await _by_probability(one_by_one, batched, numbered, settings)
-    else:
-        form, found = VerifyForm.JSON, await batched.rule(numbered)
+    one_by_one = YesNoVerifier(
+        step=step.name, material=material, canaries=canaries, prompt=prompts.verify_yes_no
+    )
+    form, found = await _in_chosen_form(one_by_one, batched, numbered)
     return Verification(
-        verdicts=tuple(_verdict(claim, found.rulings[claim.index + 1], context) for claim in claims),
+        verdicts=tuple(_verdict(claim, found.rulings[claim.index + 1], material.context) for claim in claims),
         rejected=found.rejected,
         form=form,
         canaries_passed=found.canaries_passed,
@@ -78,9 +72,34 @@ async def verify_claims(
     )
 
 
-async def _by_probability(
-    one_by_one: YesNoVerifier, batched: JsonVerifier, claims: Sequence[NumberedText], settings: VerifySettings
+def render_verify(given: VerifyInput, code: str) -> str:
+    """Render the chunks first, so that calls about the same chunks share a prefix."""
+    return fenced(code, [*chunk_sections(given.chunks), numbered_section("claims", given.claims)])
+
+
+def verdict_tokens(given: VerifyInput) -> int:
+    """Return how many tokens the verdicts on these claims may need."""
+    return output_tokens([claim.text for claim in given.claims])
+
+
+VERIFY: Final = Step(
+    name="verify",
+    prompts=("verify", "verify_yes_no", "verify_again"),
+    after=("extract",),
+    reply=VerifyReply,
+    render=render_verify,
+    output_tokens=verdict_tokens,
+    items="claims",
+    run=verify_answer,
+)
+
+
+async def _in_chosen_form(
+    one_by_one: YesNoVerifier, batched: JsonVerifier, claims: Sequence[NumberedText]
 ) -> tuple[VerifyForm, CheckedVerdicts]:
+    settings = batched.material.verify
+    if settings.first_form is VerifyForm.JSON:
+        return VerifyForm.JSON, await batched.rule(claims)
     try:
         return VerifyForm.LOGPROBS, await one_by_one.rule(claims)
     except JudgeUnable as unable:  # judges remember it, so no later record pays for it

@@ -22,10 +22,10 @@ from ragtrace.errors import JudgeCutOff, JudgeNonsense, JudgeRefused
 from ragtrace.judge import open_judge, unwrapped
 from ragtrace.judge._dialect import Likelihoods, OutputMode
 from ragtrace.judge.llama import LlamaJudge
-from ragtrace.metrics import Prompts
-from ragtrace.metrics.steps.verify import NumberedContext, verify_claims
-from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
-from ragtrace.model import Chunk, Claim
+from ragtrace.judge_steps import VerifyForm
+from ragtrace.metrics import StepLimits, VerifySettings
+from ragtrace.metrics.session import StepSession
+from ragtrace.model import Claim, RagRecord
 from ragtrace.ports import FreeText, Judge, JudgeRequest, YesProbability
 from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
@@ -119,18 +119,14 @@ async def test_log_probabilities_give_a_probability_of_yes(judge: Judge) -> None
 
 
 async def test_claims_get_verdicts_with_a_confidence_from_log_probabilities(gguf: Path) -> None:
-    prompts = Prompts.built_in()
     judge = open_judge(spec_of(gguf, n_ctx=2048))
-    found = await verify_claims(
-        [Claim(index=n, text=f"Refunds take {days} days.") for n, days in enumerate((14, 30))],
-        NumberedContext([Chunk(id="faq", text="Refunds take 14 days.")], pack_chars=1000, max_packs=1),
-        judge=judge,
-        prompt=prompts.verify,
-        yes_no=prompts.verify_yes_no,
-        fence_code="abcdef",
-        claims_per_call=5,
-        settings=VerifySettings(form=VerifyForm.LOGPROBS, sentinel_rate=0),
+    record = RagRecord.of(question="How long?", contexts={"faq": "Refunds take 14 days."}, answer="It says.")
+    settings = VerifySettings(form=VerifyForm.LOGPROBS, sentinel_rate=0)
+    steps = StepSession(record, judge, limits=StepLimits(verify=settings))
+    await steps.take_claims(
+        [Claim(index=n, text=f"Refunds take {days} days.") for n, days in enumerate((14, 30))]
     )
+    found = await steps.verify()
     await judge.aclose()
     assert found.form is VerifyForm.LOGPROBS
     assert [0 < (verdict.confidence or 0) < 1 for verdict in found.verdicts] == [True, True]
@@ -192,10 +188,6 @@ PARENT = """
 import asyncio, sys
 from pydantic import BaseModel
 from ragtrace.judge import open_judge
-from ragtrace.metrics import Prompts
-from ragtrace.metrics.steps.verify import verify_claims
-from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
-from ragtrace.model import Chunk, Claim
 from ragtrace.ports import FreeText, JudgeRequest
 
 async def main():

@@ -93,9 +93,9 @@ MUTANTS: Final = (
     Mutant(
         promise="scores",
         breaks="of several verdicts on one claim the last one counts",
-        file=_VERDICTS,
-        old="        if given.id in asked and times[given.id] == 1\n",
-        new="        if given.id in asked\n",
+        file="ragtrace/metrics/ask_items.py",
+        old="if n in numbers - passed and times[n] == 1}",
+        new="if n in numbers - passed}",
         tests=(f"{_STEPS_TESTS}::test_missing_and_repeated_ids_are_asked_for_once_more",),
     ),
     Mutant(

@@ -127,10 +127,10 @@ class Reader(ScriptedJudge):
 
 
 def faulty(request: JudgeRequest[Any], whole: BaseModel) -> BaseModel:
-    """Cut off what is about more than three items, and leave out the last of several."""
+    """Cut off what is about many items (three, or five with canary claims), and leave out the last one."""
     items = {"extract": "sentences", "verify": "claims", "recall": "claims"}.get(request.step, request.step)
     asked = getattr(request.inputs, "statements" if items == "relevance" else items, ())
-    if len(asked) > 3:
+    if len(asked) > (5 if items == "claims" else 3):
         raise JudgeCutOff("it was cut off")
     lists = {name: given for name, given in whole if isinstance(given, list)}
     kept = {name: given[:-1] if len(given) > 1 else given for name, given in lists.items()}

@@ -17,9 +17,12 @@ from ragtrace.judge_forms import (
     VerifyInput,
     VerifyReply,
 )
+from ragtrace.judge_steps import PROMPTS
+from ragtrace.judge_steps import STEPS as STEP_NAMES
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.prompt import Prompts
 from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.steps.table import STEPS, prompts_of
 from ragtrace.model import Chunk, RagRecord, Usage, Verdict, VerdictLabel
 from ragtrace.ports import JudgeReply, JudgeRequest
 
@@ -369,3 +372,21 @@ def test_prompts_are_versioned_and_hashed() -> None:
     assert (prompts.extract.name, prompts.extract.version) == ("extract", "5")
     assert "---" not in prompts.extract.text
     assert len({prompts.extract.sha256, prompts.verify.sha256, prompts.sha256}) == 3
+
+
+async def test_claims_left_out_of_a_half_of_a_half_are_asked_for_once_more() -> None:
+    def first_of_two(request: JudgeRequest[Any]) -> Any:
+        if len(asked(request)) > 2:
+            return JudgeCutOff("cut")
+        return VerifyReply(verdicts=[verdict(asked(request)[0])])
+
+    scripted = judge(first_of_two)
+    found = await StepSession(record(claims=8), scripted).verify()
+    assert labels(found.verdicts) == "sup sup sup unj sup sup sup unj"
+    assert "asked again" in (found.verdicts[3].reason or "")
+    assert sorted(map(asked, scripted.requests[1:])).count([2, 4]) == 1
+
+
+def test_the_table_has_every_step_in_its_order() -> None:
+    assert tuple(STEPS) == STEP_NAMES
+    assert set(prompts_of(STEP_NAMES)) == set(PROMPTS)

@@ -1,0 +1,91 @@
+"""What a judge step is: a value that says what to ask, and what becomes of the replies."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.judge_forms import NumberedText
+from ragtrace.judge_steps import ClaimExtraction, Prompt, PromptName, StepName
+from ragtrace.metrics._context import NumberedContext
+from ragtrace.metrics.prompt import Prompts
+from ragtrace.metrics.step_limits import StepLimits
+from ragtrace.metrics.verify_settings import VerifySettings
+from ragtrace.model import RagRecord
+from ragtrace.ports import Judge, JudgeRequest
+from ragtrace.sentences import Sentence
+
+GivenT = TypeVar("GivenT", bound=BaseModel)
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """A record as the steps see it, and the judge that they ask about it."""
+
+    record: RagRecord
+    sentences: Sequence[Sentence]
+    """The sentences of the answer, as many as the limits allow."""
+    reference: Sequence[Sentence]
+    """The sentences of the reference, as many as the limits allow."""
+    context: NumberedContext
+    limits: StepLimits
+    verify: VerifySettings
+    """The settings of verify requests to this judge."""
+    prompts: Prompts
+    fence_code: str
+    """The code of the record's fences; also seeds the order of chunks and the canary claims."""
+    judge: Judge
+    extraction: Callable[[], Awaitable[ClaimExtraction]]
+    """Returns the result of the step ``extract``, which runs once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(Generic[GivenT, ReplyT, ResultT]):
+    """A judge step: what its requests are made of, and how it runs.
+
+    Example: `ragtrace.metrics.steps.questions` is the shortest.
+    """
+
+    name: StepName
+    """Its name in logs, caches and scripts."""
+    prompts: tuple[PromptName, ...]
+    """The prompts that it may use, the usual one first. A metric's version changes with them."""
+    after: tuple[StepName, ...] = ()
+    """The steps whose results it needs."""
+    reply: type[ReplyT]
+    """The form of the judge's reply."""
+    render: Callable[[GivenT, str], str]
+    """Renders the material of a request behind fences with this code."""
+    output_tokens: Callable[[GivenT], int]
+    """How many tokens a reply may need."""
+    items: str | None = None
+    """The field of the material whose texts are answered one by one: caches keep each answer."""
+    run: Callable[[Material], Awaitable[ResultT]]
+    """Asks the judge, checks the replies and returns the result."""
+
+    def request(
+        self, given: GivenT, material: Material, *, prompt: Prompt | None = None
+    ) -> JudgeRequest[ReplyT]:
+        """Make a request, with the step's usual prompt by default."""
+        field = self.items or ""
+        asked: Sequence[NumberedText] = getattr(given, field) if field else ()
+
+        def about(numbers: Collection[int]) -> JudgeRequest[ReplyT]:
+            kept = tuple(item for item in asked if item.number in numbers)
+            return self.request(given.model_copy(update={field: kept}), material, prompt=prompt)
+
+        return JudgeRequest(
+            step=self.name,
+            system=(prompt or material.prompts.named(self.prompts[0])).text,
+            user=self.render(given, material.fence_code),
+            reply_type=self.reply,
+            inputs=given,
+            max_output_tokens=self.output_tokens(given),
+            items={item.number: item.text for item in asked},
+            about=about if field else None,
+        )
