@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from ragtrace.judge import JudgeSettings, ScriptedJudge
-from ragtrace.metrics.verify_yes_no import YesNoInput
+from ragtrace.judge_forms import YesNoInput
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Embedder, Embeddings, Judge, JudgeReply, JudgeRequest, ReplyT, YesProbability
 
