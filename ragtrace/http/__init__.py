@@ -6,4 +6,4 @@ module creates a client.
 """
 
 from ragtrace.http._body import Body, BodyTooLarge, UnreadableBody
-from ragtrace.http._clients import open_session, open_web_client, read_whole, reading_whole, redirected_to
+from ragtrace.http._clients import open_web_client, read_whole, reading_whole, redirected_to

@@ -1,4 +1,4 @@
-"""The HTTP clients: httpx for back ends, aiohttp for judges, and options for an SDK's own client."""
+"""The HTTP clients: httpx for back ends, and options for an SDK's own client."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from ragtrace.http._body import Body, host_of_redirect
+from ragtrace.http._body import Body, UnreadableBody, host_of_redirect
 
 if TYPE_CHECKING:
-    import aiohttp
     import httpx
 
 
 ASKED_CODING: Final = {"accept-encoding": "gzip"}
 """The encodings that `Body` supports, even if installed packages support more."""
+_MOST_COMPLAINT_BYTES: Final = 65_536
 
 
 def open_web_client(
@@ -57,36 +57,32 @@ async def read_whole(response: httpx.Response, *, most_bytes: int) -> bytes:
 def reading_whole(most_bytes: int) -> Mapping[str, Any]:
     """Return the options of an SDK's httpx-like client that bound its response bodies.
 
-    Its requests then raise the same errors as `read_whole`.
+    Its requests then raise the same errors as `read_whole`. A complaint (a status of 300 or more) that cannot
+    be read is empty: its status says enough.
     """
 
     async def read(response: Any) -> None:
-        body = Body(response.headers.get("content-encoding"), most_bytes=most_bytes)
-        async for piece in response.stream:
-            body.take(piece)
-        await response.stream.aclose()
+        is_complaint = response.status_code >= 300
+        try:
+            whole = await _whole(response, _MOST_COMPLAINT_BYTES if is_complaint else most_bytes)
+        except UnreadableBody:
+            if not is_complaint:
+                raise
+            whole = b""
         response.headers.pop("content-encoding", None)
         # the stream class of the SDK's own package: it accepts no other
-        response.stream = import_module(type(response).__module__.partition(".")[0]).ByteStream(body.whole())
+        response.stream = import_module(type(response).__module__.partition(".")[0]).ByteStream(whole)
 
     hook: Callable[[Any], Awaitable[None]] = read
     return {"follow_redirects": False, "headers": ASKED_CODING, "event_hooks": {"response": [hook]}}
 
 
-def open_session(
-    *, ssl_context: ssl.SSLContext | bool, timeout_s: float, headers: Mapping[str, str]
-) -> aiohttp.ClientSession:
-    """Open a session for judges and embedders. ``timeout_s`` applies to a whole response.
-
-    Bodies arrive undecoded, for `Body` to decompress. Each request must pass ``allow_redirects=False``,
-    because aiohttp has no session-wide setting.
-    """
-    import aiohttp
-
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=ssl_context),  # a layer above limits the calls
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={**ASKED_CODING, **headers},
-        timeout=aiohttp.ClientTimeout(total=timeout_s),
-        auto_decompress=False,
-    )
+async def _whole(response: Any, most_bytes: int) -> bytes:
+    stream = response.stream
+    try:
+        body = Body(response.headers.get("content-encoding"), most_bytes=most_bytes)
+        async for piece in stream:
+            body.take(piece)
+        return body.whole()
+    finally:
+        await stream.aclose()

@@ -42,7 +42,7 @@ _JUDGES = PluginKind(
         "anthropic": "ragtrace.judge.anthropic:open_anthropic",
         "lexical": "ragtrace.judge.lexical:open_lexical",
         "llama": "ragtrace.judge.llama:open_llama",
-        "openai": "ragtrace.judge.openai_compatible:open_openai",
+        "openai": "ragtrace.judge.openai.judge:open_openai",
         "scripted": "ragtrace.judge.scripted:open_scripted",
     },
     choices="`lexical`, `openai:MODEL`, `anthropic:MODEL`, `llama:PATH.gguf` or `scripted:PATH`",

@@ -13,8 +13,8 @@ from ragtrace.backfill import BackfillReport
 from ragtrace.cli.judge_choice import JudgeChoice
 from ragtrace.cli.render import many, talk
 from ragtrace.errors import JudgeTimeout
-from ragtrace.judge.batch import batches_of
 from ragtrace.judge.batch_settings import BatchSettings
+from ragtrace.judge.openai.batch import batches_of
 from ragtrace.ports import Judge
 
 _KIND: Final = "openai"

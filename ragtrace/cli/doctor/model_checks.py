@@ -14,7 +14,7 @@ from ragtrace.errors import JudgeError, JudgeNonsense, JudgeUnable
 from ragtrace.evaluation import evaluate
 from ragtrace.judge import unwrapped
 from ragtrace.judge.llama import LlamaJudge
-from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
+from ragtrace.judge.openai.judge import OpenAICompatibleJudge
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, MetricFailure, RagRecord
 from ragtrace.ports import Embedder, Judge, JudgeRequest, YesProbability

@@ -20,8 +20,8 @@ from pydantic import BaseModel, Field
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense, JudgeRefused
 from ragtrace.judge import open_judge, unwrapped
-from ragtrace.judge._dialect import Likelihoods, OutputMode
 from ragtrace.judge.llama import LlamaJudge
+from ragtrace.judge.openai.dialect import Likelihoods, OutputMode
 from ragtrace.metrics import Prompts
 from ragtrace.metrics.verify import NumberedContext, verify_claims
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
