@@ -104,9 +104,9 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	printf 'mkdocs-material\nmkdocs-redirects<1.2.3\n' | $(call resolve,requirements-docs.lock,what builds the docs site,-)
 	echo arize-phoenix | $(call resolve,requirements-phoenix.lock,the server of Phoenix,- --no-strip-extras)
 
-of_image := --extra collector --extra encryption --extra judge-anthropic
+of_image := --extra azure --extra collector --extra encryption --extra judge-anthropic
 # All but the instrumentors of others' libraries: those are in the second environment, with the libraries.
-of_development := $(addprefix --extra ,calibrate collector encryption examples judge-anthropic llama local parquet privacy zstd)
+of_development := $(addprefix --extra ,azure calibrate collector encryption examples judge-anthropic llama local parquet privacy zstd)
 
 define resolve # lock, what is in it, how uv is told
 	{ echo "# Made by 'make lock' from pyproject.toml: $(2), for Python 3.11 and later."; \

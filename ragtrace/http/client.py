@@ -27,7 +27,6 @@ from ragtrace.http._body import Body
 if TYPE_CHECKING:
     import ssl
 
-    import aiohttp
     import httpx
 
 
@@ -99,25 +98,6 @@ def host_of_redirect(status: int, location: str | None, *, asked: str) -> str | 
     except ValueError:
         host = None
     return host if host and host.isprintable() else "no address"
-
-
-def open_session(
-    *, ssl_context: ssl.SSLContext | bool, timeout_s: float, headers: Mapping[str, str]
-) -> aiohttp.ClientSession:
-    """Open a session for judges and embedders. ``timeout_s`` applies to a whole response.
-
-    Bodies arrive undecoded, for `Body` to decompress. Each request must pass ``allow_redirects=False``,
-    because aiohttp has no session-wide setting.
-    """
-    import aiohttp
-
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=ssl_context),  # a layer above limits the calls
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={**ASKED_CODING, **headers},
-        timeout=aiohttp.ClientTimeout(total=timeout_s),
-        auto_decompress=False,
-    )
 
 
 async def _hide_login(request: Any) -> None:

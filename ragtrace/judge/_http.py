@@ -1,12 +1,14 @@
-"""Shared by all HTTP judges: keys, URLs, untraced calls, and the mapping of HTTP failures to errors."""
+"""Shared by all HTTP judges: keys, URLs, unseen calls, and the mapping of HTTP failures to errors."""
 
 from __future__ import annotations
 
+import logging
 import re
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -26,11 +28,19 @@ from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
 from ragtrace.model import Usage
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
+MOST_REPLY_BYTES: Final = 4 << 20
+"""The size limit of one reply. A model writes some kilobytes, about a hundred with its reasoning."""
+_JUDGING: Final = "ragtrace_judge_call"
 _SUPPRESSED: Final = {
+    _JUDGING: True,
     _SUPPRESS_INSTRUMENTATION_KEY: True,
     _SUPPRESS_HTTP_INSTRUMENTATION_KEY: True,
     "suppress_language_model_instrumentation": True,
 }
+_TALKATIVE: Final = ("openai._base_client", "anthropic._base_client", "httpx", "httpx2")
+"""Loggers of requests: SDKs log their bodies, clients their URLs with the query."""
+_NEVER_LEFT: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
+"""Errors of httpx, or of its replacement in an SDK."""
 _CODE: Final = re.compile(r"[\w.-]{1,60}")
 _CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
 _OF_ANOTHER_HOST: Final = (62, 64)
@@ -52,13 +62,25 @@ def openai_key(settings: JudgeSettings, base_url: str) -> str:
     Raises:
         ConfigError: it needs one, and the environment has none.
     """
-    if key := settings.environ.get(settings.api_key_env, "").strip():
+    if key := key_in(settings, settings.api_key_env):
         return key
     if says_who_asks(settings, base_url):
         return ""
     if settings.api_key_env == OPENAI_KEY and not base_url.startswith(OPENAI_URL):
         return "none"
     raise ConfigError(f"the judge needs a key: set the environment variable {settings.api_key_env}")
+
+
+def key_in(settings: JudgeSettings, variable: str) -> str:
+    """Return the key of an environment variable; empty if there is none.
+
+    Raises:
+        ConfigError: it cannot be sent. The message does not quote it.
+    """
+    key = settings.environ.get(variable, "").strip()
+    if not (key.isascii() and (key.isprintable() or not key)):
+        raise ConfigError(f"the key in {variable} cannot be sent: it has characters that no key has")
+    return key
 
 
 def says_who_asks(settings: JudgeSettings, base_url: str) -> bool:
@@ -100,12 +122,28 @@ def openai_headers(settings: JudgeSettings) -> Mapping[str, str]:
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """Keep judge calls out of the application's traces, since ragtrace would judge them."""
+    """Keep judge calls out of the application's traces, since ragtrace would judge them, and of its logs."""
+    _quiet_loggers()
     token = otel_context.attach(otel_context.Context({**otel_context.get_current(), **_SUPPRESSED}))
     try:
         yield
     finally:
         otel_context.detach(token)
+
+
+@cache
+def _quiet_loggers() -> None:
+    for name in _TALKATIVE:
+        logging.getLogger(name).addFilter(_is_not_of_a_judge)
+
+
+def _is_not_of_a_judge(_record: logging.LogRecord) -> bool:
+    return otel_context.get_value(_JUDGING) is None
+
+
+def never_left(error: BaseException) -> bool:
+    """Whether an error of an SDK means that the request was not sent: there was no connection."""
+    return type(error.__cause__).__name__ in _NEVER_LEFT
 
 
 def status_failure(

@@ -33,11 +33,13 @@ from ragtrace.errors import (
 from ragtrace.extras import install_command
 from ragtrace.http import BodyTooLarge, UnreadableBody, reading_whole
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge._endpoint import MOST_REPLY_BYTES
 from ragtrace.judge._http import (
+    MOST_REPLY_BYTES,
     certificate_fault,
     checked_url,
     described,
+    key_in,
+    never_left,
     says_who_asks,
     status_failure,
     untraced,
@@ -137,7 +139,7 @@ def open_anthropic(settings: JudgeSettings) -> Judge:
     if not settings.argument:
         raise ConfigError("the judge `anthropic` needs a model: write `anthropic:MODEL`")
     variable = "ANTHROPIC_API_KEY" if settings.api_key_env == OPENAI_KEY else settings.api_key_env
-    key = settings.environ.get(variable, "").strip()
+    key = key_in(settings, variable)
     base_url = checked_url(settings, "ANTHROPIC_BASE_URL", ANTHROPIC_URL)
     if not key and not says_who_asks(settings, base_url):
         raise ConfigError(f"the judge needs a key: set the environment variable {variable}")
@@ -456,12 +458,8 @@ def _note_failure(exc: anthropic.APIError, call: JudgeCall) -> None:
     if isinstance(exc, anthropic.APIStatusError):
         if was_turned_down(exc.status_code):
             call.turned_down()
-    elif type(exc.__cause__).__name__ in _NEVER_LEFT:
+    elif never_left(exc):
         call.stayed()
-
-
-_NEVER_LEFT: Final = ("ConnectError", "ConnectTimeout", "ProxyError")
-"""The time-out of httpx, or of its replacement in the SDK."""
 
 
 def _note_usage(message: Message, call: JudgeCall) -> None:

@@ -15,10 +15,10 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnavailable
 from ragtrace.extras import install_command
-from ragtrace.judge._dialect import Likelihoods, OutputMode
 from ragtrace.judge._llama_process import LlamaProcess, LlamaServer
 from ragtrace.judge.factory import JudgeSettings
-from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
+from ragtrace.judge.openai.dialect import Likelihoods, OutputMode
+from ragtrace.judge.openai.judge import OpenAICompatibleJudge
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 

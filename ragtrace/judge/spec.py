@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ragtrace.http.tls import ClientTls
 from ragtrace.judge._cache_file import CacheSettings
@@ -15,7 +15,10 @@ from ragtrace.judge.embedding import open_embedder
 from ragtrace.judge.factory import OPENAI_KEY, judge_named_by, open_judge
 from ragtrace.ports import Embedder, Judge
 
-_ANTHROPIC_KEY = "ANTHROPIC_API_KEY"
+_OWN_KEYS: Final = {"anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_OPENAI_API_KEY"}
+"""The variables of judges that do not use OpenAI's by default."""
+_SECRETS: Final = (*_OWN_KEYS.values(), "AZURE_OPENAI_AD_TOKEN")
+_ADDRESSES: Final = ("OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT", "ANTHROPIC_BASE_URL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,25 +53,20 @@ class JudgeSpec:
     @property
     def key_place(self) -> str:
         """Where the key is read from, for messages; empty if the judge needs none."""
-        if self.kind not in ("openai", "anthropic"):
+        if self.kind not in ("openai", *_OWN_KEYS):
             return ""
         if self.api_key:
             return "`judge.api_key`"
-        is_default = self.kind == "anthropic" and self.api_key_env == OPENAI_KEY
-        return _ANTHROPIC_KEY if is_default else self.api_key_env
+        own = _OWN_KEYS.get(self.kind, OPENAI_KEY)
+        return own if self.api_key_env == OPENAI_KEY else self.api_key_env
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets that must not be printed, even if a server repeats them."""
-        urls = (self.base_url, *(os.environ.get(name) for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")))
+        urls = (self.base_url, *(os.environ.get(name) for name in _ADDRESSES))
         logins = (secret for url in urls for secret in secrets_in(url))
-        return (
-            self.api_key or "",
-            os.environ.get(self.api_key_env, ""),
-            os.environ.get(_ANTHROPIC_KEY, ""),
-            *self.headers.values(),
-            *logins,
-        )
+        keys = (os.environ.get(name, "") for name in (self.api_key_env, *_SECRETS))
+        return (self.api_key or "", *keys, *self.headers.values(), *logins)
 
     def sibling(self, use: str, *, base_url: str | None = None, **own: Any) -> JudgeSpec:
         """Return the settings of another model for the same answers.
@@ -137,4 +135,4 @@ class JudgeSpec:
         """Return where judges look for their keys, including these settings."""
         if self.api_key is None:
             return os.environ
-        return {**os.environ, **dict.fromkeys((self.api_key_env, _ANTHROPIC_KEY), self.api_key)}
+        return {**os.environ, **dict.fromkeys((self.api_key_env, *_OWN_KEYS.values()), self.api_key)}

@@ -22,18 +22,22 @@ MAKERS = {
     "urllib3": {"PoolManager", "HTTPConnectionPool", "HTTPSConnectionPool", "ProxyManager", "request"},
     "urllib.request": {"urlopen", "build_opener", "urlretrieve", "OpenerDirector"},
     "http.client": {"HTTPConnection", "HTTPSConnection"},
-    "openai": {"OpenAI", "AsyncOpenAI", "DefaultHttpxClient", "DefaultAsyncHttpxClient"},
+    "openai": {
+        *("OpenAI", "AsyncOpenAI", "AzureOpenAI", "AsyncAzureOpenAI"),
+        *("DefaultHttpxClient", "DefaultAsyncHttpxClient", "DefaultAioHttpClient"),
+    },
     "anthropic": {"Anthropic", "AsyncAnthropic", "DefaultHttpxClient", "DefaultAsyncHttpxClient"},
     "opentelemetry.exporter": {"OTLPSpanExporter", "OTLPMetricExporter", "OTLPLogExporter"},
 }
 """What makes a client of HTTP, by module."""
 MAY = {
-    "ragtrace/http/client.py": {"httpx.AsyncClient", "aiohttp.ClientSession"},
+    "ragtrace/http/client.py": {"httpx.AsyncClient"},
     "ragtrace/http/exporters.py": {
         "requests.Session",
         "opentelemetry.exporter.OTLPSpanExporter",
         "opentelemetry.exporter.OTLPMetricExporter",
     },
+    "ragtrace/judge/openai/_client.py": {"openai.AsyncOpenAI", "openai.DefaultAsyncHttpxClient"},
     "ragtrace/judge/anthropic.py": {"anthropic.AsyncAnthropic", "anthropic.DefaultAsyncHttpxClient"},
 }
 """Who may make one. An SDK's own client is made of what `ragtrace.http` says."""

@@ -16,8 +16,9 @@ from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.readers import open_reader
 from ragtrace.errors import JudgeError, RagtraceError, ReadError, SendError
 from ragtrace.judge import open_embedder, open_judge
-from ragtrace.judge._batch_api import BatchApi
-from ragtrace.judge._endpoint import Endpoint
+from ragtrace.judge.base_url import BaseUrl
+from ragtrace.judge.openai._batch_api import BatchApi
+from ragtrace.judge.openai._client import Access
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace.traces.otlp import encode
 from tests.rag_spans import rag_trace, trace_id_of
@@ -99,11 +100,12 @@ async def _embed(url: str, timeout_s: float) -> object:
 
 def _batches(ask_api: Callable[[BatchApi], Awaitable[object]]) -> Client:
     async def ask(url: str, timeout_s: float) -> object:
-        endpoint = Endpoint(base_url=url, api_key=SECRET, timeout_s=timeout_s, who="judge m")
+        access = Access(place=BaseUrl.of(url), credential=SECRET)
+        api = BatchApi.of(access, who="judge m", timeout_s=timeout_s)
         try:
-            return await ask_api(BatchApi(endpoint=endpoint, who="judge m"))
+            return await ask_api(api)
         finally:
-            await endpoint.aclose()
+            await api.aclose()
 
     return Client(ask=ask, error=JudgeError)
 

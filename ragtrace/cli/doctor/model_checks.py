@@ -13,7 +13,7 @@ from ragtrace.cli.doctor.checks import Check
 from ragtrace.errors import JudgeError, JudgeNonsense, JudgeUnable
 from ragtrace.judge import unwrapped
 from ragtrace.judge.llama import LlamaJudge
-from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
+from ragtrace.judge.openai.judge import OpenAICompatibleJudge
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, MetricFailure, RagRecord
 from ragtrace.pipeline.evaluation import evaluate

@@ -33,9 +33,9 @@ STEPS: Final = (
 _processes: Final = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(
     [
-        *("aiohttp", "rich.console", "ragtrace.cli.backfill.session", "ragtrace.judge.batch"),
+        *("openai", "rich.console", "ragtrace.cli.backfill.session", "ragtrace.judge.openai.batch"),
         *(
-            "ragtrace.judge.openai_compatible",
+            "ragtrace.judge.openai.judge",
             "ragtrace.metrics.faithfulness",
             "tests.integration.cli.program",
         ),

@@ -21,13 +21,14 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.judge import open_judge, spent_by
-from ragtrace.judge._batch_api import BatchApi
-from ragtrace.judge._batch_lane import BatchLane
-from ragtrace.judge._batch_log import BatchLog
-from ragtrace.judge._endpoint import Endpoint
-from ragtrace.judge.batch import BatchJudge, batches_of
+from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.batch_settings import BatchSettings
-from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
+from ragtrace.judge.openai._batch_api import BatchApi
+from ragtrace.judge.openai._batch_lane import BatchLane
+from ragtrace.judge.openai._batch_log import BatchLog
+from ragtrace.judge.openai._client import Access
+from ragtrace.judge.openai.batch import BatchJudge, batches_of
+from ragtrace.judge.openai.judge import OpenAICompatibleJudge
 from ragtrace.ports import FreeText, Judge, JudgeRequest
 from tests.batch_server import Answer, BatchServer, Fault, running_batch_server
 from tests.gullible_model import completion
@@ -309,9 +310,9 @@ async def test_a_queue_that_stays_full_is_given_up_after_growing_pauses(
         pauses.append(seconds)
         await asyncio.sleep(0)
 
-    endpoint = Endpoint(base_url=server.url, api_key="none", timeout_s=60, who="")
+    access = Access(place=BaseUrl.of(server.url), credential="none")
     lane = BatchLane(
-        api=BatchApi(endpoint=endpoint, who="judge m"),
+        api=BatchApi.of(access, who="judge m", timeout_s=60),
         log=BatchLog(path),
         settings=BatchSettings(path=path, poll_s=0.02),
         sleep=pause,

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import aiohttp
+import openai
 import pytest
 from opentelemetry import context as otel_context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
@@ -20,8 +20,8 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.judge import open_judge, unwrapped
-from ragtrace.judge._dialect import OutputMode
-from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
+from ragtrace.judge.openai.dialect import OutputMode
+from ragtrace.judge.openai.judge import OpenAICompatibleJudge
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Chunk, MetricFailure, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
@@ -318,13 +318,13 @@ async def test_judge_calls_are_made_untraced(
 ) -> None:
     endpoint.answers = lambda body: (200, completion(GOOD))
     seen: list[object] = []
-    send: Callable[..., Any] = aiohttp.ClientSession._request
+    send: Callable[..., Any] = openai.AsyncOpenAI.request
 
     async def watching(*args: Any, **kwargs: Any) -> Any:
         seen.append(otel_context.get_value(_SUPPRESS_INSTRUMENTATION_KEY))
         return await send(*args, **kwargs)
 
-    monkeypatch.setattr(aiohttp.ClientSession, "_request", watching)
+    monkeypatch.setattr(openai.AsyncOpenAI, "request", watching)
     await judge.ask(request())
     assert seen == [True]
     assert otel_context.get_value(_SUPPRESS_INSTRUMENTATION_KEY) is None

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeNonsense, JudgeRefused
-from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
+from ragtrace.judge.openai.judge import OpenAICompatibleJudge
 from ragtrace.ports import FreeText, JudgeRequest, SamplingParameters
 
 RAGAS_LIKE = SamplingParameters(temperature=0.01, top_p=0.1, json_object=True)

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeNonsense, JudgeUnable
-from ragtrace.judge._dialect import Likelihoods
-from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
+from ragtrace.judge.openai.dialect import Likelihoods
+from ragtrace.judge.openai.judge import OpenAICompatibleJudge
 from ragtrace.ports import JudgeRequest, YesProbability
 
 Places = list[dict[str, float]]

@@ -20,8 +20,8 @@ from pydantic import BaseModel, Field
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense, JudgeRefused
 from ragtrace.judge import open_judge, unwrapped
-from ragtrace.judge._dialect import Likelihoods, OutputMode
 from ragtrace.judge.llama import LlamaJudge
+from ragtrace.judge.openai.dialect import Likelihoods, OutputMode
 from ragtrace.judge_steps import VerifyForm
 from ragtrace.metrics import StepLimits, VerifySettings
 from ragtrace.metrics.session import StepSession

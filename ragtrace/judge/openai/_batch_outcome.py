@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
-from ragtrace.judge._endpoint import JsonObject, RequestRejected
 from ragtrace.judge.calls import JudgeCall, was_turned_down
+from ragtrace.judge.openai._endpoint import JsonObject, RequestRejected
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,23 +6,28 @@ https://platform.openai.com/docs/api-reference/batch
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
 from ragtrace.errors import JudgeError, JudgeNonsense, JudgeRefused
-from ragtrace.judge._endpoint import Endpoint, JsonObject, RequestRejected
 from ragtrace.judge.calls import CallRequest, JudgeCall
+from ragtrace.judge.openai._client import Access
+from ragtrace.judge.openai._endpoint import Endpoint, JsonObject, RequestRejected
 from ragtrace.model import Usage
 
 if TYPE_CHECKING:
-    from aiohttp.payload import Payload
+    import openai
 
 
-ROUTE: Final = "/v1/chat/completions"
+Sending: TypeAlias = "Callable[[openai.AsyncOpenAI], Awaitable[Any]]"
+"""Makes a request by a raw method of the SDK, whose response has ``content``."""
+
+ROUTE: Final[Literal["/v1/chat/completions"]] = "/v1/chat/completions"
 OUR_KEY: Final = "ragtrace_batch"
 """The name of our key in a batch's metadata."""
 _ENDED: Final = ("completed", "failed", "expired", "cancelled")
@@ -106,8 +111,28 @@ class BatchApi:
     """Files and batches of one endpoint."""
 
     endpoint: Endpoint
+    downloads: Endpoint
+    """The same endpoint, for replies of the size of a file."""
     who: str
     """The judge and its endpoint, for error messages."""
+
+    @classmethod
+    def of(cls, access: Access, *, who: str, timeout_s: float) -> BatchApi:
+        """Open the API of an endpoint. ``timeout_s`` is for one transfer.
+
+        Raises:
+            ConfigError: the environment's proxy cannot be used.
+        """
+        return cls(
+            endpoint=Endpoint(access, timeout_s=timeout_s, who=who),
+            downloads=Endpoint(access, timeout_s=timeout_s, who=who, most_bytes=_MOST_RESULTS_BYTES),
+            who=who,
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.endpoint.aclose()
+        await self.downloads.aclose()
 
     async def upload(self, lines: bytes) -> str:
         """Upload a file of requests; return its id.
@@ -115,8 +140,10 @@ class BatchApi:
         Raises:
             JudgeError: the upload failed.
         """
-        form = _form(lines)
-        uploaded = await self._json("POST", "/files", data=form, headers={"content-type": form.content_type})
+        file = ("ragtrace.jsonl", lines, "application/jsonl")
+        uploaded = await self._json(
+            "/files", lambda client: client.files.with_raw_response.create(file=file, purpose="batch")
+        )
         if not isinstance(uploaded.id, str):
             raise JudgeNonsense(f"{self.who}: the reply to an uploaded file has no id", usage=_NOTHING)
         return uploaded.id
@@ -128,13 +155,13 @@ class BatchApi:
             QueueFull: the account's queue of batches is full.
             JudgeError: not created; after ``JudgeUnavailable`` and ``JudgeTimeout`` it may exist.
         """
-        wanted = {
-            "input_file_id": file_id,
-            "endpoint": ROUTE,
-            "completion_window": "24h",
-            "metadata": {OUR_KEY: key},
-        }
-        return self._batch(await self._json("POST", "/batches", data=json.dumps(wanted).encode()))
+        created = await self._json(
+            "/batches",
+            lambda client: client.batches.with_raw_response.create(
+                input_file_id=file_id, endpoint=ROUTE, completion_window="24h", metadata={OUR_KEY: key}
+            ),
+        )
+        return self._batch(created)
 
     async def retrieve(self, batch_id: str) -> Batch:
         """Fetch the state of a batch.
@@ -142,7 +169,10 @@ class BatchApi:
         Raises:
             JudgeError: the request failed.
         """
-        return self._batch(await self._json("GET", f"/batches/{batch_id}"))
+        found = await self._json(
+            f"/batches/{batch_id}", lambda client: client.batches.with_raw_response.retrieve(batch_id)
+        )
+        return self._batch(found)
 
     async def find(self, *, file_id: str, key: str, since_s: int) -> Batch | None:
         """Find the batch with this file or this key among those created since ``since_s``.
@@ -150,9 +180,9 @@ class BatchApi:
         Raises:
             JudgeError: the request failed.
         """
-        after = ""
+        after: Mapping[str, Any] = {}
         while True:
-            page = await self._json("GET", f"/batches?limit={_PAGE}{after}")
+            page = await self._json("/batches", partial(_listed, after=after))
             listed = [self._batch(item) for item in page.data or ()]
             for batch in listed:
                 if batch.input_file_id == file_id or (batch.metadata or {}).get(OUR_KEY) == key:
@@ -160,7 +190,7 @@ class BatchApi:
             # the newest come first
             if not page.has_more or not listed or listed[-1].created_at < since_s:
                 return None
-            after = f"&after={listed[-1].id}"
+            after = {"after": listed[-1].id}
 
     async def lines(self, file_id: str) -> Sequence[JsonObject]:
         """Download a file of replies. Lines that are no JSON object are skipped.
@@ -169,7 +199,11 @@ class BatchApi:
             JudgeError: the request failed.
             RequestRejected: 404, the file has expired.
         """
-        content = await self._fetch("GET", f"/files/{file_id}/content", most_bytes=_MOST_RESULTS_BYTES)
+        content = await self._fetch(
+            f"/files/{file_id}/content",
+            lambda client: client.files.with_raw_response.content(file_id),
+            by=self.downloads,
+        )
         return [*_lines(content)]
 
     def _batch(self, value: Any) -> Batch:
@@ -178,15 +212,8 @@ class BatchApi:
         except ValidationError:
             raise JudgeNonsense(f"{self.who}: the reply is no batch", usage=_NOTHING) from None
 
-    async def _json(
-        self,
-        method: str,
-        path: str,
-        *,
-        data: bytes | Payload | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> JsonObject:
-        reply = await self._fetch(method, path, data=data, headers=headers)
+    async def _json(self, path: str, send: Sending) -> JsonObject:
+        reply = await self._fetch(path, send, by=self.endpoint)
         try:
             document = json.loads(reply, object_hook=JsonObject)
         except (ValueError, RecursionError):
@@ -195,24 +222,13 @@ class BatchApi:
             raise JudgeNonsense(f"{self.who}: {path} answers no JSON object", usage=_NOTHING)
         return document
 
-    async def _fetch(
-        self,
-        method: str,
-        path: str,
-        *,
-        data: bytes | Payload | None = None,
-        headers: Mapping[str, str] | None = None,
-        most_bytes: int | None = None,
-    ) -> bytes:
+    async def _fetch(self, path: str, send: Sending, *, by: Endpoint) -> bytes:
+        async def sent(client: openai.AsyncOpenAI) -> bytes:
+            response: bytes = (await send(client)).content
+            return response
+
         try:
-            return await self.endpoint.fetch(
-                method,
-                path,
-                data=data,
-                headers=headers,
-                call=JudgeCall(asked=_TRANSFER, usage=_NOTHING),
-                most_bytes=most_bytes,
-            )
+            return await by.fetch(sent, JudgeCall(asked=_TRANSFER, usage=_NOTHING))
         except RequestRejected as rejected:
             if path.startswith("/files/") and rejected.status == 404:
                 raise
@@ -233,12 +249,8 @@ class BatchApi:
         return rejected.failure(who=self.who, usage=_NOTHING)
 
 
-def _form(lines: bytes) -> Payload:
-    from aiohttp import FormData
-
-    form = FormData({"purpose": "batch"})
-    form.add_field("file", BytesIO(lines), filename="ragtrace.jsonl", content_type="application/jsonl")
-    return form()
+def _listed(client: openai.AsyncOpenAI, after: Mapping[str, Any]) -> Awaitable[Any]:
+    return client.batches.with_raw_response.list(limit=_PAGE, **after)
 
 
 def _lines(content: bytes) -> Iterator[JsonObject]:

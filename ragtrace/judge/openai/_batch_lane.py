@@ -19,13 +19,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.http.retry import Backoff, Sleep
-from ragtrace.judge._batch_api import ROUTE, Batch, BatchApi, QueueFull
-from ragtrace.judge._batch_log import BatchLog, PlannedBatch
-from ragtrace.judge._batch_outcome import BatchReplies, Failure, Outcome
-from ragtrace.judge._endpoint import JsonObject, RequestRejected
 from ragtrace.judge._http import untraced
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.calls import JudgeCall, document_of
+from ragtrace.judge.openai._batch_api import ROUTE, Batch, BatchApi, QueueFull
+from ragtrace.judge.openai._batch_log import BatchLog, PlannedBatch
+from ragtrace.judge.openai._batch_outcome import BatchReplies, Failure, Outcome
+from ragtrace.judge.openai._endpoint import JsonObject, RequestRejected
 from ragtrace.model import Usage
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class BatchLane:
             self._work.cancel()
             await asyncio.wait([self._work])
         self.log.close()
-        await self._api.endpoint.aclose()
+        await self._api.aclose()
 
     def _request(self, body: Mapping[str, Any]) -> _Request:
         # other parameters follow what was learned about the endpoint, which a crash forgets

@@ -16,10 +16,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeRefused, JudgeUnable
-from ragtrace.judge._completion import Completion, note_usage, yes_probability
-from ragtrace.judge._dialect import Dialect, OutputMode
-from ragtrace.judge._endpoint import RequestRejected, Transport
 from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made
+from ragtrace.judge.openai._completion import Completion, note_usage, yes_probability
+from ragtrace.judge.openai._endpoint import RequestRejected, Transport
+from ragtrace.judge.openai.dialect import Dialect, OutputMode
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest, YesProbability

@@ -16,19 +16,22 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnable
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge._dialect import Dialect, Likelihoods, OutputMode
-from ragtrace.judge._endpoint import Endpoint, Transport
-from ragtrace.judge._exchange import Exchange, ReplyKind
-from ragtrace.judge._http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
+from ragtrace.judge._http import OPENAI_URL, checked_url, openai_headers, untraced
+from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.calls import UsageDoubts
 from ragtrace.judge.factory import JudgeSettings
+from ragtrace.judge.openai._client import Access, Credential
+from ragtrace.judge.openai._credentials import openai_credential
+from ragtrace.judge.openai._endpoint import Endpoint, Transport
+from ragtrace.judge.openai._exchange import Exchange, ReplyKind
+from ragtrace.judge.openai.dialect import Dialect, Likelihoods, OutputMode
 from ragtrace.model import JudgeIdentity
 from ragtrace.plugins import load_plugin
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
-_BATCHES = EntryPoint("batches", "ragtrace.judge.batch:open_batch_judge", "ragtrace.judges")
+_BATCHES = EntryPoint("batches", "ragtrace.judge.openai.batch:open_batch_judge", "ragtrace.judges")
 
 
 class OpenAICompatibleJudge:
@@ -41,7 +44,7 @@ class OpenAICompatibleJudge:
         self,
         *,
         model: str,
-        api_key: str,
+        api_key: Credential,
         base_url: str = OPENAI_URL,
         timeout_s: float = 60.0,
         provider: str = "openai",
@@ -52,17 +55,15 @@ class OpenAICompatibleJudge:
         parameters: str = "",
         instead: Transport | None = None,
     ) -> None:
-        """Take an endpoint, or ``instead`` of it another transport."""
+        """Take an endpoint, or ``instead`` of it another transport.
+
+        Raises:
+            ConfigError: the environment's proxy or the SDK's version cannot be used.
+        """
         self._identity = JudgeIdentity(provider=provider, model=model, parameters=parameters)
         self._where = f"{model} at {urlsplit(base_url).hostname}"
-        self._endpoint = instead or Endpoint(
-            base_url=base_url,
-            api_key=api_key,
-            timeout_s=timeout_s,
-            who=f"judge {self._where}",
-            headers=headers,
-            tls=tls,
-        )
+        access = Access(place=BaseUrl.of(base_url), credential=api_key, headers=headers or {}, tls=tls)
+        self._endpoint = instead or Endpoint(access, timeout_s=timeout_s, who=f"judge {self._where}")
         self._doubts = UsageDoubts(f"judge {self._where}")
         self._too_long_advice = too_long_advice
         self._extra_body = extra_body or {}
@@ -138,7 +139,7 @@ def open_openai(settings: JudgeSettings) -> Judge:
         return judge
     return OpenAICompatibleJudge(
         model=settings.argument,
-        api_key=openai_key(settings, base_url),
+        api_key=openai_credential(settings, base_url),
         base_url=base_url,
         timeout_s=settings.timeout_s,
         headers=openai_headers(settings),

@@ -10,16 +10,17 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from ragtrace.judge._batch_api import BatchApi
-from ragtrace.judge._batch_lane import BatchLane
-from ragtrace.judge._batch_log import BatchLog
-from ragtrace.judge._endpoint import Endpoint
-from ragtrace.judge._http import openai_headers, openai_key
+from ragtrace.judge._http import openai_headers
 from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
 from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.layers import JudgeLayer
-from ragtrace.judge.openai_compatible import OpenAICompatibleJudge
+from ragtrace.judge.openai._batch_api import BatchApi
+from ragtrace.judge.openai._batch_lane import BatchLane
+from ragtrace.judge.openai._batch_log import BatchLog
+from ragtrace.judge.openai._client import Access
+from ragtrace.judge.openai._credentials import openai_credential
+from ragtrace.judge.openai.judge import OpenAICompatibleJudge
 from ragtrace.ports import Judge
 
 _TRANSFER_TIMEOUT_S: Final = 600.0
@@ -61,18 +62,14 @@ def open_batch_judge(settings: JudgeSettings, batches: BatchSettings, base_url: 
     Raises:
         ConfigError: the settings, or the log of the batches, cannot be used.
     """
-    key, model = openai_key(settings, base_url), settings.argument
+    key, model = openai_credential(settings, base_url), settings.argument
     who = f"judge {model} at {urlsplit(base_url).hostname}"
-    endpoint = Endpoint(
-        base_url=base_url,
-        api_key=key,
-        timeout_s=_TRANSFER_TIMEOUT_S,
-        who=who,
-        headers=openai_headers(settings),
-        tls=settings.tls,
+    access = Access(
+        place=BaseUrl.of(base_url), credential=key, headers=openai_headers(settings), tls=settings.tls
     )
+    api = BatchApi.of(access, who=who, timeout_s=_TRANSFER_TIMEOUT_S)
     log = BatchLog(batches.path_of(_lane_name(settings, base_url)))
-    lane = BatchLane(api=BatchApi(endpoint=endpoint, who=who), log=log, settings=batches)
+    lane = BatchLane(api=api, log=log, settings=batches)
     judge = OpenAICompatibleJudge(
         model=model,
         api_key=key,
