@@ -93,7 +93,7 @@ class Prompts:
 
     def sha256_of(self, names: Iterable[PromptName]) -> str:
         """Return the digest of these prompts in their order; for a single one, the digest of its file."""
-        return _joint_sha256(tuple([self.named(name).sha256 for name in names]))
+        return _joint_sha256(tuple([getattr(self, name).sha256 for name in names]))
 
     def named(self, name: PromptName) -> Prompt:
         """Return the prompt with this name."""

@@ -96,8 +96,9 @@ class JsonVerifier:
         def check(reply: VerifyReply) -> None:
             check_canaries(canary_claims, _supported(reply))
 
-        asked = self.step.request(given, self.material, prompt=self.prompt)
-        return replace(asked, items={claim.number: claim.text for claim in claims}, about=about, check=check)
+        return self.step.request(
+            given, self.material, prompt=self.prompt, items=claims, about=about, check=check
+        )
 
 
 _DOUBTFUL = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)

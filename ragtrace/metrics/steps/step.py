@@ -69,13 +69,29 @@ class Step(Generic[GivenT, ReplyT, ResultT]):
     """Asks the judge, checks the replies and returns the result."""
 
     def request(
-        self, given: GivenT, material: Material, *, prompt: Prompt | None = None
+        self,
+        given: GivenT,
+        material: Material,
+        *,
+        prompt: Prompt | None = None,
+        items: Sequence[NumberedText] | None = None,
+        about: Callable[[Collection[int]], JudgeRequest[ReplyT]] | None = None,
+        check: Callable[[ReplyT], None] | None = None,
     ) -> JudgeRequest[ReplyT]:
-        """Make a request, with the step's usual prompt by default."""
-        field = self.items or ""
-        asked: Sequence[NumberedText] = getattr(given, field) if field else ()
+        """Make a request.
 
-        def about(numbers: Collection[int]) -> JudgeRequest[ReplyT]:
+        Args:
+            given: Its material.
+            material: The record that it is about.
+            prompt: Instructions other than the step's usual prompt.
+            items: The items, if there are more in the material; then ``about`` asks about some of them.
+            about: Makes the same request about some of the items.
+            check: Raises ``JudgeCompromised`` if a reply is not to be believed.
+        """
+        field = self.items or ""
+        asked: Sequence[NumberedText] = (getattr(given, field) if field else ()) if items is None else items
+
+        def narrowed(numbers: Collection[int]) -> JudgeRequest[ReplyT]:
             kept = tuple(item for item in asked if item.number in numbers)
             return self.request(given.model_copy(update={field: kept}), material, prompt=prompt)
 
@@ -87,5 +103,6 @@ class Step(Generic[GivenT, ReplyT, ResultT]):
             inputs=given,
             max_output_tokens=self.output_tokens(given),
             items={item.number: item.text for item in asked},
-            about=about if field else None,
+            about=about or (narrowed if field else None),
+            check=check,
         )
