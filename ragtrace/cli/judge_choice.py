@@ -30,6 +30,9 @@ from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Clock, Embedder, Judge
 
+_ADDRESSES = ("OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT", "ANTHROPIC_BASE_URL")
+_KEYS = ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN", "ANTHROPIC_API_KEY")
+
 Around: TypeAlias = Callable[[Judge], Judge]
 
 
@@ -95,9 +98,10 @@ class JudgeChoice:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets that must not be printed, even if a server repeats them."""
-        urls = (self.base_url, *(os.environ.get(name) for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")))
+        urls = (self.base_url, *(os.environ.get(name) for name in _ADDRESSES))
         logins = (secret for url in urls for secret in secrets_in(url))
-        return (os.environ.get(self.api_key_env, ""), *self.headers.values(), *logins)
+        keys = (os.environ.get(name, "") for name in (self.api_key_env, *_KEYS))
+        return (*keys, *self.headers.values(), *logins)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

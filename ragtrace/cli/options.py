@@ -158,13 +158,13 @@ class JudgeOptions:
     spec: str | None = option(
         "--judge",
         metavar="JUDGE",
-        help="lexical, openai:MODEL, anthropic:MODEL, llama:PATH.gguf or scripted:PATH. [default: openai if"
-        " OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical]",
+        help="lexical, openai:MODEL, azure:DEPLOYMENT, anthropic:MODEL, llama:PATH.gguf or scripted:PATH."
+        " [default: openai if OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical]",
     )
     base_url: str | None = option(
         "--base-url",
         metavar="URL",
-        help="Endpoint of openai:MODEL or anthropic:MODEL. A user and password in it replace the key.",
+        help="Endpoint of openai:, azure: or anthropic:. A user and password in it replace the key.",
     )
     ca: Path | None = option(
         "--judge-ca",
@@ -192,7 +192,7 @@ class JudgeOptions:
         metavar="NAME",
         default="OPENAI_API_KEY",
         show_default=True,
-        help="Environment variable with the judge's key; for anthropic:MODEL, ANTHROPIC_API_KEY.",
+        help="Environment variable with the judge's key; for anthropic: and azure:, their own.",
     )
     timeout_s: float = option(
         "--judge-timeout",
@@ -262,8 +262,8 @@ class EmbedderOptions:
     spec: str | None = option(
         "--embedder",
         metavar="EMBEDDER",
-        help="wordllama or openai:MODEL, for metrics that compare meanings. [default: with --judge"
-        f" openai:MODEL, {EMBEDDING_MODEL} there]",
+        help="wordllama, openai:MODEL or azure:DEPLOYMENT, for metrics that compare meanings. [default: with"
+        f" --judge openai:MODEL, {EMBEDDING_MODEL} there]",
     )
 
     def choice(self) -> EmbedderChoice:

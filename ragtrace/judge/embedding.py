@@ -20,10 +20,11 @@ _EMBEDDERS: Final = PluginKind(
     what="embedder",
     group=GROUP,
     built_in={
+        "azure": "ragtrace.judge.openai.azure:open_azure_embedder",
         "openai": "ragtrace.judge.openai.embedder:open_openai_embedder",
         "wordllama": "ragtrace.judge.wordllama:open_wordllama",
     },
-    choices="`openai:MODEL` or `wordllama`",
+    choices="`openai:MODEL`, `azure:DEPLOYMENT` or `wordllama`",
     members=("identity", "embed", "aclose"),
     port="ragtrace.ports.Embedder",
 )
@@ -44,8 +45,9 @@ def open_embedder(
     tls: ClientTls | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Embedder:
-    """Open the embedder that ``openai:MODEL``, ``wordllama``, ``PLUGIN:ARGUMENT`` or an address names.
+    """Open an embedder.
 
+    ``spec`` is ``openai:MODEL``, ``azure:DEPLOYMENT``, ``wordllama``, ``PLUGIN:ARGUMENT`` or an address.
     ``around`` adds one more layer, which sees every attempt.
 
     Raises:

@@ -40,12 +40,16 @@ _JUDGES = PluginKind(
     group=GROUP,
     built_in={
         "anthropic": "ragtrace.judge.anthropic:open_anthropic",
+        "azure": "ragtrace.judge.openai.azure:open_azure",
         "lexical": "ragtrace.judge.lexical:open_lexical",
         "llama": "ragtrace.judge.llama:open_llama",
         "openai": "ragtrace.judge.openai.judge:open_openai",
         "scripted": "ragtrace.judge.scripted:open_scripted",
     },
-    choices="`lexical`, `openai:MODEL`, `anthropic:MODEL`, `llama:PATH.gguf` or `scripted:PATH`",
+    choices=(
+        "`lexical`, `openai:MODEL`, `azure:DEPLOYMENT`, `anthropic:MODEL`, `llama:PATH.gguf` or"
+        " `scripted:PATH`"
+    ),
     members=("identity", "ask", "aclose"),
     port="ragtrace.ports.Judge",
 )
@@ -113,8 +117,8 @@ def open_judge(
     """Open the judge with this name.
 
     Args:
-        spec: ``lexical``, ``openai:MODEL``, ``anthropic:MODEL``, ``llama:PATH.gguf``, ``scripted:PATH`` or
-            ``PLUGIN:ARGUMENT``.
+        spec: ``lexical``, ``openai:MODEL``, ``azure:DEPLOYMENT``, ``anthropic:MODEL``, ``llama:PATH.gguf``,
+            ``scripted:PATH`` or ``PLUGIN:ARGUMENT``.
         base_url: The endpoint, for judges that have one.
         api_key_env: The environment variable that holds the key.
         timeout_s: For one HTTP request; an answer may take several.
@@ -230,7 +234,8 @@ def check_headers(headers: Mapping[str, str]) -> None:
 
 def _endpoint(spec: str, settings: JudgeSettings) -> str:
     """Return host, port and path of the endpoint, without user and password."""
-    variable = f"{spec.partition(':')[0].upper()}_BASE_URL"
+    kind = spec.partition(":")[0]
+    variable = "AZURE_OPENAI_ENDPOINT" if kind == "azure" else f"{kind.upper()}_BASE_URL"
     url = urlsplit(settings.base_url or settings.environ.get(variable) or "")
     return f"{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"
 

@@ -1,11 +1,14 @@
 """Measure what one judge call costs the client in processor time, beside the openai SDK.
 
-    python tests/benchmarks/judge_client.py [--calls 2000] [--at-once 64] [--rounds 3]
+    python tests/benchmarks/judge_client.py [--calls 2000] [--at-once 64] [--rounds 3] [--old FOLDER]
 
 A stub in another process answers every chat completion at once with the same verdicts. *sdk*: the openai SDK
-alone, over httpx and over aiohttp; *judge*: all of ragtrace (client, ladder, layers, checks of the reply);
-*cached*: the same question again, out of the cache on disk. Rounds are interleaved, so that a noisy machine
-is noisy for all; the best round counts.
+alone, by its typed method and by the raw one that ragtrace uses, and over its aiohttp transport; *judge*: all
+of ragtrace (client, ladder, layers, checks of the reply); *cached*: the same question again, out of the cache
+on disk; *old judge*: the ragtrace of another checkout, in a process of its own. Rounds are interleaved, so
+that a noisy machine is noisy for all; the best round counts.
+
+    git archive before-17 ragtrace | tar -x -C FOLDER
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,9 +26,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import httpx
 from openai import AsyncOpenAI, DefaultAioHttpClient, DefaultAsyncHttpxClient
 
 from ragtrace.judge import CacheFile, CacheSettings, cached, open_judge
+from ragtrace.judge.calls import document_of
 from ragtrace.metrics.forms import NumberedText, VerifyInput, VerifyReply
 from ragtrace.ports import JudgeRequest
 
@@ -77,7 +83,12 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--at-once", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--old", metavar="FOLDER", help="a checkout whose judge is measured, too")
+    parser.add_argument("--judge-at", metavar="URL", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.judge_at:
+        print(json.dumps(asyncio.run(_judge_alone(options.judge_at, options))))
+        return
     with subprocess.Popen(
         [sys.executable, "-c", STUB], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as stub:
@@ -102,10 +113,30 @@ async def _measure(url: str, options: argparse.Namespace) -> None:
         print(f"{name:24} {cpu_s * 1000:6.2f} {1 / wall_s:8.0f}")
 
 
+async def _judge_alone(url: str, options: argparse.Namespace) -> tuple[float, float]:
+    judge = open_judge("openai:m", base_url=url, environ={}, max_concurrency=options.at_once)
+    await judge.ask(_request(0))
+    found = await _cost(lambda number: judge.ask(_request(number)), options)
+    await judge.aclose()
+    return found
+
+
+def _old_judge(url: str, options: argparse.Namespace) -> tuple[float, float]:
+    sizes = ("--calls", str(options.calls), "--at-once", str(options.at_once))
+    done = subprocess.run(
+        [sys.executable, __file__, "--judge-at", url, *sizes],
+        env={**os.environ, "PYTHONPATH": options.old},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    cpu_s, wall_s = json.loads(done.stdout)
+    return cpu_s, wall_s
+
+
 async def _round(url: str, options: argparse.Namespace) -> dict[str, tuple[float, float]]:
     judge = open_judge("openai:m", base_url=url, environ={}, max_concurrency=options.at_once)
     sdk = {
-        "sdk over httpx": AsyncOpenAI(api_key="k", base_url=url, http_client=DefaultAsyncHttpxClient()),
+        "sdk": AsyncOpenAI(api_key="k", base_url=url, http_client=DefaultAsyncHttpxClient()),
         "sdk over aiohttp": AsyncOpenAI(api_key="k", base_url=url, http_client=DefaultAioHttpClient()),
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +148,10 @@ async def _round(url: str, options: argparse.Namespace) -> dict[str, tuple[float
         }
         for name, client in sdk.items():
             calls[name] = partial(_complete, client)
+            calls[f"{name}, raw"] = partial(_post, client)
         found = {name: await _cost(call, options) for name, call in calls.items()}
+        if options.old:
+            found["old judge"] = await asyncio.to_thread(_old_judge, url, options)
         await remembering.aclose()
     for client in sdk.values():
         await client.close()
@@ -126,6 +160,13 @@ async def _round(url: str, options: argparse.Namespace) -> dict[str, tuple[float
 
 async def _complete(client: AsyncOpenAI, number: int) -> object:
     return await client.chat.completions.create(**_parameters(number))
+
+
+async def _post(client: AsyncOpenAI, number: int) -> object:
+    content = document_of(_parameters(number))
+    return json.loads(
+        (await client.post("/chat/completions", cast_to=httpx.Response, content=content)).content
+    )
 
 
 async def _cost(call: Call, options: argparse.Namespace) -> tuple[float, float]:

@@ -49,12 +49,29 @@ def loaded_by(statement: str) -> set[str]:
 def test_importing_ragtrace_loads_no_client_library() -> None:
     loaded = loaded_by("import ragtrace")
     assert "ragtrace" in loaded
-    assert not loaded & {"openai", "grpc", "httpx", "httpx2", "requests", "pydantic", "opentelemetry"}
+    assert not loaded & {
+        "azure",
+        "openai",
+        "grpc",
+        "httpx",
+        "httpx2",
+        "requests",
+        "pydantic",
+        "opentelemetry",
+    }
 
 
 def test_values_and_helpers_load_no_client_library() -> None:
     loaded = loaded_by("from ragtrace import Chunk, RagRecord, instrument, rag, retrieval")
-    assert not loaded & {"openai", "grpc", "httpx", "httpx2"}
+    assert not loaded & {"azure", "openai", "grpc", "httpx", "httpx2"}
+
+
+def test_a_judge_without_an_endpoint_loads_no_client_library() -> None:
+    chunks = "[ragtrace.Chunk(id='c', text='It rains.')]"
+    record = f"ragtrace.RagRecord(id='1', question='?', chunks={chunks}, answer='It rains.')"
+    loaded = loaded_by(f"import ragtrace; ragtrace.evaluate_sync({record}, judge='lexical')")
+    assert "ragtrace" in loaded
+    assert not loaded & {"anthropic", "azure", "openai", "httpx", "httpx2", "aiohttp"}
 
 
 def test_the_command_line_loads_the_collector_only_to_start_it() -> None:

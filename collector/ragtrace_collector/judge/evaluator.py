@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from pydantic import SecretStr
 
@@ -25,6 +25,9 @@ from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
 from ragtrace_collector.judge.guard import JudgeGuard, JudgeGuards, Unavailable, guards_of
+
+_OWN_KEYS: Final = {"anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_OPENAI_API_KEY"}
+"""The variables of judges that do not use OpenAI's by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,20 +224,19 @@ def _plain(headers: Mapping[str, SecretStr]) -> Mapping[str, str]:
 
 def _key_place(config: JudgeConfig) -> str:
     """Return where a judge's key is read from, for messages; empty if the judge needs no key."""
-    if _kind(config.use) not in ("openai", "anthropic"):
+    if _kind(config.use) not in ("openai", *_OWN_KEYS):
         return ""
-    is_other = _kind(config.use) == "anthropic" and config.api_key_env == OPENAI_KEY
-    return "`judge.api_key`" if config.api_key else "ANTHROPIC_API_KEY" if is_other else config.api_key_env
+    if config.api_key:
+        return "`judge.api_key`"
+    own = _OWN_KEYS.get(_kind(config.use), OPENAI_KEY)
+    return own if config.api_key_env == OPENAI_KEY else config.api_key_env
 
 
 def _environ(config: JudgeConfig) -> Mapping[str, str]:
     """Return where judges look for their keys, including the configuration itself."""
     if config.api_key is None:
         return os.environ
-    variables = (
-        config.api_key_env,
-        "ANTHROPIC_API_KEY",
-    )  # the second is the default of `anthropic:`
+    variables = (config.api_key_env, *_OWN_KEYS.values())
     return {**os.environ, **dict.fromkeys(variables, config.api_key.get_secret_value())}
 
 

@@ -90,6 +90,7 @@ class Endpoint:
     ) -> None:
         self._timeout_s = timeout_s
         self._who = who
+        self._credential = access.credential
         self._client = access.client(timeout_s=timeout_s, most_bytes=most_bytes)
         self._headers = {} if access.has_authorization else {"Authorization": _omitted()}
 
@@ -161,6 +162,8 @@ class Endpoint:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
+        if close := getattr(self._credential, "aclose", None):
+            await close()
 
     def _failure(self, exc: Exception, call: JudgeCall) -> JudgeError:
         import openai
@@ -168,6 +171,9 @@ class Endpoint:
         if unreadable := _unreadable(exc):
             kind = JudgeOversized if isinstance(unreadable, BodyTooLarge) else JudgeNonsense
             return kind(f"{self._who}: the reply cannot be read: {unreadable}", usage=call.usage)
+        if isinstance(exc.__cause__, JudgeError):  # of the token's file; older SDKs wrap it
+            call.stayed()
+            return exc.__cause__
         if not isinstance(exc, openai.APIConnectionError):
             call.stayed()
             message = "there is no token to ask with: check the workload identity and its token file"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from ragtrace.judge._http import openai_headers, openai_key
+from ragtrace.judge._http import openai_headers
 from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
 from ragtrace.judge.factory import JudgeSettings
@@ -19,6 +19,7 @@ from ragtrace.judge.openai._batch_api import BatchApi
 from ragtrace.judge.openai._batch_lane import BatchLane
 from ragtrace.judge.openai._batch_log import BatchLog
 from ragtrace.judge.openai._client import Access
+from ragtrace.judge.openai._credentials import openai_credential
 from ragtrace.judge.openai.judge import OpenAICompatibleJudge
 from ragtrace.ports import Judge
 
@@ -61,7 +62,7 @@ def open_batch_judge(settings: JudgeSettings, batches: BatchSettings, base_url: 
     Raises:
         ConfigError: the settings, or the log of the batches, cannot be used.
     """
-    key, model = openai_key(settings, base_url), settings.argument
+    key, model = openai_credential(settings, base_url), settings.argument
     who = f"judge {model} at {urlsplit(base_url).hostname}"
     access = Access(
         place=BaseUrl.of(base_url), credential=key, headers=openai_headers(settings), tls=settings.tls

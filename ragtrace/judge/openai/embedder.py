@@ -9,11 +9,12 @@ from urllib.parse import urlsplit
 
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge._http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
+from ragtrace.judge._http import OPENAI_URL, checked_url, openai_headers, untraced
 from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made
 from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.openai._client import Access, Credential
+from ragtrace.judge.openai._credentials import openai_credential
 from ragtrace.judge.openai._endpoint import Endpoint, RequestRejected
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Embedder, Embeddings
@@ -126,7 +127,7 @@ def open_openai_embedder(settings: JudgeSettings) -> Embedder:
     base_url = checked_url(settings, "OPENAI_BASE_URL", OPENAI_URL)
     return OpenAICompatibleEmbedder(
         model=settings.argument,
-        api_key=openai_key(settings, base_url),
+        api_key=openai_credential(settings, base_url),
         base_url=base_url,
         timeout_s=settings.timeout_s,
         headers=openai_headers(settings),

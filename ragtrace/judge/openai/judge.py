@@ -16,11 +16,12 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnable
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge._http import OPENAI_URL, checked_url, openai_headers, openai_key, untraced
+from ragtrace.judge._http import OPENAI_URL, checked_url, openai_headers, untraced
 from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.calls import UsageDoubts
 from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.openai._client import Access, Credential
+from ragtrace.judge.openai._credentials import openai_credential
 from ragtrace.judge.openai._endpoint import Endpoint, Transport
 from ragtrace.judge.openai._exchange import Exchange, ReplyKind
 from ragtrace.judge.openai.dialect import Dialect, Likelihoods, OutputMode
@@ -138,7 +139,7 @@ def open_openai(settings: JudgeSettings) -> Judge:
         return judge
     return OpenAICompatibleJudge(
         model=settings.argument,
-        api_key=openai_key(settings, base_url),
+        api_key=openai_credential(settings, base_url),
         base_url=base_url,
         timeout_s=settings.timeout_s,
         headers=openai_headers(settings),

@@ -55,8 +55,10 @@ class Strict:
     location: str = ""
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
+    open: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open.add(writer)
         try:
             while True:
                 begin = await reader.readexactly(1)
@@ -81,6 +83,7 @@ class Strict:
         except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             pass
         finally:
+            self.open.discard(writer)
             writer.close()
 
     @property
@@ -97,6 +100,8 @@ async def serving(strict: Strict, tls: ssl.SSLContext | None = None) -> AsyncIte
         yield strict
     finally:
         server.close()
+        for writer in [*strict.open]:  # who keeps its connections
+            writer.transport.abort()
 
 
 @pytest.fixture
