@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from opentelemetry import context as otel_context
@@ -43,6 +43,7 @@ _NEVER_LEFT: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyErr
 """Errors of httpx, or of its replacement in an SDK."""
 _CODE: Final = re.compile(r"[\w.-]{1,60}")
 _CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
+_ADAPTABLE: Final = (400, 422)
 _OF_ANOTHER_HOST: Final = (62, 64)
 _OUT_OF_TIME: Final = (9, 10)
 _ADVICE: Final = {
@@ -52,6 +53,32 @@ _ADVICE: Final = {
     404: "no such model or path: check the model and the base URL",
     429: "the quota is used up: check the account",
 }
+
+
+class RequestRejected(Exception):
+    """The endpoint rejected the request. Its complaint may tell which dialect to try next."""
+
+    def __init__(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status)
+        self.status = status
+        error = body.get("error", body) if isinstance(body, Mapping) else body
+        fields = error if isinstance(error, Mapping) else {}
+        names = [str(name) for name in (fields.get("code"), fields.get("type")) if name]
+        self.code = "insufficient_quota" if "insufficient_quota" in names else [*names, ""][0]
+        self.complaint = f"{fields.get('param')} {error}"
+        """May quote the prompt: search it, never show it."""
+        self.what = described(status, self.code)
+        """The status and the short code."""
+        self._headers = headers or {}
+
+    @property
+    def is_adaptable(self) -> bool:
+        """Whether another dialect may help: 400 or 422."""
+        return self.status in _ADAPTABLE
+
+    def failure(self, *, who: str, usage: Usage) -> JudgeError:
+        """Return the error to raise if nothing else is tried."""
+        return status_failure(self.status, self.code, self._headers, who=who, usage=usage)
 
 
 def openai_key(settings: JudgeSettings, base_url: str) -> str:

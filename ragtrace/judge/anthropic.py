@@ -13,8 +13,8 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel
@@ -33,11 +33,12 @@ from ragtrace.errors import (
 from ragtrace.extras import install_command
 from ragtrace.http import BodyTooLarge, UnreadableBody, reading_whole
 from ragtrace.http.tls import ClientTls
+from ragtrace.judge._ask_loop import AskLoop
 from ragtrace.judge._http import (
     MOST_REPLY_BYTES,
+    RequestRejected,
     certificate_fault,
     checked_url,
-    described,
     key_in,
     never_left,
     says_who_asks,
@@ -45,9 +46,9 @@ from ragtrace.judge._http import (
     untraced,
 )
 from ragtrace.judge.base_url import BaseUrl
-from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made, was_turned_down
+from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, was_turned_down
 from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
-from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
+from ragtrace.judge.replies import reply_schema
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
 
@@ -263,39 +264,44 @@ class _Dialect:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Exchange(Generic[ReplyT]):
+class _Exchange(AskLoop[ReplyT, "_Answer"]):
     """One judge request, until there is an answer."""
 
     client: anthropic.AsyncAnthropic
-    model: str
-    where: str
     timeout_s: float
-    request: JudgeRequest[ReplyT]
     dialect: _Dialect
-    confirmed: bool
-    """Whether the dialect has already returned a valid form."""
-    doubts: UsageDoubts
-    spent: Usage = field(default_factory=Usage)
-    correction: tuple[tuple[str, str], ...] = ()
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
-    """Extra body parameters; they override ours."""
 
-    async def run(self) -> ReplyT:
-        try:
-            return await self._run()
-        except JudgeError as failed:
-            failed.usage = self.spent
-            raise
+    def reading(self) -> Callable[[_Answer], ReplyT | None]:
+        return self._read_text if issubclass(self.request.reply_type, FreeText) else self._read_form
 
-    async def _run(self) -> ReplyT:
-        read = self._read_text if issubclass(self.request.reply_type, FreeText) else self._read_form
-        while True:
-            answer = await self._answer()
-            if answer.stop_reason == "refusal":
-                raise self._error(JudgeNonsense, "the model declined to reply")
-            value = read(answer)
-            if value is not None:
-                return value
+    def asking(self) -> CallRequest:
+        parameters = self._parameters()
+        body = {**parameters, **parameters.get("extra_body", {})}
+        return CallRequest.by(body, output_tokens=self.request.max_output_tokens)
+
+    async def send(self, call: JudgeCall) -> _Answer:
+        return self._read(await self._message(self._parameters(), call), call)
+
+    def check(self, answer: _Answer) -> None:
+        if answer.stop_reason == "refusal":
+            raise self.error(JudgeNonsense, "the model declined to reply")
+
+    def adapt(self, rejected: RequestRejected) -> None:
+        if _NO_CREDIT.search(rejected.complaint):
+            raise self.error(JudgeRefused, f"the credit is used up: check the account ({rejected.what})")
+        if _TOO_LONG.search(rejected.complaint):
+            raise self.error(JudgeNonsense, f"the chunks are too long for it ({rejected.what})")
+        adapted = self.dialect.after_rejection(rejected.complaint)
+        if adapted is None or (self.confirmed and not adapted.forced_tool and self.dialect.forced_tool):
+            # the dialect has worked before, so the fault is in this request, not in the endpoint
+            kind = JudgeNonsense if self.confirmed else JudgeRefused
+            raise self.error(kind, f"it rejects the request ({rejected.what})")
+        self.dialect = adapted
+
+    def lower(self) -> bool:
+        lowered = self.dialect.lowered()
+        self.dialect = lowered or self.dialect
+        return lowered is not None
 
     def _read_text(self, answer: _Answer) -> ReplyT:
         values = {"text": answer.text, "cut_off": answer.stop_reason in _CUT_OFF}
@@ -303,40 +309,15 @@ class _Exchange(Generic[ReplyT]):
 
     def _read_form(self, answer: _Answer) -> ReplyT | None:
         if answer.stop_reason in _CUT_OFF:
-            raise self._error(JudgeCutOff, "the reply ended at the token limit")
-        try:
-            return parse_reply(answer.text, self.request.reply_type)
-        except NotJson as exc:
-            if not self.confirmed and (lowered := self.dialect.lowered()):
-                self.dialect = lowered  # it accepted the tool and ignored it
-            else:
-                self._ask_to_correct(answer.text, exc)
-        except InvalidReply as exc:
-            self._ask_to_correct(answer.text, exc)
-        return None
-
-    async def _answer(self) -> _Answer:
-        import anthropic
-
-        while True:
-            parameters = self._parameters()
-            body = {**parameters, **parameters.get("extra_body", {})}
-            asked = CallRequest.by(body, output_tokens=self.request.max_output_tokens)
-            async with made(asked, self.doubts) as call:
-                try:
-                    return self._read(await self._message(parameters, call), call)
-                except (anthropic.BadRequestError, anthropic.UnprocessableEntityError) as exc:
-                    rejected = exc
-                finally:
-                    self.spent += call.usage
-            self.dialect = self._adapted(rejected)
+            raise self.error(JudgeCutOff, "the reply ended at the token limit")
+        return self.read_json(answer.text)
 
     def _read(self, message: Message, call: JudgeCall) -> _Answer:
         _note_usage(message, call)
         try:
             return _Answer.of(message)
         except (AttributeError, TypeError, ValueError):  # the client does not validate the JSON
-            raise self._error(JudgeNonsense, "the reply is not a message of the API") from None
+            raise self.error(JudgeNonsense, "the reply is not a message of the API") from None
 
     async def _message(self, parameters: Mapping[str, Any], call: JudgeCall) -> Message:
         import anthropic
@@ -347,18 +328,24 @@ class _Exchange(Generic[ReplyT]):
                 message: Message = await create(**parameters, timeout=self.timeout_s)
         except TimeoutError:
             raise self._too_late() from None
-        except (anthropic.BadRequestError, anthropic.UnprocessableEntityError):
-            raise
+        except (anthropic.BadRequestError, anthropic.UnprocessableEntityError) as exc:
+            said = exc.body if exc.body is not None else exc.message
+            raise RequestRejected(exc.status_code, said) from None
         except anthropic.APIError as exc:
             _note_failure(exc, call)
             # not chained: the cause may quote the prompt or the key
             raise self._failure(exc) from None
         except ValueError:
-            raise self._error(JudgeNonsense, "the reply is not a JSON document") from None
+            raise self.error(JudgeNonsense, "the reply is not a JSON document") from None
         return message
 
     def _parameters(self) -> dict[str, Any]:
-        asked = [("user", self.request.user), *self.correction]
+        # the API refuses an assistant's turn that is empty or ends in a blank
+        turns = [
+            (role, text.strip() or "{}") if role == "assistant" else (role, text)
+            for role, text in self.correction
+        ]
+        asked = [("user", self.request.user), *turns]
         parameters: dict[str, Any] = {
             "model": self.model,
             "max_tokens": self.request.max_output_tokens,
@@ -372,21 +359,6 @@ class _Exchange(Generic[ReplyT]):
             parameters["extra_body"] = further
         return parameters
 
-    def _adapted(self, exc: anthropic.APIStatusError) -> _Dialect:
-        complaint = str(exc.body if exc.body is not None else exc.message)
-        if _NO_CREDIT.search(complaint):
-            raise self._error(
-                JudgeRefused, f"the credit is used up: check the account ({_what_of(exc)})"
-            ) from None
-        if _TOO_LONG.search(complaint):
-            raise self._error(JudgeNonsense, f"the chunks are too long for it ({_what_of(exc)})") from None
-        adapted = self.dialect.after_rejection(complaint)
-        if adapted is None or (self.confirmed and not adapted.forced_tool and self.dialect.forced_tool):
-            # the dialect has worked before, so the fault is in this request, not in the endpoint
-            kind = JudgeNonsense if self.confirmed else JudgeRefused
-            raise self._error(kind, f"it rejects the request ({_what_of(exc)})") from None
-        return adapted
-
     def _failure(self, exc: anthropic.APIError) -> JudgeError:
         import anthropic
 
@@ -394,13 +366,13 @@ class _Exchange(Generic[ReplyT]):
             return self._too_late()
         if isinstance(exc.__cause__, UnreadableBody):
             kind = JudgeOversized if isinstance(exc.__cause__, BodyTooLarge) else JudgeNonsense
-            return self._error(kind, f"the reply cannot be read: {exc.__cause__}")
+            return self.error(kind, f"the reply cannot be read: {exc.__cause__}")
         if fault := certificate_fault(exc):
-            return self._error(JudgeRefused, fault)
+            return self.error(JudgeRefused, fault)
         if isinstance(exc, anthropic.APIConnectionError):
-            return self._error(JudgeUnavailable, "no connection: is the endpoint up, and the base URL right?")
+            return self.error(JudgeUnavailable, "no connection: is the endpoint up, and the base URL right?")
         if not isinstance(exc, anthropic.APIStatusError):
-            return self._error(JudgeNonsense, "the reply is not of the API's form")
+            return self.error(JudgeNonsense, "the reply is not of the API's form")
         headers = exc.response.headers
         return status_failure(
             exc.status_code, _code_of(exc), headers, who=f"judge {self.where}", usage=self.spent
@@ -408,16 +380,7 @@ class _Exchange(Generic[ReplyT]):
 
     def _too_late(self) -> JudgeError:
         what = f"no answer within {self.timeout_s:g} s: is the model busy, or too slow?"
-        return self._error(JudgeTimeout, what)
-
-    def _ask_to_correct(self, text: str, fault: ValueError) -> None:
-        if self.correction:
-            raise self._error(JudgeNonsense, "the reply does not have the form that was asked for, twice")
-        wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
-        self.correction = (("assistant", text.strip() or "{}"), ("user", wish))
-
-    def _error(self, kind: type[JudgeError], what: str) -> JudgeError:
-        return kind(f"judge {self.where}: {what}", usage=self.spent)
+        return self.error(JudgeTimeout, what)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -441,10 +404,6 @@ class _Answer:
             text=called[0] if called else "".join(written),
             stop_reason=message.stop_reason,
         )
-
-
-def _what_of(exc: anthropic.APIStatusError) -> str:
-    return described(exc.status_code, _code_of(exc))
 
 
 def _code_of(exc: anthropic.APIStatusError) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ragtrace.errors import (
     JudgeError,
@@ -21,16 +21,12 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.http import BodyTooLarge, UnreadableBody
-from ragtrace.judge._http import MOST_REPLY_BYTES, certificate_fault, described, never_left, status_failure
+from ragtrace.judge._http import MOST_REPLY_BYTES, RequestRejected, certificate_fault, never_left
 from ragtrace.judge.calls import JudgeCall, was_turned_down
 from ragtrace.judge.openai._client import Access
-from ragtrace.model import Usage
 
 if TYPE_CHECKING:
     import openai
-
-
-_ADAPTABLE: Final = (400, 422)
 
 
 class JsonObject(dict[str, Any]):
@@ -38,32 +34,6 @@ class JsonObject(dict[str, Any]):
 
     def __getattr__(self, name: str) -> Any:
         return self.get(name)
-
-
-class RequestRejected(Exception):
-    """The endpoint rejected the request. Its complaint may tell which dialect to try next."""
-
-    def __init__(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(status)
-        self.status = status
-        error = body.get("error", body) if isinstance(body, Mapping) else body
-        fields = error if isinstance(error, Mapping) else {}
-        names = [str(name) for name in (fields.get("code"), fields.get("type")) if name]
-        self.code = "insufficient_quota" if "insufficient_quota" in names else [*names, ""][0]
-        self.complaint = f"{fields.get('param')} {error}"
-        """May quote the prompt: search it, never show it."""
-        self.what = described(status, self.code)
-        """The status and the short code."""
-        self._headers = headers or {}
-
-    @property
-    def is_adaptable(self) -> bool:
-        """Whether another dialect may help: 400 or 422."""
-        return self.status in _ADAPTABLE
-
-    def failure(self, *, who: str, usage: Usage) -> JudgeError:
-        """Return the error to raise if nothing else is tried."""
-        return status_failure(self.status, self.code, self._headers, who=who, usage=usage)
 
 
 class Transport(Protocol):

@@ -82,5 +82,3 @@ async def intercepting(rule: Callable[[Intercepted], Any], tls: ssl.SSLContext) 
         server.close()
         for writer in [*proxy.open]:
             writer.transport.abort()
-        while proxy.open:  # noqa: ASYNC110 -- what is waited for is another connection
-            await asyncio.sleep(0)

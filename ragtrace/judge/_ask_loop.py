@@ -1,0 +1,132 @@
+"""Asks a language model until there is an answer: what judges behind HTTP APIs share.
+
+If the endpoint rejects or ignores a parameter, another dialect is tried. A reply of the wrong form is sent
+back once with its fault. No error message contains a prompt, a reply or a key.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.errors import JudgeError, JudgeNonsense
+from ragtrace.judge._http import RequestRejected
+from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made
+from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply
+from ragtrace.model import Usage
+from ragtrace.ports import JudgeRequest
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+AnswerT = TypeVar("AnswerT")
+Turn: TypeAlias = tuple[str, str]
+"""A role and a content."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AskLoop(ABC, Generic[ReplyT, AnswerT]):
+    """One judge request, and what it has used. A subclass knows the API, and what the server accepts."""
+
+    model: str
+    where: str
+    request: JudgeRequest[ReplyT]
+    confirmed: bool
+    """Whether the dialect has already worked for requests of this kind."""
+    doubts: UsageDoubts
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    """Extra body parameters; they override ours."""
+    spent: Usage = field(default_factory=Usage)
+    correction: tuple[Turn, ...] = ()
+
+    async def run(self) -> ReplyT:
+        """Ask until there is a value.
+
+        Raises:
+            JudgeError: no usable answer; its usage covers all requests.
+        """
+        try:
+            return await self._run()
+        except JudgeError as failed:
+            failed.usage = self.spent
+            raise
+
+    @abstractmethod
+    def reading(self) -> Callable[[AnswerT], ReplyT | None]:
+        """Return what reads an answer: its value, or ``None`` if the endpoint must be asked again."""
+
+    @abstractmethod
+    def asking(self) -> CallRequest:
+        """Return the next request, in the present dialect."""
+
+    @abstractmethod
+    async def send(self, call: JudgeCall) -> AnswerT:
+        """Send a request; ``call`` records the outcome.
+
+        Raises:
+            RequestRejected: the status is 400 or 422.
+            JudgeError: there is no answer.
+        """
+
+    @abstractmethod
+    def check(self, answer: AnswerT) -> None:
+        """Check that the model did answer.
+
+        Raises:
+            JudgeNonsense: it declined to.
+        """
+
+    @abstractmethod
+    def adapt(self, rejected: RequestRejected) -> None:
+        """Choose another dialect after a rejection.
+
+        Raises:
+            JudgeError: none is left, or the fault is in the request.
+        """
+
+    @abstractmethod
+    def lower(self) -> bool:
+        """Choose the next weaker way to ask for JSON; tell whether there was one."""
+
+    def read_json(self, text: str) -> ReplyT | None:
+        """Read a reply; ``None`` if it must be asked for again."""
+        try:
+            return parse_reply(text, self.request.reply_type)
+        except NotJson as exc:
+            if self.confirmed or not self.lower():  # otherwise it accepted the parameter and ignored it
+                self._ask_to_correct(text, exc)
+        except InvalidReply as exc:
+            self._ask_to_correct(text, exc)
+        return None
+
+    def error(self, kind: type[JudgeError], what: str) -> JudgeError:
+        """Return an error of this request."""
+        return kind(f"judge {self.where}: {what}", usage=self.spent)
+
+    async def _run(self) -> ReplyT:
+        read = self.reading()
+        while True:
+            answer = await self._answer()
+            self.check(answer)
+            value = read(answer)
+            if value is not None:
+                return value
+
+    async def _answer(self) -> AnswerT:
+        while True:
+            async with made(self.asking(), self.doubts) as call:
+                try:
+                    return await self.send(call)
+                except RequestRejected as exc:
+                    rejected = exc
+                finally:
+                    self.spent += call.usage
+            self.adapt(rejected)
+
+    def _ask_to_correct(self, text: str, fault: ValueError) -> None:
+        if self.correction:
+            raise self.error(JudgeNonsense, "the reply does not have the form that was asked for, twice")
+        wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
+        self.correction = (("assistant", text), ("user", wish))
