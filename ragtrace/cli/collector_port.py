@@ -56,8 +56,12 @@ class CollectorPort(Protocol):
         """Read what decides how an answer is judged and told: `judge`, `evaluate`, `extract`, `attach`."""
         ...
 
+    def store(self, path: Path) -> ConfiguredStore:
+        """Read where the store is, what decrypts it, and the section `extract`."""
+        ...
+
     def open_store(self, path: Path) -> TraceReader:
-        """Open a store for reading, also while a collector uses it."""
+        """Open a store without keys for reading, also while a collector uses it."""
         ...
 
 
@@ -129,6 +133,16 @@ class ConfiguredTargets:
     store: Path
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Must not be printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredStore:
+    """A collector's store, and how the collector reads RAG calls."""
+
+    file: Path
+    rules: ExtractRules
+    open: Callable[[Path], TraceReader] = field(repr=False)
+    """Opens this file, or a copy, for reading with the keys of the configuration."""
 
 
 def collector_port() -> CollectorPort:

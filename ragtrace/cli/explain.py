@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ragtrace.cli.collector_port import collector_port
-from ragtrace.cli.options import ExtractOptions, JsonOption
+from ragtrace.cli.options import FILE, ExtractOptions, JsonOption
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, printable, talk
 from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.errors import InputError, ReadError
@@ -23,11 +23,13 @@ from ragtrace.model import Gap, Part, Provenance, RagRecord
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ragtrace.cli.collector_port import ConfiguredStore
     from ragtrace.ports import TraceReader
     from ragtrace.traces.extract import Extraction, ExtractionNote, ExtractRules
     from ragtrace.traces.trace import Trace
 
 
+_STORE: Final = "store"
 _DEFAULT_SOURCE: Final = "jaeger:http://localhost:16686"
 _TRACE_ID: Final = re.compile(r"([0-9a-fA-F]{32})(@.*)?")
 _SHOWN_CHARS: Final = 200
@@ -46,6 +48,13 @@ class SourceOptions:
         metavar="SOURCE",
         help="Where the trace is: jaeger:URL, otlp-file:PATH, or store:PATH for a collector's store, even"
         f" while it runs; store alone is the default one. [default: {_DEFAULT_SOURCE}]",
+    )
+    config: Path | None = option(
+        "--config",
+        type=FILE,
+        metavar="FILE",
+        help="A collector's configuration: its store, the keys of an encrypted one, and which attributes it"
+        " reads. Without --from, its store is read.",
     )
     extract: ExtractOptions = group(ExtractOptions)
     json: JsonOption = group(JsonOption)
@@ -66,13 +75,16 @@ def explain(what: str, options: SourceOptions) -> None:
       ragtrace explain traces.jsonl
       ragtrace explain 5b8efff798038103d269b633813fc60c
       ragtrace explain 5b8efff798038103d269b633813fc60c --from store
+      ragtrace explain 5b8efff798038103d269b633813fc60c --config collector.yaml
       ragtrace explain traces.jsonl --mapping collector.yaml
       ragtrace explain traces.jsonl --json | jq '.records[].gaps'
     """
     import asyncio
 
-    rules = options.extract.rules()
-    asyncio.run(_explain(_find(what, options.source), rules, as_json=options.json.wanted))
+    configured = collector_port().store(options.config) if options.config is not None else None
+    rules = options.extract.rules(configured.rules if configured else None)
+    found = _find(what, options.source, configured)
+    asyncio.run(_explain(found, rules, as_json=options.json.wanted))
 
 
 async def _explain(found: _Found, rules: ExtractRules, *, as_json: bool) -> None:
@@ -97,7 +109,7 @@ async def _explain(found: _Found, rules: ExtractRules, *, as_json: bool) -> None
         talk("no spans: this is not a file of OTLP traces, or it is empty (for records: ragtrace evaluate)")
 
 
-def _find(what: str, source: str | None) -> _Found:
+def _find(what: str, source: str | None, configured: ConfiguredStore | None) -> _Found:
     """Tell files from trace ids.
 
     Raises:
@@ -106,7 +118,9 @@ def _find(what: str, source: str | None) -> _Found:
     """
     if (match := _TRACE_ID.fullmatch(what)) and not Path(what).exists():
         trace_id = f"{match[1].lower()}{match[2] or ''}"  # a collector's store keeps tenants apart: ID@TENANT
-        return _Found(reader=_open(source or _DEFAULT_SOURCE), trace_id=trace_id, source=source)
+        source = source or (_STORE if configured else None)
+        reader = _open(source or _DEFAULT_SOURCE, configured)
+        return _Found(reader=reader, trace_id=trace_id, source=source)
     if source is not None:
         raise InputError(f"{what!r} is not a trace id: with --from, give 32 hex digits")
     path = what.removeprefix("otlp-file:")
@@ -149,13 +163,15 @@ class _Found:
         return trace
 
 
-def _open(source: str) -> TraceReader:
-    from ragtrace.backends import open_reader
-
+def _open(source: str, configured: ConfiguredStore | None = None) -> TraceReader:
     kind, _, rest = source.partition(":")
-    return (
-        collector_port().open_store(Path(rest or default_store())) if kind == "store" else open_reader(source)
-    )
+    if kind != _STORE:
+        from ragtrace.backends import open_reader
+
+        return open_reader(source)
+    if configured is not None:
+        return configured.open(Path(rest) if rest else configured.file)
+    return collector_port().open_store(Path(rest) if rest else default_store())
 
 
 def _trace_json(trace: Trace, extraction: Extraction) -> dict[str, object]:

@@ -76,8 +76,8 @@ class ExtractOptions:
         " passages marked off in the prompt (auto). [default: from --mapping, else auto]",
     )
 
-    def rules(self) -> ExtractRules:
-        """Return the rules.
+    def rules(self, configured: ExtractRules | None = None) -> ExtractRules:
+        """Return the rules; these options override those of a configuration.
 
         Raises:
             ConfigError: the file is wrong.
@@ -87,7 +87,9 @@ class ExtractOptions:
         from ragtrace.cli.collector_port import collector_port
         from ragtrace.traces.extract import ContextFrom, ExtractRules
 
-        rules = ExtractRules() if self.mapping is None else collector_port().extract_rules(self.mapping)
+        rules = configured or ExtractRules()
+        if self.mapping is not None:
+            rules = collector_port().extract_rules(self.mapping)
         return rules if self.context_from is None else replace(rules, context=ContextFrom(self.context_from))
 
 

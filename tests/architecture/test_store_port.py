@@ -65,7 +65,6 @@ def test_no_statement_leaves_the_store() -> None:
         for module in modules()
         if is_in(module.name, "ragtrace_collector")
         and not is_in(module.name, STORE)
-        and not is_in(module.name, "ragtrace_collector.cli")
         and any(source == "sqlite3" for source, _ in imports_in(module.tree))
     }
     assert outside == set()

@@ -19,7 +19,8 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode
-from ragtrace_collector.store.ledger import read_ledger, reading
+from ragtrace_collector.store.ledger import read_ledger
+from ragtrace_collector.store.reader import reading
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.attack.power_loss import Disk
 from tests.backends.process import eventually

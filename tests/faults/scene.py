@@ -17,7 +17,8 @@ from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.store.ledger import read_ledger, reading
+from ragtrace_collector.store.ledger import read_ledger
+from ragtrace_collector.store.reader import reading
 from tests.backends.process import eventually
 from tests.faults.disk import Blow, Weather
 from tests.faults.servers import BackEnd

@@ -13,7 +13,8 @@ from random import Random
 from typing import Any
 
 from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.store.ledger import read_ledger, reading
+from ragtrace_collector.store.ledger import read_ledger
+from ragtrace_collector.store.reader import reading
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.soak.fates import Fates, differences
 from tests.soak.judge import moody_judge

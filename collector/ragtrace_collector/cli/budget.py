@@ -69,7 +69,7 @@ def _statuses(file: Path) -> Iterator[BudgetStatus]:
     from ragtrace_collector.config import load_config
     from ragtrace_collector.judge.guard import budget_of
     from ragtrace_collector.store.budget import SpentRows
-    from ragtrace_collector.store.ledger import reading
+    from ragtrace_collector.store.reader import reading
 
     config = load_config(file)
     now_ns = SystemClock().now_ns()

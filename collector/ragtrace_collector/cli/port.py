@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ragtrace.cli.collector_port import (
     CollectorPort,
     ConfiguredEvaluator,
+    ConfiguredStore,
     ConfiguredTargets,
     Reach,
     SharedBudget,
@@ -78,8 +79,23 @@ class _Port:
             live_only=tuple(_live_only(config)),
         )
 
+    def store(self, path: Path) -> ConfiguredStore:
+        with needs_extra("collector"):
+            from ragtrace_collector.config import load_config
+            from ragtrace_collector.store.open import cipher_of
+            from ragtrace_collector.store.reader import StoreReader
+
+        config = load_config(path)
+        cipher = cipher_of(config.store)
+        return ConfiguredStore(
+            file=config.store.file,
+            rules=config.extract.opened(),
+            open=lambda file: StoreReader(file, cipher),
+        )
+
     def open_store(self, path: Path) -> TraceReader:
-        from ragtrace_collector.cli.store_reader import StoreReader
+        with needs_extra("collector"):
+            from ragtrace_collector.store.reader import StoreReader
 
         return StoreReader(path)
 

@@ -57,7 +57,7 @@ class PayloadCipher:
         """
         self._check(db)
         db.create_function("sealed", 2, self.encrypt)
-        db.create_function("unsealed", 2, self.decrypt)
+        db.create_function("unsealed", 2, self._decrypt_in_sql)
 
     def encrypt(self, payload: bytes, place: str) -> bytes:
         """Encrypt a payload for its place."""
@@ -72,16 +72,22 @@ class PayloadCipher:
 
         Raises:
             cryptography.exceptions.InvalidTag: it was changed, damaged or moved.
+            KeyError: the key that encrypted it is none of these.
         """
         if not self.keys or not payload.startswith(_MARK):
             return payload
-        from cryptography.exceptions import InvalidTag
-
         key_id, nonce, sealed = payload[1:9], payload[9:_HEADER_BYTES], payload[_HEADER_BYTES:]
+        return self.keys[key_id].decrypt(nonce, sealed, place.encode())
+
+    def missing_key(self, payload: bytes) -> str:
+        """Return the id of the key that encrypted a payload, if it is none of these; else an empty text."""
+        key_id = payload[1:9]
+        return key_id.hex() if payload.startswith(_MARK) and key_id not in self.keys else ""
+
+    def _decrypt_in_sql(self, payload: bytes, place: str) -> bytes:
         try:
-            return self.keys[key_id].decrypt(nonce, sealed, place.encode())
-        except (InvalidTag, KeyError):
-            # SQLite only says that a function failed
+            return self.decrypt(payload, place)
+        except Exception:  # SQLite only says that a function failed
             log.error(  # noqa: TRY400 -- the traceback adds nothing
                 "a payload in the store cannot be decrypted: it was changed, damaged or moved",
                 extra=event("payload_unreadable"),

@@ -3,52 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ragtrace.errors import ReadError
 from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
 from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.store.reader import reading
 from ragtrace_collector.store.revisions import UNDECIDED
 from ragtrace_collector.store.trace_key import BEHIND_ID, trace_id_of
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a store for reading. All reads see one moment, and block no writer.
-
-    Raises:
-        ReadError: there is no such file, or it is not a collector's store of this version.
-    """
-    if not path.is_file():
-        raise ReadError(
-            f"there is no store {str(path)!r}: name `store.path` of the collector's configuration"
-        )
-    try:
-        with closing(_connect(path)) as db:
-            db.execute("BEGIN")
-            yield db
-    except sqlite3.Error as exc:
-        raise ReadError(
-            f"{str(path)!r} cannot be read as a collector's store ({exc}): if an older ragtrace wrote it, "
-            "start this one's collector on it once"
-        ) from exc
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    address = f"{path.absolute().as_uri()}?mode=ro"
-    db = sqlite3.connect(address, uri=True, isolation_level=None)
-    try:
-        db.execute("SELECT 1 FROM job LIMIT 1").close()
-    except sqlite3.OperationalError:
-        db.close()
-        if path.with_name(f"{path.name}-wal").exists():
-            raise
-        # In a read-only folder, SQLite cannot create the files that readers of a log share.
-        return sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
-    return db
 
 
 def take_stock(path: Path, *, since_ns: int | None = None, tenant: str | None = None) -> Ledger:

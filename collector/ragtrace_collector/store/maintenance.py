@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ragtrace.errors import InputError, ReadError
 from ragtrace.files.private import PendingFile
-from ragtrace_collector.store.ledger import reading
+from ragtrace_collector.store.reader import reading
 
 
 class RefusedDeliveries(NamedTuple):

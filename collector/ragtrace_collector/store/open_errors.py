@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ragtrace.errors import ConfigError
+from ragtrace.errors import ConfigError, ReadError
 from ragtrace_collector.store._files import StoreLock
 
 DAMAGED: Final = (
@@ -39,6 +39,17 @@ def lock_file(path: Path) -> StoreLock:
 def unusable(path: Path, exc: Exception) -> ConfigError:
     """Return the error for a file that cannot be used as a store, with advice."""
     return ConfigError(f"`store.path`: {str(path)!r} cannot be used as a SQLite file ({exc}): {_advice(exc)}")
+
+
+def unreadable(path: Path, exc: sqlite3.Error) -> ReadError:
+    """Return the error for a file that cannot be read as a store, with advice."""
+    code = getattr(exc, "sqlite_errorcode", None)
+    advice = _OLDER if code == sqlite3.SQLITE_ERROR else _advice(exc)
+    return ReadError(f"{str(path)!r} cannot be read as a collector's store ({exc}): {advice}")
+
+
+_OLDER: Final = "if an older ragtrace wrote it, start this one's collector on it once"
+"""A table or a column is missing."""
 
 
 def _advice(exc: Exception) -> str:

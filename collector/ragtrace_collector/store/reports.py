@@ -9,8 +9,9 @@ from typing import Final
 
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
-from ragtrace_collector.store.ledger import read_answers, reading, take_stock
+from ragtrace_collector.store.ledger import read_answers, take_stock
 from ragtrace_collector.store.port import StoredTrace, TraceReport
+from ragtrace_collector.store.reader import reading
 from ragtrace_collector.store.revisions import UNDECIDED
 from ragtrace_collector.store.trace_key import BEHIND_ID
 
@@ -78,8 +79,7 @@ def _trace(db: sqlite3.Connection, trace_id: str, cipher: PayloadCipher) -> Stor
 
 
 def _payloads(db: sqlite3.Connection, trace_id: str, cipher: PayloadCipher) -> tuple[bytes, ...] | None:
-    rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
-    try:
-        return tuple(cipher.decrypt(payload, trace_id) for (payload,) in rows)
-    except KeyError:  # encrypted with a key that is not configured
+    rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,)).fetchall()
+    if any(cipher.missing_key(payload) for (payload,) in rows):
         return None
+    return tuple(cipher.decrypt(payload, trace_id) for (payload,) in rows)

@@ -202,7 +202,7 @@ def test_wrong_usage_is_exit_code_2_and_one_message_on_stderr(args: list[str], s
 def test_what_cannot_be_read_is_exit_code_1() -> None:
     result = run("explain", "0" * 31 + "1", "--from", "store:missing.db")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("Error: missing.db cannot be read as a collector's store")
+    assert result.stderr.startswith("Error: there is no store 'missing.db'")
 
 
 def test_a_missing_extra_is_named_with_the_command_that_brings_it() -> None:

@@ -1,0 +1,150 @@
+"""The read-only door to a SQLite store: nothing is written, no writer waits, and content is decrypted."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from ragtrace.errors import CodecError, ReadError
+from ragtrace.traces.otlp import decode
+from ragtrace.traces.trace import Span, Trace
+from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
+from ragtrace_collector.store.open_errors import unreadable
+from ragtrace_collector.store.schema import check_application_id
+from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a store for reading, while the collector runs or is stopped. All reads see one moment.
+
+    Raises:
+        ReadError: there is no such file, or it is not a collector's store that this version can read.
+    """
+    if not path.is_file():
+        raise ReadError(
+            f"there is no store {str(path)!r}: name `store.path` of the collector's configuration"
+        )
+    try:
+        with closing(_connect(path)) as db:
+            db.execute("BEGIN")
+            check_application_id(db)
+            yield db
+    except sqlite3.Error as exc:
+        raise unreadable(path, exc) from exc
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    db = sqlite3.connect(address, uri=True, isolation_level=None)
+    try:
+        db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").close()
+    except sqlite3.OperationalError:
+        db.close()
+        if path.with_name(f"{path.name}-wal").exists():
+            raise
+        # In a read-only folder, SQLite cannot create the files that readers of a log share.
+        return sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
+    return db
+
+
+class StoreReader:
+    """A [`TraceReader`][ragtrace.ports.TraceReader] of the traces that a collector still keeps."""
+
+    def __init__(self, path: Path, cipher: PayloadCipher = NO_CIPHER) -> None:
+        self._path = path
+        self._cipher = cipher
+
+    async def get(self, trace_id: str) -> Trace | None:
+        """Return the trace, or ``None`` if the store has none (any more).
+
+        ``@`` and a tenant may follow the id, because several tenants may use the same trace id.
+
+        Raises:
+            ReadError: the file is no collector's store or cannot be read, several tenants have the trace, or
+                its spans are encrypted with a key that was not given.
+        """
+        return await asyncio.to_thread(self._get, trace_id)
+
+    async def traces(self) -> AsyncIterator[Trace]:
+        """Yield every trace in the store.
+
+        Raises:
+            ReadError: the file is no collector's store or cannot be read, or spans are encrypted with a key
+                that was not given.
+        """
+        for key in await asyncio.to_thread(self._keys):
+            trace = await asyncio.to_thread(self._of_key, key)
+            if trace is not None:  # else it expired in the meantime
+                yield trace
+
+    async def aclose(self) -> None:
+        """Do nothing: the file is closed after every reading."""
+
+    def _get(self, wanted: str) -> Trace | None:
+        trace_id = trace_id_of(wanted).lower()
+        with reading(self._path) as db:
+            keys = _keys_of(db, trace_id)
+            if BEHIND_ID in wanted:
+                keys = [key for key in keys if tenant_of(key) == tenant_of(wanted)]
+            if len(keys) > 1:
+                named = ", ".join(key if BEHIND_ID in key else f"{key}{BEHIND_ID}" for key in keys)
+                raise ReadError(f"several tenants have a trace {trace_id}: name one of {named}")
+            return self._trace(db, keys[0]) if keys else None
+
+    def _keys(self) -> list[str]:
+        with reading(self._path) as db:
+            return [key for (key,) in db.execute("SELECT DISTINCT trace_id FROM slice")]
+
+    def _of_key(self, key: str) -> Trace | None:
+        with reading(self._path) as db:
+            return self._trace(db, key)
+
+    def _trace(self, db: sqlite3.Connection, key: str) -> Trace | None:
+        rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (key,))
+        spans = [span for (payload,) in rows for span in self._spans(payload, key)]
+        return Trace.of(trace_id_of(key), spans) if spans else None
+
+    def _spans(self, payload: bytes, key: str) -> tuple[Span, ...]:
+        if missing := self._cipher.missing_key(payload):
+            raise ReadError(self._locked(missing))
+        try:
+            return decode(self._decrypted(payload, key))
+        except CodecError as exc:
+            raise self._fault(key, f"are damaged: {exc}") from exc
+
+    def _decrypted(self, payload: bytes, key: str) -> bytes:
+        if not self._cipher.keys:
+            return payload
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return self._cipher.decrypt(payload, key)
+        except InvalidTag as exc:
+            raise self._fault(key, "cannot be decrypted: they were changed, damaged or moved") from exc
+
+    def _fault(self, key: str, what: str) -> ReadError:
+        return ReadError(f"{str(self._path)!r}: the spans of trace {trace_id_of(key)} {what}")
+
+    def _locked(self, missing: str) -> str:
+        if not self._cipher.keys:
+            return (
+                f"{str(self._path)!r} is encrypted, and no key was given: name the collector's configuration "
+                "with --config: its `store.encryption_keys` decrypt the store"
+            )
+        return (
+            f"{str(self._path)!r} is encrypted with the key {missing}, which is not among those given: add "
+            "that key to `store.encryption_keys`"
+        )
+
+
+def _keys_of(db: sqlite3.Connection, trace_id: str) -> list[str]:
+    found = db.execute(
+        "SELECT DISTINCT trace_id FROM slice WHERE trace_id = ?1"
+        " OR (trace_id > ?1 || '@' AND trace_id < ?1 || 'A')",
+        (trace_id,),
+    )
+    return [key for (key,) in found]

@@ -1,0 +1,196 @@
+"""``ragtrace explain`` on a collector's store: encrypted, of another version, damaged, or in use."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragtrace.traces.otlp import encode, parse_request, split_by_trace
+from ragtrace.traces.trace import Trace
+from ragtrace_collector.store.cipher import open_cipher
+from ragtrace_collector.store.sqlite import SqliteStore
+from tests.faults.version_1 import VERSION_1
+from tests.integration.cli.program import json_lines, run
+from tests.integration.collector.running import config_of, request_of, running_collector, send_grpc
+from tests.rag_spans import rag_trace as live_trace
+from tests.unit.backfill.stored_traces import RIGHT, plain_trace, rag_trace, trace_id
+
+KEY, NEWER_KEY, OTHER_KEY = (base64.b64encode(bytes([number]) * 32).decode() for number in range(3))
+KEYS = "store.encryption_keys"
+
+
+def config_file(path: Path, store: Path, *keys: str, **sections: Any) -> Path:
+    settings: Mapping[str, Any] = {
+        "export": [{"endpoint": f"otlp-file:{path.with_name('out.jsonl')}"}],
+        "store": {"path": str(store), "encryption_keys": list(keys)},
+        **sections,
+    }
+    path.write_text(json.dumps(settings))
+    return path
+
+
+def request(trace: Trace) -> bytes:
+    return encode(trace.spans)
+
+
+def write_store(path: Path, *keys: str, trace: Trace) -> None:
+    asyncio.run(append(path, *keys, trace=trace))
+
+
+async def append(path: Path, *keys: str, trace: Trace) -> None:
+    store = await SqliteStore.open(path, max_bytes=1 << 30, cipher=open_cipher(keys))
+    slices = split_by_trace(parse_request(request(trace), encoding="protobuf")).slices
+    await store.append(slices, forward={}, now_ns=1)
+    await store.aclose()
+
+
+def explained(*args: str, columns: int = 200) -> dict[str, Any]:
+    result = run("explain", *args, "--json", columns=columns)
+    assert result.exit_code == 0, result.stderr
+    (trace,) = json_lines(result.stdout)
+    return trace
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+@pytest.fixture
+def encrypted(tmp_path: Path) -> Path:
+    """An encrypted store that nobody has open."""
+    (tmp_path / "state").mkdir()
+    path = tmp_path / "state" / "ragtrace.db"
+    write_store(path, KEY, trace=rag_trace(0))
+    return path
+
+
+@pytest.mark.slow
+async def test_the_store_of_a_running_collector_that_encrypts_is_explained_with_its_configuration(
+    tmp_path: Path,
+) -> None:
+    spans = live_trace(0)
+    running = config_of(tmp_path, store={"encryption_keys": [KEY]}, assemble={"quiet_period": "60s"})
+    config = config_file(tmp_path / "collector.json", tmp_path / "store.db", KEY)
+    async with running_collector(running) as collector:
+        await send_grpc(collector, request_of(*spans))
+        (key,) = await collector.store.find_traces("", limit=2)
+        found = await asyncio.to_thread(explained, key, "--config", str(config))
+    assert found["records"][0]["question"]
+
+
+@pytest.mark.parametrize("source", [[], ["--from", "store"], ["--from", "store:PATH"]])
+def test_the_keys_are_those_of_the_configuration(encrypted: Path, tmp_path: Path, source: list[str]) -> None:
+    config = config_file(tmp_path / "collector.json", encrypted, NEWER_KEY, KEY)
+    named = [part.replace("PATH", str(encrypted)) for part in source]
+    found = explained(trace_id(0), *named, "--config", str(config))
+    assert found["records"][0]["answer"] == RIGHT
+
+
+def test_without_keys_the_store_is_called_encrypted_and_not_damaged(encrypted: Path, tmp_path: Path) -> None:
+    keyless = config_file(tmp_path / "collector.json", encrypted)
+    for args in (["--from", f"store:{encrypted}"], ["--config", str(keyless)]):
+        result = run("explain", trace_id(0), *args)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "is encrypted" in result.stderr
+        assert f"name the collector's configuration with --config: its `{KEYS}` " in result.stderr
+        assert "damaged" not in result.stderr
+
+
+def test_a_wrong_key_is_called_so_and_not_shown(encrypted: Path, tmp_path: Path) -> None:
+    config = config_file(tmp_path / "collector.json", encrypted, OTHER_KEY)
+    result = run("explain", trace_id(0), "--config", str(config))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "which is not among those given: add that key to `store.encryption_keys`" in result.stderr
+    assert "damaged" not in result.stderr
+    assert KEY not in result.stderr
+    assert OTHER_KEY not in result.stderr
+
+
+def test_a_payload_that_was_moved_is_not_believed(encrypted: Path, tmp_path: Path) -> None:
+    config = config_file(tmp_path / "collector.json", encrypted, KEY)
+    with closing(sqlite3.connect(encrypted)) as db, db:
+        db.execute("UPDATE slice SET trace_id = ?", (trace_id(1),))
+    result = run("explain", trace_id(1), "--config", str(config))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "cannot be decrypted: they were changed, damaged or moved" in result.stderr
+
+
+@pytest.mark.parametrize("keys", [(), (KEY,), (OTHER_KEY,)], ids=["none", "the key", "another"])
+def test_a_store_is_not_changed_by_looking_into_it(
+    encrypted: Path, tmp_path: Path, keys: tuple[str, ...]
+) -> None:
+    before = contents(encrypted.parent)
+    config = config_file(tmp_path / "collector.json", encrypted, *keys)
+    run("explain", trace_id(0), "--config", str(config))
+    after = contents(encrypted.parent)
+    assert {name: after[name] for name in before} == before
+    assert not any(after[name] for name in after.keys() - before.keys() if name.endswith("-wal"))
+
+
+def test_the_configuration_says_what_holds_the_parts_too(tmp_path: Path) -> None:
+    own = {"app.q": "How long?", "app.hits": '[{"id": "faq-12", "text": "14 days."}]', "app.a": "14 days."}
+    mapping = {"question": "app.q", "context": ["app.hits"], "answer": "app.a"}
+    trace = Trace.of(trace_id(0), [replace(plain_trace(0).spans[0], attributes=own)])
+    write_store(tmp_path / "ragtrace.db", KEY, trace=trace)
+    config = config_file(
+        tmp_path / "collector.json", tmp_path / "ragtrace.db", KEY, extract={"mapping": mapping}
+    )
+    assert explained(trace_id(0), "--config", str(config))["records"][0]["question"] == "How long?"
+    other = tmp_path / "mapping.yaml"
+    other.write_text(json.dumps({"extract": {"mapping": {**mapping, "question": "app.a"}}}))
+    overridden = explained(trace_id(0), "--config", str(config), "--mapping", str(other))
+    assert overridden["records"][0]["question"] == "14 days."
+
+
+def test_a_store_of_the_first_version_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "ragtrace.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(VERSION_1)
+        with db:
+            db.execute("INSERT INTO slice VALUES (1, ?, ?)", (trace_id(0), request(rag_trace(0))))
+    assert explained(trace_id(0), "--from", f"store:{path}")["records"][0]["answer"] == RIGHT
+
+
+def other_program(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE bookmark (url TEXT)")
+
+
+def newer(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(f"{VERSION_1} PRAGMA user_version = 99;")
+
+
+def half_a_table(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(f"{VERSION_1} ALTER TABLE slice RENAME COLUMN trace_id TO number;")
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        pytest.param(lambda path: None, "there is no store", id="missing"),
+        pytest.param(lambda path: path.mkdir(), "there is no store", id="folder"),
+        pytest.param(other_program, "it holds the tables of another program", id="other"),
+        pytest.param(newer, "of version 99, and this one knows 4): upgrade ragtrace", id="newer"),
+        pytest.param(half_a_table, "start this one's collector on it once", id="older"),
+        pytest.param(lambda path: path.write_text("no database " * 99), "is not a database", id="text"),
+    ],
+)
+def test_what_is_no_store_of_this_version_is_told_with_what_to_do(
+    tmp_path: Path, made: Any, says: str
+) -> None:
+    path = tmp_path / "ragtrace.db"
+    made(path)
+    result = run("explain", trace_id(0), "--from", f"store:{path}")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert says in result.stderr
