@@ -14,9 +14,6 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.guard import JudgeGuard, JudgeGuards, Unavailable, guards_of
 from ragtrace_collector.judge.spec import cheaper_spec_of, evaluator_spec_of
 
-_OWN_KEYS: Final = {"anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_OPENAI_API_KEY"}
-"""The variables of judges that do not use OpenAI's by default."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardedEvaluator:
