@@ -18,3 +18,16 @@ def test_no_function_is_longer_than_a_screen() -> None:
         and (lines := (node.end_lineno or 0) - node.lineno + 1) > LONGEST
     }
     assert long == {}
+
+
+def test_one_door_opens_sqlite_files() -> None:
+    """Private mode, marks, migrations and errors are written once; the store's files are locked besides."""
+    openers = {
+        module.name
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"sqlite3.connect", "sqlite3.Connection"}
+    }
+    assert {name for name in openers if not name.startswith("ragtrace_collector.store.")} == {
+        "ragtrace.sqlite_file"
+    }
