@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -14,6 +13,7 @@ from typing import BinaryIO, Final
 
 from ragtrace.backends._otlp_framing import OtlpFrame, pieces
 from ragtrace.errors import CodecError, InputError, ReadError
+from ragtrace.sqlite_file import open_temporary
 from ragtrace.traces.otlp import decode_body, parse_request, trace_ids_in
 from ragtrace.traces.trace import Span, Trace
 
@@ -146,8 +146,9 @@ class _LastPieces:
     """The number of each trace's last piece. It is on disk, so that a million traces take no memory."""
 
     def __init__(self) -> None:
-        self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        self._db.execute("CREATE TABLE last (trace_id BLOB PRIMARY KEY, piece INTEGER) WITHOUT ROWID")
+        self._db = open_temporary(
+            "CREATE TABLE last (trace_id BLOB PRIMARY KEY, piece INTEGER) WITHOUT ROWID;"
+        )
         self._db.execute("BEGIN")
         self._is_indexed = False
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import Final, Self
 
 from ragtrace.budget import Spend
 from ragtrace.errors import ConfigError
-from ragtrace.files.durable import make_folder
-from ragtrace.files.private import make_private
 from ragtrace.files.state import state_folder
+from ragtrace.sqlite_file import SqliteForm, open_private
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS carrier (
@@ -28,6 +26,11 @@ CREATE TABLE IF NOT EXISTS spent (
     run TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd_nano INTEGER NOT NULL)
     WITHOUT ROWID;
 """
+_FORM: Final = SqliteForm(
+    application_id=0x72616770,  # "ragp"
+    steps=(_SCHEMA,),
+    unmarked_tables=frozenset({"carrier"}),
+)
 
 
 class Progress:
@@ -49,14 +52,10 @@ class Progress:
             ConfigError: it cannot be used.
         """
         try:
-            make_folder(self._path.parent, mode=0o700)
-            make_private(self._path)
-            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.executescript(_SCHEMA)
-            self._is_open = True
-        except (OSError, sqlite3.Error) as exc:
+            self._db = open_private(self._path, _FORM, is_shared=True)
+        except OSError as exc:
             raise ConfigError(f"the progress file {str(self._path)!r} cannot be used: {exc}") from exc
+        self._is_open = True
         return self
 
     def __exit__(self, *_: object) -> None:

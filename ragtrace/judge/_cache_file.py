@@ -16,24 +16,29 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ragtrace.clock import SystemClock
-from ragtrace.files.private import make_private
 from ragtrace.ports import Clock
+from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_OURS: Final = 0x72616774  # "ragt": identifies our file, so that we never write to another program's database
-_FORM: Final = 1
 _PAGE_BYTES: Final = 4096
 _LARGEST_SHARE: Final = 16
 """The largest value is this fraction of the file."""
 _KEYS_A_QUERY: Final = 500
-_BUSY_S: Final = 2.0
-_TABLE: Final = """\
+_SCHEMA: Final = """\
 CREATE TABLE IF NOT EXISTS entries (
     key BLOB PRIMARY KEY, value BLOB NOT NULL, used INTEGER NOT NULL
-) WITHOUT ROWID"""
-_INDEX: Final = "CREATE INDEX IF NOT EXISTS entries_used ON entries (used)"
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS entries_used ON entries (used);
+"""
+_FORM: Final = SqliteForm(
+    application_id=0x72616774,  # "ragt"
+    steps=(_SCHEMA,),
+    pragmas=(f"page_size = {_PAGE_BYTES}", "synchronous = NORMAL"),
+    busy_s=2.0,
+    discard="DROP TABLE IF EXISTS entries",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,37 +173,14 @@ class _Transaction:
 
 
 def _opened(path: Path, max_bytes: int) -> sqlite3.Connection:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    make_private(path)
-    database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+    database = open_private(path, _FORM)
     try:
-        _prepare(database, max_bytes)
+        _shrink(database, max_bytes)
+        database.execute(f"PRAGMA max_page_count = {max_bytes // _PAGE_BYTES}")
     except BaseException:
         database.close()
         raise
     return database
-
-
-def _prepare(database: sqlite3.Connection, max_bytes: int) -> None:
-    _check_owner(database)
-    database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")
-    with _Transaction(database):
-        if _number(database, "PRAGMA user_version") != _FORM:
-            database.execute("DROP TABLE IF EXISTS entries")
-        database.execute(_TABLE)
-        database.execute(_INDEX)
-        database.execute(f"PRAGMA application_id = {_OURS}")
-        database.execute(f"PRAGMA user_version = {_FORM}")
-    _shrink(database, max_bytes)
-    database.execute(f"PRAGMA max_page_count = {max_bytes // _PAGE_BYTES}")
-
-
-def _check_owner(database: sqlite3.Connection) -> None:
-    tables = _number(database, "SELECT count(*) FROM sqlite_master")
-    if tables and _number(database, "PRAGMA application_id") != _OURS:
-        raise OSError("it is another program's database")
 
 
 def _shrink(database: sqlite3.Connection, max_bytes: int) -> None:
@@ -231,6 +213,8 @@ def _number(database: sqlite3.Connection, query: str) -> int:
 
 
 def _is_busy(exc: Exception) -> bool:
+    if isinstance(exc, SqliteFileError):
+        return exc.is_busy
     # the low byte of an extended code is the primary code
     return isinstance(exc, sqlite3.OperationalError) and (exc.sqlite_errorcode & 0xFF) in (
         sqlite3.SQLITE_BUSY,

@@ -19,18 +19,16 @@ from uuid import uuid4
 
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, InputError
-from ragtrace.files.private import make_private
 from ragtrace.metrics import StepLimits
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
 from ragtrace.pipeline.spec import MetricSpec
 from ragtrace.ports import Clock
+from ragtrace.sqlite_file import SqliteForm, open_private
 from ragtrace.traces.attach import Sample, record_sha256
 from ragtrace.transcripts._values import from_json, to_json
 
 _log = logging.getLogger(__name__)
 
-_OURS: Final = 0x72616773  # "rags": identifies our file, so that we never write to another program's database
-_FORM: Final = 1
 _PAGE: Final = 64
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS prompt (sha256 BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
@@ -46,6 +44,7 @@ CREATE TABLE IF NOT EXISTS evaluation (
     record BLOB NOT NULL, body BLOB NOT NULL,
     UNIQUE (record_id, evaluator_set, evaluator_version));
 """
+_FORM: Final = SqliteForm(application_id=0x72616773, steps=(_SCHEMA,))  # "rags"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +139,10 @@ class Transcripts:
                 f"there is no file {str(self.path)!r}: `--transcripts` of `ragtrace backfill` writes one"
             )
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            make_private(self.path)
-            self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-            self._prepare()
-            self._is_open = True
-        except (OSError, sqlite3.Error) as exc:
+            self._db = open_private(self.path, _FORM, is_shared=True)
+        except OSError as exc:
             raise ConfigError(f"the transcripts {str(self.path)!r} cannot be used: {exc}") from exc
+        self._is_open = True
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -154,16 +150,6 @@ class Transcripts:
         with self._writing:
             self._is_open = False
             self._db.close()
-
-    def _prepare(self) -> None:
-        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        (mark,) = self._db.execute("PRAGMA application_id").fetchone()
-        (form,) = self._db.execute("PRAGMA user_version").fetchone()
-        if tables and (mark, form) != (_OURS, _FORM):
-            self._db.close()
-            raise OSError("it is another program's database, or another version's")
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.executescript(f"PRAGMA application_id={_OURS};PRAGMA user_version={_FORM};{_SCHEMA}")
 
     def said(self, request: bytes, *, session: str, time: int) -> TranscriptReply | None:
         """Return the n-th outcome of a request in a session; ``None`` if there is none."""

@@ -29,3 +29,16 @@ def test_nothing_reaches_into_the_http_server() -> None:
         if imported.startswith("uvicorn.")
     }
     assert inside == set()
+
+
+def test_one_door_opens_sqlite_files() -> None:
+    """Private mode, marks, migrations and errors are written once; the store's files are locked besides."""
+    openers = {
+        module.name
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"sqlite3.connect", "sqlite3.Connection"}
+    }
+    assert {name for name in openers if not name.startswith("ragtrace_collector.store.")} == {
+        "ragtrace.sqlite_file"
+    }

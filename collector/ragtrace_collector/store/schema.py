@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from ragtrace.sqlite_file import migrate
 from ragtrace_collector.store._holds import HOLDS
 from ragtrace_collector.store._ledger_tables import LEDGER, UNCONFIRMED
 from ragtrace_collector.store._quarantine import SUSPECTS
@@ -65,10 +66,9 @@ def prepare(db: sqlite3.Connection) -> None:
             was written by a newer ragtrace. It is left as it was.
     """
     _refuse_damage(db)
-    version = check_application_id(db)
+    check_application_id(db)
     db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect in a new file only
-    for number, step in enumerate(_MIGRATIONS[version:], version + 1):
-        db.executescript(f"BEGIN IMMEDIATE; {step}; PRAGMA user_version = {number}; COMMIT;")
+    migrate(db, _MIGRATIONS)
 
 
 def _refuse_damage(db: sqlite3.Connection) -> None:

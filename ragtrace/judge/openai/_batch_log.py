@@ -15,10 +15,9 @@ from uuid import uuid4
 
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, JudgeRefused
-from ragtrace.files.durable import make_folder
-from ragtrace.files.private import make_private
 from ragtrace.model import Usage
 from ragtrace.ports import Clock
+from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS batch (
@@ -28,6 +27,14 @@ CREATE TABLE IF NOT EXISTS request (
     id TEXT PRIMARY KEY, batch TEXT NOT NULL REFERENCES batch ON DELETE CASCADE, taken_by TEXT) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS request_batch ON request (batch);
 """
+_FORM: Final = SqliteForm(
+    application_id=0x72616762,  # "ragb"
+    steps=(_SCHEMA,),
+    # two processes with the same requests would both pay
+    pragmas=("locking_mode = EXCLUSIVE", "foreign_keys = ON"),
+    busy_s=0,
+    unmarked_tables=frozenset({"batch", "request"}),
+)
 _KEPT_S: Final = 30 * 86_400
 """Batch files expire after this time (https://platform.openai.com/docs/api-reference/files/create)."""
 _TAKEN_AT_ONCE: Final = 500
@@ -63,11 +70,10 @@ class BatchLog:
         self._me = uuid4().hex
         self._taken: list[str] = []
         try:
-            make_folder(path.parent, mode=0o700)
-            make_private(path)
-            self._db = _opened(path)
-        except (OSError, sqlite3.Error) as exc:
-            hint = "another back-fill is using it" if "locked" in str(exc) else exc
+            self._db = open_private(path, _FORM, is_transactional=True)
+        except OSError as exc:
+            is_busy = isinstance(exc, SqliteFileError) and exc.is_busy
+            hint = "another back-fill is using it" if is_busy else exc
             raise ConfigError(f"the list of batches {str(path)!r} cannot be used: {hint}") from exc
         with self._writing():
             self._db.execute("DELETE FROM batch WHERE planned_at_s < ?", (self._now_s() - _KEPT_S,))
@@ -164,17 +170,3 @@ class BatchLog:
 
     def _now_s(self) -> int:
         return self._clock.now_ns() // 1_000_000_000
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, timeout=0)
-    try:
-        # two processes with the same requests would both pay
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA foreign_keys = ON")
-        db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
-    except BaseException:
-        db.close()
-        raise
-    return db

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeTimeout
-from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
+from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, _cache_file, cached
 from ragtrace.judge_forms import GivenVerdict, NumberedText, VerifyInput, VerifyReply
 from ragtrace.model import Chunk, JudgeIdentity, RagRecord, Usage
 from ragtrace.pipeline.evaluation import evaluate
@@ -307,7 +307,7 @@ async def test_what_cannot_be_read_in_the_file_is_asked_again(file_of: Any, path
 async def test_a_file_that_another_process_has_locked_is_done_without_for_now(
     file_of: Any, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ragtrace.judge._cache_file._BUSY_S", 0.01)
+    monkeypatch.setattr("ragtrace.judge._cache_file._FORM", replace(_cache_file._FORM, busy_s=0.01))
     file = file_of()
     await file.put({b"a": b"1"})
     other = sqlite3.connect(path, isolation_level=None)

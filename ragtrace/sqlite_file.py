@@ -1,0 +1,188 @@
+"""The library's own SQLite files: private, marked as its own, migrated, and refused with a reason."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ragtrace.files.durable import make_folder
+from ragtrace.files.private import make_private
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteForm:
+    """What one kind of file holds, and how it is opened."""
+
+    application_id: int
+    """``PRAGMA application_id``: identifies the kind, so that no other program's database is written to."""
+    steps: Sequence[str]
+    """The migrations, one a version. A released step is never changed; a new one is added after it."""
+    pragmas: Sequence[str] = ()
+    """Such as ``synchronous = NORMAL``; applied each time, before the file is read."""
+    busy_s: float = 5.0
+    """How long to wait for another program's lock."""
+    unmarked_tables: frozenset[str] = frozenset()
+    """The tables of files from before this kind had an application id; empty if it always had one."""
+    discard: str = ""
+    """Deletes what a file of another version holds; for what can be made again. Empty: it is refused."""
+
+
+class SqliteFileError(OSError):
+    """A file cannot be used; the message says why, and what to do."""
+
+    def __init__(self, why: str, *, is_busy: bool = False) -> None:
+        super().__init__(why)
+        self.is_busy = is_busy
+        """Whether another program has it locked: it may be free later."""
+
+
+def open_private(
+    path: Path, form: SqliteForm, *, is_shared: bool = False, is_transactional: bool = False
+) -> sqlite3.Connection:
+    """Open or create a file that only its owner can read, with a write-ahead log.
+
+    Args:
+        path: Where it is; missing folders are created.
+        form: What it holds.
+        is_shared: Whether several threads use the connection; they take turns.
+        is_transactional: Whether a write begins a transaction, which lasts until ``commit``.
+
+    Raises:
+        SqliteFileError: it is a link, no database, another program's, of a newer version, damaged or in use,
+            or the disk is full. The file is left as it was.
+        OSError: it cannot be created or opened.
+    """
+    try:
+        make_folder(path.parent, mode=0o700)
+        make_private(path)
+        db = sqlite3.connect(
+            path,
+            timeout=form.busy_s,
+            isolation_level="DEFERRED" if is_transactional else None,
+            check_same_thread=not is_shared,
+        )
+        try:
+            _prepare(db, form)
+        except BaseException:
+            db.close()
+            raise
+    except sqlite3.Error as exc:
+        raise _fault(exc) from exc
+    except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise SqliteFileError(_FULL) from exc
+        raise
+    return db
+
+
+def open_temporary(schema: str) -> sqlite3.Connection:
+    """Open a database without a name, which SQLite moves to disk if it is large, and deletes at the end.
+
+    Raises:
+        sqlite3.Error: the disk is full.
+    """
+    db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+    db.executescript(schema)
+    return db
+
+
+def migrate(db: sqlite3.Connection, steps: Sequence[str], *, application_id: int | None = None) -> None:
+    """Bring a file to the newest version, a step a transaction. Its ``user_version`` counts the steps.
+
+    Raises:
+        sqlite3.Error: a step failed; the steps before it are kept.
+    """
+    while _version(db) < len(steps):
+        with transaction(db):
+            version = _version(db)  # another process may have been first
+            for statement in _statements("".join(steps[version : version + 1])):
+                db.execute(statement)
+            if application_id is not None:
+                db.execute(f"PRAGMA application_id = {application_id}")
+            db.execute(f"PRAGMA user_version = {min(version + 1, len(steps))}")
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Run a block as one transaction, which waits for other writers first."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if db.in_transaction:  # a full disk has already ended it
+            db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def _prepare(db: sqlite3.Connection, form: SqliteForm) -> None:
+    for pragma in form.pragmas:
+        db.execute(f"PRAGMA {pragma}")
+    _refuse_foreign(db, form)
+    db.execute("PRAGMA journal_mode = WAL")
+    if form.discard:
+        _discard_other_version(db, form)
+    migrate(db, form.steps, application_id=form.application_id)
+
+
+def _refuse_foreign(db: sqlite3.Connection, form: SqliteForm) -> None:
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+    if not tables:
+        return
+    (mark,) = db.execute("PRAGMA application_id").fetchone()
+    version = _version(db)
+    is_unmarked = not mark and not version and form.unmarked_tables and form.unmarked_tables <= tables
+    if mark != form.application_id and not is_unmarked:
+        raise SqliteFileError("it is another program's database: name another path")
+    if version > len(form.steps) and not form.discard:
+        raise SqliteFileError(
+            f"it was written by a newer ragtrace: it is of version {version}, and this one knows "
+            f"{len(form.steps)}: upgrade ragtrace, or name another path"
+        )
+
+
+def _discard_other_version(db: sqlite3.Connection, form: SqliteForm) -> None:
+    if _version(db) == len(form.steps):
+        return
+    with transaction(db):
+        if _version(db) != len(form.steps):
+            db.execute(form.discard)
+            db.execute("PRAGMA user_version = 0")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Yield the statements of a script; ``executescript`` would end the transaction."""
+    statement = ""
+    for part in script.split(";")[:-1]:
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _fault(exc: sqlite3.Error) -> SqliteFileError:
+    code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the primary code
+    is_busy = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return SqliteFileError(_REASONS.get(code, str(exc)), is_busy=is_busy)
+
+
+_FULL: Final = "its disk is full: make room"
+_IN_USE: Final = "another program is using it: end that program, or wait for it"
+_REASONS: Final[Mapping[int, str]] = {
+    sqlite3.SQLITE_BUSY: _IN_USE,
+    sqlite3.SQLITE_LOCKED: _IN_USE,
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_CORRUPT: "it is damaged: move it away, or restore a copy",
+    sqlite3.SQLITE_NOTADB: "file is not a database: name another path",
+}
+"""By SQLite's primary result code."""
