@@ -15,8 +15,8 @@ import pytest
 
 from ragtrace.backfill.progress import Progress
 from ragtrace.errors import ConfigError
-from ragtrace.judge._batch_log import BatchLog
 from ragtrace.judge._cache_file import CacheFile, CacheSettings
+from ragtrace.judge.openai._batch_log import BatchLog
 from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private, transaction
 from ragtrace.transcripts.file import Transcripts
 
