@@ -35,10 +35,10 @@ class SqliteForm:
 class SqliteFileError(OSError):
     """A file cannot be used; the message says why, and what to do."""
 
-    def __init__(self, why: str, *, is_busy: bool = False) -> None:
+    def __init__(self, why: str, *, sqlite_errorcode: int = sqlite3.SQLITE_OK) -> None:
         super().__init__(why)
-        self.is_busy = is_busy
-        """Whether another program has it locked: it may be free later."""
+        self.sqlite_errorcode = sqlite_errorcode
+        """As of ``sqlite3.Error``: `is_busy` reads it."""
 
 
 def open_private(
@@ -113,11 +113,22 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
+        db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:  # a full disk has already ended it
             db.execute("ROLLBACK")
         raise
-    db.execute("COMMIT")
+
+
+def primary_code(exc: Exception) -> int:
+    """Return SQLite's primary result code, of which there are few; ``SQLITE_OK`` for another error."""
+    code: int = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code & 0xFF  # the low byte of an extended code
+
+
+def is_busy(exc: Exception) -> bool:
+    """Return whether another program has the file locked, so that it may be free later."""
+    return primary_code(exc) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _prepare(db: sqlite3.Connection, form: SqliteForm) -> None:
@@ -171,9 +182,8 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def _fault(exc: sqlite3.Error) -> SqliteFileError:
-    code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the primary code
-    is_busy = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-    return SqliteFileError(_REASONS.get(code, str(exc)), is_busy=is_busy)
+    code = primary_code(exc)
+    return SqliteFileError(_REASONS.get(code, str(exc)), sqlite_errorcode=code)
 
 
 _FULL: Final = "its disk is full: make room"

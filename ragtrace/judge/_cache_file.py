@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from ragtrace.clock import SystemClock
 from ragtrace.ports import Clock
-from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private
+from ragtrace.sqlite_file import SqliteForm, is_busy, open_private, transaction
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class CacheFile:
                 self._database = _opened(self._path, self._max_bytes)
             return work(self._database)
         except (sqlite3.Error, OSError) as exc:
-            if not _is_busy(exc):
+            if not is_busy(exc):
                 self._give_up(exc)
             return otherwise
 
@@ -128,7 +128,7 @@ class CacheFile:
 
     def _write(self, database: sqlite3.Connection, entries: Mapping[bytes, bytes]) -> None:
         now = self._clock.now_ns()
-        with _Transaction(database):
+        with transaction(database):
             # times of use are written with the next value: a hit alone writes nothing
             touched = [(used, key) for key, used in self._touched.items()]
             database.executemany("UPDATE entries SET used = ? WHERE key = ?", touched)
@@ -154,22 +154,6 @@ class CacheFile:
             self._path,
             exc,
         )
-
-
-class _Transaction:
-    """An immediate transaction; it waits for other writers."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-
-    def __enter__(self) -> None:
-        self._database.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._database.execute("COMMIT")
-        elif self._database.in_transaction:  # a full file has already ended the transaction
-            self._database.execute("ROLLBACK")
 
 
 def _opened(path: Path, max_bytes: int) -> sqlite3.Connection:
@@ -198,7 +182,7 @@ def _pages_in_use(database: sqlite3.Connection) -> int:
 
 def _forget_some(database: sqlite3.Connection) -> bool:
     """Delete the least recently used tenth; return whether anything was deleted."""
-    with _Transaction(database):
+    with transaction(database):
         some = _number(database, "SELECT count(*) FROM entries") // 10 + 1
         gone = database.execute(
             "DELETE FROM entries WHERE key IN (SELECT key FROM entries ORDER BY used LIMIT ?)", (some,)
@@ -210,13 +194,3 @@ def _number(database: sqlite3.Connection, query: str) -> int:
     value = database.execute(query).fetchone()[0]
     assert isinstance(value, int)
     return value
-
-
-def _is_busy(exc: Exception) -> bool:
-    if isinstance(exc, SqliteFileError):
-        return exc.is_busy
-    # the low byte of an extended code is the primary code
-    return isinstance(exc, sqlite3.OperationalError) and (exc.sqlite_errorcode & 0xFF) in (
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-    )

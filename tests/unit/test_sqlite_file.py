@@ -17,7 +17,7 @@ from ragtrace.backfill.progress import Progress
 from ragtrace.errors import ConfigError
 from ragtrace.judge._cache_file import CacheFile, CacheSettings
 from ragtrace.judge.openai._batch_log import BatchLog
-from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private, transaction
+from ragtrace.sqlite_file import SqliteFileError, SqliteForm, is_busy, open_private, transaction
 from ragtrace.transcripts.file import Transcripts
 
 _TRANSCRIPTS: Final = """
@@ -225,7 +225,7 @@ def test_a_file_in_use_is_told(path: Path) -> None:
         db.execute("BEGIN EXCLUSIVE")
         with pytest.raises(SqliteFileError, match="another program is using it") as caught:
             open_private(path, form)
-        assert caught.value.is_busy
+        assert is_busy(caught.value)
     open_private(path, form).close()
 
 

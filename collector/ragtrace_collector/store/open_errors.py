@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ragtrace.errors import ConfigError, ReadError
+from ragtrace.sqlite_file import primary_code
 from ragtrace_collector.store._files import StoreLock
 
 DAMAGED: Final = (
@@ -43,8 +44,7 @@ def unusable(path: Path, exc: Exception) -> ConfigError:
 
 def unreadable(path: Path, exc: sqlite3.Error) -> ReadError:
     """Return the error for a file that cannot be read as a store, with advice."""
-    code = getattr(exc, "sqlite_errorcode", None)
-    advice = _OLDER if code == sqlite3.SQLITE_ERROR else _advice(exc)
+    advice = _OLDER if primary_code(exc) == sqlite3.SQLITE_ERROR else _advice(exc)
     return ReadError(f"{str(path)!r} cannot be read as a collector's store ({exc}): {advice}")
 
 
@@ -55,8 +55,7 @@ _OLDER: Final = "if an older ragtrace wrote it, start this one's collector on it
 def _advice(exc: Exception) -> str:
     if isinstance(exc, UnfitFile):
         return exc.advice
-    code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN)
-    return _ADVICE.get(code & 0xFF, _ADVICE[sqlite3.SQLITE_CANTOPEN])
+    return _ADVICE.get(primary_code(exc), _ADVICE[sqlite3.SQLITE_CANTOPEN])
 
 
 _ADVICE: Final[Mapping[int, str]] = {

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from ragtrace.errors import ReadError
+from ragtrace.sqlite_file import primary_code
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
@@ -373,7 +374,7 @@ class SqliteStore:
         except sqlite3.OperationalError as exc:  # such as: database or disk is full
             raise StoreUnavailable(f"the store cannot be used: {exc}") from exc
         except sqlite3.DatabaseError as exc:
-            if getattr(exc, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
+            if primary_code(exc) != sqlite3.SQLITE_CORRUPT:
                 raise
             raise StoreUnavailable(
                 f"the store is damaged ({exc}): stop the collector, then {DAMAGED}"

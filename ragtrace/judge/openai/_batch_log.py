@@ -17,7 +17,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, JudgeRefused
 from ragtrace.model import Usage
 from ragtrace.ports import Clock
-from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private
+from ragtrace.sqlite_file import SqliteForm, is_busy, open_private
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS batch (
@@ -72,8 +72,7 @@ class BatchLog:
         try:
             self._db = open_private(path, _FORM, is_transactional=True)
         except OSError as exc:
-            is_busy = isinstance(exc, SqliteFileError) and exc.is_busy
-            hint = "another back-fill is using it" if is_busy else exc
+            hint = "another back-fill is using it" if is_busy(exc) else exc
             raise ConfigError(f"the list of batches {str(path)!r} cannot be used: {hint}") from exc
         with self._writing():
             self._db.execute("DELETE FROM batch WHERE planned_at_s < ?", (self._now_s() - _KEPT_S,))
