@@ -14,6 +14,7 @@ _SEALING: Final = "collector/ragtrace_collector/store/cipher.py"
 _HOSTILE_TESTS: Final = "tests/unit/capture/test_hostile.py"
 _MODES_TESTS: Final = "tests/unit/capture/test_content_modes.py"
 _SEALED_TESTS: Final = "tests/integration/collector/test_sealed_store.py"
+_EXPLAIN_TESTS: Final = "tests/integration/cli/test_explain_store.py"
 _NO_CONTENT_TESTS: Final = "tests/integration/collector/test_no_content.py"
 
 MUTANTS: Final = (
@@ -108,6 +109,14 @@ MUTANTS: Final = (
         old="key.encrypt(nonce, payload, place.encode())))\n\n    def decrypt(self, payload: bytes, place: str) -> bytes:\n",
         new='key.encrypt(nonce, payload, b"")))\n\n    def decrypt(self, payload: bytes, place: str) -> bytes:\n        place = ""\n',
         tests=(f"{_SEALED_TESTS}::test_what_is_sealed_is_opened_with_the_same_key_at_the_same_place_alone",),
+    ),
+    Mutant(
+        promise="encryption",
+        breaks="a store whose key is missing is called damaged",
+        file="collector/ragtrace_collector/store/reader.py",
+        old="        if missing := self._cipher.missing_key(payload):\n",
+        new="        if (missing := self._cipher.missing_key(payload)) is None:\n",
+        tests=(f"{_EXPLAIN_TESTS}::test_without_keys_the_store_is_called_encrypted_and_not_damaged",),
     ),
     Mutant(
         promise="encryption",

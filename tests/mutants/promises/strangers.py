@@ -115,6 +115,14 @@ MUTANTS: Final = (
         ),
     ),
     Mutant(
+        promise="foreign files",
+        breaks="tables are made in another program's database",
+        file="ragtrace/sqlite_file.py",
+        old="    if mark != form.application_id and not is_unmarked:\n",
+        new="    if mark != form.application_id and is_unmarked:\n",
+        tests=("tests/unit/test_sqlite_file.py::test_the_database_of_another_program_is_left_alone",),
+    ),
+    Mutant(
         promise="hosts",
         breaks="pages are shown by any name (DNS rebinding)",
         file="collector/ragtrace_collector/web/_hosts.py",
