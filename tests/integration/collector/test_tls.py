@@ -43,7 +43,7 @@ def secured(folder: Path, server: Files, **tls: Any) -> CollectorConfig:
 async def sinks_of(collector: Collector, tls: ClientTls | None) -> AsyncIterator[tuple[Any, Any]]:
     """Senders over gRPC and HTTP: our own, which the exports use."""
     over_grpc = open_sink(f"grpcs://127.0.0.1:{collector.grpc_port}", tls=tls)
-    over_http = open_sink(f"https://127.0.0.1:{collector.http_port}", tls=tls)
+    over_http = open_sink(f"https://127.0.0.1:{collector.http_port}/v1/traces", tls=tls)
     try:
         yield over_grpc, over_http
     finally:
