@@ -8,7 +8,7 @@ of ragtrace (client, ladder, layers, checks of the reply); *cached*: the same qu
 on disk; *old judge*: the ragtrace of another checkout, in a process of its own. Rounds are interleaved, so
 that a noisy machine is noisy for all; the best round counts.
 
-    git archive before-17 ragtrace | tar -x -C FOLDER
+    git archive 28c6874 ragtrace | tar -x -C FOLDER
 """
 
 from __future__ import annotations
