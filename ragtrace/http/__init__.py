@@ -7,4 +7,3 @@ other module creates a client.
 
 from ragtrace.http._body import Body, BodyTooLarge, UnreadableBody
 from ragtrace.http.client import client_options, open_client, redirected_to, without_secrets
-from ragtrace.http.client import client_options as reading_whole  # the name that `judge.anthropic` uses

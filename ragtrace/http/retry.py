@@ -133,7 +133,7 @@ def retry_after_s_in(headers: Mapping[str, str]) -> float | None:
 
     OpenAI's ``retry-after-ms`` precedes ``Retry-After``. Names in lower case must find their headers.
     """
-    told_ms = number_in(headers.get("retry-after-ms", ""))
+    told_ms = _number_in(headers.get("retry-after-ms", ""))
     if told_ms is not None:
         return bounded_wait_s(told_ms / 1000)
     return retry_after_s_of(headers.get("retry-after", ""), now=datetime.now(UTC))
@@ -145,7 +145,7 @@ def retry_after_s_of(header: str, *, now: datetime) -> float | None:
     Never raises. The wait is at most a day, whatever the server sends; callers apply their own, shorter
     bounds on top. A date without a zone is read as GMT.
     """
-    number = number_in(header)
+    number = _number_in(header)
     if number is not None:
         return bounded_wait_s(number)
     from email.utils import parsedate_to_datetime  # deferred: applications never parse dates
@@ -157,7 +157,7 @@ def retry_after_s_of(header: str, *, now: datetime) -> float | None:
     return bounded_wait_s((moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds())
 
 
-def number_in(header: str) -> float | None:
+def _number_in(header: str) -> float | None:
     """Return the number in a header, in any unit; ``None`` if there is none."""
     header = header.strip()
     return float(header) if _NUMBER.fullmatch(header) else None

@@ -7,7 +7,6 @@ import re
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -22,7 +21,7 @@ from ragtrace.errors import (
     JudgeRefused,
     JudgeUnavailable,
 )
-from ragtrace.http.retry import number_in, retry_after_s_of
+from ragtrace.http.retry import retry_after_s_in
 from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
 from ragtrace.model import Usage
@@ -183,7 +182,7 @@ def status_failure(
     kind, what = _classify(status, code)
     message = f"{who}: {what} ({described(status, code)})"
     if kind is JudgeUnavailable:
-        return JudgeUnavailable(message, usage=usage, retry_after_s=_retry_after_s(headers))
+        return JudgeUnavailable(message, usage=usage, retry_after_s=retry_after_s_in(headers))
     return kind(message, usage=usage)
 
 
@@ -225,11 +224,3 @@ def _classify(status: int, code: str) -> tuple[type[JudgeError], str]:
     if status < 500:
         return JudgeRefused, _ADVICE.get(status, "it turns requests down")
     return JudgeUnavailable, "it fails"
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Read OpenAI's ``retry-after-ms``, else ``Retry-After``."""
-    told_ms = number_in(headers.get("retry-after-ms", ""))
-    if told_ms is not None:
-        return told_ms / 1000
-    return retry_after_s_of(headers.get("retry-after", ""), now=datetime.now(UTC))

@@ -31,7 +31,7 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.extras import install_command
-from ragtrace.http import BodyTooLarge, UnreadableBody, reading_whole
+from ragtrace.http import BodyTooLarge, UnreadableBody, client_options
 from ragtrace.http.tls import ClientTls
 from ragtrace.judge._ask_loop import AskLoop
 from ragtrace.judge._http import (
@@ -168,7 +168,7 @@ def _client(
     trust: dict[str, Any] = {"verify": tls.context()} if tls else {}
     options: dict[str, Any] = {
         "max_retries": 0,
-        "http_client": anthropic.DefaultAsyncHttpxClient(**reading_whole(MOST_REPLY_BYTES), **trust),
+        "http_client": anthropic.DefaultAsyncHttpxClient(**client_options(MOST_REPLY_BYTES), **trust),
         "default_query": dict(parse_qsl(place.query)),
         "default_headers": _credentials(api_key, place, headers, absent=anthropic.Omit()),
     }

@@ -130,7 +130,6 @@ def is_annotation(node: ast.AST, tree: ast.AST) -> bool:
 PARSERS = {"parsedate_to_datetime", "parsedate", "parsedate_tz"}
 RETRY_AFTER = {
     "ragtrace/http/retry.py": "parses it",
-    "ragtrace/judge/_http.py": "has it parsed",
     "collector/ragtrace_collector/web/answers.py": "answers it",
 }
 

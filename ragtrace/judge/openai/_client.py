@@ -17,7 +17,7 @@ from urllib.request import getproxies
 
 from ragtrace import __version__
 from ragtrace.errors import ConfigError
-from ragtrace.http import reading_whole
+from ragtrace.http import client_options
 from ragtrace.http.tls import ClientTls
 from ragtrace.judge.base_url import BaseUrl
 
@@ -63,7 +63,7 @@ class Access:
 
         trust = self.tls.context() if self.tls else _trusted_by_default(*_certificates_of(os.environ))
         try:
-            http_client = openai.DefaultAsyncHttpxClient(**reading_whole(most_bytes), verify=trust)
+            http_client = openai.DefaultAsyncHttpxClient(**client_options(most_bytes), verify=trust)
         except (ImportError, ValueError):  # not chained: it quotes the proxy's URL, which may hold a password
             raise ConfigError(_unusable_proxy()) from None
         return openai.AsyncOpenAI(
