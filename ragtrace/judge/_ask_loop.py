@@ -9,11 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.errors import JudgeError, JudgeNonsense
+from ragtrace.errors import JudgeError, JudgeNonsense, JudgeRefused
 from ragtrace.judge._http import RequestRejected
 from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply
@@ -22,14 +22,25 @@ from ragtrace.ports import JudgeRequest
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 AnswerT = TypeVar("AnswerT")
+DialectT = TypeVar("DialectT", bound="Lowerable")
 Turn: TypeAlias = tuple[str, str]
 """A role and a content."""
 
 
-@dataclass(slots=True, kw_only=True)
-class AskLoop(ABC, Generic[ReplyT, AnswerT]):
-    """One judge request, and what it has used. A subclass knows the API, and what the server accepts."""
+class Lowerable(Protocol):
+    """What a server accepts."""
 
+    def lowered(self) -> Self | None:
+        """Return the next weaker way to ask for JSON, or ``None`` if there is none."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
+    """One judge request, and what it has used. A subclass knows the API."""
+
+    dialect: DialectT
+    """What the server accepts, as far as that is known."""
     model: str
     where: str
     request: JudgeRequest[ReplyT]
@@ -86,9 +97,16 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT]):
             JudgeError: none is left, or the fault is in the request.
         """
 
-    @abstractmethod
     def lower(self) -> bool:
         """Choose the next weaker way to ask for JSON; tell whether there was one."""
+        lowered = self.dialect.lowered()
+        self.dialect = lowered or self.dialect
+        return lowered is not None
+
+    def turned_down(self, rejected: RequestRejected) -> JudgeError:
+        """Return the error if no dialect is left. If one has worked before, the fault is in this request."""
+        kind = JudgeNonsense if self.confirmed else JudgeRefused
+        return self.error(kind, f"it rejects the request ({rejected.what})")
 
     def read_json(self, text: str) -> ReplyT | None:
         """Read a reply; ``None`` if it must be asked for again."""

@@ -47,7 +47,7 @@ from ragtrace.judge._http import (
 )
 from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, was_turned_down
-from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
+from ragtrace.judge.factory import JudgeSettings, key_variable
 from ragtrace.judge.replies import reply_schema
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
@@ -139,7 +139,7 @@ def open_anthropic(settings: JudgeSettings) -> Judge:
     """
     if not settings.argument:
         raise ConfigError("the judge `anthropic` needs a model: write `anthropic:MODEL`")
-    variable = "ANTHROPIC_API_KEY" if settings.api_key_env == OPENAI_KEY else settings.api_key_env
+    variable = key_variable("anthropic", settings.api_key_env)
     key = key_in(settings, variable)
     base_url = checked_url(settings, "ANTHROPIC_BASE_URL", ANTHROPIC_URL)
     if not key and not says_who_asks(settings, base_url):
@@ -264,12 +264,11 @@ class _Dialect:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Exchange(AskLoop[ReplyT, "_Answer"]):
+class _Exchange(AskLoop[ReplyT, "_Answer", _Dialect]):
     """One judge request, until there is an answer."""
 
     client: anthropic.AsyncAnthropic
     timeout_s: float
-    dialect: _Dialect
 
     def reading(self) -> Callable[[_Answer], ReplyT | None]:
         return self._read_text if issubclass(self.request.reply_type, FreeText) else self._read_form
@@ -293,15 +292,8 @@ class _Exchange(AskLoop[ReplyT, "_Answer"]):
             raise self.error(JudgeNonsense, f"the chunks are too long for it ({rejected.what})")
         adapted = self.dialect.after_rejection(rejected.complaint)
         if adapted is None or (self.confirmed and not adapted.forced_tool and self.dialect.forced_tool):
-            # the dialect has worked before, so the fault is in this request, not in the endpoint
-            kind = JudgeNonsense if self.confirmed else JudgeRefused
-            raise self.error(kind, f"it rejects the request ({rejected.what})")
+            raise self.turned_down(rejected)
         self.dialect = adapted
-
-    def lower(self) -> bool:
-        lowered = self.dialect.lowered()
-        self.dialect = lowered or self.dialect
-        return lowered is not None
 
     def _read_text(self, answer: _Answer) -> ReplyT:
         values = {"text": answer.text, "cut_off": answer.stop_reason in _CUT_OFF}

@@ -30,6 +30,8 @@ _WHOLE_ASK = 5
 DEFAULT_MODEL = "gpt-4o-mini"
 OPENAI_KEY = "OPENAI_API_KEY"
 """The default variable of the key; judges of other providers use their own variable instead."""
+OWN_KEYS: Final = {"anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_OPENAI_API_KEY"}
+"""The variables of these, by kind."""
 _TAKES_BATCHES = "openai"
 _WITHOUT_ENDPOINT: Final = ("lexical", "scripted")
 _OURS: Final = ("model", "messages", "stream", "n")
@@ -53,6 +55,11 @@ _JUDGES = PluginKind(
     members=("identity", "ask", "aclose"),
     port="ragtrace.ports.Judge",
 )
+
+
+def key_variable(kind: str, named: str) -> str:
+    """Return the variable with the key of a kind of judge: the named one, or its own if none was named."""
+    return OWN_KEYS.get(kind, OPENAI_KEY) if named == OPENAI_KEY else named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,10 @@ from ragtrace.judge._cache_file import CacheSettings
 from ragtrace.judge.base_url import secrets_in, sibling_url
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.embedding import open_embedder
-from ragtrace.judge.factory import OPENAI_KEY, judge_named_by, open_judge
+from ragtrace.judge.factory import OPENAI_KEY, OWN_KEYS, judge_named_by, key_variable, open_judge
 from ragtrace.ports import Embedder, Judge
 
-_OWN_KEYS: Final = {"anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_OPENAI_API_KEY"}
-"""The variables of judges that do not use OpenAI's by default."""
-_SECRETS: Final = (*_OWN_KEYS.values(), "AZURE_OPENAI_AD_TOKEN")
+_SECRETS: Final = (*OWN_KEYS.values(), "AZURE_OPENAI_AD_TOKEN")
 _ADDRESSES: Final = ("OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT", "ANTHROPIC_BASE_URL")
 
 
@@ -53,12 +51,9 @@ class JudgeSpec:
     @property
     def key_place(self) -> str:
         """Where the key is read from, for messages; empty if the judge needs none."""
-        if self.kind not in ("openai", *_OWN_KEYS):
+        if self.kind not in ("openai", *OWN_KEYS):
             return ""
-        if self.api_key:
-            return "`judge.api_key`"
-        own = _OWN_KEYS.get(self.kind, OPENAI_KEY)
-        return own if self.api_key_env == OPENAI_KEY else self.api_key_env
+        return "`judge.api_key`" if self.api_key else key_variable(self.kind, self.api_key_env)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -135,4 +130,4 @@ class JudgeSpec:
         """Return where judges look for their keys, including these settings."""
         if self.api_key is None:
             return os.environ
-        return {**os.environ, **dict.fromkeys((self.api_key_env, *_OWN_KEYS.values()), self.api_key)}
+        return {**os.environ, **dict.fromkeys((self.api_key_env, *OWN_KEYS.values()), self.api_key)}

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeRefused, JudgeUnable
+from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeUnable
 from ragtrace.judge._ask_loop import AskLoop
 from ragtrace.judge._http import RequestRejected
 from ragtrace.judge.calls import CallRequest, JudgeCall
@@ -46,14 +46,13 @@ class ReplyKind(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Exchange(AskLoop[ReplyT, Completion]):
+class Exchange(AskLoop[ReplyT, Completion, Dialect]):
     """One request, and what it taught about the endpoint."""
 
     endpoint: Transport
     too_long_advice: str
     kind: ReplyKind
     """How its reply is read."""
-    dialect: Dialect
 
     def reading(self) -> Reading[ReplyT]:
         """Return what reads an answer of this kind."""
@@ -93,16 +92,8 @@ class Exchange(AskLoop[ReplyT, Completion]):
         if adapted is None and self.kind is ReplyKind.YES and not self.confirmed:
             raise self._unable()
         if adapted is None:
-            # the dialect has worked before, so the fault is in this request, not in the endpoint
-            kind = JudgeNonsense if self.confirmed else JudgeRefused
-            raise self.error(kind, f"it rejects the request ({rejected.what})")
+            raise self.turned_down(rejected)
         self.dialect = adapted
-
-    def lower(self) -> bool:
-        """Choose the next weaker output mode."""
-        lowered = self.dialect.lowered()
-        self.dialect = lowered or self.dialect
-        return lowered is not None
 
     def _read_text(self, answer: Completion) -> ReplyT | None:
         cut_off = answer.finish_reason == "length"

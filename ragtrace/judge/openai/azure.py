@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge._http import checked_url, key_in, openai_headers, says_who_asks
-from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
+from ragtrace.judge.factory import JudgeSettings, key_variable
 from ragtrace.judge.openai._client import Credential
 from ragtrace.judge.openai._credentials import EntraTokens, StaticToken
 from ragtrace.judge.openai.embedder import OpenAICompatibleEmbedder
@@ -20,7 +20,6 @@ from ragtrace.ports import Embedder, Judge
 
 _ENDPOINT: Final = "AZURE_OPENAI_ENDPOINT"
 _VERSION: Final = "OPENAI_API_VERSION"
-_KEY: Final = "AZURE_OPENAI_API_KEY"
 _TOKEN: Final = "AZURE_OPENAI_AD_TOKEN"
 _V1: Final = "/openai/v1"
 
@@ -96,7 +95,7 @@ def _v1(root: str, version: str) -> str:
 def _credential(settings: JudgeSettings, base_url: str, role: str) -> Credential:
     if says_who_asks(settings, base_url):
         return ""
-    variable = _KEY if settings.api_key_env == OPENAI_KEY else settings.api_key_env
+    variable = key_variable("azure", settings.api_key_env)
     key, token = key_in(settings, variable), key_in(settings, _TOKEN)
     if key and token:
         raise ConfigError(f"both {variable} and {_TOKEN} are set: unset one of them")
