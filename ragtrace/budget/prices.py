@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Final
@@ -180,8 +181,7 @@ def load_prices(path: str | Path | None = None, *, clock: Clock | None = None) -
     Raises:
         ConfigError: the file cannot be read, or is not a table of prices.
     """
-    ours = _parse(files("ragtrace.budget").joinpath("prices.toml").read_text(encoding="utf-8"), "prices.toml")
-    ours = replace(ours, clock=clock or SystemClock())
+    ours = replace(_own_table(), clock=clock or SystemClock())
     if path is None:
         return ours
     try:
@@ -198,6 +198,12 @@ def load_prices(path: str | Path | None = None, *, clock: Clock | None = None) -
     }
     batch = {**ours.batch, **theirs.batch}
     return replace(ours, as_of=theirs.as_of or ours.as_of, models=models, batch=batch, unknown=unknown)
+
+
+@cache
+def _own_table() -> Prices:
+    text = files("ragtrace.budget").joinpath("prices.toml").read_text(encoding="utf-8")
+    return _parse(text, "prices.toml")
 
 
 def _day(now_ns: int) -> date:

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -145,7 +144,7 @@ class EvaluatorSpec:
             ConfigError: a metric, judge, embedder, calibration or price table cannot be used.
         """
         layer = around or _no_layer
-        calibration = read_calibration(self.calibration) if self.calibration else None
+        calibration = self._calibration()
         metrics = self.open_metrics(calibration)
         judge = self.judge.open(layer(JudgeRole.JUDGE, self.judge))
         return Evaluator(
@@ -163,8 +162,7 @@ class EvaluatorSpec:
         Raises:
             ConfigError: the calibration cannot be read, or is of another judge.
         """
-        calibration = read_calibration(self.calibration) if self.calibration else None
-        return self.verify.limits(judge, calibration)
+        return self.verify.limits(judge, self._calibration())
 
     def open_metrics(self, calibration: Calibration | None = None) -> tuple[Metric, ...]:
         """Make the metrics.
@@ -172,7 +170,7 @@ class EvaluatorSpec:
         Raises:
             ConfigError: there is no such metric, two have one name, or one lacks the embedder.
         """
-        metrics = tuple(map(partial(MetricSpec.open, calibration=calibration), self.metrics))
+        metrics = tuple(metric.open(calibration) for metric in self.metrics)
         names = Counter((metric.name, metric.profile) for metric in metrics)
         for (name, profile), number in names.items():
             if number > 1:
@@ -186,6 +184,9 @@ class EvaluatorSpec:
                 " openai:MODEL or wordllama"
             )
         return metrics
+
+    def _calibration(self) -> Calibration | None:
+        return read_calibration(self.calibration) if self.calibration else None
 
 
 def _no_layer(role: JudgeRole, spec: JudgeSpec) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from ragtrace.ports import TraceReader
     from ragtrace.sampling import SamplingPlan
     from ragtrace.traces.extract import ExtractRules
-    from ragtrace_collector.config import CollectorConfig, JudgeConfig, SecondJudgeConfig
+    from ragtrace_collector.config import CollectorConfig
 
 
 class _Port:
@@ -111,17 +110,10 @@ def _live_only(config: CollectorConfig) -> Iterator[str]:
 
 
 def _secrets(config: CollectorConfig) -> Iterator[str]:
-    for judge in (config.judge, config.judge.second, config.judge.cheaper):
-        if judge is not None:
-            yield from _keys(judge)
+    from ragtrace_collector.judge.spec import cheaper_spec_of, evaluator_spec_of
+
+    evaluator, cheaper = evaluator_spec_of(config), cheaper_spec_of(config)
+    for judge in (evaluator.judge, evaluator.second, evaluator.embedder, cheaper and cheaper.judge):
+        yield from judge.secrets if judge else ()
     for export in config.export:
         yield from (value.get_secret_value() for value in export.headers.values())
-
-
-def _keys(judge: JudgeConfig | SecondJudgeConfig) -> Iterator[str]:
-    from ragtrace.judge.base_url import secrets_in
-
-    yield os.environ.get(judge.api_key_env or "", "")
-    yield judge.api_key.get_secret_value() if judge.api_key else ""
-    yield from (value.get_secret_value() for value in (judge.headers or {}).values())
-    yield from secrets_in(judge.base_url)

@@ -15,6 +15,7 @@ from opentelemetry.trace import Tracer
 from ragtrace import semconv
 from ragtrace.budget import OverBudget
 from ragtrace.model import Evaluation, RagRecord
+from ragtrace.outcomes import Status, outcome_of
 from ragtrace.pipeline.carriers import attach
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
@@ -317,11 +318,9 @@ _COUNTED_AS: Final = {
 
 
 def _outcome(evaluation: Evaluation, guarded: GuardedEvaluator) -> str:
-    if any(result.score is not None for result in evaluation.results):
-        return State.JUDGED
-    if not evaluation.failures:
-        return State.INELIGIBLE.because(str(evaluation.results[0].skip_reason))
-    if any(failure.error_type == OverBudget.error_type for failure in evaluation.failures):
+    status, reason = outcome_of(evaluation)
+    is_over = any(failure.error_type == OverBudget.error_type for failure in evaluation.failures)
+    if status is Status.FAILED and is_over:
         closed = guarded.closed()
         return closed.outcome if closed else State.OVER_BUDGET
-    return State.FAILED.because(evaluation.failures[0].error_type)
+    return State(status).because(reason) if reason else State(status)

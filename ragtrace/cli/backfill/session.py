@@ -107,13 +107,12 @@ def _attach_options(chosen: ChosenEvaluator, output: OutputOptions, source: str)
 
 
 def _selection(read: ReadOptions, rules: ExtractRules | None) -> Selection:
-    is_named = read.extract.mapping is not None or read.extract.context_from is not None
     return Selection(
         trace_ids=read.trace_ids,
         sampling=_with_ratio(read.sampling, read.ratio),
         limit=read.limit,
         only_unscored=read.only_unscored,
-        rules=rules if rules is not None and not is_named else read.extract.rules(),
+        rules=read.extract.rules(rules),
     )
 
 
