@@ -158,6 +158,10 @@ class ReadUnavailable(ReadError):
     """A trace back end is not reachable, or fails, after all retries."""
 
 
+class WriteError(RagtraceError):
+    """A file could not be written: the disk is full, or the file is read-only."""
+
+
 class SendError(RagtraceError):
     """A sink did not take the spans."""
 

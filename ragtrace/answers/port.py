@@ -1,0 +1,182 @@
+"""The port of an index of judged answers: filters, pages and sums over rows without content."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.model import Label, VerdictLabel
+from ragtrace.stats import WeightedMean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficScope:
+    """Which part of the traffic: what overviews and lists can both be narrowed to."""
+
+    tenant: str | None = None
+    """``None`` for all tenants; a reader with a tenant sees only that one."""
+    since_ns: int | None = None
+    until_ns: int | None = None
+    """Exclusive."""
+    service: str | None = None
+    model: str | None = None
+    prompt_version: str | None = None
+
+
+class SortBy(StrEnum):
+    """The order of a list."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    WORST = "worst"
+    """By the score of ``AnswerFilter.metric``, the worst first; answers without a score are left out."""
+    BEST = "best"
+    COST = "cost"
+    """The most expensive first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerFilter:
+    """Which answers: all conditions that are set must hold."""
+
+    scope: TrafficScope = TrafficScope()
+    metric: str | None = None
+    """The metric that score and label are about; ``None`` for ``faithfulness``."""
+    min_score: float | None = None
+    max_score: float | None = None
+    label: Label | None = None
+    """Of the metric if one is named, else of the answer."""
+    verdict: VerdictLabel | None = None
+    """At least one claim (or chunk) has this verdict."""
+    blame: str | None = None
+    session: str | None = None
+    feedback: str | None = None
+    """``up``, ``down``, ``any`` or ``none``."""
+    trace_id: str | None = None
+    """The trace, or how its id begins."""
+    text: str | None = None
+    """Words of the question or answer. The index has no text: a page that filters by it opens the answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPage:
+    """One page of a list."""
+
+    answers: tuple[AnswerSummary, ...]
+    next: str | None
+    """The cursor of the next page, for URLs; ``None`` at the end."""
+    is_cut: bool = False
+    """The search stopped after its time limit before the page was full: ``next`` goes on from there."""
+    searched_to_ns: int | None = None
+    """Where it stopped, if it was cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendPoint:
+    """One metric in one period."""
+
+    start_ns: int
+    mean: WeightedMean | None
+    """Of the scores, weighted by one over the sampling probability; ``None`` without a score."""
+    passing: WeightedMean | None
+    """The share that passes."""
+    answers: int
+    """Judged answers of the period, with and without a score."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricTrend:
+    """One metric over time."""
+
+    metric: str
+    lower_is_better: bool
+    whole: TrendPoint
+    """The whole range at once."""
+    points: tuple[TrendPoint, ...]
+    """In order; periods without an answer are left out."""
+    period_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quadrant:
+    """Chunk precision by faithfulness: answers by whether each passes."""
+
+    healthy: int
+    generation_problem: int
+    retrieval_noise: int
+    retrieval_failure: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """A scope in numbers."""
+
+    answers: int
+    labels: Mapping[Label, int]
+    verdicts: Mapping[VerdictLabel, int]
+    """Claims by verdict."""
+    blames: Mapping[str, int]
+    reasons: Mapping[str, int]
+    """Why answers were skipped or failed."""
+    cost_usd: float
+    unpriced: int
+    """Answers of unknown cost."""
+
+
+class AnswerIndex(Protocol):
+    """Searches judged answers. Only the valid evaluation of an answer counts, not those it supersedes.
+
+    **Errors.** Every method raises ReadError if the index cannot be read, and InputError if a cursor is
+    not one of this filter.
+    """
+
+    async def page(
+        self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST, after: str | None = None, limit: int = 50
+    ) -> AnswerPage:
+        """Return a page of a list. ``chosen.text`` is ignored: the index has no text."""
+        ...
+
+    def every(self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST) -> AsyncIterator[AnswerSummary]:
+        """Yield all answers of a list, for an export."""
+        ...
+
+    async def versions(self, key: AnswerKey) -> Sequence[AnswerSummary]:
+        """Return all evaluations of an answer, the valid one first; empty if it is not known."""
+        ...
+
+    async def session(self, session: str, *, tenant: str | None, limit: int = 100) -> Sequence[AnswerSummary]:
+        """Return the answers of a session in the order of time."""
+        ...
+
+    async def metrics(self, scope: TrafficScope) -> Sequence[str]:
+        """Return the names of the metrics that occur, ``faithfulness`` first."""
+        ...
+
+    async def trend(self, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
+        """Return a metric over time. Periods are multiples of an hour, counted from 1970."""
+        ...
+
+    async def sums(self, scope: TrafficScope) -> Sums:
+        """Return a scope in numbers."""
+        ...
+
+    async def quadrant(self, scope: TrafficScope) -> Quadrant | None:
+        """Return the quadrant; ``None`` if no answer has both metrics."""
+        ...
+
+    async def values(self, dimension: str, scope: TrafficScope, *, limit: int = 100) -> Mapping[str, int]:
+        """Return the values of ``service``, ``model``, ``prompt_version``, ``tenant`` or ``blame``.
+
+        They come with their number of answers, the most frequent first.
+
+        Raises:
+            ValueError: there is no such dimension.
+        """
+        ...
+
+    async def newest_ns(self, scope: TrafficScope) -> int | None:
+        """Return the time of the newest answer; ``None`` without any."""
+        ...
