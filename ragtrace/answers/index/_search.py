@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, NamedTuple
 
-from ragtrace.answers.index._conditions import SqlCondition, Conditions
+from ragtrace.answers.index._conditions import Conditions, SqlCondition
 from ragtrace.answers.index._cursor import Place
 from ragtrace.answers.index._overview import answers_in
 from ragtrace.answers.index._rows import HOUR_NS, metric_in
