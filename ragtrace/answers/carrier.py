@@ -25,7 +25,7 @@ from ragtrace.model import (
 )
 from ragtrace.outcomes import JudgedAnswer
 from ragtrace.traces.attach import Sample, carrier_span_id
-from ragtrace.traces.trace import Span
+from ragtrace.traces.trace import Scope, Span
 
 _HELD: Final = "hold"
 _ADDED_PREFIXES: Final = (
@@ -79,6 +79,20 @@ def without_scores(span: Span) -> Span:
     kept = {key: value for key, value in span.attributes.items() if not key.startswith(_ADDED_PREFIXES)}
     events = tuple(event for event in span.events if not event.name.startswith(_ADDED_EVENTS))
     return replace(span, attributes=kept, events=events)
+
+
+def as_carrier(span: Span) -> Span:
+    """Return the carrier; for an answer with its scores, the carrier that it would have."""
+    if not is_held(span):
+        return span
+    held = read_carrier(span, RagRecord(id="", question=None, chunks=(), answer=None))
+    return replace(
+        span,
+        span_id=held.evaluation_id,
+        parent_span_id=span.span_id,
+        scope=Scope(name=semconv.SCOPE_EVALUATION, version=span.scope.version),
+        attributes={**span.attributes, semconv.TARGET_SPAN_ID: span.span_id},
+    )
 
 
 def target_told(carrier: Span) -> Target:
