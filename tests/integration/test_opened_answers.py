@@ -150,6 +150,21 @@ async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
         assert shown(await opened(source, key)) == shown(expected), source.name
 
 
+async def test_run_order_of_metrics_is_kept_without_openinferences_list(
+    jaeger: Jaeger, tempo: Tempo, tmp_path: Path
+) -> None:
+    spans = the_spans("no-list")
+    (carrier,) = await judged(tmp_path, spans)
+    kept = {key: value for key, value in carrier.attributes.items() if not key.startswith("evaluations.")}
+    for url in (jaeger.otlp_http, tempo.otlp_http):
+        send(url, (*spans, replace(carrier, attributes=kept)))
+    jaeger.wait_for_trace(carrier.trace_id, spans=4)
+    tempo.wait_for_trace(carrier.trace_id, spans=4)
+    for address in (f"jaeger:{jaeger.query_url}", f"tempo:{tempo.url}"):
+        (version,) = (await opened(open_source(address), key_of(carrier))).versions
+        assert [outcome.metric for outcome in version.judged.evaluation.outcomes] == METRICS
+
+
 async def test_held_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
     jaeger: Jaeger, tempo: Tempo, tmp_path: Path
 ) -> None:
