@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from ragtrace_collector.ui.answer import answer_routes
 from ragtrace_collector.ui.answers import answers_routes
 from ragtrace_collector.ui.errors import HANDLERS
 from ragtrace_collector.ui.login import login_routes
@@ -18,7 +21,9 @@ def ui_app(site: Site, *, access: UiAccess) -> Starlette:
     """Build the application. Each page's module adds its routes here, by name: ``overview``, …"""
     app = Starlette(
         routes=[
+            Route("/", _to_answers, methods=["GET"], name="overview"),
             *answers_routes(),
+            *answer_routes(),
             *login_routes(access),
             Mount("/static", StaticFiles(packages=[("ragtrace_collector.ui", "static")]), name="static"),
         ],
@@ -27,3 +32,7 @@ def ui_app(site: Site, *, access: UiAccess) -> Starlette:
     )
     app.state.site = site
     return app
+
+
+async def _to_answers(request: Request) -> Response:
+    return RedirectResponse(request.url_for("answers").path, 303)
