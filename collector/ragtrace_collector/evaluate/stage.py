@@ -19,7 +19,7 @@ from ragtrace.outcomes import Status, outcome_of
 from ragtrace.pipeline.carriers import attach
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
-from ragtrace.traces.attach import addition_of
+from ragtrace.traces.attach import addition_of, without_evaluation_objects
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
@@ -95,6 +95,8 @@ class EvaluateStage:
     live: LiveConfig
     watch: LowScoreWatch
     sinks: tuple[str, ...]
+    openinference_sinks: frozenset[str] = frozenset()
+    """The sinks that read OpenInference's ``evaluations.<i>.*``."""
     counters: Counters
     clock: Clock
     done: asyncio.Event
@@ -267,7 +269,7 @@ class EvaluateStage:
         evaluator: str = "",
         judged: JudgedInput | None = None,
     ) -> None:
-        outbox_items = dict.fromkeys(self.sinks, encode([carrier])) if carrier else {}
+        outbox_items = self._payloads(carrier) if carrier else {}
         addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
         finish = partial(
             self.store.finish,
@@ -284,6 +286,11 @@ class EvaluateStage:
         if counted := _COUNTED_AS.get(FinalOutcome.of(outcome).state):
             self.counters.add(counted)
         self.done.set()
+
+    def _payloads(self, carrier: Span) -> dict[str, bytes]:
+        """Encode the carrier for each sink: those that read OpenInference's objects get them too."""
+        whole, plain = encode([carrier]), encode([without_evaluation_objects(carrier)])
+        return {sink: whole if sink in self.openinference_sinks else plain for sink in self.sinks}
 
     async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
         """Retry the write until it succeeds, so that a full disk causes no second judgment."""
