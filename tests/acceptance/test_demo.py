@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.demo_environment import ROOT, locked, make_demo_environment
 from tests.acceptance.judge_server import running_judge
 from tests.backends.jaeger_server import Jaeger
 from tests.backends.process import free_ports
@@ -106,3 +107,24 @@ def test_ctrl_c_ends_it_cleanly() -> None:
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "Traceback" not in errors
+
+
+def test_its_environment_has_under_forty_packages_of_the_versions_that_are_tested() -> None:
+    packages, tested = locked(), locked(ROOT / "requirements.lock")
+    assert len(packages) < 40
+    assert packages.items() <= tested.items()
+
+
+def test_it_runs_with_the_packages_of_its_lock_alone(tmp_path: Path) -> None:
+    python = make_demo_environment(tmp_path / "environment")
+    finished = subprocess.run(
+        [python, "-m", "ragtrace.cli", "demo", "--json", "--limit", "3", "--rate", "50"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert lines(finished)[1]["missing"] == 0
