@@ -40,15 +40,28 @@ def lines(finished: subprocess.CompletedProcess[str]) -> tuple[list[dict[str, An
     return answers, last["summary"]
 
 
-def test_it_needs_nothing_and_judges_every_answer(tmp_path: Path) -> None:
+def test_it_needs_nothing_and_shows_a_wrong_claim_in_about_ten_lines(tmp_path: Path) -> None:
     finished = run("--to", "otlp-file:copy.jsonl", cwd=tmp_path)
     assert finished.returncode == 0, finished.stderr
-    assert "Judge and people agree on" in finished.stdout
-    assert "lexical, a heuristic" in finished.stdout
     *shown, link = finished.stdout.splitlines()
+    assert len(shown) <= 12
     assert max(map(len, shown)) <= 80
-    assert link.startswith("trace ")
+    text = " ".join(line.strip() for line in shown)
+    assert "human:ragtruth, the annotators' own labels replayed: 12 pass, 12 fail." in text
+    assert "lexical, a heuristic without a key, agrees with people on" in text
+    assert "contradicted by passage-1: “The first known reference of the Gemini" in text
+    assert link.startswith("In its trace: trace ")
     assert len((tmp_path / "copy.jsonl").read_text().splitlines()) > 0
+
+
+def test_the_table_says_of_every_answer_what_people_and_judges_say() -> None:
+    shown = run("--table", "--limit", "3").stdout.splitlines()
+    assert [line.split()[:2] for line in shown if line.startswith(("pass", "fail"))] == [
+        ["fail", "0.75"],
+        ["fail", "0.67"],
+        ["pass", "1.00"],
+    ]
+    assert max(map(len, shown)) <= 80
 
 
 def test_json_lines_stand_beside_the_labels_of_people(tmp_path: Path) -> None:
@@ -56,7 +69,24 @@ def test_json_lines_stand_beside_the_labels_of_people(tmp_path: Path) -> None:
     answers, summary = lines(finished)
     assert (len(answers), summary["missing"]) == (6, 0)
     assert summary["scored"] + summary["unscored"] == 6
-    assert all(isinstance(answer["human"]["faithful"], bool) for answer in answers)
+    for answer in answers:
+        people = answer["evaluations"]["human:ragtruth"]
+        assert people["label"] == ("pass" if answer["human"]["faithful"] else "fail")
+        wrong = [claim["claim"] for claim in people["failing_claims"]]
+        assert sorted(wrong) == sorted(answer["human"]["marked_sentences"])
+    assert "over 300 years BC" in summary["wrong_claim"]["quote"]
+
+
+def test_both_judges_write_a_carrier_into_the_same_trace(jaeger: Jaeger) -> None:
+    options = ("--to", jaeger.otlp_grpc, "--ui", jaeger.query_url)
+    (answer,), _ = lines(run("--json", "--limit", "1", *options))
+    spans = jaeger.wait_for_trace(answer["trace_id"], spans=5)["spans"]
+    said = {
+        tags["ragtrace.judge.provider"]: span["operationName"]
+        for span in spans
+        if "ragtrace.judge.provider" in (tags := {tag["key"]: tag["value"] for tag in span["tags"]})
+    }
+    assert said == {"human": "evaluation fail", "lexical": "evaluation pass"}
 
 
 def test_the_link_leads_to_the_trace_and_its_verdict(jaeger: Jaeger) -> None:
@@ -80,6 +110,7 @@ def test_with_an_endpoint_set_it_asks_that_judge() -> None:
     answers, summary = lines(finished)
     assert summary["judge"] == "openai:gpt-4o-mini"
     assert [answer["score"] for answer in answers] == [0.0, 0.0, 0.0]
+    assert [*answers[0]["evaluations"]] == ["human:ragtruth", "lexical", "openai:gpt-4o-mini"]
     assert judge.calls == 6
 
 
@@ -98,11 +129,14 @@ def test_tracing_that_is_turned_off_is_said_at_once() -> None:
 
 def test_ctrl_c_ends_it_cleanly() -> None:
     process = subprocess.Popen(
-        [*DEMO[:-2], "--rate", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*DEMO[:-2], "--rate", "1"],
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
-    while "score" not in process.stdout.readline():
-        pass
+    assert "answers of RAGTruth flow" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130

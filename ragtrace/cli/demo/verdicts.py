@@ -16,8 +16,8 @@ _WRONG = ("contradicted", "unsupported")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailedClaim:
-    """A claim that failed."""
+class ReadClaim:
+    """A claim with its verdict."""
 
     verdict: str
     claim: str
@@ -36,8 +36,14 @@ class TraceVerdict:
     skip_reason: str | None
     claims: int
     undecided: int
-    findings: tuple[FailedClaim, ...]
+    said: tuple[ReadClaim, ...]
+    """The claims that have an event, wrong ones first."""
     brief: str
+
+    @property
+    def findings(self) -> tuple[ReadClaim, ...]:
+        """The claims that failed."""
+        return tuple(claim for claim in self.said if claim.verdict in _WRONG)
 
     @property
     def word(self) -> str:
@@ -78,7 +84,9 @@ def _read(span: Span) -> TraceVerdict:
         skip_reason=_text(attributes, semconv.EVAL_SKIP_REASON),
         claims=_count(span, "total"),
         undecided=_count(span, "unjudged"),
-        findings=tuple(_finding(event) for event in span.events if _is_wrong(event)),
+        said=tuple(
+            _claim(event) for event in span.events if event.name.startswith(semconv.CLAIM_EVENT_PREFIX)
+        ),
         brief=str(attributes.get(semconv.BRIEF, "")),
     )
 
@@ -91,13 +99,9 @@ def _count(span: Span, what: str) -> int:
     return 0
 
 
-def _is_wrong(event: SpanEvent) -> bool:
-    return event.name in {f"{semconv.CLAIM_EVENT_PREFIX}{verdict}" for verdict in _WRONG}
-
-
-def _finding(event: SpanEvent) -> FailedClaim:
+def _claim(event: SpanEvent) -> ReadClaim:
     ids = event.attributes.get(semconv.CLAIM_CHUNK_IDS, ())
-    return FailedClaim(
+    return ReadClaim(
         verdict=str(event.attributes.get(semconv.CLAIM_VERDICT, "")),
         claim=str(event.attributes.get(semconv.CLAIM_ASSERTION, "")),
         chunk_ids=tuple(str(each) for each in ids) if isinstance(ids, tuple) else (),
