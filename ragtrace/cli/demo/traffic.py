@@ -40,7 +40,7 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class MarkedText(_Frozen):
+class AnnotatedText(_Frozen):
     """What the annotators marked in a sentence."""
 
     text: str
@@ -61,7 +61,7 @@ class LabeledSentence(_Frozen):
 
     text: str
     label: Literal["supported", "contradicted", "neutral"]
-    marked: tuple[MarkedText, ...] = ()
+    marked: tuple[AnnotatedText, ...] = ()
     evidence: SampleEvidence | None = None
 
 
