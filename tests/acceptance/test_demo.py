@@ -15,7 +15,7 @@ import pytest
 from tests.acceptance.demo_environment import ROOT, locked, make_demo_environment
 from tests.acceptance.judge_server import running_judge
 from tests.backends.jaeger_server import Jaeger
-from tests.backends.process import free_ports
+from tests.backends.process import eventually, free_ports
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -127,20 +127,31 @@ def test_tracing_that_is_turned_off_is_said_at_once() -> None:
     assert "OTEL_SDK_DISABLED" in finished.stderr
 
 
-def test_ctrl_c_ends_it_cleanly() -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "to_all"), [(signal.SIGINT, 130, True), (signal.SIGTERM, 143, False)]
+)
+def test_whoever_ends_it_leaves_nothing_behind(
+    number: signal.Signals, code: int, to_all: bool, tmp_path: Path
+) -> None:
     process = subprocess.Popen(
         [*DEMO[:-2], "--rate", "1"],
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     assert process.stdout is not None
     assert "answers of RAGTruth flow" in process.stdout.readline()
-    process.send_signal(signal.SIGINT)
+    eventually(lambda: any(tmp_path.glob("*/traces/*.jsonl")), what="a verdict", deadline_s=PATIENCE_S)
+    # A terminal sends Ctrl-C to every process in it.
+    (os.killpg if to_all else os.kill)(process.pid, number)
     _, errors = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "Traceback" not in errors
+    assert [*tmp_path.iterdir()] == []
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
 
 
 def test_its_environment_has_under_forty_packages_of_the_versions_that_are_tested() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ class DemoJudge:
     use: str
     """What the configuration calls it."""
     verdicts: Path
-    """The file of carriers."""
+    """The file of carriers; the first judge's has the traffic, too."""
 
 
 @contextmanager
@@ -50,17 +50,18 @@ def running_collectors(folder: Path, judges: Sequence[DemoJudge], backend: Backe
     first, *others = judges
     with ExitStack() as stack:
         # All at once: starting takes a second of CPU.
-        started = [stack.enter_context(_process(folder, judge, _sent(judge, backend))) for judge in others]
-        addresses = [process.address() for process in started]
-        exports = [*_sent(first, backend, forward=True)]
-        exports += [{"endpoint": f"grpc://{address}", "forward": True} for address in addresses]
-        yield f"http://{stack.enter_context(_process(folder, first, exports)).address()}"
+        programs = [stack.enter_context(_collector(folder, judge, _sent(judge, backend))) for judge in others]
+        ports = [program.ready()["grpc_port"] for program in programs]
+        further = [{"endpoint": f"grpc://127.0.0.1:{port}", "forward": True} for port in ports]
+        exports = [*_sent(first, backend, forward=True), *further]
+        program = stack.enter_context(_collector(folder, first, exports))
+        yield f"http://127.0.0.1:{program.ready()['grpc_port']}"
 
 
 def _sent(
     judge: DemoJudge, backend: Backend | None, *, forward: bool = False
 ) -> Iterator[Mapping[str, object]]:
-    yield {"endpoint": f"otlp-file:{judge.verdicts}"}
+    yield {"endpoint": f"otlp-file:{judge.verdicts}", "forward": forward}
     if backend is not None:
         yield {"endpoint": backend.endpoint, "forward": forward}
 
@@ -80,39 +81,64 @@ def _config(judge: DemoJudge, exports: Sequence[Mapping[str, object]], store: Pa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Collector:
+class StartedProgram:
+    """A command of ragtrace that runs in a process of its own."""
+
+    what: str
+    """For messages: ``the collector``."""
     process: subprocess.Popen[bytes]
     log: Path
 
-    def address(self) -> str:
-        """Wait until it listens."""
+    def ready(self) -> Mapping[str, Any]:
+        """Wait until it says that it is ready, and return what it says.
+
+        Raises:
+            RagtraceError: it ended instead; its own message says why.
+        """
         assert self.process.stdout is not None
-        ready = self.process.stdout.readline()
-        if not ready:
+        line = self.process.stdout.readline()
+        if not line:
             self.process.wait()
-            raise RagtraceError(f"the collector did not start:\n{_tail(self.log)}")
-        said: dict[str, Any] = json.loads(ready)
-        return f"127.0.0.1:{said['grpc_port']}"
+            raise RagtraceError(f"{self.what} did not start:\n{_tail(self.log)}")
+        said: dict[str, Any] = json.loads(line)
+        return said
+
+    def check(self) -> None:
+        """Check that it still runs.
+
+        Raises:
+            RagtraceError: it ended.
+        """
+        if self.process.poll() is not None:
+            raise RagtraceError(f"{self.what} ended:\n{_tail(self.log)}")
 
 
 @contextmanager
-def _process(
-    folder: Path, judge: DemoJudge, exports: Iterator[Mapping[str, object]] | Sequence[Mapping[str, object]]
-) -> Iterator[_Collector]:
-    place = folder / judge.verdicts.stem
-    place.mkdir()
-    config, log = place / "collector.yaml", place / "collector.log"
-    # JSON is YAML: no library is needed to write it.
-    config.write_text(json.dumps(_config(judge, [*exports], place / "ragtrace.db"), indent=2), "utf-8")
-    command = [sys.executable, "-m", "ragtrace.cli", "collector", "--config", str(config), "--json"]
+def started(what: str, arguments: Sequence[str], *, log: Path) -> Iterator[StartedProgram]:
+    """Start a command of ragtrace, and end it at last."""
+    command = [sys.executable, "-m", "ragtrace.cli", *arguments]
     with (
         log.open("wb") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL) as process,
     ):
         try:
-            yield _Collector(process=process, log=log)
+            yield StartedProgram(what=what, process=process, log=log)
         finally:
             _stop(process)
+
+
+@contextmanager
+def _collector(
+    folder: Path, judge: DemoJudge, exports: Iterable[Mapping[str, object]]
+) -> Iterator[StartedProgram]:
+    place = folder / f"collector-{judge.verdicts.stem}"
+    place.mkdir()
+    config = place / "collector.yaml"
+    # JSON is YAML: no library is needed to write it.
+    config.write_text(json.dumps(_config(judge, [*exports], place / "ragtrace.db"), indent=2), "utf-8")
+    arguments = ["collector", "--config", str(config), "--json"]
+    with started("the collector", arguments, log=place / "collector.log") as program:
+        yield program
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -123,6 +149,9 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait(_STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
+    except BaseException:  # a second Ctrl-C: at once, but not without it
+        process.kill()
+        raise
 
 
 def _tail(log: Path) -> str:

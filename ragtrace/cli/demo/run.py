@@ -13,6 +13,7 @@ import ragtrace
 from ragtrace.cli.demo.backend import find_backend, trace_link
 from ragtrace.cli.demo.command import DemoOptions
 from ragtrace.cli.demo.output import JsonShow, Show, TerminalShow
+from ragtrace.cli.demo.page import ended_cleanly
 from ragtrace.cli.demo.people import PEOPLE_JUDGE, PEOPLE_NAME
 from ragtrace.cli.demo.process import Backend, DemoJudge, running_collectors
 from ragtrace.cli.demo.results import AnswerResult, DemoResult
@@ -39,8 +40,8 @@ def run_demo(options: DemoOptions) -> None:
     sample = load_sample()[: options.limit]
     backend = find_backend(options.endpoint, options.ui)
     show: Show = JsonShow() if options.json.wanted else TerminalShow(table=options.table)
-    with tempfile.TemporaryDirectory(prefix="ragtrace-demo-") as name:
-        judges = _judges(Path(name), os.environ)
+    with ended_cleanly(), tempfile.TemporaryDirectory(prefix="ragtrace-demo-") as name:
+        judges = _judges(Path(name) / "traces", os.environ)
         show.introduction(
             answers=len(sample),
             judges=[judge.name for judge in judges],
@@ -62,6 +63,7 @@ def _judges(folder: Path, environ: Mapping[str, str]) -> tuple[DemoJudge, ...]:
     """Return who judges: people, the judge without a key, and the one that the environment names."""
     names = {PEOPLE_NAME: PEOPLE_JUDGE, "lexical": "lexical"}
     named = judge_named_by(environ)
+    folder.mkdir()
     return tuple(
         DemoJudge(name=name, use=use, verdicts=folder / f"verdicts-{number}.jsonl")
         for number, (name, use) in enumerate({**names, named: named}.items())

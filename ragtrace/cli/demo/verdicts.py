@@ -31,6 +31,10 @@ class TraceVerdict:
     """What a carrier span says of one answer."""
 
     trace_id: str
+    span_id: str
+    """The judged span's."""
+    started_at: str
+    """When it was judged; sorts by time."""
     label: str
     score: float | None
     skip_reason: str | None
@@ -61,7 +65,7 @@ class VerdictFile:
         self._offset = 0
 
     def new(self) -> Iterator[TraceVerdict]:
-        """Yield what was written since the last call."""
+        """Yield the verdicts that were written since the last call."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -71,7 +75,8 @@ class VerdictFile:
                     return
                 self._offset += len(line)
                 for span in decode_json(line.decode()):
-                    yield _read(span)
+                    if semconv.EVAL_STATUS in span.attributes:
+                        yield _read(span)
 
 
 def _read(span: Span) -> TraceVerdict:
@@ -79,6 +84,8 @@ def _read(span: Span) -> TraceVerdict:
     score = attributes.get(f"{semconv.SCORE_PREFIX}{_METRIC}")
     return TraceVerdict(
         trace_id=span.trace_id,
+        span_id=str(attributes.get(semconv.TARGET_SPAN_ID, span.parent_span_id)),
+        started_at=str(attributes.get(semconv.EVAL_STARTED_AT, "")),
         label=str(attributes.get(f"{semconv.LABEL_PREFIX}{_METRIC}", "error")),
         score=score if isinstance(score, float) else None,
         skip_reason=_text(attributes, semconv.EVAL_SKIP_REASON),
