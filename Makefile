@@ -17,7 +17,9 @@ fourth := .venv-phoenix
 fifth := .venv-docs
 # The sixth: what `ragtrace demo` imports, and nothing else.
 sixth := .venv-demo
-environments := $(VENV) $(second) $(third) $(fourth) $(fifth)
+# The seventh: what makes the pictures in the docs.
+seventh := .venv-pictures
+environments := $(VENV) $(second) $(third) $(fourth) $(fifth) $(seventh)
 bin := $(VENV)/bin
 paths := ragtrace collector tests examples
 
@@ -28,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak fuzz sbom audit \
-  test-faults mutants bench
+  test-faults mutants bench pictures
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +52,9 @@ check: venv ## formatting, lint, types, import direction
 
 docs: $(fifth)/.made-from-lock ## build the docs site into site/; a broken link or anchor fails (ARGS=serve)
 	NO_MKDOCS_2_WARNING=1 $(fifth)/bin/mkdocs $(or $(ARGS),build)
+
+pictures: $(seventh)/.project-installed ## take the pictures of the docs again, from the demo (needs Chromium)
+	$(seventh)/bin/python -m tests.pictures $(ARGS)
 
 format: venv ## rewrite the code in the project's format
 	$(bin)/ruff format $(paths)
@@ -102,6 +107,7 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	$(call resolve,requirements-frameworks.lock,core and the group 'frameworks',pyproject.toml --group frameworks)
 	$(call resolve,$(image_lock),what the container image holds,pyproject.toml $(of_image) --constraint requirements.lock)
 	$(call resolve,requirements-demo.lock,what the demo imports,pyproject.toml $(of_demo) --constraint requirements.lock)
+	$(call resolve,requirements-pictures.lock,what makes the pictures,pyproject.toml --extra collector --group pictures --constraint requirements.lock)
 	echo hatchling | $(call resolve,collector/build.lock,what builds the image's wheel,- --constraint requirements.lock)
 	printf 'cyclonedx-bom\npip-audit\n' | $(call resolve,requirements-audit.lock,what looks at dependencies,-)
 	printf 'mkdocs-material\nmkdocs-redirects<1.2.3\n' | $(call resolve,requirements-docs.lock,what builds the docs site,-)
@@ -128,6 +134,7 @@ $(second)/.made-from-lock: requirements-frameworks.lock
 $(third)/.made-from-lock: requirements-audit.lock
 $(fourth)/.made-from-lock: requirements-phoenix.lock
 $(fifth)/.made-from-lock: requirements-docs.lock
+$(seventh)/.made-from-lock: requirements-pictures.lock
 
 $(environments:=/.made-from-lock): %/.made-from-lock:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
