@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from ragtrace.answers.shown import shown_answer
 from ragtrace.model import Direction, SkipReason
 from ragtrace.outcomes import JudgedAnswer, Status
 from ragtrace.reports._files import replaced_file
 from ragtrace.reports._histogram import Histogram, draw
 from ragtrace.reports._totals import HistogramBin, MetricTotals, Totals
-from ragtrace.reports._worst import WorstAnswers, shown_answer
+from ragtrace.reports._worst import WorstAnswers
 from ragtrace.reports.report import RunEnd, RunInfo
 from ragtrace.reports.tally import MetricTally
 from ragtrace.reports.templates import open_template
@@ -51,8 +52,8 @@ class PageReport:
             totals=self._totals,
             metrics=[_shown_metric(metric) for metric in self._totals.metrics.values()],
             worst=[
-                shown_answer(rank, each, trace_url=_trace_url(self._about.trace_url, each))
-                for rank, each in enumerate(self._worst, start=1)
+                (rank, _trace_url(self._about.trace_url, answer), shown_answer(answer))
+                for rank, answer in enumerate(self._worst, start=1)
             ],
             meanings=_MEANINGS,
             Status=Status,

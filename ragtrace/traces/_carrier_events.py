@@ -141,6 +141,7 @@ def _score(outcome: MetricOutcome) -> Attributes:
     return {
         semconv.EVALUATION_SCORE: None if outcome.score is None else float(outcome.score),
         semconv.EVALUATION_LABEL: outcome.label.value,
+        semconv.EVAL_SKIP_REASON: outcome.skip_reason.value if outcome.skip_reason else None,
         semconv.THRESHOLD: None if outcome.threshold is None else float(outcome.threshold),
         semconv.PASS_WHEN: outcome.pass_when,
         semconv.DIRECTION: outcome.direction.value,

@@ -1,0 +1,228 @@
+"""The summary of an answer, read from its carrier or from a judged answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragtrace.answers.summary import AnswerSummary, key_of, summary_of, summary_of_judged
+from ragtrace.model import (
+    Diagnosis,
+    Direction,
+    Evaluation,
+    Label,
+    MetricFailure,
+    MetricOutcome,
+    MetricResult,
+    SkipReason,
+    VerdictCounts,
+    VerdictLabel,
+)
+from ragtrace.outcomes import JudgedAnswer
+from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.traces.otlp import decode, encode
+from ragtrace.traces.trace import Resource, Scope, Span
+from tests.unit.traces.builders import (
+    START_NS,
+    TRACE_ID,
+    a_chunk_verdict,
+    a_claim,
+    a_failure,
+    a_record,
+    a_result,
+    a_target,
+    an_evaluation,
+    span_id,
+)
+from tests.unit.traces.strategies import spans
+
+LAW = settings(max_examples=60, deadline=None)
+SAMPLE = Sample(rule="ratio", rate=0.1, probability=0.1)
+BAD = an_evaluation(
+    a_result(a_claim(0, VerdictLabel.CONTRADICTED), a_claim(1, VerdictLabel.SUPPORTED)),
+    replace(a_result(metric="hallucination", score=0.5), direction=Direction.LOWER_IS_BETTER),
+)
+
+
+def a_carrier(evaluation: Evaluation = BAD, *, supersedes: str | None = None) -> Span:
+    return carrier(
+        evaluation,
+        a_record(),
+        sample=SAMPLE,
+        options=AttachOptions(),
+        now_ns=START_NS + 10**12,
+        supersedes=supersedes,
+        cost_usd=0.002,
+    )
+
+
+def summarized(span: Span) -> AnswerSummary:
+    summary = summary_of(span)
+    assert summary is not None
+    return summary
+
+
+def test_carrier_tells_everything_about_its_answer_but_the_content() -> None:
+    summary = summarized(a_carrier(supersedes=span_id(9)))
+    assert summary.key == (TRACE_ID, span_id(3), "")
+    assert summary.carrier_span_id == a_carrier().span_id
+    assert summary.supersedes == span_id(9)
+    assert (summary.time_ns, summary.judged_ns) == (START_NS, BAD.started_at_ns)
+    assert (summary.service, summary.model, summary.prompt_version) == ("support-bot", "gpt-4o-mini", "7")
+    assert (summary.session, summary.judge) == ("session-1", "openai:gpt-4o-mini")
+    assert (summary.rule, summary.probability, summary.cost_usd) == ("ratio", 0.1, 0.002)
+    assert summary.label is Label.FAIL
+    assert [(m.name, m.score, m.direction.value) for m in summary.metrics] == [
+        ("faithfulness", 0.5, "higher_is_better"),
+        ("hallucination", 0.5, "lower_is_better"),
+    ]
+
+
+def test_tenant_is_the_given_one_or_that_of_the_resource() -> None:
+    span = replace(a_carrier(), resource=Resource(attributes={"ragtrace.tenant": "acme"}))
+    assert summarized(span).key.tenant == "acme"
+    told = summary_of(span, tenant="other")
+    assert told is not None
+    assert told.key.tenant == "other"
+
+
+def test_claims_are_counted_once_though_two_metrics_judge_them_and_events_are_cut() -> None:
+    claims = [a_claim(index, VerdictLabel.SUPPORTED) for index in range(200)]
+    evaluation = an_evaluation(a_result(*claims, metric="groundedness"), a_result(*claims, score=1.0))
+    assert summarized(a_carrier(evaluation)).claims == VerdictCounts(supported=200)
+
+
+def test_sentences_of_the_reference_are_no_claims() -> None:
+    recall = a_result(a_claim(0, VerdictLabel.UNSUPPORTED, kind="reference"), metric="context_recall")
+    assert summarized(a_carrier(an_evaluation(recall))).claims == VerdictCounts()
+
+
+def test_skipped_answer_has_the_reason_and_a_failed_one_the_type_of_its_error() -> None:
+    skipped = an_evaluation(a_result(score=None, skip_reason=SkipReason.NO_CLAIMS))
+    assert (summarized(a_carrier(skipped)).label, summarized(a_carrier(skipped)).reason) == (
+        "skipped",
+        "no_claims",
+    )
+    failed = summarized(a_carrier(an_evaluation(a_failure())))
+    assert (failed.label, failed.reason) == ("error", "judge_timeout")
+
+
+def test_span_that_is_no_carrier_has_no_summary() -> None:
+    carried = a_carrier()
+    assert summary_of(replace(carried, scope=Scope(name="app"), attributes={})) is None
+    assert summary_of(replace(carried, attributes={})) is None
+    assert summary_of(replace(carried, scope=Scope())) is not None  # Phoenix keeps no scopes
+
+
+@given(spans())
+@LAW
+def test_any_span_has_a_summary_or_none(span: Span) -> None:
+    assert summary_of(span) is None or span.parent_span_id
+
+
+def test_newer_schema_is_read_as_far_as_it_is_known() -> None:
+    span = a_carrier()
+    odd = {
+        "ragtrace.schema.version": "9",
+        "ragtrace.score.faithfulness": 1,
+        "ragtrace.score.hallucination": "high",
+        "ragtrace.label.hallucination": "excellent",
+        "ragtrace.target.start": "soon",
+        "ragtrace.sample.probability": 0,
+        "ragtrace.judge.cost_usd": -1.0,
+    }
+    summary = summarized(replace(span, attributes={**span.attributes, **odd}, events=()))
+    assert [(metric.name, metric.score, metric.label) for metric in summary.metrics] == [
+        ("faithfulness", 1.0, Label.FAIL),
+        ("hallucination", None, Label.ERROR),
+    ]
+    assert (summary.time_ns, summary.probability, summary.cost_usd) == (span.start_ns, None, None)
+
+
+verdicts = st.lists(
+    st.builds(a_claim, st.integers(0, 5), st.sampled_from(list(VerdictLabel)[:4])), max_size=4
+).map(tuple)
+chunk_verdicts = st.lists(
+    st.builds(a_chunk_verdict, st.integers(0, 3), st.sampled_from(list(VerdictLabel)[4:])), max_size=3
+).map(tuple)
+metrics = st.sampled_from(["faithfulness", "groundedness", "chunk_precision", "rag_score", "mine"])
+diagnoses = st.none() | st.sampled_from(Diagnosis)
+
+
+@st.composite
+def outcomes(draw: st.DrawFn) -> MetricOutcome:
+    name = draw(metrics)
+    if not draw(st.integers(0, 3)):
+        return a_failure(name)
+    score = draw(st.none() | st.floats(0, 1))
+    made = a_result(
+        *draw(verdicts),
+        score=score,
+        metric=name,
+        skip_reason=SkipReason.NO_CLAIMS if score is None else None,
+        chunk_verdicts=draw(chunk_verdicts),
+    )
+    return replace(made, diagnosis=draw(diagnoses), direction=draw(st.sampled_from(Direction)))
+
+
+evaluations = st.lists(outcomes(), min_size=1, max_size=4).map(lambda found: an_evaluation(*found))
+
+
+@given(evaluations, st.none() | st.floats(0.001, 1), st.none() | st.floats(0, 1))
+@LAW
+def test_judged_answer_and_its_carrier_have_the_same_summary(
+    evaluation: Evaluation, probability: float | None, cost_usd: float | None
+) -> None:
+    sample = Sample(rule="ratio", rate=0.1, probability=probability)
+    span = carrier(
+        evaluation,
+        a_record(),
+        sample=sample,
+        options=AttachOptions(carrier_time="now", max_claims=1),
+        now_ns=START_NS,
+        cost_usd=cost_usd,
+    )
+    answer = JudgedAnswer(record=a_record(), evaluation=evaluation, sample=sample, cost_usd=cost_usd)
+    assert summary_of_judged(answer) == summary_of(decode(encode([span]))[0])
+
+
+@given(evaluations)
+@LAW
+def test_summary_has_the_scores_and_counts_of_its_evaluation(evaluation: Evaluation) -> None:
+    summary = summarized(a_carrier(evaluation))
+    assert Counter(metric.score for metric in summary.metrics if metric.label is not Label.ERROR) == Counter(
+        result.score for result in evaluation.results
+    )
+    assert len(summary.metrics) == len(evaluation.outcomes)
+    first = next((each for each in evaluation.outcomes if each.metric == "faithfulness"), None)
+    if isinstance(first, MetricResult) and first.verdicts:
+        assert summary.claims == VerdictCounts.of(first.verdicts)
+
+
+@given(evaluations)
+@LAW
+def test_back_end_may_reorder_attributes_and_events(evaluation: Evaluation) -> None:
+    span = a_carrier(evaluation)
+    reordered = replace(
+        span, attributes=dict(reversed(span.attributes.items())), events=tuple(reversed(span.events))
+    )
+    assert summary_of(reordered) == summary_of(span)
+
+
+@pytest.mark.parametrize("is_traced", [True, False], ids=["from a trace", "from a row"])
+def test_key_of_a_record_is_that_of_its_summary(is_traced: bool) -> None:
+    record = replace(a_record(), target=a_target() if is_traced else None)
+    summary = summary_of_judged(JudgedAnswer(record=record, evaluation=BAD))
+    assert summary.key == key_of(record)
+    assert (len(summary.key.trace_id), len(summary.key.span_id)) == (32, 16)
+    assert (summary.probability, summary.rule) == (1.0, "")
+
+
+def test_failure_has_no_score() -> None:
+    failure = a_failure()
+    assert isinstance(failure, MetricFailure)
+    assert summarized(a_carrier(an_evaluation(failure))).metrics[0].score is None
