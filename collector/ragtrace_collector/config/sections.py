@@ -32,11 +32,13 @@ from ragtrace_collector.config.values import (
     HostName,
     HttpUrl,
     OtlpUrl,
+    PageUrl,
     Paths,
     Pattern,
     Section,
     Size,
     Timeout,
+    TraceUrl,
     named,
 )
 
@@ -276,6 +278,17 @@ class TelemetryConfig(Section):
     trace_ratio: float = Field(default=1.0, ge=0, le=1)
 
 
+class UiConfig(Section):
+    """The page of judged answers."""
+
+    listen: Address | None = None
+    public_url: PageUrl | None = None
+    traces: str | None = None
+    links: dict[str, TraceUrl] = {}
+    session: Timeout = timedelta(hours=12)
+    reviews: Path | None = None
+
+
 class CollectorConfig(Section):
     """Everything the collector can be told. All have defaults but ``export``."""
 
@@ -290,6 +303,7 @@ class CollectorConfig(Section):
     export: tuple[ExportConfig, ...] = Field(min_length=1)
     store: StoreConfig = StoreConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+    ui: UiConfig = UiConfig()
     drain_timeout: Duration = timedelta(seconds=20)
     cancel_timeout: Timeout = timedelta(seconds=10)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
