@@ -21,6 +21,12 @@ class DemoOptions:
         "--table", "--verbose", is_flag=True, help="Show what people and judges say of every answer."
     )
     json: JsonOption = group(JsonOption)
+    opens: bool | None = option(
+        "--open/--no-open", help="Open the page in a browser. [default: if this is a desktop]"
+    )
+    stays: bool | None = option(
+        "--stay/--exit", help="Serve the page until Ctrl-C. [default: if this is a terminal]"
+    )
     endpoint: str | None = option("--to", metavar="ENDPOINT", help="The OTLP endpoint of a Jaeger or Tempo.")
     ui: str | None = option(
         "--ui", metavar="URL", help="Jaeger's page, for the link. [default: port 16686 on the host of --to]"

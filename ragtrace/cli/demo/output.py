@@ -38,6 +38,10 @@ class Show(Protocol):
         """Show what it adds up to."""
         ...
 
+    def page(self, url: str, *, stays: bool) -> None:
+        """Say where the page is, and how long."""
+        ...
+
 
 class TerminalShow:
     """For people."""
@@ -86,7 +90,15 @@ class TerminalShow:
         said = ", ".join(f"{judge}: {wrong.word_of(judge)}" for judge in others)
         self._console.print(Text.assemble(f"  {_why(wrong.claim)} ", (f"({said})", "dim")))
         if wrong.answer.link:
-            self._console.print(f"In its trace: {wrong.answer.link}", soft_wrap=True)
+            self._console.print(f"Its trace: {wrong.answer.link}", soft_wrap=True)
+
+    def page(self, url: str, *, stays: bool) -> None:
+        """Say where the page is, and how long."""
+        if stays:
+            self._console.print("The claim in the answer, beside the passage (Ctrl-C ends the demo):")
+        else:
+            self._console.print("In a terminal, or with --stay, this page would stay open now:")
+        self._console.print(url, soft_wrap=True, style="bold" if stays else "")
 
     def _table(self, result: DemoResult) -> None:
         self._console.print(_header(result.judges).table(), style="bold")
@@ -126,6 +138,9 @@ class JsonShow:
     def progress(self, *, sent: int, judged: int, total: int) -> None:
         """Nothing: only results are for machines."""
 
+    def page(self, url: str, *, stays: bool) -> None:
+        """Nothing: it is in the summary."""
+
     def result(self, result: DemoResult) -> None:
         """Print the answers, then the summary. What is not under ``evaluations`` is of the last judge."""
         for answer in result.answers:
@@ -137,7 +152,11 @@ class JsonShow:
             "missing": result.missing,
             **_agreement(result, result.judges[-1]),
         }
-        shown = wrong and {"trace_id": wrong.answer.trace_id, **_claim(wrong.claim)}
+        shown = wrong and {
+            "trace_id": wrong.answer.trace_id,
+            **_claim(wrong.claim),
+            "page": wrong.answer.page,
+        }
         _print_json({"summary": {**summary, "agreements": agreements, "wrong_claim": shown}})
 
 
@@ -221,11 +240,9 @@ def _is_open(answer: AnswerResult) -> bool:
 
 
 def _compared(result: DemoResult, judge: str) -> str:
-    agreement, unscored = result.agreement(judge), result.unscored(judge)
-    balanced = agreement.balanced_accuracy
-    accuracy = f" Balanced accuracy {balanced:.2f}; guessing gives 0.50." if balanced is not None else ""
-    left = f" It gave {unscored} no score: too few claims were clear to it." if unscored else ""
-    return f"{agreement.sentence(_ABOUT.get(judge, judge))}{accuracy}{left}"
+    unscored = result.unscored(judge)
+    left = f" {unscored} have no score: too few claims were clear to it." if unscored else ""
+    return f"{result.agreement(judge).sentence(_ABOUT.get(judge, judge))}{left}"
 
 
 _ABOUT = {"lexical": "Beside it lexical, a heuristic without a key,"}

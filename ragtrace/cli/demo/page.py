@@ -9,11 +9,15 @@ import time
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType
 from typing import Final, NoReturn
 
+from ragtrace.errors import RagtraceError
+
 PREFERRED_PORT: Final = 4330
 _POLL_S: Final = 0.2
+_TRIES: Final = 50
 
 
 def has_desktop(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
@@ -31,6 +35,42 @@ def open_page(url: str) -> bool:
         return webbrowser.open(url)
     except (webbrowser.Error, OSError):
         return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoPage:
+    """Where the page of the first collector is."""
+
+    port: int
+    links: Mapping[str, str]
+    """Pages of others that show a trace, with ``{trace_id}``."""
+
+    @property
+    def url(self) -> str:
+        """The overview."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def url_of(self, trace_id: str, span_id: str) -> str:
+        """Return the page of one answer."""
+        return f"{self.url}/answers/{trace_id}/{span_id}"
+
+    def wait_for(self, url: str) -> None:
+        """Wait until the page has an answer.
+
+        Raises:
+            RagtraceError: it does not show it.
+        """
+        import httpx
+
+        said = "it does not answer"
+        for _ in range(_TRIES):
+            with suppress(httpx.HTTPError):
+                status = httpx.get(url, trust_env=False, follow_redirects=False).status_code
+                if status == httpx.codes.OK:
+                    return
+                said = f"it answers {status}"
+            time.sleep(_POLL_S)
+        raise RagtraceError(f"the page {url} was not opened: {said}")
 
 
 def choose_port(preferred: int = PREFERRED_PORT) -> int:

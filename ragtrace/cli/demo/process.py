@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ragtrace.cli.demo.page import DemoPage
 from ragtrace.errors import RagtraceError
 
 _STOP_TIMEOUT_S = 30
@@ -38,11 +39,29 @@ class DemoJudge:
     """The file of carriers; the first judge's has the traffic, too."""
 
 
-@contextmanager
-def running_collectors(folder: Path, judges: Sequence[DemoJudge], backend: Backend | None) -> Iterator[str]:
-    """Run a collector for each judge and yield the address of the first one's OTLP/gRPC receiver.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningCollectors:
+    """The collectors, while they run."""
 
-    The first passes on every span to the others, and to the back end.
+    address: str
+    """The first one's OTLP/gRPC receiver."""
+    programs: Sequence[StartedProgram]
+
+    def check(self) -> None:
+        """Check that all run.
+
+        Raises:
+            RagtraceError: one ended.
+        """
+        for program in self.programs:
+            program.check()
+
+
+@contextmanager
+def running_collectors(
+    folder: Path, judges: Sequence[DemoJudge], backend: Backend | None, page: DemoPage
+) -> Iterator[RunningCollectors]:
+    """Run a collector for each judge. The first has the page, and passes on every span to the others.
 
     Raises:
         RagtraceError: one did not start; its own message says why.
@@ -54,8 +73,9 @@ def running_collectors(folder: Path, judges: Sequence[DemoJudge], backend: Backe
         ports = [program.ready()["grpc_port"] for program in programs]
         further = [{"endpoint": f"grpc://127.0.0.1:{port}", "forward": True} for port in ports]
         exports = [*_sent(first, backend, forward=True), *further]
-        program = stack.enter_context(_collector(folder, first, exports))
-        yield f"http://127.0.0.1:{program.ready()['grpc_port']}"
+        program = stack.enter_context(_collector(folder, first, exports, page))
+        address = f"http://127.0.0.1:{program.ready()['grpc_port']}"
+        yield RunningCollectors(address=address, programs=[program, *programs])
 
 
 def _sent(
@@ -66,7 +86,7 @@ def _sent(
         yield {"endpoint": backend.endpoint, "forward": forward}
 
 
-def _config(judge: DemoJudge, exports: Sequence[Mapping[str, object]], store: Path) -> Mapping[str, object]:
+def _config(judge: DemoJudge, exports: Sequence[Mapping[str, object]], store: Path) -> dict[str, object]:
     return {
         "receive": {"grpc": "127.0.0.1:0", "http": None},
         "telemetry": {"listen": None},
@@ -129,13 +149,19 @@ def started(what: str, arguments: Sequence[str], *, log: Path) -> Iterator[Start
 
 @contextmanager
 def _collector(
-    folder: Path, judge: DemoJudge, exports: Iterable[Mapping[str, object]]
+    folder: Path,
+    judge: DemoJudge,
+    exports: Iterable[Mapping[str, object]],
+    page: DemoPage | None = None,
 ) -> Iterator[StartedProgram]:
     place = folder / f"collector-{judge.verdicts.stem}"
     place.mkdir()
-    config = place / "collector.yaml"
+    config, wanted = place / "collector.yaml", _config(judge, [*exports], place / "ragtrace.db")
+    if page is not None:
+        listen = f"127.0.0.1:{page.port}"
+        wanted["ui"] = {"listen": listen, "public_url": page.url, "links": page.links}
     # JSON is YAML: no library is needed to write it.
-    config.write_text(json.dumps(_config(judge, [*exports], place / "ragtrace.db"), indent=2), "utf-8")
+    config.write_text(json.dumps(wanted, indent=2), "utf-8")
     arguments = ["collector", "--config", str(config), "--json"]
     with started("the collector", arguments, log=place / "collector.log") as program:
         yield program

@@ -18,6 +18,8 @@ class AnswerResult:
     trace_id: str
     verdicts: Mapping[str, TraceVerdict]
     """By judge: people first."""
+    page: str
+    """Where it is on the demo's page."""
     link: str | None
     """Where its trace is in the back end."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,13 +14,27 @@ import ragtrace
 from ragtrace.cli.demo.backend import find_backend, trace_link
 from ragtrace.cli.demo.command import DemoOptions
 from ragtrace.cli.demo.output import JsonShow, Show, TerminalShow
-from ragtrace.cli.demo.page import ended_cleanly
+from ragtrace.cli.demo.page import (
+    PREFERRED_PORT,
+    DemoPage,
+    choose_port,
+    ended_cleanly,
+    has_desktop,
+    open_page,
+    stay,
+)
 from ragtrace.cli.demo.people import PEOPLE_JUDGE, PEOPLE_NAME
-from ragtrace.cli.demo.process import Backend, DemoJudge, running_collectors
+from ragtrace.cli.demo.process import (
+    Backend,
+    DemoJudge,
+    RunningCollectors,
+    running_collectors,
+)
 from ragtrace.cli.demo.results import AnswerResult, DemoResult
 from ragtrace.cli.demo.traffic import DemoAnswer, ReplayedRag, load_sample
 from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
 from ragtrace.cli.extras import needs_extra
+from ragtrace.cli.render import talk
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.judge import judge_named_by
 
@@ -40,6 +55,7 @@ def run_demo(options: DemoOptions) -> None:
     sample = load_sample()[: options.limit]
     backend = find_backend(options.endpoint, options.ui)
     show: Show = JsonShow() if options.json.wanted else TerminalShow(table=options.table)
+    page = _page(backend)
     with ended_cleanly(), tempfile.TemporaryDirectory(prefix="ragtrace-demo-") as name:
         judges = _judges(Path(name) / "traces", os.environ)
         show.introduction(
@@ -47,16 +63,45 @@ def run_demo(options: DemoOptions) -> None:
             judges=[judge.name for judge in judges],
             backend=backend.endpoint if backend else None,
         )
-        with running_collectors(Path(name), judges, backend) as address:
-            run = _Run(sample=sample, judges=judges, show=show, backend=backend)
-            run.play(address, pause_s=1 / options.rate, patience_s=options.patience_s)
-            show.result(run.result())
+        with running_collectors(Path(name), judges, backend, page) as collectors:
+            run = _Run(sample=sample, judges=judges, show=show, backend=backend, page=page)
+            run.play(collectors.address, pause_s=1 / options.rate, patience_s=options.patience_s)
+            result = run.result()
+            show.result(result)
+            _show_page(page, result, show, options, collectors)
     if run.missing:
         raise RagtraceError(
             f"{run.missing} of {len(sample)} answers got no verdict, and none came for"
             f" {options.patience_s:.0f} s: run `ragtrace doctor` to check that the judge answers; a slow"
             " judge needs a larger --patience"
         )
+
+
+def _page(backend: Backend | None) -> DemoPage:
+    port = choose_port()
+    if port != PREFERRED_PORT:
+        talk(f"port {PREFERRED_PORT} is taken: the page is on port {port}")
+    links = {"Jaeger": f"{backend.ui.rstrip('/')}/trace/{{trace_id}}"} if backend and backend.ui else {}
+    return DemoPage(port=port, links=links)
+
+
+def _show_page(
+    page: DemoPage, result: DemoResult, show: Show, options: DemoOptions, collectors: RunningCollectors
+) -> None:
+    """Say where the page is, open it, and stay until the person has seen enough."""
+    wrong = result.wrong_claim()
+    url = wrong.answer.page if wrong else page.url
+    stays = options.stays if options.stays is not None else _is_terminal() and not options.json.wanted
+    page.wait_for(url)
+    show.page(url, stays=stays)
+    if stays:
+        if options.opens or (options.opens is None and has_desktop(os.environ)):
+            open_page(url)
+        stay(collectors.check)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _judges(folder: Path, environ: Mapping[str, str]) -> tuple[DemoJudge, ...]:
@@ -80,8 +125,9 @@ class _Run:
         judges: Sequence[DemoJudge],
         show: Show,
         backend: Backend | None,
+        page: DemoPage,
     ) -> None:
-        self._sample, self._show, self._backend = sample, show, backend
+        self._sample, self._show, self._backend, self._page = sample, show, backend, page
         self._sent: dict[str, DemoAnswer] = {}
         self._files = {judge.name: VerdictFile(judge.verdicts) for judge in judges}
         self._read: dict[str, dict[str, TraceVerdict]] = {judge.name: {} for judge in judges}
@@ -110,6 +156,7 @@ class _Run:
                 labeled=labeled,
                 trace_id=trace_id,
                 verdicts={judge: read[trace_id] for judge, read in self._read.items()},
+                page=self._page.url_of(trace_id, self._read[PEOPLE_NAME][trace_id].span_id),
                 link=trace_link(self._backend, trace_id) if self._backend else None,
             )
             for trace_id, labeled in self._sent.items()
