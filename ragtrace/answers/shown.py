@@ -8,12 +8,31 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from ragtrace.answers._marks import WORST_FIRST, MarkedPassage, MarkedText, pieces
-from ragtrace.model import Chunk, ChunkVerdict, Verdict
+from ragtrace.answers._marks import WORST_FIRST, MarkedPassage, pieces
+from ragtrace.answers._marks import MarkedText as MarkedText  # part of what is shown
+from ragtrace.model import Chunk, ChunkVerdict, SkipReason, Verdict
 from ragtrace.outcomes import JudgedAnswer
 
 _MOST_CHUNKS: Final = 20
 _OF_REFERENCE: Final = "reference"
+SKIP_MEANINGS: Final[Mapping[str, str]] = {
+    SkipReason.NO_CONTENT: "the instrumentation did not record the text",
+    SkipReason.NO_RETRIEVAL: "nothing was retrieved for the answer, or no span says so",
+    SkipReason.EMPTY_RETRIEVAL: "the retrieval found nothing",
+    SkipReason.REDACTED: "the text was replaced by a redaction mark",
+    SkipReason.TRUNCATED: "the text was cut on its way",
+    SkipReason.INCOMPLETE: "attributes or spans were dropped before they were read",
+    SkipReason.FAILED_CALL: "the call ended in an error and has no answer",
+    SkipReason.REFUSAL: "the answer declines to answer",
+    SkipReason.NO_CLAIMS: "the answer states nothing that can be checked",
+    SkipReason.ALL_UNJUDGED: "the judge decided nothing of what it was asked",
+    SkipReason.UNDECIDED: "too few verdicts to tell pass from fail",
+    SkipReason.NO_REFERENCE: "the metric needs a reference answer and there is none",
+    SkipReason.MISSING_PART: "a metric that this one is made of has no score",
+    SkipReason.OUT_OF_RANGE: "the rule that was asked for gives a number outside 0 to 1",
+    SkipReason.TOOL_NAN: "the rule of the tool that was asked for gives no number",
+}
+"""Why there was nothing to judge, in plain words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
