@@ -66,7 +66,8 @@ def running_fortnight(folder: Path) -> Iterator[ShownFortnight]:
         eventually(all_are_judged, what="a verdict on every answer", deadline_s=120)
         wrong = _worth_a_look(verdicts)
         answer = page.url_of(wrong.trace_id, wrong.span_id)
-        page.wait_for(answer)
+        if fault := page.fault(answer):
+            raise RuntimeError(f"{answer}: {fault}")
         yield ShownFortnight(
             pictures=[
                 Picture(name="answer.png", url=answer, height=820),

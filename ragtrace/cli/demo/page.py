@@ -12,12 +12,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Final, NoReturn
-
-from ragtrace.errors import RagtraceError
+from urllib.parse import urlsplit
 
 PREFERRED_PORT: Final = 4330
 _POLL_S: Final = 0.2
-_TRIES: Final = 50
+_TRIES: Final = 25
+_TRY_S: Final = 5.0
+_LINE_BYTES: Final = 1024
 
 
 def has_desktop(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
@@ -54,23 +55,24 @@ class DemoPage:
         """Return the page of one answer."""
         return f"{self.url}/answers/{trace_id}/{span_id}"
 
-    def wait_for(self, url: str) -> None:
-        """Wait until the page has an answer.
-
-        Raises:
-            RagtraceError: it does not show it.
-        """
-        import httpx
-
+    def fault(self, url: str) -> str | None:
+        """Wait until the page shows an answer; return why it does not."""
         said = "it does not answer"
         for _ in range(_TRIES):
-            with suppress(httpx.HTTPError):
-                status = httpx.get(url, trust_env=False, follow_redirects=False).status_code
-                if status == httpx.codes.OK:
-                    return
-                said = f"it answers {status}"
+            with suppress(OSError):
+                line = _first_line(self.port, urlsplit(url).path)
+                if " 200 " in line:
+                    return None
+                said = f"it answers {line!r}"
             time.sleep(_POLL_S)
-        raise RagtraceError(f"the page {url} was not opened: {said}")
+        return said
+
+
+def _first_line(port: int, path: str) -> str:
+    """Ask for a page directly: proxies of the environment are not for this machine."""
+    with socket.create_connection(("127.0.0.1", port), timeout=_TRY_S) as connection:
+        connection.sendall(f"GET {path or '/'} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        return connection.recv(_LINE_BYTES).decode("latin-1").partition("\r\n")[0]
 
 
 def choose_port(preferred: int = PREFERRED_PORT) -> int:

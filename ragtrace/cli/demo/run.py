@@ -92,7 +92,9 @@ def _show_page(
     wrong = result.wrong_claim()
     url = wrong.answer.page if wrong else page.url
     stays = options.stays if options.stays is not None else _is_terminal() and not options.json.wanted
-    page.wait_for(url)
+    if fault := page.fault(url):
+        talk(f"the page {url} cannot be shown: {fault}")
+        return
     show.page(url, stays=stays)
     if stays:
         if options.opens or (options.opens is None and has_desktop(os.environ)):
