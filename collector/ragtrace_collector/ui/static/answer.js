@@ -134,7 +134,7 @@
   const arrows = { ArrowDown: [1, false], ArrowRight: [1, false], ArrowUp: [-1, false], ArrowLeft: [-1, false] };
   document.addEventListener("keydown", (event) => {
     const typed = event.target.closest("input, textarea, select, [contenteditable]");
-    if (typed || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (typed || document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const onClaim = event.target.closest(".passage, .claim");
     const step = steps[event.key] || (onClaim && arrows[event.key]);
     if (step) {
@@ -160,5 +160,5 @@
   };
   window.addEventListener("hashchange", arrive);
   arrive();
-  for (const keys of page.querySelectorAll(".keys")) keys.hidden = false;
+  for (const keys of page.querySelectorAll(".shortcuts")) keys.hidden = false;
 })();
