@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -269,6 +269,14 @@ class StoreConfig(Section):
         return default_store() if self.path is None else self.path
 
 
+class IndexConfig(Section):
+    """What is kept of judged answers for the pages: a row without content each."""
+
+    enabled: bool = True
+    max_age: Timeout = timedelta(days=90)
+    max_rows: int = Field(default=1_000_000, gt=0)
+
+
 class TelemetryConfig(Section):
     """What the collector tells whoever runs it about itself."""
 
@@ -302,12 +310,18 @@ class CollectorConfig(Section):
     attach: AttachConfig = AttachConfig()
     export: tuple[ExportConfig, ...] = Field(min_length=1)
     store: StoreConfig = StoreConfig()
+    index: IndexConfig = IndexConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     ui: UiConfig = UiConfig()
     drain_timeout: Duration = timedelta(seconds=20)
     cancel_timeout: Timeout = timedelta(seconds=10)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
+
+    @property
+    def most_index_rows(self) -> int:
+        """How many rows the index may have: they take at most a quarter of ``store.max_bytes``."""
+        return min(self.index.max_rows, self.store.max_bytes // _PARTS_OF_STORE // _INDEX_ROW_BYTES)
 
     @model_validator(mode="after")
     def _can_hold(self) -> CollectorConfig:
@@ -350,6 +364,11 @@ class CollectorConfig(Section):
             if any(_same_address(endpoint, address) for address in own):
                 raise ValueError(f"`export` endpoint {endpoint!r} is this collector's own receiver: a loop")
         return self
+
+
+_PARTS_OF_STORE: Final = 4
+_INDEX_ROW_BYTES: Final = 400
+"""The most that a row takes, with its share of the sums."""
 
 
 def _same_address(endpoint: str, address: str) -> bool:
