@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import pty
+import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ragtrace.cli.demo.page import PREFERRED_PORT, has_desktop
 from tests.acceptance.demo_environment import ROOT, locked, make_demo_environment
 from tests.acceptance.judge_server import running_judge
 from tests.backends.jaeger_server import Jaeger
@@ -38,6 +48,55 @@ def run(*options: str, cwd: Path | None = None, **environ: str) -> subprocess.Co
 def lines(finished: subprocess.CompletedProcess[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     *answers, last = (json.loads(line) for line in finished.stdout.splitlines())
     return answers, last["summary"]
+
+
+@dataclass(frozen=True)
+class Terminal:
+    process: subprocess.Popen[bytes]
+    screen: Path
+    url: Path
+
+    def opened(self) -> str | None:
+        """Return what the browser was asked for."""
+        return self.url.read_text().strip() if self.url.exists() else None
+
+    def text(self) -> str:
+        return self.screen.read_text()
+
+
+@contextmanager
+def running_in_terminal(folder: Path, *options: str) -> Iterator[Terminal]:
+    """Run the demo in a terminal of its own, with a browser that writes down what it is asked for."""
+    browser, url, screen = folder / "browser", folder / "url", folder / "screen"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {url}.new && mv {url}.new {url}\n')
+    browser.chmod(0o755)
+    theirs, ours = pty.openpty()
+    environ = {**os.environ, "COLUMNS": "80", "BROWSER": f"{browser} %s"}
+    process = subprocess.Popen(
+        [*DEMO, *options], stdin=ours, stdout=ours, stderr=ours, env=environ, start_new_session=True
+    )
+    os.close(ours)
+    reading = threading.Thread(target=_copy, args=(theirs, screen))
+    reading.start()
+    try:
+        yield Terminal(process=process, screen=screen, url=url)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        reading.join()
+        os.close(theirs)
+
+
+def _copy(terminal: int, screen: Path) -> None:
+    with screen.open("wb", buffering=0) as file, suppress(OSError):  # it is closed at the other end
+        while data := os.read(terminal, 4096):
+            file.write(data)
+
+
+def page_at(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as reply:
+        return str(reply.read().decode())
 
 
 def test_it_needs_nothing_and_shows_a_wrong_claim_in_about_ten_lines(tmp_path: Path) -> None:
@@ -126,6 +185,49 @@ def test_tracing_that_is_turned_off_is_said_at_once() -> None:
     finished = run("--limit", "1", OTEL_SDK_DISABLED="true")
     assert finished.returncode == 2
     assert "OTEL_SDK_DISABLED" in finished.stderr
+
+
+def test_in_a_terminal_it_opens_the_page_on_the_wrong_claim_and_stays_until_ctrl_c(tmp_path: Path) -> None:
+    with running_in_terminal(tmp_path, "--open", "--limit", "3") as shown:
+        url = eventually(shown.opened, what="the page in a browser", deadline_s=PATIENCE_S)
+        page = html.unescape(page_at(url))
+        assert re.search(r"<mark[^>]*contradicted[^>]*>[^<]*The first known reference to the Gemini", page)
+        assert re.search(r"<(mark|q)[^>]*>[^<]*Aristotle’s Meteorologica, over 300 years BC", page)
+        assert "human:ragtruth" in page
+        assert shown.process.poll() is None
+        os.killpg(shown.process.pid, signal.SIGINT)
+        assert shown.process.wait(PATIENCE_S) == 0
+    assert "Traceback" not in shown.text()
+    assert url in shown.text().replace("\r\n", "")
+
+
+def test_the_page_goes_where_there_is_room(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # what runs there already does as well
+            taken.bind(("127.0.0.1", PREFERRED_PORT))
+            taken.listen()
+        finished = run("--limit", "1", cwd=tmp_path)
+    assert finished.returncode == 0
+    assert f"port {PREFERRED_PORT} is taken: the page is on port" in finished.stderr
+    assert re.search(
+        r"^http://127\.0\.0\.1:\d+/answers/[0-9a-f]{32}/[0-9a-f]{16}$", finished.stdout, re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "desktop"),
+    [
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({}, "linux", False),
+        ({}, "darwin", True),
+        ({"SSH_CONNECTION": "10.0.0.1 22"}, "darwin", False),
+        ({"DISPLAY": ":0", "CI": "true"}, "linux", False),
+    ],
+)
+def test_a_browser_opens_only_at_a_desktop(environ: dict[str, str], platform: str, desktop: bool) -> None:
+    assert has_desktop(environ, platform) is desktop
 
 
 @pytest.mark.parametrize(
