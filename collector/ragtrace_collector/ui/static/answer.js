@@ -42,12 +42,7 @@
     const evidence = evidenceOf(number);
     if (!evidence || !wide.matches) return;
     open(evidence);
-    const at = seen(evidence).getBoundingClientRect();
-    const frame = pane.getBoundingClientRect();
-    const top = card.hidden ? frame.top : card.getBoundingClientRect().bottom;
-    if (at.top < top || at.bottom > frame.bottom) {
-      pane.scrollBy({ top: at.top - top - 24, behavior: still.matches ? "auto" : "smooth" });
-    }
+    seen(evidence).scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" });
   };
 
   const tell = (number) => {
@@ -55,7 +50,7 @@
     card.replaceChildren();
     card.hidden = !item;
     if (!item) return;
-    for (const part of item.querySelectorAll(".claim-head, .claim-text, .reason")) card.append(part.cloneNode(true));
+    for (const part of item.querySelectorAll(".claim-head, .claim-text, .reason, .evidence")) card.append(part.cloneNode(true));
     for (const way of card.querySelectorAll("a.up")) way.remove();
   };
 
