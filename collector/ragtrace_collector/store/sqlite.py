@@ -349,7 +349,8 @@ class SqliteStore:
         return await self._submit(lambda db: _column(db, query, trace_id))
 
     async def index_size(self) -> IndexSize:
-        return await self._submit(_judged.size)
+        with _readable():
+            return await self._reports.index_size()
 
     async def expire(
         self,
