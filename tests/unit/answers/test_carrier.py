@@ -15,6 +15,7 @@ from ragtrace.answers.opened import AnswerVersion
 from ragtrace.model import (
     AttributeValue,
     Evaluation,
+    JudgeIdentity,
     MetricFailure,
     MetricResult,
     Part,
@@ -344,3 +345,10 @@ def _numbers(attributes: Mapping[str, AttributeValue]) -> set[float]:
         except (TypeError, ValueError):
             continue
     return found
+
+
+def test_verdicts_that_people_gave_are_still_theirs_when_read_back() -> None:
+    people = JudgeIdentity(provider="human", model="ragtruth", computes=True, is_human=True)
+    evaluation = replace(an_evaluation(a_result()), judge=people)
+    read = read_carrier(written(evaluation, a_record()), a_record()).judged.evaluation
+    assert read.judge == people

@@ -512,6 +512,13 @@ def test_composite_diagnosis_and_another_tools_number_are_searchable() -> None:
     assert "ragtrace.score.context_precision" not in attributes
 
 
+def test_verdicts_that_people_gave_say_so() -> None:
+    people = JudgeIdentity(provider="human", model="ragtruth", computes=True, is_human=True)
+    span = a_carrier(an_evaluation(replace(a_result(), judge=people)))
+    assert span.events[0].attributes["ragtrace.evaluator.type"] == "human"
+    assert span.attributes["evaluations.0.evaluation.annotator_kind"] == "HUMAN"
+
+
 def test_result_of_a_second_judge_names_it_and_the_carrier_says_why() -> None:
     second = JudgeIdentity(provider="lexical", model="lexical-v2", computes=True)
     evaluation = replace(
