@@ -7,7 +7,8 @@ metric with nothing to judge is a skipped [`MetricResult`][ragtrace.model.Metric
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -357,6 +358,8 @@ class JudgeIdentity:
     model: str
     computes: bool = False
     """Whether code, not a language model, gives its verdicts. Prompt injection then has no effect."""
+    is_human: bool = False
+    """Whether people gave the verdicts, which code repeats."""
     contradicts: bool = True
     """Whether it can detect contradictions. If not, their absence means nothing."""
     parameters: str = ""
@@ -534,3 +537,26 @@ class Evaluation:
     def failures(self) -> tuple[MetricFailure, ...]:
         """The outcomes that are failures."""
         return tuple(outcome for outcome in self.outcomes if isinstance(outcome, MetricFailure))
+
+
+def evaluator_set_of(names: Iterable[tuple[str, str]]) -> str:
+    """Return the stable name of pairs of metric and profile, sorted: ``faithfulness/ragtrace``."""
+    return ",".join(sorted(f"{metric}/{profile}" for metric, profile in names))
+
+
+def version_of_set(versions: Sequence[str]) -> str:
+    """Return the version of an evaluator from those of its metrics, in any order."""
+    if len(versions) == 1:
+        return versions[0]
+    return f"{len(versions)}+{hashlib.sha256(' '.join(sorted(versions)).encode()).hexdigest()[:16]}"
+
+
+def content_sha256(record: RagRecord) -> str:
+    """Digest what the judge sees of a record: question, answer, reference, and chunks in their order."""
+    seen = [
+        record.question,
+        record.answer,
+        record.reference,
+        [[chunk.id, chunk.text] for chunk in record.chunks],
+    ]
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()

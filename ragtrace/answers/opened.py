@@ -22,8 +22,10 @@ class AnswerVersion:
 
     judged: JudgedAnswer
     """The record as it is today, with this evaluation; ``judged.carrier_span_id`` names the carrier."""
+    evaluation_id: str = ""
+    """The carrier's span id; in hold mode, which has no carrier, the id that it would have."""
     carrier: Span | None = None
-    """The raw carrier; ``None`` if it comes from a report."""
+    """The raw carrier: the answer span itself in hold mode; ``None`` if it comes from a report."""
     supersedes: str = ""
     is_valid: bool = True
     """No other evaluation supersedes it."""
@@ -45,6 +47,8 @@ class OpenedAnswer:
     """Kind and address of the place, without secrets: ``jaeger:http://localhost:16686``."""
     feedback: tuple[Span, ...] = ()
     """Spans of feedback and of reviews on this answer."""
+    notices: tuple[str, ...] = ()
+    """Sentences about the whole answer: a record that can no longer be read, a place that keeps less."""
 
 
 class AnswerSource(Protocol):

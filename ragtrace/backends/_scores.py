@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -28,8 +29,8 @@ class Score:
     """``None`` if the metric was skipped or failed."""
     label: str
     explanation: str
-    is_computed: bool
-    """Whether code judged, not a language model."""
+    evaluator_type: str
+    """``llm_judge``, ``deterministic`` or ``human``."""
     metadata: Mapping[str, AttributeValue]
     """Judge, time, superseded carrier and single verdicts; JSON-serializable."""
 
@@ -39,6 +40,8 @@ class StoredScore(NamedTuple):
 
     span_id: str
     metadata: Mapping[str, object]
+    value: object = None
+    explanation: object = None
 
 
 def scores_in(request: bytes) -> tuple[Score, ...]:
@@ -50,15 +53,25 @@ def scores_in(request: bytes) -> tuple[Score, ...]:
     return tuple(score for span in decode(request) if _is_carrier(span) for score in _scores(span))
 
 
-def carriers_of(spans: Iterable[Span], kept: Iterable[StoredScore]) -> tuple[Span, ...]:
-    """Rebuild the carriers of scores, as far as needed to know which answers are judged.
+def with_carriers(spans: Sequence[Span], kept: Iterable[StoredScore]) -> tuple[Span, ...]:
+    """Return the spans with the carriers that scores were made from, as far as the scores tell.
 
+    A carrier that the back end also stored as a span keeps its own attributes, and its events if it has any.
     Scores of other tools, and scores on other spans, are ignored.
     """
-    targets = {span.span_id: span for span in spans}
-    own = [each for each in kept if _carrier_id(each) and each.span_id in targets]
+    stored = {span.span_id: span for span in spans}
+    own = [score for score in kept if _carrier_id(score) and score.span_id in stored]
     grouped = groupby(sorted(own, key=_carrier_key), key=_carrier_key)
-    return tuple(_carrier(targets[span_id], list(members)) for (span_id, _), members in grouped)
+    rebuilt = (_carrier(stored[span_id], list(members)) for (span_id, _), members in grouped)
+    for carrier in rebuilt:
+        sent = stored.get(carrier.span_id)
+        stored[carrier.span_id] = _completed(sent, carrier) if sent else carrier
+    return tuple(stored.values())
+
+
+def _completed(sent: Span, rebuilt: Span) -> Span:
+    attributes = {**rebuilt.attributes, **sent.attributes}
+    return replace(sent, attributes=attributes, events=sent.events or rebuilt.events)
 
 
 def hex_id(original: str, *, digits: int) -> str:
@@ -112,7 +125,7 @@ def _scores(carrier: Span) -> Iterator[Score]:
             value=value if isinstance(value, float) else None,
             label=str(told.get(semconv.EVALUATION_LABEL, Label.ERROR.value)),
             explanation=str(told.get(semconv.EVALUATION_EXPLANATION, "")),
-            is_computed=told.get(semconv.EVALUATOR_TYPE) == "deterministic",
+            evaluator_type=str(told.get(semconv.EVALUATOR_TYPE, "")),
             metadata=_metadata(carrier, event, metric),
         )
 
@@ -120,8 +133,8 @@ def _scores(carrier: Span) -> Iterator[Score]:
 def _metadata(carrier: Span, result: SpanEvent, metric: str) -> dict[str, AttributeValue]:
     about = carrier.attributes
     verdicts = {
-        "ragtrace.claims": _verdicts(carrier, metric, semconv.CLAIM_METRIC, semconv.CLAIM_METRICS),
-        "ragtrace.chunks": _verdicts(carrier, metric, semconv.CHUNK_METRIC, semconv.CHUNK_METRICS),
+        _CLAIMS.key: _verdicts(carrier, metric, semconv.CLAIM_METRIC, semconv.CLAIM_METRICS),
+        _CHUNKS.key: _verdicts(carrier, metric, semconv.CHUNK_METRIC, semconv.CHUNK_METRICS),
     }
     return {
         semconv.CARRIER_SPAN_ID: carrier.span_id,
@@ -158,8 +171,13 @@ def _carrier_key(score: StoredScore) -> tuple[str, str]:
 
 
 def _carrier(target: Span, scores: list[StoredScore]) -> Span:
-    about = (semconv.EVAL_STARTED_AT, semconv.EVAL_SUPERSEDES)
-    metadata = scores[0].metadata
+    metadata, labels = scores[0].metadata, dict(map(_told, scores))
+    # the reason is the whole evaluation's only if nothing was measured
+    own = [
+        key
+        for key in _OF_CARRIER
+        if key != semconv.EVAL_SKIP_REASON or set(labels.values()) == {Label.SKIPPED.value}
+    ]
     return Span(
         trace_id=target.trace_id,
         span_id=_carrier_id(scores[0]) or "",
@@ -169,9 +187,10 @@ def _carrier(target: Span, scores: list[StoredScore]) -> Span:
         end_ns=target.end_ns,
         attributes={
             semconv.OI_KIND: semconv.OI_EVALUATOR,
-            **{key: str(metadata[key]) for key in about if key in metadata},
-            **{f"{semconv.LABEL_PREFIX}{name}": label for name, label in map(_told, scores)},
+            **{key: _plain(metadata[key]) for key in own if key in metadata},
+            **{f"{semconv.LABEL_PREFIX}{name}": label for name, label in labels.items()},
         },
+        events=tuple(_events(scores, target.start_ns)),
         resource=Resource(attributes=target.resource.attributes),
         scope=Scope(name=semconv.SCOPE_EVALUATION),
     )
@@ -180,3 +199,76 @@ def _carrier(target: Span, scores: list[StoredScore]) -> Span:
 def _told(score: StoredScore) -> tuple[str, str]:
     label = score.metadata.get(semconv.EVALUATION_LABEL, Label.ERROR.value)
     return str(score.metadata.get(semconv.EVALUATION_NAME)), str(label)
+
+
+def _events(scores: Iterable[StoredScore], time_ns: int) -> Iterator[SpanEvent]:
+    """Yield a result for each score, then each verdict once, with all metrics that use it."""
+    verdicts: dict[str, tuple[_Verdicts, Mapping[str, object], list[str]]] = {}
+    for score in scores:
+        yield _result(score, time_ns)
+        name, _ = _told(score)
+        for kind in (_CLAIMS, _CHUNKS):
+            for verdict in _listed(score.metadata.get(kind.key)):
+                mark = json.dumps([kind.key, verdict], sort_keys=True, default=str)
+                verdicts.setdefault(mark, (kind, verdict, []))[2].append(name)
+    for kind, verdict, names in verdicts.values():
+        yield kind.event(verdict, names, time_ns)
+
+
+def _result(score: StoredScore, time_ns: int) -> SpanEvent:
+    elsewhere = {semconv.CARRIER_SPAN_ID, _CLAIMS.key, _CHUNKS.key, *_OF_CARRIER} - {semconv.EVAL_SKIP_REASON}
+    told: dict[str, AttributeValue] = {
+        key: _plain(value) for key, value in score.metadata.items() if key not in elsewhere
+    }
+    if isinstance(score.value, int | float):
+        told[semconv.EVALUATION_SCORE] = float(score.value)
+    if isinstance(score.explanation, str):
+        told[semconv.EVALUATION_EXPLANATION] = score.explanation
+    return SpanEvent(name=semconv.EVALUATION_RESULT, time_ns=time_ns, attributes=told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verdicts:
+    """A list of verdicts in the metadata of a score, whose keys have lost their beginnings."""
+
+    key: str
+    prefix: str
+    several: str
+    verdict: str
+    """The key of the verdict's word."""
+
+    def event(self, told: Mapping[str, object], metrics: list[str], time_ns: int) -> SpanEvent:
+        """Return the carrier's event of a verdict."""
+        attributes: dict[str, AttributeValue] = {
+            f"{self.prefix}{key}": _plain(value) for key, value in told.items()
+        }
+        attributes[self.several] = tuple(metrics)
+        return SpanEvent(
+            name=f"{self.prefix}{told.get(self.verdict)}", time_ns=time_ns, attributes=attributes
+        )
+
+
+_CLAIMS: Final = _Verdicts(
+    key="ragtrace.claims",
+    prefix=semconv.CLAIM_EVENT_PREFIX,
+    several=semconv.CLAIM_METRICS,
+    verdict="verdict",
+)
+_CHUNKS: Final = _Verdicts(
+    key="ragtrace.chunks",
+    prefix=semconv.CHUNK_EVENT_PREFIX,
+    several=semconv.CHUNK_METRICS,
+    verdict="label",
+)
+
+
+def _listed(value: object) -> Iterator[Mapping[str, object]]:
+    for member in value if isinstance(value, list | tuple) else ():
+        if isinstance(member, Mapping):
+            yield member
+
+
+def _plain(value: object) -> AttributeValue:
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return value if isinstance(value, str | bool | int | float) else str(value)

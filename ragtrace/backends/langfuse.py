@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from ragtrace import semconv
 from ragtrace.backends._listing import SearchOnlyReader
-from ragtrace.backends._scores import StoredScore, carriers_of, hex_id, original_ids
+from ragtrace.backends._scores import StoredScore, hex_id, original_ids, with_carriers
 from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters
 from ragtrace.backends.search_windows import at_most
 from ragtrace.errors import ReadError
@@ -220,7 +220,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 def _trace(stored: _Stored) -> Trace:
     spans = tuple(_spans(stored))
-    return Trace.of(spans[0].trace_id, (*spans, *carriers_of(spans, _kept(stored))))
+    return Trace.of(spans[0].trace_id, with_carriers(spans, _kept(stored)))
 
 
 def _spans(stored: _Stored) -> Iterator[Span]:
@@ -323,7 +323,17 @@ def _kept(stored: _Stored) -> Iterator[StoredScore]:
         on_observation = subject.get("id") if subject.get("kind") == "observation" else None
         observation = score.get("observationId") or on_observation
         original = observation or _OF_TRACE + str(stored.trace["id"])
-        yield StoredScore(hex_id(str(original), digits=16), _mapping(score.get("metadata")))
+        metadata, value = _mapping(score.get("metadata")), score.get("value")
+        yield StoredScore(
+            hex_id(str(original), digits=16),
+            metadata,
+            value if _is_number(score) else None,
+            score.get("comment"),
+        )
+
+
+def _is_number(score: Json) -> bool:
+    return bool(score.get("dataType", "NUMERIC") == "NUMERIC")
 
 
 def _sent(key: str, value: object) -> AttributeValue:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from ragtrace import semconv
 from ragtrace.backends._listing import SearchOnlyReader
-from ragtrace.backends._scores import StoredScore, carriers_of, hex_id, original_ids
+from ragtrace.backends._scores import StoredScore, hex_id, original_ids, with_carriers
 from ragtrace.backends.http_api import ConnectionSettings, HttpApi, Parameters
 from ragtrace.backends.search_windows import at_most
 from ragtrace.errors import ReadError, ReadUnavailable
@@ -150,7 +150,7 @@ class PhoenixReader(SearchOnlyReader):
                 spans.setdefault(trace_id, []).append(span)
         kept = [score async for score in self._scores(project, chain.from_iterable(spans.values()))]
         return {
-            trace_id: Trace.of(members[0].trace_id, (*members, *carriers_of(members, kept)))
+            trace_id: Trace.of(members[0].trace_id, with_carriers(members, kept))
             for trace_id, members in spans.items()
         }
 
@@ -267,7 +267,13 @@ def _is_carrier(attributes: Mapping[str, AttributeValue]) -> bool:
 
 
 def _kept(tree: Json) -> StoredScore:
-    return StoredScore(hex_id(str(tree["span_id"]), digits=16), tree.get("metadata") or {})
+    result = tree.get("result") or {}
+    return StoredScore(
+        hex_id(str(tree["span_id"]), digits=16),
+        tree.get("metadata") or {},
+        result.get("score"),
+        result.get("explanation"),
+    )
 
 
 def _attributes(stored: Json) -> dict[str, AttributeValue]:

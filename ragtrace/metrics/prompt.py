@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
@@ -13,7 +12,6 @@ from typing import TypeAlias
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge_steps import HEADER_FENCE, PROMPTS, Prompt, PromptName
-from ragtrace.model import RagRecord
 
 PromptSource: TypeAlias = "Prompt | Path | str"
 """A prompt, the path of its file, or its text: a string of several lines is a text."""
@@ -108,14 +106,3 @@ class Prompts:
     def replaced(self, own: Mapping[PromptName, Prompt]) -> Prompts:
         """Return these prompts with some replaced."""
         return replace(self, **{str(name): prompt for name, prompt in own.items()}) if own else self
-
-
-def content_sha256(record: RagRecord) -> str:
-    """Digest what the judge sees of a record: question, answer, reference, and chunks in their order."""
-    seen = [
-        record.question,
-        record.answer,
-        record.reference,
-        [[chunk.id, chunk.text] for chunk in record.chunks],
-    ]
-    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()

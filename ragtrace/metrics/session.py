@@ -24,7 +24,7 @@ from ragtrace.judge_steps import (
 from ragtrace.metrics._context import NumberedContext
 from ragtrace.metrics.fence import fence_code
 from ragtrace.metrics.judge_calls import MeteredJudge
-from ragtrace.metrics.prompt import Prompts, content_sha256
+from ragtrace.metrics.prompt import Prompts
 from ragtrace.metrics.step_limits import StepLimits
 from ragtrace.metrics.steps.chunks import CHUNKS
 from ragtrace.metrics.steps.extract import EXTRACT
@@ -35,7 +35,7 @@ from ragtrace.metrics.steps.retrieval import grade_and_recall
 from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.metrics.steps.table import STEPS, prompts_of
 from ragtrace.metrics.steps.verify import VERIFY
-from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, Usage, Verdict
+from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, Usage, Verdict, content_sha256
 from ragtrace.ports import Embedder, Judge, Metric
 from ragtrace.sentences import split_sentences
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import traceback
 from collections.abc import Sequence
@@ -26,6 +25,8 @@ from ragtrace.model import (
     Part,
     RagRecord,
     SkipReason,
+    evaluator_set_of,
+    version_of_set,
 )
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 
@@ -73,7 +74,7 @@ async def evaluate(
         outcomes=outcomes,
         judge=steps.judge,
         evaluator_set=evaluator_set(chosen),
-        evaluator_version=_version_of_set([outcome.evaluator_version for outcome in outcomes]),
+        evaluator_version=version_of_set([outcome.evaluator_version for outcome in outcomes]),
         run_id=run_id or uuid4().hex,
         started_at_ns=started_at_ns,
         duration_ms=max(0, clock.now_ns() - started_at_ns) // 1_000_000,
@@ -86,7 +87,7 @@ async def evaluate(
 
 def evaluator_set(metrics: Sequence[Metric]) -> str:
     """Return the names of the metrics and profiles, sorted: ``faithfulness/ragtrace``."""
-    return ",".join(sorted(f"{metric.name}/{metric.profile}" for metric in metrics))
+    return evaluator_set_of((metric.name, metric.profile) for metric in metrics)
 
 
 def evaluator_version(
@@ -114,7 +115,7 @@ def evaluator_version(
         second_judge=second_judge,
         wanted=_wanted(metrics),
     )
-    return _version_of_set([steps.version_of(metric) for metric in metrics])
+    return version_of_set([steps.version_of(metric) for metric in metrics])
 
 
 def _wanted(metrics: Sequence[Metric]) -> set[str]:
@@ -199,12 +200,6 @@ def _failure(
         retryable=retryable,
         usage=steps.spent_here,
     )
-
-
-def _version_of_set(versions: Sequence[str]) -> str:
-    if len(versions) == 1:
-        return versions[0]
-    return f"{len(versions)}+{hashlib.sha256(' '.join(sorted(versions)).encode()).hexdigest()[:16]}"
 
 
 def _judged(outcomes: Sequence[MetricOutcome]) -> bool:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ragtrace.budget.prices import Prices, load_prices
 from ragtrace.metrics import Prompts, StepLimits
-from ragtrace.metrics.prompt import content_sha256
-from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
+from ragtrace.model import Evaluation, JudgeIdentity, RagRecord, content_sha256
 from ragtrace.pipeline.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ragtrace.answers.rows import SCHEMA_VERSION
 from ragtrace.escaping import one_json_line
 from ragtrace.outcomes import JudgedAnswer
 from ragtrace.reports._files import AppendedFile
-from ragtrace.reports._rows import SCHEMA_VERSION, answer_row
+from ragtrace.reports._rows import answer_row
 from ragtrace.reports.report import RunEnd
 
 

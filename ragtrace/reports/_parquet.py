@@ -10,12 +10,13 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints, is_typeddict
 
+from ragtrace.answers.rows import SCHEMA_VERSION
 from ragtrace.errors import ConfigError
 from ragtrace.escaping import one_json_line
 from ragtrace.extras import install_command
 from ragtrace.outcomes import JudgedAnswer
 from ragtrace.reports._files import replaced_file
-from ragtrace.reports._rows import SCHEMA_VERSION, AnswerRow, answer_row
+from ragtrace.reports._rows import AnswerRow, answer_row
 from ragtrace.reports.report import RunEnd
 
 if TYPE_CHECKING:

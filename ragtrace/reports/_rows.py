@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import Any, Final, TypedDict, cast
+from typing import Any, TypedDict, cast
 
+from ragtrace.answers.rows import SCHEMA_VERSION
 from ragtrace.model import Chunk, Gap, JudgeIdentity, MetricFailure, MetricOutcome, MetricResult
 from ragtrace.outcomes import JudgedAnswer, outcome_of
 from ragtrace.records import (
@@ -19,9 +20,6 @@ from ragtrace.records import (
     verdict_object,
 )
 from ragtrace.traces.attach import Sample
-
-SCHEMA_VERSION: Final = 1
-"""Increases if a field is removed or changes its meaning, but not for a new field."""
 
 
 class ChunkRow(TypedDict):

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from ragtrace.backends import reads_openinference
 from ragtrace.files.state import default_store
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
@@ -32,11 +33,13 @@ from ragtrace_collector.config.values import (
     HostName,
     HttpUrl,
     OtlpUrl,
+    PageUrl,
     Paths,
     Pattern,
     Section,
     Size,
     Timeout,
+    TraceUrl,
     named,
 )
 
@@ -246,7 +249,13 @@ class ExportConfig(Section):
     headers: Headers = {}
     tls: TlsConfig | None = None
     forward: bool = False
+    openinference: bool | Literal["auto"] = "auto"
     timeout: Timeout = timedelta(seconds=10)
+
+    @property
+    def reads_openinference(self) -> bool:
+        """Whether carriers for it have OpenInference's ``evaluations.<i>.*``."""
+        return reads_openinference(self.endpoint) if self.openinference == "auto" else self.openinference
 
 
 class StoreConfig(Section):
@@ -284,6 +293,17 @@ class TelemetryConfig(Section):
     trace_ratio: float = Field(default=1.0, ge=0, le=1)
 
 
+class UiConfig(Section):
+    """The page of judged answers."""
+
+    listen: Address | None = None
+    public_url: PageUrl | None = None
+    traces: str | None = None
+    links: dict[str, TraceUrl] = {}
+    session: Timeout = timedelta(hours=12)
+    reviews: Path | None = None
+
+
 class CollectorConfig(Section):
     """Everything the collector can be told. All have defaults but ``export``."""
 
@@ -299,6 +319,7 @@ class CollectorConfig(Section):
     store: StoreConfig = StoreConfig()
     index: IndexConfig = IndexConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+    ui: UiConfig = UiConfig()
     drain_timeout: Duration = timedelta(seconds=20)
     cancel_timeout: Timeout = timedelta(seconds=10)
     log_level: Literal["debug", "info", "warning", "error"] = "info"

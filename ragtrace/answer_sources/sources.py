@@ -1,0 +1,246 @@
+"""Open answers where their content is: a back end, a file, a collector's store, a report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final, Protocol
+
+from ragtrace.answer_sources.addresses import parse_address
+from ragtrace.answers.opened import AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
+from ragtrace.answers.opening import in_order, open_answer
+from ragtrace.answers.rows import read_line, report_lines
+from ragtrace.answers.summary import AnswerKey, key_of
+from ragtrace.backends.http_api import ConnectionSettings
+from ragtrace.errors import InputError, ReadError, ReadUnavailable
+from ragtrace.http.retry import Sleep
+from ragtrace.ports import TraceReader
+from ragtrace.traces.extract import ExtractRules
+from ragtrace.traces.trace import Span, Trace
+
+_LONGEST_S: Final = 30.0
+"""How long a person waits for an answer, with the retries of the reader."""
+_DEFAULT_RULES: Final = ExtractRules()
+
+
+class KeptCarriers(Protocol):
+    """The carriers that a collector keeps apart from the spans of the trace, until they are delivered."""
+
+    async def carriers(self, key: AnswerKey) -> Sequence[Span]:
+        """Return the kept carriers of an answer, the superseded ones too.
+
+        Raises:
+            ReadError: the store could not be read.
+        """
+        ...
+
+
+def open_source(
+    address: str,
+    *,
+    access: ConnectionSettings | None = None,
+    rules: ExtractRules = _DEFAULT_RULES,
+    longest_s: float = _LONGEST_S,
+    sleep: Sleep = asyncio.sleep,
+) -> AnswerSource:
+    """Open the source for a URL after ``jaeger:``, ``tempo:``, ``phoenix:`` or ``langfuse:``, or for a path
+    after ``otlp-file:`` or ``file:``; ``file:`` is OTLP or a ``report.jsonl``, told apart by content.
+
+    ``rules`` are those by which the collector reads records. ``longest_s`` limits one opening, in seconds.
+
+    Raises:
+        ConfigError: the address has another form, or there is no such file.
+    """
+    place = parse_address(address)
+    if place.kind == "report":
+        return ReportSource(Path(place.rest), name=place.name)
+    faults: list[InputError] = []
+    reader = place.reader(access=access, on_fault=faults.append, sleep=sleep)
+    return TraceSource(reader, name=place.name, rules=rules, longest_s=longest_s, faults=faults)
+
+
+def store_source(
+    reader: TraceReader, kept: KeptCarriers | None, *, name: str, rules: ExtractRules = _DEFAULT_RULES
+) -> AnswerSource:
+    """Make the source of a collector's store, whose trace ids have the tenant: ``<trace id>@<tenant>``."""
+    return TraceSource(reader, name=name, rules=rules, kept=kept, trace_key=_with_tenant)
+
+
+def first_of(*sources: AnswerSource) -> AnswerSource:
+    """Return a source that asks others in turn, such as a collector's store and then the back end."""
+    return sources[0] if len(sources) == 1 else _FirstOf(sources)
+
+
+def _plain(key: AnswerKey) -> str:
+    return key.trace_id
+
+
+def _with_tenant(key: AnswerKey) -> str:
+    return f"{key.trace_id}@{key.tenant}"
+
+
+class TraceSource:
+    """Opens answers from the traces of a reader."""
+
+    def __init__(
+        self,
+        reader: TraceReader,
+        *,
+        name: str,
+        rules: ExtractRules = _DEFAULT_RULES,
+        kept: KeptCarriers | None = None,
+        trace_key: Callable[[AnswerKey], str] = _plain,
+        longest_s: float = _LONGEST_S,
+        faults: list[InputError] | None = None,
+    ) -> None:
+        """``faults`` is where the reader puts the pieces of files that it cannot read."""
+        self.name = name
+        self._reader = reader
+        self._rules = rules
+        self._kept = kept
+        self._trace_key = trace_key
+        self._longest_s = longest_s
+        self._faults = [] if faults is None else faults
+
+    async def open(self, key: AnswerKey) -> OpenedAnswer:
+        """Return the answer with its content.
+
+        Raises:
+            AnswerGone: the place has no such trace, or no evaluation of this span.
+            ReadError: the place could not be read in time, or sent what cannot be read.
+        """
+        self._faults.clear()
+        trace = await self._trace(key)
+        return await asyncio.to_thread(open_answer, trace, key, self._rules, read_from=self.name)
+
+    async def aclose(self) -> None:
+        """Release sockets and files."""
+        await self._reader.aclose()
+
+    async def _trace(self, key: AnswerKey) -> Trace:
+        try:
+            async with asyncio.timeout(self._longest_s):
+                trace = await self._reader.get(self._trace_key(key))
+                carriers = await self._kept.carriers(key) if self._kept else ()
+        except TimeoutError as exc:
+            raise ReadUnavailable(f"{self.name} did not answer within {self._longest_s:g} s") from exc
+        except InputError as exc:
+            raise ReadError(f"{self.name}: {exc}") from exc
+        if trace is None and not carriers:
+            raise AnswerGone(f"{self.name} has no trace {key.trace_id} (any more){_unread(self._faults)}")
+        return Trace.of(key.trace_id, (*(trace.spans if trace else ()), *carriers))
+
+
+class ReportSource:
+    """Opens answers from the lines of a ``report.jsonl``."""
+
+    def __init__(self, path: Path, *, name: str) -> None:
+        self.name = name
+        self._path = path
+
+    async def open(self, key: AnswerKey) -> OpenedAnswer:
+        """Return the answer with every evaluation that the report has of it.
+
+        Raises:
+            AnswerGone: the report has no such answer.
+            ReadError: the file cannot be read.
+        """
+        try:
+            found, faults = await asyncio.to_thread(self._versions, key)
+        except InputError as exc:
+            raise ReadError(str(exc)) from exc
+        if not found:
+            where = f"span {key.span_id} of trace {key.trace_id}"
+            raise AnswerGone(f"{self.name} has no answer on {where}{_unread(faults)}")
+        versions = in_order(found)
+        record = versions[0].judged.record
+        return OpenedAnswer(
+            key=key, record=record, versions=versions, trace=None, read_from=self.name, notices=(_OF_REPORT,)
+        )
+
+    async def aclose(self) -> None:
+        """Do nothing: the file is closed after every reading."""
+
+    def _versions(self, key: AnswerKey) -> tuple[list[AnswerVersion], list[InputError]]:
+        named = [f'"{part}"'.encode() for part in (key.trace_id, key.span_id)]
+        found: list[AnswerVersion] = []
+        faults: list[InputError] = []
+        for line in report_lines(self._path):
+            has_trace = not any(mark in line.text for mark in _WITHOUT_TRACE)
+            if has_trace and not all(part in line.text for part in named):
+                continue  # far cheaper than parsing each line
+            try:
+                version = read_line(line)
+            except InputError as fault:
+                faults.append(fault)  # such as a line that was cut off: others may have the answer
+                continue
+            if _is_about(version, key):
+                found.append(version)
+        return found, faults
+
+
+_WITHOUT_TRACE: Final = (b'"trace_id": null', b'"trace_id":null')
+_OF_REPORT: Final = "A report has no trace: there are no spans to show"
+
+
+def _unread(faults: Sequence[InputError]) -> str:
+    if not faults:
+        return ""
+    parts = "1 part" if len(faults) == 1 else f"{len(faults):,} parts"
+    return f"; {parts} of it cannot be read, and may have it: {faults[0]}"
+
+
+def _is_about(version: AnswerVersion, key: AnswerKey) -> bool:
+    own = key_of(version.judged.record)
+    return (own.trace_id, own.span_id) == (key.trace_id, key.span_id)
+
+
+class _FirstOf:
+    """Asks several places in turn."""
+
+    def __init__(self, sources: Sequence[AnswerSource]) -> None:
+        self._sources = sources
+
+    @property
+    def name(self) -> str:
+        """The places, in the order in which they are asked."""
+        return ", then ".join(source.name for source in self._sources)
+
+    async def open(self, key: AnswerKey) -> OpenedAnswer:
+        """Return the answer from the first place that has it whole, or else the most that one has.
+
+        Raises:
+            AnswerGone: every place was read, and none has it.
+            ReadError: no place has it, and at least one could not be read.
+        """
+        gone: list[str] = []
+        down: list[str] = []
+        partial: OpenedAnswer | None = None
+        for source in self._sources:
+            try:
+                opened = await source.open(key)
+            except AnswerGone as exc:
+                gone.append(str(exc))
+            except ReadError as exc:
+                down.append(str(exc))
+            else:
+                if _has_content(opened):
+                    return opened
+                partial = partial or opened
+        if partial is not None:
+            return partial
+        if down:
+            raise ReadUnavailable("; ".join((*down, *gone)))
+        raise AnswerGone("; ".join(gone))
+
+    async def aclose(self) -> None:
+        """Release the sockets and files of all, even if one cannot be closed."""
+        async with AsyncExitStack() as closing:
+            for source in self._sources:
+                closing.push_async_callback(source.aclose)
+
+
+def _has_content(opened: OpenedAnswer) -> bool:
+    return opened.record.answer is not None or opened.record.question is not None

@@ -1,0 +1,147 @@
+"""Open an answer of a trace: its record, every evaluation of it, and what people say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from ragtrace import semconv
+from ragtrace.answers.carrier import is_carrier, read_carrier, target_span_id, target_told, without_scores
+from ragtrace.answers.opened import AnswerGone, AnswerVersion, OpenedAnswer
+from ragtrace.answers.summary import AnswerKey
+from ragtrace.model import RagRecord
+from ragtrace.traces.extract import ExtractRules, extract_records, is_evaluator
+from ragtrace.traces.trace import Span, Trace
+
+_OF_PEOPLE: Final = (semconv.FEEDBACK_PREFIX, "ragtrace.review.", f"{semconv.OI_ANNOTATIONS}.")
+_NO_RECORD: Final = (
+    "Question, chunks and answer can no longer be read from this trace: only what the evaluations say is"
+    " shown"
+)
+
+
+def open_answer(trace: Trace, key: AnswerKey, rules: ExtractRules, *, read_from: str) -> OpenedAnswer:
+    """Open the answer on a span of a trace, with the record that the collector reads from the same spans.
+
+    ``trace`` has all spans of the trace id with the carriers; spans of other tenants than the key's are left
+    out. ``read_from`` names the place, without secrets.
+
+    Raises:
+        AnswerGone: the trace has no evaluation of this span.
+    """
+    trace = _of_tenant(trace, key.tenant)
+    carriers = [span for span in trace.spans if is_carrier(span)]
+    own = [span for span in carriers if target_span_id(span) == key.span_id]
+    if not own:
+        raise AnswerGone(_why_gone(trace, key, read_from))
+    found = _records(trace, rules)
+    record = found.by_span.get(key.span_id)
+    notices = () if record else (found.fault or _NO_RECORD,)
+    record = record or _told_by(own[0])
+    return OpenedAnswer(
+        key=key,
+        record=record,
+        versions=in_order([read_carrier(carrier, record) for carrier in own], _superseded(carriers)),
+        trace=trace,
+        read_from=read_from,
+        feedback=tuple(_feedback(trace, key.span_id, found.by_span)),
+        notices=notices,
+    )
+
+
+def in_order(versions: Iterable[AnswerVersion], superseded: Iterable[str] = ()) -> tuple[AnswerVersion, ...]:
+    """Say which versions are valid, and return those first, then the newest first."""
+    versions = tuple(versions)
+    gone = {*superseded, *_superseded_in(versions)}
+    judged = [replace(version, is_valid=version.evaluation_id not in gone) for version in versions]
+    return tuple(
+        sorted(
+            judged,
+            key=lambda version: (
+                not version.is_valid,
+                -version.judged.evaluation.started_at_ns,
+                version.evaluation_id,
+            ),
+        )
+    )
+
+
+class _Records(NamedTuple):
+    """The answers of a trace by their span; ``fault`` says why there are none."""
+
+    by_span: Mapping[str, RagRecord]
+    fault: str = ""
+
+
+def _records(trace: Trace, rules: ExtractRules) -> _Records:
+    sent = Trace(trace_id=trace.trace_id, spans=tuple(map(without_scores, trace.spans)))
+    try:
+        records = extract_records(sent, rules).records
+    except Exception as exc:  # noqa: BLE001 -- the claims are still worth showing: the notice counts the fault
+        return _Records({}, f"{_NO_RECORD} ({type(exc).__name__} while reading its spans)")
+    return _Records({record.target.span_id: record for record in reversed(records) if record.target})
+
+
+def _told_by(carrier: Span) -> RagRecord:
+    """Return a record without content, which has what the carrier says about the answer."""
+    told, target = carrier.attributes, target_told(carrier)
+
+    def said(key: str) -> str | None:
+        value = told.get(key)
+        return value if isinstance(value, str) else None
+
+    return RagRecord(
+        id=f"{target.trace_id}:{target.span_id}",
+        question=None,
+        chunks=(),
+        answer=None,
+        target=target,
+        session_id=said(semconv.SESSION_ID),
+        conversation_id=said(semconv.CONVERSATION_ID),
+        response_id=said(semconv.RESPONSE_ID),
+        model=said(semconv.TARGET_MODEL),
+        prompt_version=said(semconv.TARGET_PROMPT_VERSION),
+    )
+
+
+def _of_tenant(trace: Trace, tenant: str) -> Trace:
+    """Leave out spans of others: several tenants may use the same trace id.
+
+    A place that does not keep tenants has none on any span, and then all are kept.
+    """
+    if not tenant or all(semconv.TENANT not in span.resource.attributes for span in trace.spans):
+        return trace
+    own = (span for span in trace.spans if span.resource.attributes.get(semconv.TENANT) == tenant)
+    return Trace(trace_id=trace.trace_id, spans=tuple(own))
+
+
+def _superseded(carriers: Iterable[Span]) -> set[str]:
+    """Return the ids that carriers say they supersede; a later one may be on another span of the call."""
+    named = ((span.span_id, span.attributes.get(semconv.EVAL_SUPERSEDES)) for span in carriers)
+    return {other for own, other in named if isinstance(other, str) and other != own}
+
+
+def _superseded_in(versions: Sequence[AnswerVersion]) -> set[str]:
+    return {version.supersedes for version in versions if version.supersedes != version.evaluation_id}
+
+
+def _feedback(trace: Trace, span_id: str, by_span: Mapping[str, RagRecord]) -> Iterable[Span]:
+    """Yield what people said, unless it is about another answer of the trace."""
+    for span in trace.spans:
+        if not is_evaluator(span) or not any(key.startswith(_OF_PEOPLE) for key in span.attributes):
+            continue
+        about = target_span_id(span)
+        if about == span_id or about not in by_span:
+            yield span
+
+
+def _why_gone(trace: Trace, key: AnswerKey, read_from: str) -> str:
+    if trace.find(key.span_id) is None:
+        return (
+            f"{read_from} has trace {key.trace_id}, but not its span {key.span_id}, nor an evaluation of it"
+        )
+    return (
+        f"{read_from} has span {key.span_id} of trace {key.trace_id}, but no evaluation of it: it was not"
+        " judged yet, or its carriers go to another place"
+    )

@@ -1,0 +1,200 @@
+"""An answer of a trace, opened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ragtrace.answers.opened import AnswerGone
+from ragtrace.answers.opening import open_answer
+from ragtrace.answers.summary import AnswerKey
+from ragtrace.model import Evaluation, MetricResult, RagRecord, SkipReason, VerdictLabel
+from ragtrace.traces.additions import add_to_spans, encode_addition
+from ragtrace.traces.attach import AttachOptions, Sample, addition_of, carrier
+from ragtrace.traces.extract import ExtractRules, extract_records
+from ragtrace.traces.otlp import decode, encode
+from ragtrace.traces.trace import Resource, Scope, Span, SpanLink, Trace
+from tests.rag_spans import rag_trace
+from tests.unit.traces.builders import a_claim, a_result, an_evaluation
+
+RULES = ExtractRules()
+SPANS = rag_trace(1)
+TRACE_ID = SPANS[0].trace_id
+BAD = an_evaluation(a_result(a_claim(0, VerdictLabel.CONTRADICTED)))
+NOW_NS = SPANS[0].end_ns + 10**9
+
+
+def trace_of(*more: Span, spans: tuple[Span, ...] = tuple(SPANS)) -> Trace:
+    return Trace.of(TRACE_ID, (*spans, *more))
+
+
+def the_record() -> RagRecord:
+    (record,) = extract_records(trace_of()).records
+    return record
+
+
+def the_key(tenant: str = "") -> AnswerKey:
+    target = the_record().target
+    assert target is not None
+    return AnswerKey(target.trace_id, target.span_id, tenant)
+
+
+def a_carrier(evaluation: Evaluation = BAD, *, supersedes: str | None = None, mode: str = "append") -> Span:
+    return carrier(
+        evaluation,
+        the_record(),
+        sample=Sample(rule="ratio", rate=1.0, probability=1.0),
+        options=AttachOptions(),
+        now_ns=NOW_NS,
+        supersedes=supersedes,
+        mode="hold" if mode == "hold" else "append",
+    )
+
+
+def later(evaluation: Evaluation, version: str, seconds: int) -> Evaluation:
+    (result,) = evaluation.results
+    return replace(
+        evaluation,
+        outcomes=(replace(result, evaluator_version=version),),
+        evaluator_version=version,
+        started_at_ns=evaluation.started_at_ns + seconds * 10**9,
+    )
+
+
+def test_answer_has_its_record_its_trace_and_its_evaluation() -> None:
+    opened = open_answer(trace_of(a_carrier()), the_key(), RULES, read_from="a test")
+    assert opened.record == the_record()
+    assert (opened.read_from, opened.notices) == ("a test", ())
+    assert opened.trace is not None
+    assert len(opened.trace.spans) == len(SPANS) + 1
+    (version,) = opened.versions
+    assert version.is_valid
+    assert version.carrier == a_carrier()
+    (result,) = version.judged.evaluation.results
+    assert result.verdicts[0].label is VerdictLabel.CONTRADICTED
+
+
+def test_revision_comes_first_and_the_superseded_version_is_kept() -> None:
+    first = a_carrier()
+    second = a_carrier(later(BAD, "2", 60), supersedes=first.span_id)
+    opened = open_answer(trace_of(first, second), the_key(), RULES, read_from="a test")
+    assert [(version.evaluation_id, version.is_valid) for version in opened.versions] == [
+        (second.span_id, True),
+        (first.span_id, False),
+    ]
+
+
+def test_two_evaluators_are_both_valid_and_the_newest_is_first() -> None:
+    first, second = a_carrier(), a_carrier(later(BAD, "2", 60))
+    opened = open_answer(trace_of(first, second), the_key(), RULES, read_from="a test")
+    assert [(version.evaluation_id, version.is_valid) for version in opened.versions] == [
+        (second.span_id, True),
+        (first.span_id, True),
+    ]
+
+
+def test_answer_held_back_is_opened_with_its_record() -> None:
+    key, made = the_key(), a_carrier(mode="hold")
+    spans = decode(add_to_spans(encode(SPANS), {key.span_id: encode_addition(addition_of(made))}))
+    opened = open_answer(Trace.of(TRACE_ID, spans), key, RULES, read_from="a test")
+    assert opened.record == the_record()
+    (version,) = opened.versions
+    assert [result.score for result in version.judged.evaluation.results] == [0.5]
+    assert version.evaluation_id == made.span_id
+
+
+def test_claims_are_shown_if_the_record_cannot_be_read_any_more() -> None:
+    opened = open_answer(Trace.of(TRACE_ID, [a_carrier()]), the_key(), RULES, read_from="a test")
+    assert (opened.record.answer, opened.record.chunks) == (None, ())
+    assert opened.record.target is not None
+    assert opened.record.target.start_ns == SPANS[0].start_ns
+    assert "can no longer be read from this trace" in opened.notices[0]
+    (version,) = opened.versions
+    (result,) = version.judged.evaluation.results
+    assert result.verdicts[0].claim.text == "Claim 0."
+
+
+def test_trace_without_the_span_or_without_an_evaluation_is_told() -> None:
+    with pytest.raises(AnswerGone, match="but no evaluation of it: it was not judged yet"):
+        open_answer(trace_of(), the_key(), RULES, read_from="a test")
+    with pytest.raises(AnswerGone, match="but not its span ffffffffffffffff"):
+        open_answer(trace_of(a_carrier()), AnswerKey(TRACE_ID, "f" * 16), RULES, read_from="a test")
+
+
+def feedback(number: int, about: str | None) -> Span:
+    links = (SpanLink(trace_id=TRACE_ID, span_id=about),) if about else ()
+    return Span(
+        trace_id=TRACE_ID,
+        span_id=f"{number:016x}",
+        parent_span_id=about,
+        name="feedback down",
+        start_ns=NOW_NS,
+        end_ns=NOW_NS,
+        attributes={
+            "openinference.span.kind": "EVALUATOR",
+            "ragtrace.feedback.label": "down",
+            **({"ragtrace.target.span_id": about} if about else {}),
+        },
+        links=links,
+        scope=Scope(name="ragtrace"),
+    )
+
+
+def test_feedback_on_the_answer_or_on_its_trace_is_there() -> None:
+    on_answer, on_trace = feedback(0xFA, the_key().span_id), feedback(0xFB, None)
+    opened = open_answer(trace_of(a_carrier(), on_answer, on_trace), the_key(), RULES, read_from="a test")
+    assert {span.span_id for span in opened.feedback} == {on_answer.span_id, on_trace.span_id}
+    assert len(opened.versions) == 1
+
+
+def of_tenant(span: Span, tenant: str) -> Span:
+    return replace(
+        span, resource=Resource(attributes={**span.resource.attributes, "ragtrace.tenant": tenant})
+    )
+
+
+def test_spans_of_another_tenant_under_the_same_ids_are_left_out() -> None:
+    own = [of_tenant(span, "acme") for span in (*SPANS, a_carrier())]
+    other = of_tenant(replace(feedback(0xFA, the_key().span_id), name="secret"), "other")
+    forged = of_tenant(
+        replace(a_carrier(later(BAD, "9", 99)), span_id="9" * 16, name="evaluation pass"), "other"
+    )
+    opened = open_answer(
+        Trace.of(TRACE_ID, (*own, other, forged)), the_key("acme"), RULES, read_from="a test"
+    )
+    assert len(opened.versions) == 1
+    assert not opened.feedback
+    assert opened.trace is not None
+    assert not [span for span in opened.trace.spans if span.name == "secret"]
+    with pytest.raises(AnswerGone):
+        open_answer(Trace.of(TRACE_ID, own), the_key("other"), RULES, read_from="a test")
+
+
+def test_carriers_that_supersede_each_other_are_all_shown() -> None:
+    first, second = a_carrier(), a_carrier(later(BAD, "2", 60))
+    first = replace(first, attributes={**first.attributes, "ragtrace.eval.supersedes": second.span_id})
+    second = replace(second, attributes={**second.attributes, "ragtrace.eval.supersedes": first.span_id})
+    opened = open_answer(trace_of(first, second), the_key(), RULES, read_from="a test")
+    assert [version.is_valid for version in opened.versions] == [False, False]
+
+
+def test_answer_of_a_megabyte_is_opened_as_far_as_it_was_judged() -> None:
+    record = the_record()
+    long = "A sentence of the answer. " * 40_000
+    spans = tuple(
+        replace(
+            span,
+            attributes={
+                key: value.replace(str(record.answer), long) if isinstance(value, str) else value
+                for key, value in span.attributes.items()
+            },
+        )
+        for span in SPANS
+    )
+    opened = open_answer(trace_of(a_carrier(), spans=spans), the_key(), RULES, read_from="a test")
+    assert opened.record.answer is not None
+    assert long.startswith(opened.record.answer)
+    assert [gap.reason for gap in opened.record.gaps] == [SkipReason.TRUNCATED]
+    (version,) = opened.versions
+    assert isinstance(version.judged.evaluation.outcomes[0], MetricResult)

@@ -1,0 +1,221 @@
+"""Answers found by searching a place for carriers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from ragtrace.answer_sources import SearchProgress, find_answers, find_answers_in
+from ragtrace.answers.summary import AnswerSummary, key_of
+from ragtrace.errors import ReadError
+from ragtrace.model import Label, RagRecord, VerdictLabel
+from ragtrace.outcomes import JudgedAnswer
+from ragtrace.reports import RunEnd, RunInfo, open_report
+from ragtrace.traces.additions import add_to_spans, encode_addition
+from ragtrace.traces.attach import AttachOptions, Sample, addition_of, carrier
+from ragtrace.traces.extract import extract_records
+from ragtrace.traces.otlp import decode, encode, encode_json
+from ragtrace.traces.trace import Scope, Span, Trace
+from tests.rag_spans import START_NS, rag_trace
+from tests.unit.backends.servers import HttpAnswer, http_server
+from tests.unit.traces.builders import a_claim, a_result, an_evaluation
+
+DAY_NS = 86_400 * 10**9
+BAD = an_evaluation(a_result(a_claim(0, VerdictLabel.CONTRADICTED)))
+SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
+
+
+def the_record(spans: tuple[Span, ...]) -> RagRecord:
+    (record,) = extract_records(Trace.of(spans[0].trace_id, spans)).records
+    return record
+
+
+def judged_trace(number: int, *, service: str = "shop", mode: str = "append") -> tuple[Span, ...]:
+    spans = rag_trace(number, service=service, start_ns=START_NS + number * 10**9)
+    record = the_record(spans)
+    made = carrier(
+        BAD,
+        record,
+        sample=SAMPLE,
+        options=AttachOptions(),
+        now_ns=spans[0].end_ns,
+        mode="hold" if mode == "hold" else "append",
+    )
+    if mode == "append":
+        return (*spans, made)
+    added = add_to_spans(encode(spans), {made.parent_span_id or "": encode_addition(addition_of(made))})
+    return decode(added)
+
+
+async def found(
+    address: str, *, since_ns: int = START_NS - DAY_NS, until_ns: int = START_NS + DAY_NS, **options: Any
+) -> tuple[list[AnswerSummary], SearchProgress]:
+    told: list[SearchProgress] = []
+    summaries = [
+        summary
+        async for summary in find_answers(
+            address, since_ns=since_ns, until_ns=until_ns, on_progress=told.append, **options
+        )
+    ]
+    return summaries, told[-1]
+
+
+def a_file(folder: Path, *traces: tuple[Span, ...], more: str = "") -> str:
+    path = folder / "traces.jsonl"
+    path.write_text("\n".join([*map(encode_json, traces), more]))
+    return f"file:{path}"
+
+
+async def test_file_is_searched_for_carriers_of_both_modes(tmp_path: Path) -> None:
+    address = a_file(
+        tmp_path,
+        judged_trace(1),
+        judged_trace(2, mode="hold"),
+        judged_trace(3, service="other"),
+        rag_trace(4),
+    )
+    summaries, progress = await found(address)
+    keys = {key_of(the_record(rag_trace(number))) for number in (1, 2, 3)}
+    assert {summary.key for summary in summaries} == keys
+    assert {summary.label for summary in summaries} == {Label.FAIL}
+    assert {summary.claims.contradicted for summary in summaries} == {1}
+    assert [summary.time_ns for summary in summaries] == [START_NS + number * 10**9 for number in (1, 2, 3)]
+    assert (progress.traces, progress.answers, progress.is_done, progress.notices) == (4, 3, True, ())
+    summaries, _ = await found(address, service="other")
+    assert [summary.service for summary in summaries] == ["other"]
+    summaries, _ = await found(address, since_ns=START_NS + DAY_NS, until_ns=START_NS + 2 * DAY_NS)
+    assert summaries == []
+
+
+async def test_held_answer_has_the_same_summary_as_its_carrier(tmp_path: Path) -> None:
+    (held,), _ = await found(a_file(tmp_path, judged_trace(1, mode="hold")))
+    (appended,), _ = await found(a_file(tmp_path, judged_trace(1)))
+    assert replace(held, judged_ns=0) == replace(appended, judged_ns=0)
+
+
+async def test_feedback_is_on_the_summary_of_its_answer(tmp_path: Path) -> None:
+    spans = judged_trace(1)
+    thumb = Span(
+        trace_id=spans[0].trace_id,
+        span_id="00000000000000fb",
+        parent_span_id=spans[-1].parent_span_id,
+        name="feedback down",
+        start_ns=START_NS + DAY_NS,
+        end_ns=START_NS + DAY_NS,
+        attributes={"openinference.span.kind": "EVALUATOR", "ragtrace.feedback.label": "down"},
+        scope=Scope(name="ragtrace"),
+    )
+    (summary,), _ = await found(a_file(tmp_path, (*spans, thumb)))
+    assert summary.feedback == "down"
+
+
+async def test_part_of_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    address = a_file(tmp_path, judged_trace(1), judged_trace(2), more='{"resourceSpans": 7}')
+    summaries, progress = await found(address)
+    assert (len(summaries), progress.unread, progress.is_done) == (2, 1, True)
+    assert "1 traces or parts of files cannot be read, the first: " in progress.notices[0]
+    assert "traces.jsonl" in progress.notices[0]
+
+
+async def test_report_is_searched_by_the_time_of_its_answers(tmp_path: Path) -> None:
+    path = tmp_path / "report.jsonl"
+    about = RunInfo(source="a test", judge="openai:gpt", metrics=("faithfulness",), began_at_ns=0)
+    writer = open_report(path, about)
+    for number in range(3):
+        record = the_record(rag_trace(number, start_ns=START_NS + number * DAY_NS))
+        writer.add(JudgedAnswer(record=record, evaluation=BAD, sample=SAMPLE))
+    writer.close(RunEnd())
+    path.write_bytes(path.read_bytes() + b'{"version": 1, "record')
+    summaries, progress = await found(f"file:{path}", since_ns=START_NS, until_ns=START_NS + 2 * DAY_NS)
+    assert [summary.time_ns for summary in summaries] == [START_NS, START_NS + DAY_NS]
+    assert {summary.key.trace_id for summary in summaries} == {
+        rag_trace(0)[0].trace_id,
+        rag_trace(1)[0].trace_id,
+    }
+    assert (progress.unread, progress.is_done) == (1, True)
+    assert "line 4: is not JSON" in progress.first_fault
+
+
+def tempo(
+    spans: tuple[Span, ...], *, broken: frozenset[str] = frozenset(), limit: int = 500
+) -> Callable[[str], HttpAnswer]:
+    """Answer as a Tempo does that has these traces, and cannot read some."""
+    ids = list(dict.fromkeys(span.trace_id for span in spans))
+
+    def reply(path: str) -> HttpAnswer:
+        if path.startswith("/api/search"):
+            return _json({"traces": [{"traceID": trace_id} for trace_id in ids]})
+        trace_id = path.rpartition("/")[2]
+        if trace_id in broken:
+            return HttpAnswer(status=422, body=b"a bad block")
+        own = [span for span in spans if span.trace_id == trace_id]
+        return _json({"trace": MessageToDict(ExportTraceServiceRequest.FromString(encode(own)))})
+
+    return reply
+
+
+def _json(tree: Any) -> HttpAnswer:
+    return HttpAnswer(body=json.dumps(tree).encode())
+
+
+async def test_trace_that_a_back_end_cannot_read_is_told_and_the_others_are_found() -> None:
+    traces = [judged_trace(number) for number in range(5)]
+    spans = tuple(span for trace in traces for span in trace)
+    with http_server(tempo(spans, broken=frozenset({traces[3][0].trace_id}))) as server:
+        summaries, progress = await found(
+            f"tempo:{server.url}", since_ns=START_NS, until_ns=START_NS + 60 * 10**9
+        )
+    assert len({summary.key for summary in summaries}) == 4
+    assert progress.unread == 1
+    assert "a bad block" in progress.first_fault
+    assert (progress.searched_to_ns, progress.share) == (START_NS + 60 * 10**9, 1.0)
+
+
+async def test_back_end_that_fails_says_how_far_the_search_came() -> None:
+    told: list[SearchProgress] = []
+    with http_server(tempo(judged_trace(1), broken=frozenset({judged_trace(1)[0].trace_id}))) as server:
+        search = find_answers(
+            f"tempo:{server.url}", since_ns=START_NS, until_ns=START_NS + DAY_NS, on_progress=told.append
+        )
+        with pytest.raises(ReadError, match="a bad block"):
+            assert [summary async for summary in search] == []
+    assert not any(progress.is_done for progress in told)
+
+
+async def test_tempo_is_asked_for_carriers_of_every_schema_version() -> None:
+    with http_server(tempo(judged_trace(1))) as server:
+        await found(f"tempo:{server.url}", since_ns=START_NS, until_ns=START_NS + 10**9, service='a "shop"')
+    path = next(path for path, _, _ in server.requests if path.startswith("/api/search"))
+    assert (
+        "ragtrace.schema.version+%21%3D+nil+%26%26+resource.service.name+%3D+%22a+%5C%22shop%5C%22%22" in path
+    )
+
+
+class Listing:
+    """A reader that lists its traces, as a collector's store is one."""
+
+    async def get(self, trace_id: str) -> Trace | None:
+        return None
+
+    async def traces(self) -> AsyncIterator[Trace]:
+        for number in range(3):
+            yield Trace.of(rag_trace(number)[0].trace_id, judged_trace(number))
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+async def test_reader_that_lists_its_traces_is_searched() -> None:
+    told: list[SearchProgress] = []
+    search = find_answers_in(
+        Listing(), since_ns=START_NS, until_ns=START_NS + 2 * 10**9, on_progress=told.append
+    )
+    assert len([summary async for summary in search]) == 2
+    assert (told[-1].traces, told[-1].answers, told[-1].is_done) == (3, 2, True)

@@ -1,0 +1,366 @@
+"""The same answer, opened from every kind of place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragtrace.answer_sources import first_of, open_source, store_source
+from ragtrace.answers.opened import AnswerGone, AnswerSource, OpenedAnswer
+from ragtrace.answers.summary import AnswerKey, key_of
+from ragtrace.backends import open_carrier_sink
+from ragtrace.backends.http_api import ConnectionSettings
+from ragtrace.errors import ConfigError, ReadError
+from ragtrace.model import RagRecord, VerdictLabel, content_sha256
+from ragtrace.outcomes import JudgedAnswer
+from ragtrace.reports import RunEnd, RunInfo, open_report
+from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.traces.extract import extract_records
+from ragtrace.traces.otlp import encode, encode_json
+from ragtrace.traces.trace import Span, Trace
+from tests.rag_spans import rag_trace
+from tests.unit.backends.langfuse_server import langfuse_v3, langfuse_v4, observation_of
+from tests.unit.backends.servers import HttpAnswer, http_server
+from tests.unit.traces.builders import a_chunk_verdict, a_claim, a_failure, a_result, an_evaluation
+
+SPANS = rag_trace(1)
+TRACE_ID = SPANS[0].trace_id
+(RECORD,) = extract_records(Trace.of(TRACE_ID, SPANS)).records
+KEY = key_of(RECORD)
+QUOTED = replace(
+    a_claim(0, VerdictLabel.CONTRADICTED, text="Refunds take 14 days.", chunk_ids=("chunk-0",)),
+    quote="take 14 days",
+    confidence=0.75,
+)
+MADE = an_evaluation(
+    a_result(QUOTED, a_claim(1, VerdictLabel.SUPPORTED), explanation="1 of 2 claims contradicted"),
+    a_result(
+        metric="chunk_precision",
+        score=0.75,
+        chunk_verdicts=(a_chunk_verdict(0, VerdictLabel.RELEVANT, reason="it has the days"),),
+        explanation="1 of 1 chunks relevant",
+    ),
+    a_failure("answer_relevance"),
+)
+EVALUATION = replace(MADE, input_sha256=content_sha256(RECORD))
+NO_SPANS = "A report has no trace: there are no spans to show"
+SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
+CARRIER = carrier(
+    EVALUATION, RECORD, sample=SAMPLE, options=AttachOptions(), now_ns=SPANS[0].end_ns + 10**9, cost_usd=0.01
+)
+
+
+async def opened(source: AnswerSource, key: AnswerKey = KEY) -> OpenedAnswer:
+    async with aclosing(source):
+        return await source.open(key)
+
+
+def evidence(answer: OpenedAnswer) -> dict[str, Any]:
+    """Return claims and evidence as a person sees them."""
+    (version,) = answer.versions
+    evaluation = version.judged.evaluation
+    return {
+        "question": answer.record.question,
+        "answer": answer.record.answer,
+        "chunks": [(chunk.id, chunk.text) for chunk in answer.record.chunks],
+        "scores": {result.metric: (result.score, result.label) for result in evaluation.results},
+        "failures": {failure.metric: failure.error_type for failure in evaluation.failures},
+        "claims": {
+            result.metric: [
+                (
+                    verdict.claim.text,
+                    verdict.claim.start,
+                    verdict.label,
+                    verdict.chunk_ids,
+                    verdict.quote,
+                    verdict.quote_verified,
+                    verdict.reason,
+                    verdict.confidence,
+                )
+                for verdict in result.verdicts
+            ]
+            for result in evaluation.results
+        },
+        "chunk verdicts": {result.metric: result.chunk_verdicts for result in evaluation.results},
+        "explanations": [result.explanation for result in evaluation.results],
+    }
+
+
+EXPECTED = {
+    "question": RECORD.question,
+    "answer": RECORD.answer,
+    "chunks": [(chunk.id, chunk.text) for chunk in RECORD.chunks],
+    "scores": {result.metric: (result.score, result.label) for result in EVALUATION.results},
+    "failures": {"answer_relevance": "judge_timeout"},
+}
+
+
+def otlp_file(folder: Path, *spans: Span) -> Path:
+    path = folder / "traces.jsonl"
+    path.write_text(encode_json((*SPANS, *spans)))
+    return path
+
+
+def report(folder: Path) -> Path:
+    path = folder / "report.jsonl"
+    about = RunInfo(source="a test", judge="openai:gpt", metrics=("faithfulness",), began_at_ns=0)
+    writer = open_report(path, about)
+    writer.add(
+        JudgedAnswer(
+            record=RECORD,
+            evaluation=EVALUATION,
+            sample=SAMPLE,
+            carrier_span_id=CARRIER.span_id,
+            cost_usd=0.01,
+        )
+    )
+    writer.close(RunEnd())
+    return path
+
+
+def phoenix_of(spans: Sequence[Span], annotations: Sequence[Any]) -> Callable[[str], HttpAnswer]:
+    """Answer as a Phoenix does that has one project."""
+    rows = [
+        {
+            "context": {"trace_id": span.trace_id, "span_id": span.span_id},
+            "parent_id": span.parent_span_id,
+            "name": span.name,
+            "span_kind": "UNKNOWN",
+            "start_time": "2025-10-09T08:53:20+00:00",
+            "end_time": "2025-10-09T08:53:21+00:00",
+            "attributes": {
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in span.attributes.items()
+            },
+            "events": [],
+        }
+        for span in spans
+    ]
+
+    def reply(path: str) -> HttpAnswer:
+        if "/span_annotations" in path:
+            return _page(annotations)
+        if "/spans" in path:
+            return _page(rows)
+        if "/traces" in path:
+            return _page([{"trace_id": TRACE_ID}])
+        return _page([{"id": "UHJv", "name": "shop"}])
+
+    return reply
+
+
+def _page(data: Sequence[Any]) -> HttpAnswer:
+    return HttpAnswer(body=json.dumps({"data": list(data), "next_cursor": None}).encode())
+
+
+async def scores_sent(kind: str) -> list[dict[str, Any]]:
+    """Return what our own sink writes for a carrier."""
+    with http_server(lambda _: HttpAnswer(body=b"{}")) as server:
+        access = ConnectionSettings(token="t") if kind == "phoenix" else ConnectionSettings(basic=("a", "b"))
+        async with aclosing(open_carrier_sink(f"{kind}:{server.url}", access=access)) as sink:
+            await sink.send(encode([CARRIER]))
+    bodies = [json.loads(body) for _, _, body in server.requests if body]
+    return [row for body in bodies for row in body.get("data", [body])]
+
+
+async def test_file_with_carriers_and_report_show_the_same_claims_and_evidence(tmp_path: Path) -> None:
+    whole = await opened(open_source(f"file:{otlp_file(tmp_path, CARRIER)}"))
+    reported = await opened(open_source(f"file:{report(tmp_path)}"))
+    assert evidence(whole) == evidence(reported)
+    assert {key: evidence(whole)[key] for key in EXPECTED} == EXPECTED
+    assert evidence(whole)["claims"]["faithfulness"][0][4:6] == ("take 14 days", True)
+    assert whole.trace is not None
+    assert (reported.trace, reported.notices) == (
+        None,
+        ("A report has no trace: there are no spans to show",),
+    )
+    assert whole.versions[0].notices == ()
+
+
+async def test_scores_in_phoenix_are_opened_with_their_claims() -> None:
+    annotations = await scores_sent("phoenix")
+    with http_server(phoenix_of(SPANS, annotations)) as server:
+        found = await opened(open_source(f"phoenix:{server.url}"))
+    whole = evidence(found)
+    assert {key: whole[key] for key in EXPECTED} == EXPECTED
+    assert whole["claims"]["faithfulness"][0][:6] == (
+        "Refunds take 14 days.",
+        0,
+        VerdictLabel.CONTRADICTED,
+        ("chunk-0",),
+        "take 14 days",
+        True,
+    )
+    assert whole["chunk verdicts"]["chunk_precision"] == EVALUATION.results[1].chunk_verdicts
+    (version,) = found.versions
+    assert version.evaluation_id == CARRIER.span_id
+    assert version.notices == (
+        "This place keeps scores, not the whole carrier: tokens and cost of the run are missing",
+    )
+
+
+@pytest.mark.parametrize("version", [langfuse_v3, langfuse_v4], ids=["v3", "v4"])
+@pytest.mark.parametrize("has_carrier", [False, True], ids=["scores", "scores and carrier"])
+async def test_scores_in_langfuse_are_opened_with_their_claims(version: Any, has_carrier: bool) -> None:
+    scores = await scores_sent("langfuse")
+    if version is langfuse_v4:
+        scores = [
+            {**score, "subject": {"kind": "observation", "id": score["observationId"]}} for score in scores
+        ]
+    observations = [observation_of(span) for span in (*SPANS, *((CARRIER,) if has_carrier else ()))]
+    trace = {"id": TRACE_ID, "timestamp": observations[0]["startTime"]}
+    with http_server(version(trace, observations, scores=scores)) as server:
+        found = await opened(open_source(f"langfuse:{server.url}"))
+    whole = evidence(found)
+    assert {key: whole[key] for key in ("scores", "failures")} == {
+        key: EXPECTED[key] for key in ("scores", "failures")
+    }
+    assert [claim[:4] for claim in whole["claims"]["faithfulness"]] == [
+        ("Refunds take 14 days.", 0, VerdictLabel.CONTRADICTED, ("chunk-0",)),
+        ("Claim 1.", 10, VerdictLabel.SUPPORTED, ()),
+    ]
+    (one,) = found.versions
+    assert (one.judged.cost_usd == 0.01) == has_carrier
+
+
+async def test_trace_that_is_gone_is_told_from_a_place_that_is_down(tmp_path: Path) -> None:
+    path = otlp_file(tmp_path, CARRIER)
+    with pytest.raises(AnswerGone) as raised:
+        await opened(open_source(f"file:{path}"), AnswerKey("f" * 32, "f" * 16))
+    assert str(raised.value) == f"otlp-file:{path} has no trace {'f' * 32} (any more)"
+    with http_server(lambda _: HttpAnswer()) as server:
+        url = server.url
+    with pytest.raises(ReadError, match="cannot be reached") as down:
+        await opened(open_source(f"jaeger:{url}"))
+    assert not isinstance(down.value, AnswerGone)
+
+
+async def test_place_that_does_not_answer_in_time_is_down() -> None:
+    async def forever(seconds: float) -> None:
+        await _never()
+
+    with http_server(lambda _: HttpAnswer(status=503)) as server:
+        source = open_source(f"tempo:{server.url}", longest_s=0.05, sleep=forever)
+        with pytest.raises(ReadError, match=r"did not answer within 0\.05 s"):
+            await opened(source)
+
+
+async def _never() -> None:
+    import asyncio
+
+    await asyncio.Event().wait()
+
+
+class Memory:
+    """A reader of traces in memory, as a collector's store is one, and its kept carriers."""
+
+    def __init__(self, *carriers: Span, spans: Sequence[Span] = SPANS, tenant: str = "") -> None:
+        self._carriers, self._spans, self._tenant = carriers, spans, tenant
+        self.asked: list[str] = []
+
+    async def get(self, trace_id: str) -> Trace | None:
+        self.asked.append(trace_id)
+        is_own = trace_id == f"{TRACE_ID}@{self._tenant}"
+        return Trace.of(TRACE_ID, self._spans) if is_own and self._spans else None
+
+    async def traces(self) -> Any:
+        yield Trace.of(TRACE_ID, self._spans)
+
+    async def carriers(self, key: AnswerKey) -> Sequence[Span]:
+        return self._carriers if key == KEY._replace(tenant=self._tenant) else ()
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+def of_store(memory: Memory) -> AnswerSource:
+    return store_source(memory, memory, name="store:ragtrace.db")
+
+
+async def test_store_gives_the_spans_of_a_tenant_and_its_kept_carriers() -> None:
+    memory = Memory(CARRIER, tenant="acme")
+    found = await opened(of_store(memory), KEY._replace(tenant="acme"))
+    assert found.read_from == "store:ragtrace.db"
+    assert evidence(found)["scores"] == EXPECTED["scores"]
+    with pytest.raises(AnswerGone):
+        await opened(of_store(memory), KEY._replace(tenant="other"))
+    assert memory.asked == [f"{TRACE_ID}@acme", f"{TRACE_ID}@other"]
+
+
+async def test_places_are_asked_in_turn(tmp_path: Path) -> None:
+    path = otlp_file(tmp_path, CARRIER)
+    source = first_of(of_store(Memory(spans=())), open_source(f"file:{path}"))
+    assert source.name == f"store:ragtrace.db, then otlp-file:{path}"
+    assert (await opened(source)).read_from == f"otlp-file:{path}"
+
+
+async def test_place_with_claims_only_is_asked_last(tmp_path: Path) -> None:
+    without_spans = of_store(Memory(CARRIER, spans=()))
+    path = otlp_file(tmp_path, CARRIER)
+    found = await opened(first_of(without_spans, open_source(f"file:{path}")))
+    assert found.read_from == f"otlp-file:{path}"
+    found = await opened(first_of(without_spans, of_store(Memory(spans=()))))
+    assert found.read_from == "store:ragtrace.db"
+    assert "can no longer be read" in found.notices[0]
+
+
+async def test_where_it_looked_is_told() -> None:
+    gone = of_store(Memory(spans=()))
+    with pytest.raises(AnswerGone) as raised:
+        await opened(first_of(gone, gone))
+    assert str(raised.value).count("store:ragtrace.db has no trace") == 2
+    with http_server(lambda _: HttpAnswer()) as server:
+        down = open_source(f"jaeger:{server.url}")
+    with pytest.raises(ReadError, match=r"cannot be reached.*; store:ragtrace.db has no trace") as told:
+        await opened(first_of(gone, down))
+    assert not isinstance(told.value, AnswerGone)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("file:nothing.jsonl", "there is no such file"),
+        ("file:-", "it would be read several times"),
+        ("postgres://user:secret@host/db", "is not an address to read answers from"),
+        ("jaeger:", "is not an address to read answers from"),
+        ("jaeger:nonsense", "is not an address to read traces from"),
+        ("nothing.jsonl", "is not an address to read answers from"),
+    ],
+)
+def test_what_is_no_address_is_told_without_secrets(address: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as raised:
+        open_source(address)
+    assert "secret" not in str(raised.value)
+
+
+def test_names_have_no_secrets(tmp_path: Path) -> None:
+    assert open_source("tempo:https://me:secret@host/tempo?key=secret").name == "tempo:https://host/tempo"
+    assert open_source(str(otlp_file(tmp_path))).name == f"otlp-file:{tmp_path / 'traces.jsonl'}"
+
+
+async def test_report_with_a_line_that_was_cut_off_says_so(tmp_path: Path) -> None:
+    path = report(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[: len(whole) // 2])
+    assert evidence(await opened(open_source(f"file:{path}")))["scores"] == EXPECTED["scores"]
+    path.write_bytes(whole.replace(TRACE_ID.encode(), b"e" * 32) + whole[: len(whole) // 2])
+    with pytest.raises(AnswerGone, match="1 part of it cannot be read, and may have it"):
+        await opened(open_source(f"file:{path}"))
+
+
+async def test_answers_of_a_report_without_traces_are_opened(tmp_path: Path) -> None:
+    path = tmp_path / "report.jsonl"
+    about = RunInfo(source="a test", judge="openai:gpt", metrics=("faithfulness",), began_at_ns=0)
+    writer = open_report(path, about)
+    record = replace(RECORD, id="row-7", target=None)
+    writer.add(JudgedAnswer(record=record, evaluation=EVALUATION))
+    writer.close(RunEnd())
+    found = await opened(open_source(f"file:{path}"), key_of(record))
+    assert found.record.id == "row-7"
+    assert isinstance(found.record, RagRecord)
