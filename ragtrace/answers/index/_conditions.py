@@ -104,7 +104,7 @@ def conditions_of(db: sqlite3.Connection, chosen: AnswerFilter) -> Conditions:
     named = find_word(db, Kind.METRIC, chosen.metric or _FIRST)
     row, narrow, sums = [], [], []
     if of_answer is not None:
-        row.append(SqlCondition(sql="label = ?", values=(of_answer,)))
+        row.append(SqlCondition(sql="answer_row.label = ?", values=(of_answer,)))
         sums.append(SqlCondition(sql=f"{_SUM_COLUMNS[of_answer]} > 0"))
     if chosen.verdict is not None:
         column = _VERDICT_COLUMNS[chosen.verdict]

@@ -21,7 +21,7 @@ from ragtrace.answers.index._scope import listed
 from ragtrace.answers.index._sums import DAY
 from ragtrace.answers.port import SortBy, TrafficScope
 
-_FEW: Final = 20_000
+FEW: Final = 20_000
 """So many candidates are looked at and sorted in well under the limit."""
 _FEW_STREAMS: Final = 200
 _DENSE: Final = 0.3
@@ -98,6 +98,7 @@ class Search:
     wanted: Conditions
     scope: TrafficScope
     order: Order
+    few: int = FEW
 
     def find(self, after: Place | None, *, limit: int, is_over: Callable[[], bool]) -> Found:
         """Return the next places of the list, at most ``limit``; fewer only at the end or if time is over."""
@@ -111,9 +112,9 @@ class Search:
         if self.wanted.streams == []:
             return SqlCondition(sql="0")
         for condition in self.wanted.narrow:
-            if self._count(condition) <= _FEW:
+            if self._count(condition) <= self.few:
                 return condition
-        if self._in_scope() <= _FEW:
+        if self._in_scope() <= self.few:
             streams, values = listed(self.wanted.streams)
             times = (self.wanted.since_ns, self.wanted.until_ns)
             return SqlCondition(sql=f"{streams} AND time_ns >= ? AND time_ns < ?", values=(*values, *times))
@@ -121,7 +122,7 @@ class Search:
 
     def _count(self, condition: SqlCondition) -> int:
         query = f"SELECT count(*) FROM (SELECT 1 FROM answer_row WHERE {condition.sql} LIMIT ?)"
-        (found,) = self.db.execute(query, (*condition.values, _FEW + 1)).fetchone()
+        (found,) = self.db.execute(query, (*condition.values, self.few + 1)).fetchone()
         return int(found)
 
     def _in_scope(self) -> int:

@@ -22,7 +22,7 @@ from ragtrace.answers.index._rows import (
     summary_of_row,
     versions_of,
 )
-from ragtrace.answers.index._search import BY_POSITION, Found, Search, order_of
+from ragtrace.answers.index._search import BY_POSITION, FEW, Found, Search, order_of
 from ragtrace.answers.index._words import Kind, find_word, streams, words
 from ragtrace.answers.port import (
     AnswerFilter,
@@ -49,9 +49,11 @@ ReadT = TypeVar("ReadT")
 class SqliteAnswerIndex:
     """An [`AnswerIndex`][ragtrace.answers.port.AnswerIndex] that reads in threads while another may write."""
 
-    def __init__(self, connect: Connect, *, limit_s: float = _LIMIT_S) -> None:
+    def __init__(self, connect: Connect, *, limit_s: float = _LIMIT_S, few: int = FEW) -> None:
+        """Search for ``limit_s`` seconds at most, and sort so ``few`` candidates without an index."""
         self._connect = connect
         self._limit_s = limit_s
+        self._few = few
 
     async def page(
         self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST, after: str | None = None, limit: int = 50
@@ -63,7 +65,7 @@ class SqliteAnswerIndex:
             ReadError: the index cannot be read.
         """
         place = None if after is None else decode(after, chosen, sort)
-        return await self._read(lambda db: _page(db, chosen, sort, place, limit, self._limit_s))
+        return await self._read(lambda db: self._page(db, chosen, sort, place, limit))
 
     async def every(
         self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST
@@ -124,7 +126,7 @@ class SqliteAnswerIndex:
         self, scope: TrafficScope, *, after: float, limit: int
     ) -> Sequence[tuple[float, AnswerSummary]]:
         """Return the next answers in random order, with their positions in [0, 1)."""
-        return await self._read(lambda db: _random_order(db, scope, after, limit))
+        return await self._read(lambda db: self._random_order(db, scope, after, limit))
 
     async def _read(self, query: Callable[[sqlite3.Connection], ReadT]) -> ReadT:
         return await asyncio.to_thread(self._run, query)
@@ -136,28 +138,32 @@ class SqliteAnswerIndex:
         except sqlite3.Error as exc:
             raise ReadError(f"the index of answers cannot be read: {exc}") from exc
 
+    def _page(
+        self, db: sqlite3.Connection, chosen: AnswerFilter, sort: SortBy, after: Place | None, limit: int
+    ) -> AnswerPage:
+        deadline = time.monotonic() + self._limit_s
+        wanted = conditions_of(db, chosen)
+        row = db.execute("SELECT is_lower_better FROM answer_word WHERE id = ?", (wanted.metric,)).fetchone()
+        order = order_of(sort, is_lower_better=bool(row and row[0]))
+        search = Search(db=db, wanted=wanted, scope=chosen.scope, order=order, few=self._few)
+        found = search.find(after, limit=limit, is_over=lambda: time.monotonic() >= deadline)
+        is_by_time = order.column == "time_ns"
+        return AnswerPage(
+            answers=tuple(_summaries(db, found)),
+            next=None if found.more is None else encode(found.more, chosen, sort),
+            is_cut=found.is_cut,
+            searched_to_ns=found.more.key if found.is_cut and found.more and is_by_time else None,
+        )
 
-def _page(
-    db: sqlite3.Connection,
-    chosen: AnswerFilter,
-    sort: SortBy,
-    after: Place | None,
-    limit: int,
-    limit_s: float,
-) -> AnswerPage:
-    deadline = time.monotonic() + limit_s
-    wanted = conditions_of(db, chosen)
-    flag = db.execute("SELECT is_lower_better FROM answer_word WHERE id = ?", (wanted.metric,)).fetchone()
-    order = order_of(sort, is_lower_better=bool(flag and flag[0]))
-    search = Search(db=db, wanted=wanted, scope=chosen.scope, order=order)
-    found = search.find(after, limit=limit, is_over=lambda: time.monotonic() >= deadline)
-    is_by_time = order.column == "time_ns"
-    return AnswerPage(
-        answers=tuple(_summaries(db, found)),
-        next=None if found.more is None else encode(found.more, chosen, sort),
-        is_cut=found.is_cut,
-        searched_to_ns=found.more.key if found.is_cut and found.more and is_by_time else None,
-    )
+    def _random_order(
+        self, db: sqlite3.Connection, scope: TrafficScope, after: float, limit: int
+    ) -> list[tuple[float, AnswerSummary]]:
+        wanted = conditions_of(db, AnswerFilter(scope=scope))
+        search = Search(db=db, wanted=wanted, scope=scope, order=BY_POSITION, few=self._few)
+        start = Place(int(after * POSITIONS), 2**62) if after >= 0 else None
+        found = search.find(start, limit=limit, is_over=lambda: False)
+        positions = (place.key / POSITIONS for place in found.places)
+        return list(zip(positions, _summaries(db, found), strict=True))
 
 
 def _summaries(db: sqlite3.Connection, found: Found) -> list[AnswerSummary]:
@@ -170,17 +176,6 @@ def _summaries(db: sqlite3.Connection, found: Found) -> list[AnswerSummary]:
 def _told(db: sqlite3.Connection, rows: Sequence[IndexRow]) -> list[AnswerSummary]:
     names, known = words(db), streams(db)
     return [summary_of_row(row, names, known) for row in rows]
-
-
-def _random_order(
-    db: sqlite3.Connection, scope: TrafficScope, after: float, limit: int
-) -> list[tuple[float, AnswerSummary]]:
-    wanted = conditions_of(db, AnswerFilter(scope=scope))
-    search = Search(db=db, wanted=wanted, scope=scope, order=BY_POSITION)
-    start = Place(int(after * POSITIONS), 2**62) if after >= 0 else None
-    found = search.find(start, limit=limit, is_over=lambda: False)
-    positions = (place.key / POSITIONS for place in found.places)
-    return list(zip(positions, _summaries(db, found), strict=True))
 
 
 def _session(db: sqlite3.Connection, session: str, tenant: str | None, limit: int) -> list[AnswerSummary]:

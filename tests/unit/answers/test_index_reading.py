@@ -45,7 +45,8 @@ async def test_search_that_takes_too_long_is_cut_and_goes_on_to_the_end() -> Non
     ]
     index = index_of(*rows, limit_s=-1)
     chosen = AnswerFilter(trace_id="0" * 28 + "5")  # 0x5000 to 0x5208: few, and found by no index
-    found, cuts, after = [], 0, None
+    found: list[AnswerSummary] = []
+    cuts, after = 0, None
     while True:
         page = await index.page(chosen, after=after, limit=100)
         found += page.answers

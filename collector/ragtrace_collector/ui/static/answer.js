@@ -42,12 +42,7 @@
     const evidence = evidenceOf(number);
     if (!evidence || !wide.matches) return;
     open(evidence);
-    const at = seen(evidence).getBoundingClientRect();
-    const frame = pane.getBoundingClientRect();
-    const top = card.hidden ? frame.top : card.getBoundingClientRect().bottom;
-    if (at.top < top || at.bottom > frame.bottom) {
-      pane.scrollBy({ top: at.top - top - 24, behavior: still.matches ? "auto" : "smooth" });
-    }
+    seen(evidence).scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" });
   };
 
   const tell = (number) => {
@@ -55,7 +50,7 @@
     card.replaceChildren();
     card.hidden = !item;
     if (!item) return;
-    for (const part of item.querySelectorAll(".claim-head, .claim-text, .reason")) card.append(part.cloneNode(true));
+    for (const part of item.querySelectorAll(".claim-head, .claim-text, .reason, .evidence")) card.append(part.cloneNode(true));
     for (const way of card.querySelectorAll("a.up")) way.remove();
   };
 
@@ -134,7 +129,7 @@
   const arrows = { ArrowDown: [1, false], ArrowRight: [1, false], ArrowUp: [-1, false], ArrowLeft: [-1, false] };
   document.addEventListener("keydown", (event) => {
     const typed = event.target.closest("input, textarea, select, [contenteditable]");
-    if (typed || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (typed || document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const onClaim = event.target.closest(".passage, .claim");
     const step = steps[event.key] || (onClaim && arrows[event.key]);
     if (step) {
@@ -160,5 +155,5 @@
   };
   window.addEventListener("hashchange", arrive);
   arrive();
-  for (const keys of page.querySelectorAll(".keys")) keys.hidden = false;
+  for (const keys of page.querySelectorAll(".shortcuts")) keys.hidden = false;
 })();
