@@ -280,7 +280,18 @@ def headline(summary: AnswerSummary) -> str:
         return f"The judge gave no usable reply: {words(summary.reason) or 'unknown error'}."
     if summary.label is Label.SKIPPED:
         return f"There was nothing to judge: {SKIP_MEANINGS.get(summary.reason, words(summary.reason))}."
-    return _claims_sentence(summary.claims) or _chunks_sentence(summary.chunks)
+    said = _claims_sentence(summary.claims) or _chunks_sentence(summary.chunks)
+    is_sound = summary.claims.supported == summary.claims.total
+    if summary.label is Label.PASS:
+        return said if is_sound or not said else f"{said[:-1]}, which the pass rule allows."
+    failing = _listed([words(metric.name) for metric in summary.metrics if metric.label is Label.FAIL])
+    if not said:
+        return f"It fails by {failing or 'its scores'}."
+    return f"{said[:-1]}, but it fails by {failing}." if is_sound and failing else said
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _claims_sentence(counts: VerdictCounts) -> str:
