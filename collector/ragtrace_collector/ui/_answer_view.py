@@ -167,6 +167,11 @@ class AnswerView:
     """The carrier as JSON; empty without one, or if it is too long for the page."""
 
     @property
+    def missing(self) -> Mapping[str, str]:
+        """Why a part has no text, by ``question``, ``context`` and ``answer``."""
+        return {gap.part.value: SKIP_MEANINGS[gap.reason] for gap in reversed(self.opened.record.gaps)}
+
+    @property
     def session(self) -> str:
         """The session or conversation that the answer is part of."""
         return self.opened.record.session_id or self.opened.record.conversation_id or self.summary.session

@@ -156,12 +156,12 @@ def test_sentences_of_the_reference_stand_apart() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"answer": None}, "The answer\u2019s text was not recorded."),
+        ({"answer": None}, "The answer\u2019s text is not here: it was not recorded."),
         ({"answer": ""}, "The answer is empty."),
         ({"answer": " \n"}, "The answer is empty."),
-        ({"question": None}, "The question was not recorded."),
+        ({"question": None}, "The question is not here: it was not recorded."),
         ({"question": ""}, "The question is empty."),
-        ({"chunks": []}, "No chunk was recorded for this answer."),
+        ({"chunks": []}, "There are no chunks: none was recorded for this answer."),
         ({"chunks": [Chunk(id="a", text=None)]}, "Its text was not recorded."),
         ({"chunks": [Chunk(id="a", text="")]}, "Its text is empty."),
         ({"context_from_prompt": True}, "these are passages of the prompt"),
@@ -175,6 +175,13 @@ def test_sentences_of_the_reference_stand_apart() -> None:
                 "gaps": (Gap(part=Part.ANSWER, reason=SkipReason.NO_CONTENT, detail="`x` is hashed"),),
             },
             "answer: no content. `x` is hashed",
+        ),
+        (
+            {
+                "answer": None,
+                "gaps": (Gap(part=Part.ANSWER, reason=SkipReason.REDACTED, detail="`x` is a digest"),),
+            },
+            "text is not here: the text was replaced by a redaction mark.",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
