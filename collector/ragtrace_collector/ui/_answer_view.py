@@ -152,6 +152,7 @@ class AnswerView:
     """The answer."""
     reference: FoldablePassages | None
     claims: tuple[ClaimLine, ...]
+    """Wrong ones first, else in the order of the answer."""
     of_reference: tuple[ClaimLine, ...]
     more_claims: int
     chunks: tuple[ChunkLine, ...]
@@ -216,7 +217,7 @@ def view_of(
         query=_plain(record.retrieval_query if record.retrieval_query != record.question else None),
         text=fold(shown.pieces, shown=_ANSWER_CHARACTERS),
         reference=_plain(record.reference),
-        claims=tuple(claims[claim] for claim in shown.claims),
+        claims=tuple(sorted((claims[claim] for claim in shown.claims), key=lambda line: not line.is_wrong)),
         of_reference=tuple(claims[claim] for claim in shown.of_reference),
         more_claims=shown.more_claims,
         chunks=chunks,
