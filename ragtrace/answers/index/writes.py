@@ -1,0 +1,188 @@
+"""Keeping the index: every function here runs inside a transaction of whoever owns the file.
+
+**Retention.** `forget` takes answers out of the rows and of the sums alike: an overview always speaks of the
+answers that the lists have, and no trend outlives its rows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from ragtrace.answers.index import _sums
+from ragtrace.answers.index._rows import (
+    COLUMNS,
+    HOUR_NS,
+    IndexRow,
+    feedback_number,
+    metrics_in,
+    row_of,
+    rows_of,
+    select,
+    versions_of,
+)
+from ragtrace.answers.index._words import forget_unused, tenant_number
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
+
+_MOST_TOGETHER: Final = 256
+"""Answers of a trace that are summed together; further ones count as traces of their own."""
+_MOST_WAITING: Final = 100_000
+"""Kept feedback on answers that are not here yet."""
+
+
+def put(db: sqlite3.Connection, summary: AnswerSummary) -> None:
+    """Add an answer, or replace what its carrier said before.
+
+    The evaluation that it supersedes leaves all counts and lists, whichever of the two comes first.
+
+    Raises:
+        ValueError: an id of its key or its carrier is not hexadecimal.
+    """
+    row = row_of(db, summary)
+    feedback = row.feedback or _feedback_before(db, row, summary.key)
+    row = row._replace(feedback=feedback, is_alone=int(_is_crowded(db, row)), is_valid=int(_is_last(db, row)))
+    known = _of_carrier(db, row, row.carrier)
+    if known is not None:
+        row = row._replace(is_alone=known.is_alone, is_valid=known.is_valid)
+        if known._replace(id=None) == row:
+            return
+        _delete(db, known)
+    _insert(db, row)
+    old = None if row.supersedes is None else _of_carrier(db, row, row.supersedes)
+    if old is not None and old.is_valid:
+        _invalidate(db, old)
+
+
+def note_feedback(db: sqlite3.Connection, key: AnswerKey, feedback: str) -> None:
+    """Note ``up`` or ``down`` on an answer, which may come later; the last feedback counts.
+
+    Raises:
+        ValueError: an id of the key is not hexadecimal.
+    """
+    number = feedback_number(feedback)
+    rows = versions_of(db, key, tenant=tenant_number(db, key.tenant))
+    db.executemany("UPDATE answer_row SET feedback = ? WHERE id = ?", [(number, row.id) for row in rows])
+    if not rows:
+        db.execute(f"DELETE FROM answer_feedback WHERE {_OF_KEY}", key)
+        db.execute("INSERT INTO answer_feedback VALUES (NULL, ?, ?, ?, ?)", (*key, number))
+        db.execute(f"DELETE FROM answer_feedback WHERE id <= {_LAST_WAITING}", (_MOST_WAITING,))
+
+
+_OF_KEY: Final = "trace = ? AND span = ? AND tenant = ?"
+_LAST_WAITING: Final = "(SELECT max(id) FROM answer_feedback) - ?"
+
+
+def forget(db: sqlite3.Connection, *, before_ns: int, most_rows: int, at_once: int) -> int:
+    """Delete the oldest answers: those from before a time, and those beyond a number.
+
+    Returns:
+        How many it deleted: at most ``at_once``, so that a transaction stays short. Call it again until it is
+        less.
+    """
+    surplus = min(max(0, size(db) - most_rows), at_once)
+    rows = rows_of(
+        db.execute(select("time_ns < ? ORDER BY time_ns, id LIMIT ?"), (min(before_ns, 2**63 - 1), at_once))
+    )
+    if len(rows) < surplus:
+        rows = rows_of(db.execute(select("1 ORDER BY time_ns, id LIMIT ?"), (surplus,)))
+    for row in rows:
+        _delete(db, row)
+    if rows:
+        _forget_names(db, rows[0].hour)
+    return len(rows)
+
+
+def size(db: sqlite3.Connection) -> int:
+    """Return the number of rows, with those of superseded evaluations."""
+    (rows,) = db.execute("SELECT rows FROM answer_size").fetchone()
+    return int(rows)
+
+
+def _insert(db: sqlite3.Connection, row: IndexRow) -> None:
+    mates = _mates(db, row)
+    marks = ", ".join("?" for _ in row)
+    cursor = db.execute(f"INSERT INTO answer_row ({COLUMNS}) VALUES ({marks})", row)
+    db.execute("UPDATE answer_size SET rows = rows + 1")
+    if row.is_valid and cursor.lastrowid is not None:
+        _sums.count(db, row, mates, sign=1)
+        scores = ((each.metric, each.score, cursor.lastrowid) for each in metrics_in(row.metrics))
+        db.executemany(
+            "INSERT OR IGNORE INTO answer_score VALUES (?, ?, ?)",
+            [score for score in scores if score[1] is not None],
+        )
+
+
+def _delete(db: sqlite3.Connection, row: IndexRow) -> None:
+    if row.is_valid:
+        _invalidate(db, row)
+    db.execute("DELETE FROM answer_row WHERE id = ?", (row.id,))
+    db.execute("UPDATE answer_size SET rows = rows - 1")
+
+
+def _invalidate(db: sqlite3.Connection, row: IndexRow) -> None:
+    """Take a row out of all sums and lists."""
+    db.execute("UPDATE answer_row SET is_valid = 0 WHERE id = ?", (row.id,))
+    _sums.count(db, row, _mates(db, row), sign=-1)
+    db.executemany(
+        "DELETE FROM answer_score WHERE metric = ? AND score = ? AND id = ?",
+        [(each.metric, each.score, row.id) for each in metrics_in(row.metrics) if each.score is not None],
+    )
+
+
+def _mates(db: sqlite3.Connection, row: IndexRow) -> Sequence[IndexRow]:
+    """Return the other valid answers of the trace that are summed together with this one."""
+    if row.is_alone:
+        return ()
+    found = rows_of(db.execute(select("trace_low = ? AND is_alone = 0 AND is_valid = 1"), (row.trace_low,)))
+    return [mate for mate in found if mate.trace_high == row.trace_high and mate.id != row.id]
+
+
+def _is_crowded(db: sqlite3.Connection, row: IndexRow) -> bool:
+    (rows,) = db.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM answer_row WHERE trace_low = ? AND is_alone = 0 LIMIT ?)",
+        (row.trace_low, _MOST_TOGETHER),
+    ).fetchone()
+    return bool(rows >= _MOST_TOGETHER)
+
+
+def _of_carrier(db: sqlite3.Connection, beside: IndexRow, carrier: int) -> IndexRow | None:
+    """Return the row of a carrier in the trace and of the tenant of another row."""
+    found = db.execute(
+        select(f"trace_low = ? AND is_alone IN (0, 1) AND carrier = ? AND {_BESIDE}"),
+        (beside.trace_low, carrier, beside.trace_high, beside.stream),
+    )
+    return next(iter(rows_of(found)), None)
+
+
+def _is_last(db: sqlite3.Connection, row: IndexRow) -> bool:
+    """Return whether no evaluation that is here supersedes this one."""
+    found = db.execute(
+        f"SELECT 1 FROM answer_row WHERE trace_low = ? AND supersedes = ? AND {_BESIDE} LIMIT 1",
+        (row.trace_low, row.carrier, row.trace_high, row.stream),
+    )
+    return found.fetchone() is None
+
+
+_TENANT_OF: Final = "(SELECT tenant FROM answer_stream WHERE id = {})"
+_BESIDE: Final = f"trace_high = ? AND {_TENANT_OF.format('stream')} = {_TENANT_OF.format('?')}"
+
+
+def _feedback_before(db: sqlite3.Connection, row: IndexRow, key: AnswerKey) -> int:
+    """Return the feedback that was given on an answer before this row came."""
+    waiting = db.execute(f"SELECT feedback FROM answer_feedback WHERE {_OF_KEY}", key).fetchone()
+    if waiting is not None:
+        db.execute(f"DELETE FROM answer_feedback WHERE {_OF_KEY}", key)
+        return int(waiting[0])
+    others = versions_of(db, key, tenant=tenant_number(db, key.tenant))
+    return next((other.feedback for other in others if other.feedback), 0)
+
+
+def _forget_names(db: sqlite3.Connection, from_hour: int) -> None:
+    oldest = db.execute("SELECT time_ns FROM answer_row ORDER BY time_ns LIMIT 1").fetchone()
+    oldest_hour = _NEVER if oldest is None else oldest[0] // HOUR_NS
+    if from_hour < oldest_hour:
+        forget_unused(db, oldest_hour=oldest_hour)
+
+
+_NEVER: Final = 2**62

@@ -1,0 +1,56 @@
+"""What the index keeps, and what it forgets."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from ragtrace.answers.index.tables import INDEX_TABLES
+from ragtrace.answers.index.writes import forget, note_feedback, put, size
+from tests.unit.answers.rows import NOON_NS, a_row
+
+
+@pytest.fixture
+def db() -> sqlite3.Connection:
+    made = sqlite3.connect(":memory:", isolation_level=None)
+    made.executescript(INDEX_TABLES)
+    return made
+
+
+def contents(db: sqlite3.Connection) -> dict[str, list[tuple[object, ...]]]:
+    tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables if name != "answer_size"}
+
+
+def test_carrier_sent_twice_is_one_row(db: sqlite3.Connection) -> None:
+    put(db, a_row(1))
+    before = contents(db)
+    put(db, a_row(1))
+    assert (contents(db), size(db)) == (before, 1)
+
+
+def test_forgetting_everything_leaves_nothing_behind(db: sqlite3.Connection) -> None:
+    for number in range(5):
+        put(db, a_row(number, 0.1 * number, trace=1, probability=0.3, minute=40 * number, reason="why"))
+    put(db, a_row(9, trace=1, carrier=99, supersedes=1_000_002))
+    assert forget(db, before_ns=NOON_NS * 2, most_rows=0, at_once=4) == 4
+    assert forget(db, before_ns=NOON_NS * 2, most_rows=0, at_once=4) == 2
+    assert not any(contents(db).values())
+    assert size(db) == 0
+
+
+def test_oldest_are_forgotten_first_and_only_as_many_as_there_are_too_many(db: sqlite3.Connection) -> None:
+    for number in (3, 1, 2, 4):
+        put(db, a_row(number, minute=number))
+    assert forget(db, before_ns=0, most_rows=2, at_once=100) == 2
+    assert db.execute("SELECT span FROM answer_row ORDER BY span").fetchall() == [(3,), (4,)]
+
+
+def test_feedback_may_come_before_its_answer(db: sqlite3.Connection) -> None:
+    note_feedback(db, a_row(1).key, "up")
+    note_feedback(db, a_row(1).key, "down")
+    put(db, a_row(1))
+    put(db, a_row(1, carrier=7, supersedes=1_000_001))
+    assert db.execute("SELECT feedback FROM answer_row").fetchall() == [(2,), (2,)]
+    assert db.execute("SELECT * FROM answer_feedback").fetchall() == []
