@@ -23,10 +23,11 @@ def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
     """
     if not 0 <= successes <= trials or trials == 0:
         raise ValueError(f"{successes} successes of {trials} trials have no proportion")
-    return _wilson(successes / trials, trials)
+    return wilson(successes / trials, trials)
 
 
-def _wilson(share: float, trials: float) -> tuple[float, float]:
+def wilson(share: float, trials: float) -> tuple[float, float]:
+    """Return the same interval for a share of an effective number of trials."""
     z2 = _Z_95**2
     center = share + z2 / (2 * trials)
     half = _Z_95 * sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
@@ -115,7 +116,7 @@ class RunningMean:
         whole = self._whole.plus(self._weight, self._sum)
         mean = min(1.0, max(0.0, self._origin + whole.sum / whole.weight))
         effective = whole.effective(mean * (1 - mean))
-        low, high = _wilson(mean, effective)
+        low, high = wilson(mean, effective)
         return WeightedMean(
             mean=mean,
             low=low,

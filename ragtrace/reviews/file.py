@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ConfigError, WriteError
 from ragtrace.model import RagRecord, VerdictLabel
-from ragtrace.reviews._labels import label_row
+from ragtrace.reviews.labels import label_row
 from ragtrace.reviews.review import LabelRow, Review, ReviewPick, SavedView
 from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private, transaction
 

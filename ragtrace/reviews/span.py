@@ -8,7 +8,7 @@ from typing import Final
 from ragtrace import __version__, semconv
 from ragtrace.model import AttributeValue, Target
 from ragtrace.reviews.review import Review
-from ragtrace.traces._text import cut_utf8
+from ragtrace.traces.text import cut_utf8
 from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink
 
 _LENGTH_NS: Final = 1_000_000

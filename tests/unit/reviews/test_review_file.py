@@ -13,9 +13,9 @@ from ragtrace import semconv
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ConfigError, SendRejected, SendRetryable, WriteError
 from ragtrace.model import Chunk, RagRecord, Target, VerdictLabel
-from ragtrace.reviews._labels import calibration_row
 from ragtrace.reviews.delivery import ReviewDelivery
 from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews.labels import calibration_row
 from ragtrace.reviews.review import Review, SavedView
 from ragtrace.reviews.span import review_span
 from ragtrace.traces.otlp import decode, encode
