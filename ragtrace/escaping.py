@@ -1,4 +1,4 @@
-"""Escape untrusted text for terminals, logs and line files: no line breaks, no terminal controls."""
+"""Escape untrusted text for terminals, logs, line files and spreadsheets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ _CONTROLS: Final = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800
 readers treat as line ends; and lone surrogates, which UTF-8 cannot encode."""
 _IN_JSON: Final = re.compile(f"[{_CONTROLS}]")
 _IN_TEXT: Final = re.compile(rf"[\x00-\x1f{_CONTROLS}]")
+_FORMULA: Final = re.compile("'*[=+\\-@\t\r\n\0\uff1d\uff0b\uff0d\uff20]")
 
 
 def one_json_line(value: Mapping[str, Any], *, allow_nan: bool = True) -> str:
@@ -27,6 +28,15 @@ def escaped_json(line: str) -> str:
 def escaped_line(text: str) -> str:
     """Return the text as one line, with controls as JSON escapes."""
     return _IN_TEXT.sub(_escape, text)
+
+
+def spreadsheet_text(text: str) -> str:
+    """Prefix a text that a spreadsheet would read as a formula with an apostrophe.
+
+    Source: OWASP, "CSV Injection", and ASVS 5.0, 1.2.10. Texts that begin with apostrophes and such a formula
+    get one more, so that removing one restores the text.
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -29,8 +29,8 @@ class Score:
     """``None`` if the metric was skipped or failed."""
     label: str
     explanation: str
-    is_computed: bool
-    """Whether code judged, not a language model."""
+    evaluator_type: str
+    """``llm_judge``, ``deterministic`` or ``human``."""
     metadata: Mapping[str, AttributeValue]
     """Judge, time, superseded carrier and single verdicts; JSON-serializable."""
 
@@ -125,7 +125,7 @@ def _scores(carrier: Span) -> Iterator[Score]:
             value=value if isinstance(value, float) else None,
             label=str(told.get(semconv.EVALUATION_LABEL, Label.ERROR.value)),
             explanation=str(told.get(semconv.EVALUATION_EXPLANATION, "")),
-            is_computed=told.get(semconv.EVALUATOR_TYPE) == "deterministic",
+            evaluator_type=str(told.get(semconv.EVALUATOR_TYPE, "")),
             metadata=_metadata(carrier, event, metric),
         )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
+from ragtrace.escaping import spreadsheet_text
 from ragtrace.model import VerdictLabel
 from ragtrace.outcomes import JudgedAnswer
 from ragtrace.reports._files import AppendedFile
@@ -20,7 +20,6 @@ _Cells: TypeAlias = Mapping[str, _Cell]
 
 _MARK: Final = "\ufeff".encode()
 """The byte order mark, by which spreadsheets recognize UTF-8."""
-_FORMULA: Final = re.compile("'*[=+\\-@\t\r\n\0\uff1d\uff0b\uff0d\uff20]")
 _OF_ANSWER: Final = (
     "version",
     "record_id",
@@ -88,15 +87,6 @@ class CsvReport:
         self._file.abandon()
 
 
-def harmless(text: str) -> str:
-    """Prefix a text that a spreadsheet would read as a formula with an apostrophe.
-
-    Source: OWASP, "CSV Injection", and ASVS 5.0, 1.2.10. Texts that begin with apostrophes and such a formula
-    get one more, so that removing one restores the text.
-    """
-    return f"'{text}" if _FORMULA.match(text) else text
-
-
 def _cells(row: AnswerRow, metric: MetricRow) -> Iterator[_Cell]:
     sample, of_answer, of_metric = row["sample"], cast("_Cells", row), cast("_Cells", metric)
     tokens = cast("_Cells", metric["usage"])
@@ -112,5 +102,5 @@ def _cells(row: AnswerRow, metric: MetricRow) -> Iterator[_Cell]:
 
 def _line(cells: tuple[_Cell, ...]) -> bytes:
     line = io.StringIO()
-    csv.writer(line).writerow([harmless(cell) if isinstance(cell, str) else cell for cell in cells])
+    csv.writer(line).writerow([spreadsheet_text(cell) if isinstance(cell, str) else cell for cell in cells])
     return line.getvalue().encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -10,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from ragtrace.model import Direction, SkipReason
+from ragtrace.answers.shown import SKIP_MEANINGS, shown_answer
+from ragtrace.model import Direction
 from ragtrace.outcomes import JudgedAnswer, Status
 from ragtrace.reports._files import replaced_file
 from ragtrace.reports._histogram import Histogram, draw
 from ragtrace.reports._totals import HistogramBin, MetricTotals, Totals
-from ragtrace.reports._worst import WorstAnswers, shown_answer
+from ragtrace.reports._worst import WorstAnswers
 from ragtrace.reports.report import RunEnd, RunInfo
 from ragtrace.reports.tally import MetricTally
 from ragtrace.reports.templates import open_template
@@ -51,10 +51,10 @@ class PageReport:
             totals=self._totals,
             metrics=[_shown_metric(metric) for metric in self._totals.metrics.values()],
             worst=[
-                shown_answer(rank, each, trace_url=_trace_url(self._about.trace_url, each))
-                for rank, each in enumerate(self._worst, start=1)
+                (rank, _trace_url(self._about.trace_url, answer), shown_answer(answer))
+                for rank, answer in enumerate(self._worst, start=1)
             ],
-            meanings=_MEANINGS,
+            meanings=SKIP_MEANINGS,
             Status=Status,
         )
         self._file.file.write(page.encode("utf-8", "replace"))
@@ -128,22 +128,3 @@ def _percent(share: float) -> str:
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
-
-
-_MEANINGS: Final[Mapping[str, str]] = {
-    SkipReason.NO_CONTENT: "the instrumentation did not record the text",
-    SkipReason.NO_RETRIEVAL: "nothing was retrieved for the answer, or no span says so",
-    SkipReason.EMPTY_RETRIEVAL: "the retrieval found nothing",
-    SkipReason.REDACTED: "the text was replaced by a redaction mark",
-    SkipReason.TRUNCATED: "the text was cut on its way",
-    SkipReason.INCOMPLETE: "attributes or spans were dropped before they were read",
-    SkipReason.FAILED_CALL: "the call ended in an error and has no answer",
-    SkipReason.REFUSAL: "the answer declines to answer",
-    SkipReason.NO_CLAIMS: "the answer states nothing that can be checked",
-    SkipReason.ALL_UNJUDGED: "the judge decided nothing of what it was asked",
-    SkipReason.UNDECIDED: "too few verdicts to tell pass from fail",
-    SkipReason.NO_REFERENCE: "the metric needs a reference answer and there is none",
-    SkipReason.MISSING_PART: "a metric that this one is made of has no score",
-    SkipReason.OUT_OF_RANGE: "the rule that was asked for gives a number outside 0 to 1",
-    SkipReason.TOOL_NAN: "the rule of the tool that was asked for gives no number",
-}

@@ -54,7 +54,7 @@ class TokenConfig(Section):
     name: str = Field(min_length=1)
     sha256: str
     tenant: str | None = Field(default=None, min_length=1)
-    may: tuple[Literal["send", "read"], ...] = Field(default=("send",), min_length=1)
+    may: tuple[Literal["send", "read", "review"], ...] = Field(default=("send",), min_length=1)
     limits: TokenLimitsConfig = TokenLimitsConfig()
 
     @field_validator("sha256")

@@ -164,6 +164,24 @@ def _http_url(value: str | None) -> str | None:
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 
 
+def _page_url(value: str) -> str:
+    if not re.fullmatch(r"https?://[^/\s@?#]+(?:/[^\s?#]*)?", value):
+        raise ValueError("write where people reach the page, such as https://ragtrace.example.com")
+    return value.rstrip("/")
+
+
+PageUrl = Annotated[str, AfterValidator(_page_url)]
+
+
+def _trace_url(value: str) -> str:
+    if not re.match(r"https?://[^/\s@]+/", value) or "{trace_id}" not in value:
+        raise ValueError("write a URL with {trace_id}, such as http://localhost:16686/trace/{trace_id}")
+    return value
+
+
+TraceUrl = Annotated[str, AfterValidator(_trace_url)]
+
+
 def _otlp_url(value: str) -> str:
     if not re.fullmatch(r"(?:http|grpc)s?://[^/\s@]+/?", value):
         raise ValueError("write an address such as grpc://localhost:4317 or http://localhost:4318")

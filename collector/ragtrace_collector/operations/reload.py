@@ -25,6 +25,7 @@ _NEEDS_A_RESTART: Final = (
     "export",
     "store",
     "telemetry",
+    "ui",
     "drain_timeout",
     "cancel_timeout",
     "log_format",

@@ -115,8 +115,12 @@ def _check_database(path: Path, *, key: str) -> bool:
 
 def _busy(config: CollectorConfig) -> Iterator[str]:
     """Say which addresses cannot be listened on now: a collector that runs already has them."""
-    receive, listen = config.receive, config.telemetry.listen
-    addresses = {"receive.grpc": receive.grpc, "receive.http": receive.http, "telemetry.listen": listen}
+    addresses = {
+        "receive.grpc": config.receive.grpc,
+        "receive.http": config.receive.http,
+        "telemetry.listen": config.telemetry.listen,
+        "ui.listen": config.ui.listen,
+    }
     for key, address in addresses.items():
         if address is None:
             continue

@@ -275,6 +275,8 @@ class Collector:
         await self.store.expire(
             decided_before_ns=now_ns - nanoseconds(self.config.assemble.linger),
             ended_before_ns=now_ns - nanoseconds(self.config.store.retention),
+            began_before_ns=now_ns - nanoseconds(self.config.index.max_age),
+            most_rows=self.config.most_index_rows,
         )
         return False
 

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from ragtrace import __version__
+from ragtrace_collector.ui.phrases import FILTERS
 from ragtrace_collector.ui.site import site_of, viewer_of
 
 if TYPE_CHECKING:
@@ -37,5 +38,6 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters |= FILTERS
     made.globals["ragtrace_version"] = __version__
     return made

@@ -97,7 +97,7 @@ def _grants(receive: ReceiveConfig) -> tuple[TokenGrant, ...]:
 
 
 def _addresses(config: CollectorConfig) -> Iterator[str]:
-    for address in (config.receive.grpc, config.receive.http, config.telemetry.listen):
+    for address in (config.receive.grpc, config.receive.http, config.telemetry.listen, config.ui.listen):
         if address is not None:
             yield address
 

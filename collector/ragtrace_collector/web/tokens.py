@@ -16,12 +16,16 @@ from ragtrace.ports import Clock
 from ragtrace_collector.web._hosts import KnownHosts
 from ragtrace_collector.web.errors import RequestRefused
 
-Permission = Literal["send", "read"]
-"""``send`` spans; ``read`` the collector's pages."""
+Permission = Literal["send", "read", "review"]
+"""``send`` spans; ``read`` the collector's pages; ``review`` what they show."""
 
 _MINUTE_NS: Final = 60_000_000_000
 _TOKEN_BYTES: Final = 32
-_DOING: Final[Mapping[Permission, str]] = {"send": "send spans", "read": "read this page"}
+_DOING: Final[Mapping[Permission, str]] = {
+    "send": "send spans",
+    "read": "read this page",
+    "review": "review answers",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +109,15 @@ class TokenAuth:
     def tenants(self) -> frozenset[str]:
         """The tenants that tokens name."""
         return frozenset(sender.tenant for sender in self._senders if sender.tenant is not None)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no tokens are configured."""
+        return not self._senders
+
+    def has(self, grant: TokenGrant) -> bool:
+        """Say whether a token is still configured as it was."""
+        return any(sender.grant == grant for sender in self._senders)
 
     def check_host(self, header: str | None) -> None:
         """Check the host name of a request if no tokens are configured.

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ragtrace.model import Direction, VerdictLabel
 from ragtrace.reports import RunEnd, SkippedAnswers, open_report
-from ragtrace.reports._marks import MarkedPassage, pieces
 from tests.unit.reports.judged_answers import (
     ABOUT,
     a_verdict,
@@ -143,19 +142,6 @@ def test_an_answer_of_a_megabyte_is_shortened_around_what_is_marked(tmp_path: Pa
     path = write(tmp_path / "r.html", judged(score=0.0, answer="y" * 10 + long, chunk=long, verdict=verdict))
     assert path.stat().st_size < 50_000
     assert "998,000 characters are not shown" in Page(path).text
-
-
-marks = st.builds(
-    MarkedPassage, st.integers(0, 9), st.integers(0, 12), st.integers(1, 3), st.sampled_from(VerdictLabel)
-)
-
-
-@given(st.text("ab ", max_size=10), st.lists(marks, max_size=4))
-def test_pieces_make_the_text_again_and_each_mark_ends_once(text: str, marks: list[MarkedPassage]) -> None:
-    found = pieces(text, marks)
-    within = {(each.number, each.end) for each in marks if each.start < each.end <= len(text)}
-    assert "".join(piece.text for piece in found) == text
-    assert sum(len(piece.ends) for piece in found) == len(within)
 
 
 @pytest.mark.parametrize("score", [0.0, 0.049, 0.5, 1.0])

@@ -41,21 +41,46 @@ class MarkedText(NamedTuple):
     """Numbers of the claims whose marks end here."""
     left_out: int = 0
     """Number of omitted characters before the text."""
+    hidden: str = ""
+    """The omitted characters, for a page that can unfold them."""
+    numbers: tuple[int, ...] = ()
+    """Numbers of the claims whose marks cover it, the worst first."""
 
 
 def pieces(text: str, marks: Sequence[MarkedPassage]) -> tuple[MarkedText, ...]:
     """Split a text where marks begin and end; marks may overlap."""
     within = [mark for mark in marks if 0 <= mark.start < mark.end <= len(text)]
-    cuts = sorted({0, len(text), *(mark.start for mark in within), *(mark.end for mark in within)})
     parted: list[MarkedText] = []
-    for start, end in pairwise(cuts):
-        covering = [mark for mark in within if mark.start <= start and end <= mark.end]
+    for start, end, covering in _covered(within, len(text)):
         if covering:
-            ends = tuple(sorted({mark.number for mark in covering if mark.end == end}))
-            parted.append(MarkedText(text[start:end], _worst(mark.label for mark in covering), ends))
+            parted.append(_marked(text[start:end], end, covering))
         else:
             parted.extend(_shortened(text[start:end]))
     return tuple(parted)
+
+
+def _covered(
+    marks: Sequence[MarkedPassage], length: int
+) -> Iterator[tuple[int, int, Sequence[MarkedPassage]]]:
+    """Yield the stretches between two cuts with the marks over them; the work grows with the overlaps."""
+    cuts = sorted({0, length, *(mark.start for mark in marks), *(mark.end for mark in marks)})
+    coming = sorted(marks, key=lambda mark: mark.start, reverse=True)
+    covering: list[MarkedPassage] = []
+    for start, end in pairwise(cuts):
+        covering = [mark for mark in covering if mark.end > start]
+        while coming and coming[-1].start <= start:
+            covering.append(coming.pop())
+        yield start, end, covering
+
+
+def _marked(text: str, end: int, covering: Sequence[MarkedPassage]) -> MarkedText:
+    by_badness = sorted(covering, key=lambda mark: (WORST_FIRST.index(mark.label), mark.number))
+    return MarkedText(
+        text,
+        _worst(mark.label for mark in covering),
+        tuple(sorted({mark.number for mark in covering if mark.end == end})),
+        numbers=tuple(dict.fromkeys(mark.number for mark in by_badness)),
+    )
 
 
 def _worst(labels: Iterable[VerdictLabel]) -> VerdictLabel:
@@ -68,4 +93,4 @@ def _shortened(text: str) -> Iterator[MarkedText]:
         yield MarkedText(text)
         return
     yield MarkedText(text[:half])
-    yield MarkedText(text[-half:], left_out=len(text) - 2 * half)
+    yield MarkedText(text[-half:], left_out=len(text) - 2 * half, hidden=text[half:-half])

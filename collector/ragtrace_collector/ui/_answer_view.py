@@ -1,0 +1,473 @@
+"""What the page of one answer shows, prepared for its template."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from ragtrace import semconv
+from ragtrace.answers.opened import AnswerVersion, OpenedAnswer
+from ragtrace.answers.shown import SKIP_MEANINGS, ShownChunk, ShownClaim, shown_answer
+from ragtrace.answers.summary import AnswerKey, AnswerSummary, summary_of, summary_of_judged
+from ragtrace.model import (
+    Direction,
+    Evaluation,
+    Label,
+    MetricFailure,
+    MetricOutcome,
+    MetricResult,
+    VerdictCounts,
+    VerdictLabel,
+)
+from ragtrace.reviews.review import Review
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import encode_json
+from ragtrace.traces.trace import Span
+from ragtrace_collector.ui._differences import VersionDifference, difference
+from ragtrace_collector.ui._passages import FoldablePassages, fold
+from ragtrace_collector.ui._timeline import Timeline, timeline_of
+from ragtrace_collector.ui.phrases import counted, percent, words
+from ragtrace_collector.ui.site import TraceLink
+
+MOST_CLAIMS: Final = 500
+MOST_CHUNKS: Final = 100
+"""Chunks that no claim cites."""
+_ANSWER_CHARACTERS: Final = 12_000
+_CHUNK_CHARACTERS: Final = 6_000
+_WRONG: Final = frozenset({VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED, VerdictLabel.IRRELEVANT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricLine:
+    """One metric: its score, what passes, and why in words."""
+
+    name: str
+    label: Label
+    score: float | None
+    percent: int
+    """The score as a whole number of hundredths, for the meter."""
+    threshold: int | None
+    rule: str
+    """What passes: ``passes from 0.80``; empty for a metric without a score."""
+    code: str
+    """The pass rule as configured, if it is more than a threshold."""
+    why: str
+    is_lower_better: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimLine:
+    """A claim with the way to its evidence."""
+
+    shown: ShownClaim
+    said: str
+    """What a screen reader says of its passage: ``claim 2, contradicted, evidence: chunk 1, faq-12``."""
+    target: str
+    """The anchor of its evidence: its quote, or a chunk; empty without any."""
+    reviews: tuple[Review, ...]
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it has a bad verdict."""
+        return self.shown.verdict.label in _WRONG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkLine:
+    """A chunk with its text folded."""
+
+    shown: ShownChunk
+    text: FoldablePassages
+    is_open: bool
+    """Whether it is shown without a click: it is cited, or there are few."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionLine:
+    """One evaluation of the answer, in the list of all."""
+
+    number: int
+    """From 1, the oldest first."""
+    version: AnswerVersion
+    summary: AnswerSummary
+    is_shown: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOfVersions:
+    """Two evaluations side by side."""
+
+    before: int
+    after: int
+    difference: VersionDifference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackLine:
+    """What a user or reviewer said, on a span of its own."""
+
+    name: str
+    label: str
+    score: float | None
+    comment: str
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceLink:
+    """A link to the trace elsewhere."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionChoice:
+    """Which evaluations a URL asks for, by their numbers; ``None`` for the valid one, and the two newest."""
+
+    shown: int | None = None
+    before: int | None = None
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerView:
+    """Everything that the template shows."""
+
+    key: AnswerKey
+    opened: OpenedAnswer
+    version: AnswerVersion
+    summary: AnswerSummary
+    headline: str
+    metrics: tuple[MetricLine, ...]
+    text: FoldablePassages
+    claims: tuple[ClaimLine, ...]
+    of_reference: tuple[ClaimLine, ...]
+    more_claims: int
+    chunks: tuple[ChunkLine, ...]
+    more_chunks: int
+    timeline: Timeline | None
+    sampling: str
+    versions: tuple[VersionLine, ...]
+    pair: PairOfVersions | None
+    feedback: tuple[FeedbackLine, ...]
+    links: tuple[PlaceLink, ...]
+    notices: tuple[str, ...]
+    raw: str
+    """The carrier as JSON; empty without one, or if it is too long for the page."""
+
+    @property
+    def session(self) -> str:
+        """The session or conversation that the answer is part of."""
+        return self.opened.record.session_id or self.opened.record.conversation_id or self.summary.session
+
+    @property
+    def wrong(self) -> int:
+        """Number of claims with a bad verdict."""
+        return sum(claim.is_wrong for claim in self.claims)
+
+    @property
+    def numbers(self) -> Mapping[int, ClaimLine]:
+        """The shown claims by number."""
+        return {line.shown.number: line for line in (*self.claims, *self.of_reference)}
+
+    @property
+    def shown_number(self) -> int:
+        """Which of the versions is shown."""
+        return next(line.number for line in self.versions if line.is_shown)
+
+
+def view_of(
+    opened: OpenedAnswer, choice: VersionChoice, *, reviews: Sequence[Review], links: Sequence[TraceLink]
+) -> AnswerView:
+    """Prepare an answer for its page."""
+    in_order = sorted(opened.versions, key=lambda version: version.judged.evaluation.started_at_ns)
+    version, not_found = _chosen(opened, in_order, choice)
+    shown = shown_answer(version.judged, most_chunks=MOST_CHUNKS, most_claims=MOST_CLAIMS)
+    summary = version_summary(version)
+    chunks = tuple(_chunk_lines(shown.chunks))
+    claims = {
+        line.shown: line for line in _claim_lines((*shown.claims, *shown.of_reference), chunks, reviews)
+    }
+    return AnswerView(
+        key=opened.key,
+        opened=opened,
+        version=version,
+        summary=summary,
+        headline=headline(summary),
+        metrics=tuple(_metric(outcome) for outcome in _worst_first(version.judged.evaluation)),
+        text=fold(shown.pieces, shown=_ANSWER_CHARACTERS),
+        claims=tuple(claims[claim] for claim in shown.claims),
+        of_reference=tuple(claims[claim] for claim in shown.of_reference),
+        more_claims=shown.more_claims,
+        chunks=chunks,
+        more_chunks=shown.more_chunks,
+        timeline=timeline_of(opened),
+        sampling=sampling_sentence(version.judged.sample),
+        versions=tuple(_versions(in_order, version)),
+        pair=_pair(in_order, choice),
+        feedback=tuple(_feedback(span) for span in opened.feedback),
+        links=tuple(place_links(links, opened.key)),
+        notices=(*not_found, *_notices(opened, version)),
+        raw=raw_carrier(version.carrier, most=_RAW_CHARACTERS),
+    )
+
+
+def version_summary(version: AnswerVersion) -> AnswerSummary:
+    """Return the summary of an evaluation: as its carrier tells it, which counts what it left out."""
+    told = summary_of(version.carrier) if version.carrier else None
+    return told or summary_of_judged(version.judged)
+
+
+def _chosen(
+    opened: OpenedAnswer, in_order: Sequence[AnswerVersion], choice: VersionChoice
+) -> tuple[AnswerVersion, tuple[str, ...]]:
+    if choice.shown is None:
+        return opened.versions[0], ()
+    if 1 <= choice.shown <= len(in_order):
+        return in_order[choice.shown - 1], ()
+    return opened.versions[0], (
+        f"There is no evaluation {choice.shown:,} of this answer: the valid one is shown",
+    )
+
+
+def _notices(opened: OpenedAnswer, version: AnswerVersion) -> Iterator[str]:
+    if not version.is_valid:
+        yield "A later evaluation replaces this one: its scores count in no average"
+    elif sum(other.is_valid for other in opened.versions) > 1:
+        yield (
+            "Several evaluations of this answer are valid side by side, such as those of two evaluators:"
+            " choose one below"
+        )
+    if version.judged.evaluation.compromised:
+        yield (
+            "The judge failed a canary claim, which can mean prompt injection: a second judge decided, or the"
+            " metric failed"
+        )
+    yield from opened.notices
+    yield from version.notices
+
+
+# -- verdict ----------------------------------------------------------------------------------------------
+_BY_THEM: Final = {
+    VerdictLabel.CONTRADICTED: "contradicted by the chunks",
+    VerdictLabel.UNSUPPORTED: "not mentioned in the chunks",
+    VerdictLabel.UNJUDGED: "left undecided by the judge",
+}
+
+
+def headline(summary: AnswerSummary) -> str:
+    """Say in one sentence what was found."""
+    if summary.label is Label.ERROR:
+        return f"The judge gave no usable reply: {words(summary.reason) or 'unknown error'}."
+    if summary.label is Label.SKIPPED:
+        return f"There was nothing to judge: {SKIP_MEANINGS.get(summary.reason, words(summary.reason))}."
+    return _claims_sentence(summary.claims) or _chunks_sentence(summary.chunks)
+
+
+def _claims_sentence(counts: VerdictCounts) -> str:
+    total = counts.supported + counts.contradicted + counts.unsupported + counts.unjudged
+    if not total:
+        return ""
+    if counts.supported == total:
+        return (
+            "The chunks support its one claim." if total == 1 else f"The chunks support all {total:,} claims."
+        )
+    found = [(getattr(counts, label.value), said) for label, said in _BY_THEM.items()]
+    (number, said), *others = [(number, said) for number, said in found if number]
+    first = (
+        f"{number:,} of {total:,} claims {_is(number)} {said}" if total > 1 else f"Its one claim is {said}"
+    )
+    return ", ".join([first, *(f"{number:,} {_is(number)} {said}" for number, said in others)]) + "."
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _chunks_sentence(counts: VerdictCounts) -> str:
+    total = counts.relevant + counts.partly_relevant + counts.irrelevant + counts.unjudged
+    if not total:
+        return ""
+    return (
+        f"{counts.relevant:,} of {counted(total, 'chunk')} {_is(counts.relevant)} relevant to the question."
+    )
+
+
+_LABELS_WORST_FIRST: Final = (Label.FAIL, Label.ERROR, Label.SKIPPED, Label.PASS)
+
+
+def _worst_first(evaluation: Evaluation) -> Sequence[MetricOutcome]:
+    return sorted(evaluation.outcomes, key=lambda outcome: _LABELS_WORST_FIRST.index(outcome.label))
+
+
+def _metric(outcome: MetricOutcome) -> MetricLine:
+    name = words(outcome.metric)
+    name = name if outcome.profile == "ragtrace" else f"{name} ({outcome.profile})"
+    if isinstance(outcome, MetricFailure):
+        why = f"The judge gave no usable reply: {words(outcome.error_type)}."
+        return MetricLine(
+            name=name,
+            label=outcome.label,
+            score=None,
+            percent=0,
+            threshold=None,
+            rule="",
+            code="",
+            why=why,
+            is_lower_better=False,
+        )
+    is_lower_better = outcome.direction is Direction.LOWER_IS_BETTER
+    return MetricLine(
+        name=name,
+        label=outcome.label,
+        score=outcome.score,
+        percent=round(100 * (outcome.score or 0)),
+        threshold=_hundredths(outcome),
+        rule=_rule(outcome),
+        code=outcome.pass_when or "",
+        why=_why(outcome),
+        is_lower_better=is_lower_better,
+    )
+
+
+def _hundredths(result: MetricResult) -> int | None:
+    """Return where the meter marks the threshold; a rule of more than a score has none."""
+    if result.threshold is None or result.pass_when:
+        return None
+    return round(100 * min(max(result.threshold, 0), 1))
+
+
+def _rule(result: MetricResult) -> str:
+    if result.score is None:
+        return ""
+    if result.pass_when:
+        return "passes when"
+    if result.threshold is None:
+        return ""
+    bound = "up to" if result.direction is Direction.LOWER_IS_BETTER else "from"
+    return f"passes {bound} {result.threshold:.2f}"
+
+
+def _why(result: MetricResult) -> str:
+    if result.skip_reason:
+        return f"Not scored: {SKIP_MEANINGS.get(result.skip_reason, words(result.skip_reason))}."
+    told = ": ".join(text for text in (result.explanation, result.reason) if text)
+    return told or _claims_sentence(result.counts) or _chunks_sentence(result.counts)
+
+
+# -- claims and chunks ------------------------------------------------------------------------------------
+def _chunk_lines(chunks: Sequence[ShownChunk]) -> Iterator[ChunkLine]:
+    for chunk in chunks:
+        yield ChunkLine(
+            shown=chunk,
+            text=fold(chunk.pieces, shown=_CHUNK_CHARACTERS),
+            is_open=chunk.is_cited or len(chunks) <= 3,
+        )
+
+
+def _claim_lines(
+    claims: Sequence[ShownClaim], chunks: Sequence[ChunkLine], reviews: Sequence[Review]
+) -> Iterator[ClaimLine]:
+    quoted = {
+        number
+        for chunk in chunks
+        for passage in (*chunk.text.first, *chunk.text.rest)
+        for number in passage.starts
+    }
+    ids = {chunk.shown.place: chunk.shown.chunk.id for chunk in chunks}
+    by_claim: defaultdict[str, list[Review]] = defaultdict(list)
+    for review in reviews:
+        by_claim[review.claim].append(review)
+    for claim in claims:
+        yield ClaimLine(
+            shown=claim,
+            said=_said(claim, ids),
+            target=_target(claim, quoted, ids),
+            reviews=tuple(by_claim[claim.verdict.claim.text]),
+        )
+
+
+def _target(claim: ShownClaim, quoted: set[int], ids: Mapping[int, str]) -> str:
+    if claim.number in quoted:
+        return f"quote-{claim.number}"
+    place = next((place for place in claim.places if place in ids), None)
+    return "" if place is None else f"chunk-{place}"
+
+
+def _said(claim: ShownClaim, ids: Mapping[int, str]) -> str:
+    evidence = ", ".join(f"chunk {place}, {ids[place]}" for place in claim.places if place in ids)
+    said = f"claim {claim.number}, {words(claim.verdict.label.value)}"
+    return f"{said}, evidence: {evidence}" if evidence else f"{said}, no evidence"
+
+
+# -- around the answer ------------------------------------------------------------------------------------
+def sampling_sentence(sample: Sample | None) -> str:
+    """Say why the answer was evaluated, and what it counts for in averages."""
+    if sample is None:
+        return "It was evaluated without sampling, or the place that it was read from does not keep why."
+    if sample.rate >= 1 and sample.probability == 1:
+        return f"The rule “{sample.rule}” evaluates every answer: this one counts once in averages."
+    rate = f"The rule “{sample.rule}” evaluates {percent(sample.rate)} of its answers."
+    if not sample.probability:
+        return f"{rate} How probable it was to choose this one is unknown, so averages leave it out."
+    weight = 1 / sample.probability
+    chance = f"This one had a probability of {percent(sample.probability)}"
+    return f"{rate} {chance}, so it counts for {weight:,.{0 if weight >= 10 else 1}f} in averages."
+
+
+def _versions(in_order: Sequence[AnswerVersion], shown: AnswerVersion) -> Iterator[VersionLine]:
+    for number, version in enumerate(in_order, start=1):
+        yield VersionLine(
+            number=number, version=version, summary=version_summary(version), is_shown=version is shown
+        )
+
+
+def _pair(in_order: Sequence[AnswerVersion], choice: VersionChoice) -> PairOfVersions | None:
+    last = len(in_order)
+    if last < 2:
+        return None
+    before = choice.before if choice.before and choice.before <= last else last - 1
+    after = choice.after if choice.after and choice.after <= last else last
+    found = difference(in_order[before - 1].judged, in_order[after - 1].judged)
+    return PairOfVersions(before=before, after=after, difference=found)
+
+
+def _feedback(span: Span) -> FeedbackLine:
+    told = span.attributes
+    score = told.get(semconv.FEEDBACK_SCORE)
+    is_number = isinstance(score, (int, float)) and not isinstance(score, bool)
+    return FeedbackLine(
+        name=_text(told.get(semconv.FEEDBACK_NAME)) or span.name,
+        label=_text(told.get(semconv.FEEDBACK_LABEL)),
+        score=float(score) if is_number else None,  # type: ignore[arg-type]
+        comment=_text(told.get(semconv.FEEDBACK_COMMENT)),
+        time_ns=span.start_ns,
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def place_links(links: Sequence[TraceLink], key: AnswerKey) -> Iterator[PlaceLink]:
+    """Yield the links to the trace elsewhere: web addresses only, whatever the configuration says."""
+    for link in links:
+        if urlsplit(link.template).scheme in ("http", "https"):
+            url = link.template.replace("{trace_id}", quote(key.trace_id, safe=""))
+            yield PlaceLink(name=link.name, url=url.replace("{span_id}", quote(key.span_id, safe="")))
+
+
+_RAW_CHARACTERS: Final = 200_000
+
+
+def raw_carrier(carrier: Span | None, *, most: int | None = None) -> str:
+    """Return a carrier as OTLP's JSON, indented; empty without one, or if it is longer than ``most``."""
+    if carrier is None:
+        return ""
+    text = json.dumps(json.loads(encode_json([carrier])), ensure_ascii=False, indent=2)
+    return text if most is None or len(text) <= most else ""

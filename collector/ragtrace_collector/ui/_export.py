@@ -1,0 +1,119 @@
+"""Exports of a list: JSON lines and CSV, a row an answer, without content."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ragtrace.answers.summary import AnswerSummary
+from ragtrace.escaping import escaped_json, spreadsheet_text
+from ragtrace.model import VerdictLabel
+from ragtrace_collector.ui.phrases import moment
+
+_CLAIMS: Final = (
+    VerdictLabel.SUPPORTED,
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.UNJUDGED,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportFormat:
+    """How rows are written. ``head`` and ``row`` take the names of the metrics, one or two columns each."""
+
+    suffix: str
+    media_type: str
+    head: Callable[[Sequence[str]], bytes]
+    row: Callable[[AnswerSummary, Sequence[str]], bytes]
+
+
+def _facts(answer: AnswerSummary) -> dict[str, str | float | int | None]:
+    return {
+        "trace_id": answer.key.trace_id,
+        "span_id": answer.key.span_id,
+        "tenant": answer.key.tenant,
+        "carrier_span_id": answer.carrier_span_id,
+        "time": moment(answer.time_ns),
+        "judged_at": moment(answer.judged_ns),
+        "service": answer.service,
+        "model": answer.model,
+        "prompt_version": answer.prompt_version,
+        "session": answer.session,
+        "label": answer.label.value,
+        "reason": answer.reason,
+        "blame": answer.blame,
+        **{f"claims_{label.value}": getattr(answer.claims, label.value) for label in _CLAIMS},
+        "judge": answer.judge,
+        "evaluator_version": answer.evaluator_version,
+        "sample_rule": answer.rule,
+        "sample_probability": answer.probability,
+        "cost_usd": answer.cost_usd,
+        "feedback": answer.feedback,
+    }
+
+
+def _json_row(answer: AnswerSummary, metrics: Sequence[str]) -> bytes:
+    row = {
+        **_facts(answer),
+        "metrics": {
+            metric.name: {"label": metric.label.value, "score": metric.score} for metric in answer.metrics
+        },
+    }
+    return (escaped_json(json.dumps(row, ensure_ascii=False)) + "\n").encode("utf-8", "replace")
+
+
+_COLUMNS: Final = (
+    "trace_id",
+    "span_id",
+    "tenant",
+    "carrier_span_id",
+    "time",
+    "judged_at",
+    "service",
+    "model",
+    "prompt_version",
+    "session",
+    "label",
+    "reason",
+    "blame",
+    *(f"claims_{label.value}" for label in _CLAIMS),
+    "judge",
+    "evaluator_version",
+    "sample_rule",
+    "sample_probability",
+    "cost_usd",
+    "feedback",
+)
+
+
+def _csv_head(metrics: Sequence[str]) -> bytes:
+    names = [f"{what}_{name}" for name in metrics for what in ("score", "label")]
+    return "\ufeff".encode() + _csv_line([*_COLUMNS, *names])
+
+
+def _csv_row(answer: AnswerSummary, metrics: Sequence[str]) -> bytes:
+    facts = _facts(answer)
+    cells = [facts[name] for name in _COLUMNS]
+    for name in metrics:
+        metric = answer.metric(name)
+        cells += [metric.score, metric.label.value] if metric else [None, None]
+    return _csv_line(cells)
+
+
+def _csv_line(cells: Sequence[str | float | None]) -> bytes:
+    line = io.StringIO()
+    csv.writer(line).writerow([spreadsheet_text(cell) if isinstance(cell, str) else cell for cell in cells])
+    return line.getvalue().encode("utf-8", "replace")
+
+
+FORMATS: Final[Mapping[str, ExportFormat]] = {
+    "jsonl": ExportFormat(
+        suffix="jsonl", media_type="application/x-ndjson", head=lambda _: b"", row=_json_row
+    ),
+    "csv": ExportFormat(suffix="csv", media_type="text/csv; charset=utf-8", head=_csv_head, row=_csv_row),
+}

@@ -1,0 +1,62 @@
+"""Search by words of question or answer: the index has no text, so answers are opened one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import Final
+
+from ragtrace.answers.port import AnswerFilter, AnswerPage, SortBy
+from ragtrace.answers.summary import AnswerSummary
+from ragtrace.errors import ReadError
+from ragtrace_collector.ui.site import Site
+
+_BATCH: Final = 20
+_MOST_OPENED: Final = 200
+_MOST_S: Final = 2.0
+
+
+class TextSearch:
+    """One search. It opens a bounded number of answers a page, and says how far it looked."""
+
+    def __init__(self, site: Site, *, most_opened: int = _MOST_OPENED, most_s: float = _MOST_S) -> None:
+        self._site = site
+        self._most_opened = most_opened
+        self._most_s = most_s
+        self.opened = 0
+        """Number of answers that were looked at."""
+        self.unreadable = 0
+        """How many of them have no content any more, or could not be read."""
+
+    async def page(self, chosen: AnswerFilter, *, sort: SortBy, after: str | None, limit: int) -> AnswerPage:
+        """Return a page of answers with these words; cut if the bound was reached first."""
+        begun, found, cursor = time.monotonic(), list[AnswerSummary](), after
+        without_text = replace(chosen, text=None)
+        while True:
+            part = await self._site.index.page(without_text, sort=sort, after=cursor, limit=_BATCH)
+            found += await self._matching(part, chosen.text or "")
+            cursor = part.next
+            if cursor is None:
+                return AnswerPage(answers=tuple(found), next=None)
+            is_spent = self.opened >= self._most_opened or time.monotonic() - begun > self._most_s
+            if len(found) >= limit or is_spent:
+                last = part.answers[-1].time_ns if part.answers else part.searched_to_ns
+                return AnswerPage(
+                    answers=tuple(found), next=cursor, is_cut=len(found) < limit, searched_to_ns=last
+                )
+
+    async def matches(self, answer: AnswerSummary, text: str) -> bool:
+        """Say whether the question or answer has all these words, in any order and case."""
+        self.opened += 1
+        try:
+            record = (await self._site.source.open(answer.key)).record
+        except ReadError:  # gone, or the back end is down: the page says how many
+            self.unreadable += 1
+            return False
+        content = f"{record.question or ''}\n{record.answer or ''}".casefold()
+        return all(word in content for word in text.casefold().split())
+
+    async def _matching(self, part: AnswerPage, text: str) -> list[AnswerSummary]:
+        fits = await asyncio.gather(*(self.matches(answer, text) for answer in part.answers))
+        return [answer for answer, is_match in zip(part.answers, fits, strict=True) if is_match]

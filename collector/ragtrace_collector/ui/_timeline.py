@@ -1,0 +1,197 @@
+"""The spans of a trace as a waterfall, bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from ragtrace import semconv
+from ragtrace.answers.carrier import is_carrier, is_held
+from ragtrace.answers.opened import OpenedAnswer
+from ragtrace.model import Part, RagRecord
+from ragtrace.traces.lineage import Lineage
+from ragtrace.traces.trace import Span, StatusCode, Trace
+
+MOST_SPANS: Final = 200
+WIDTH: Final = 1_000
+"""Units of the picture from the first start to the last end."""
+_DEEPEST: Final = 8
+_FEW: Final = 15
+_NARROWEST: Final = 4
+
+
+class SpanRole(StrEnum):
+    """What a span is for this answer."""
+
+    ANSWER = "judged answer"
+    RETRIEVAL = "retrieval"
+    GENERATION = "generation"
+    EVALUATION = "evaluation"
+    FEEDBACK = "feedback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineSpan:
+    """A row of the waterfall."""
+
+    span: Span
+    service: str
+    depth: int
+    """Levels below the root; 8 at most."""
+    x: int
+    width: int
+    since_start_ns: int
+    length_ns: int
+    role: SpanRole | None
+    is_error: bool
+    is_outside: bool
+    """It was written before or after the time of the picture: an evaluation can be a day later."""
+
+    @property
+    def css(self) -> str:
+        """The class of its bar."""
+        return "error" if self.is_error else self.role.name.lower() if self.role else "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """A trace as people look at it."""
+
+    spans: tuple[TimelineSpan, ...]
+    first: tuple[TimelineSpan, ...]
+    """What to show without a click: all if there are few, else those with a role or an error."""
+    more: int
+    """Spans that are not shown."""
+    length_ns: int
+    errors: int
+
+
+def timeline_of(opened: OpenedAnswer) -> Timeline | None:
+    """Return the waterfall of the answer's trace; ``None`` without spans."""
+    trace = opened.trace
+    if trace is None or not trace.spans:
+        return None
+    roles = _roles(opened, trace)
+    start_ns, end_ns = _range(trace, roles)
+    shown = _most_telling(trace, roles, opened.key.span_id)
+    rows = tuple(
+        _row(span, depth, roles.get(span.span_id), start_ns, max(end_ns - start_ns, 1))
+        for span, depth in _in_order(trace)
+        if span.span_id in shown
+    )
+    return Timeline(
+        spans=rows,
+        first=rows if len(rows) <= _FEW else tuple(_telling(rows))[:_FEW],
+        more=len(trace.spans) - len(rows),
+        length_ns=end_ns - start_ns,
+        errors=sum(_is_error(span) for span in trace.spans),
+    )
+
+
+def _telling(rows: Sequence[TimelineSpan]) -> Iterator[TimelineSpan]:
+    return (row for row in rows if row.role or row.is_error or row.depth == 0)
+
+
+def _roles(opened: OpenedAnswer, trace: Trace) -> Mapping[str, SpanRole]:
+    feedback = {span.span_id for span in opened.feedback}
+    sources = _sources(opened.record)
+    return {
+        span.span_id: role
+        for span in trace.spans
+        if (role := _role(span, opened.key.span_id, feedback, sources)) is not None
+    }
+
+
+def _role(span: Span, answer_id: str, feedback: set[str], sources: Mapping[str, SpanRole]) -> SpanRole | None:
+    if span.span_id == answer_id:
+        return SpanRole.ANSWER
+    if is_carrier(span) and not is_held(span):
+        return SpanRole.EVALUATION
+    if span.span_id in feedback or any(key.startswith(semconv.FEEDBACK_PREFIX) for key in span.attributes):
+        return SpanRole.FEEDBACK
+    return sources.get(span.span_id) or _by_kind(span)
+
+
+def _sources(record: RagRecord) -> Mapping[str, SpanRole]:
+    """Return the spans that the record was read from."""
+    roles = {Part.CONTEXT: SpanRole.RETRIEVAL, Part.ANSWER: SpanRole.GENERATION}
+    return {source.span_id: roles[source.part] for source in record.provenance if source.part in roles}
+
+
+_KINDS: Final[Mapping[tuple[str, object], SpanRole]] = {
+    (semconv.RAG_KIND, semconv.KIND_RETRIEVAL): SpanRole.RETRIEVAL,
+    (semconv.RAG_KIND, semconv.KIND_GENERATION): SpanRole.GENERATION,
+    (semconv.OI_KIND, semconv.OI_RETRIEVER): SpanRole.RETRIEVAL,
+    (semconv.OI_KIND, semconv.OI_LLM): SpanRole.GENERATION,
+    (semconv.OPERATION_NAME, semconv.OP_RETRIEVAL): SpanRole.RETRIEVAL,
+    **{(semconv.OPERATION_NAME, name): SpanRole.GENERATION for name in semconv.GENERATION_OPERATIONS},
+}
+
+
+def _by_kind(span: Span) -> SpanRole | None:
+    keys = (semconv.RAG_KIND, semconv.OI_KIND, semconv.OPERATION_NAME)
+    told = ((key, span.attributes.get(key)) for key in keys)
+    return next((_KINDS[pair] for pair in told if isinstance(pair[1], str) and pair in _KINDS), None)
+
+
+_LATE: Final = frozenset({SpanRole.EVALUATION, SpanRole.FEEDBACK})
+
+
+def _range(trace: Trace, roles: Mapping[str, SpanRole]) -> tuple[int, int]:
+    """Return start and end of the application's spans: a verdict of tomorrow must not squeeze them."""
+    own = [span for span in trace.spans if roles.get(span.span_id) not in _LATE] or trace.spans
+    return min(span.start_ns for span in own), max(span.end_ns for span in own)
+
+
+def _is_error(span: Span) -> bool:
+    return span.status_code is StatusCode.ERROR
+
+
+def _most_telling(trace: Trace, roles: Mapping[str, SpanRole], answer_id: str) -> set[str]:
+    """Return the spans to show: those with a role, the way up from the answer, errors, then the first."""
+    above = set(Lineage({span.span_id: span.parent_span_id for span in trace.spans}).line(answer_id))
+
+    def rank(span: Span) -> int:
+        important = (span.span_id in above, span.span_id in roles, _is_error(span))
+        return important.index(True) if any(important) else len(important)
+
+    return {span.span_id for span in sorted(trace.spans, key=rank)[:MOST_SPANS]}
+
+
+def _in_order(trace: Trace) -> Iterator[tuple[Span, int]]:
+    """Yield every span once, children below their parents, with its depth; spans of a cycle come last."""
+    children, seen = trace.children(), set[str]()
+    waiting = [(span, 0) for span in reversed(children.get(None, ()))]
+    while waiting:
+        span, depth = waiting.pop()
+        if span.span_id in seen:
+            continue
+        seen.add(span.span_id)
+        yield span, min(depth, _DEEPEST)
+        waiting.extend((child, depth + 1) for child in reversed(children.get(span.span_id, ())))
+    yield from ((span, 0) for span in _unseen(trace.spans, seen))
+
+
+def _unseen(spans: Iterable[Span], seen: set[str]) -> Iterator[Span]:
+    return (span for span in spans if span.span_id not in seen)
+
+
+def _row(span: Span, depth: int, role: SpanRole | None, start_ns: int, whole_ns: int) -> TimelineSpan:
+    since_ns, length_ns = span.start_ns - start_ns, max(span.end_ns - span.start_ns, 0)
+    is_outside = not 0 <= since_ns <= whole_ns
+    x = min(max(WIDTH * since_ns // whole_ns, 0), WIDTH - _NARROWEST)
+    service = span.resource.attributes.get(semconv.SERVICE_NAME)
+    return TimelineSpan(
+        span=span,
+        service=service if isinstance(service, str) else "",
+        depth=depth,
+        x=x,
+        width=_NARROWEST if is_outside else min(max(WIDTH * length_ns // whole_ns, _NARROWEST), WIDTH - x),
+        since_start_ns=since_ns,
+        length_ns=length_ns,
+        role=role,
+        is_error=_is_error(span),
+        is_outside=is_outside,
+    )

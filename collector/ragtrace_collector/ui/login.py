@@ -1,0 +1,93 @@
+"""Log in with a token, and log out."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from ragtrace_collector.ui.render import render
+from ragtrace_collector.ui.security import UiAccess, checked_form
+from ragtrace_collector.ui.session import COOKIE
+from ragtrace_collector.web.errors import RequestRefused
+
+_MOST_BYTES = 4 << 10
+
+
+def login_routes(access: UiAccess) -> list[Route]:
+    """Return the routes ``login``, ``login_send`` and ``logout``."""
+
+    async def show(request: Request) -> Response:
+        if access.tokens.is_open:
+            return RedirectResponse(_home(request), 303)
+        return _form(request, request.query_params.get("back", "/"))
+
+    async def send(request: Request) -> Response:
+        fields = await _fields(request)
+        back = fields.get("back", "/")
+        if access.tokens.is_open:
+            return RedirectResponse(_home(request), 303)
+        if not access.sessions.may_try():
+            return _form(request, back, "Too many attempts: wait a minute, then try again.", 429)
+        try:
+            sender = access.tokens.admit(f"Bearer {fields.get('token', '')}", "read")
+        except RequestRefused as exc:
+            return _form(request, back, _said(exc), 403)
+        assert sender is not None
+        access.sessions.end(request.cookies)
+        session = access.sessions.begin(sender.grant)
+        response = RedirectResponse(_local(request, back), 303)
+        response.set_cookie(
+            COOKIE,
+            session.id,
+            max_age=access.sessions.lifetime_s,
+            path=request.scope.get("root_path", "") or "/",
+            secure=access.is_secure,
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    async def leave(request: Request) -> Response:
+        await checked_form(request)
+        access.sessions.end(request.cookies)
+        response = RedirectResponse(request.url_for("login").path, 303)
+        response.delete_cookie(COOKIE, path=request.scope.get("root_path", "") or "/")
+        return response
+
+    return [
+        Route("/login", show, methods=["GET"], name="login"),
+        Route("/login", send, methods=["POST"], name="login_send"),
+        Route("/logout", leave, methods=["POST"], name="logout"),
+    ]
+
+
+def _form(request: Request, back: str, problem: str = "", status: int = 200) -> Response:
+    return render(request, "login.html", status_code=status, page="login", back=back, problem=problem)
+
+
+def _said(exc: RequestRefused) -> str:
+    if "known" in str(exc) or "send a token" in str(exc):
+        return "This token is not known here. `ragtrace token` makes one, and prints what to configure."
+    return f"{exc}."
+
+
+def _home(request: Request) -> str:
+    return request.url_for("overview").path
+
+
+def _local(request: Request, back: str) -> str:
+    """Return where to go after the login: a path of this site and nothing else."""
+    is_local = back.startswith("/") and not back.startswith(("//", "/\\")) and back.isprintable()
+    return request.scope.get("root_path", "") + back if is_local and "\\" not in back else _home(request)
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _MOST_BYTES:
+            return {}
+    return dict(parse_qsl(body.decode("utf-8", "replace"), max_num_fields=10))

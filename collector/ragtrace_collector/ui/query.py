@@ -1,0 +1,178 @@
+"""The filter of a list as the query string of its URL, read and written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+from urllib.parse import urlencode
+
+from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
+from ragtrace.durations import duration_of
+from ragtrace.model import Diagnosis, Label, VerdictLabel
+
+T = TypeVar("T")
+
+_FEEDBACK: Final = ("up", "down", "any", "none")
+_TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{1,32}")
+_MOST_CHARS: Final = 500
+FIELDS: Final = (
+    "since",
+    "until",
+    "metric",
+    "min",
+    "max",
+    "label",
+    "verdict",
+    "blame",
+    "service",
+    "model",
+    "prompt_version",
+    "tenant",
+    "session",
+    "feedback",
+    "trace",
+    "text",
+    "sort",
+)
+"""The parameters of a filter, in the order in which URLs have them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQuery:
+    """A filter and an order, as typed and as understood."""
+
+    typed: Mapping[str, str]
+    """The fields that are not empty."""
+    chosen: AnswerFilter
+    sort: SortBy
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Sentences by field; such a field is not part of ``chosen``."""
+
+    def url(self, **changed: str | None) -> str:
+        """Return the query string with some fields changed; ``None`` and the empty string take one out."""
+        fields = {**self.typed, **changed}
+        kept = [(name, value) for name in (*FIELDS, "after") if (value := fields.get(name))]
+        return urlencode(kept)
+
+
+class _Problem(ValueError):
+    """What is typed in a field makes no sense."""
+
+
+def read_query(typed: Mapping[str, str], *, now_ns: int) -> ListQuery:
+    """Read a filter; what makes no sense is told by field and left out."""
+    given = {name: value for name in FIELDS if (value := typed.get(name, "").strip())}
+    reading = _Reading(given)
+    scope = TrafficScope(
+        tenant=reading.text("tenant"),
+        since_ns=reading.of("since", lambda text: _time(text, now_ns)),
+        until_ns=reading.of("until", lambda text: _time(text, now_ns)),
+        service=reading.text("service"),
+        model=reading.text("model"),
+        prompt_version=reading.text("prompt_version"),
+    )
+    chosen = AnswerFilter(
+        scope=scope,
+        metric=reading.text("metric"),
+        min_score=reading.of("min", _score),
+        max_score=reading.of("max", _score),
+        label=reading.of("label", _one_of(Label)),
+        verdict=reading.of("verdict", _one_of(VerdictLabel)),
+        blame=reading.of("blame", _one_of(Diagnosis)),
+        session=reading.text("session"),
+        feedback=reading.of("feedback", _feedback),
+        trace_id=reading.of("trace", _trace_id),
+        text=reading.text("text"),
+    )
+    sort = reading.of("sort", _one_of(SortBy)) or SortBy.NEWEST
+    problems = {**reading.problems, **dict(_contradictions(chosen))}
+    return ListQuery(typed=given, chosen=chosen, sort=sort, problems=problems)
+
+
+class _Reading:
+    """Reads fields, and collects what makes no sense."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+        self.problems: dict[str, str] = {}
+
+    def text(self, name: str) -> str | None:
+        return self.of(name, _bounded)
+
+    def of(self, name: str, parse: Callable[[str], T]) -> T | None:
+        typed = self._given.get(name)
+        if typed is None:
+            return None
+        try:
+            return parse(typed)
+        except _Problem as exc:
+            self.problems[name] = str(exc)
+            return None
+
+
+def _bounded(text: str) -> str:
+    if len(text) > _MOST_CHARS:
+        raise _Problem(f"Use at most {_MOST_CHARS} characters.")
+    return text
+
+
+def _score(text: str) -> float:
+    try:
+        score = float(text)
+    except ValueError:
+        score = math.nan
+    if not 0 <= score <= 1:
+        raise _Problem("A score is a number from 0 to 1, such as 0.5.")
+    return score
+
+
+def _one_of(values: type[T]) -> Callable[[str], T]:
+    def parse(text: str) -> T:
+        try:
+            return values(text)  # type: ignore[call-arg]
+        except ValueError:
+            known = ", ".join(str(value) for value in _members(values))
+            raise _Problem(f"Choose one of {known}.") from None
+
+    return parse
+
+
+def _members(values: Any) -> Iterator[str]:
+    return (member.value for member in values)
+
+
+def _feedback(text: str) -> str:
+    if text not in _FEEDBACK:
+        raise _Problem(f"Choose one of {', '.join(_FEEDBACK)}.")
+    return text
+
+
+def _trace_id(text: str) -> str:
+    if not _TRACE_ID.fullmatch(text):
+        raise _Problem("A trace id has up to 32 hex digits; its first digits are enough.")
+    return text.lower()
+
+
+def _time(text: str, now_ns: int) -> int:
+    """Read ``24h`` as so long ago, else a date or time; without a zone it is UTC."""
+    try:
+        ago = duration_of(text)
+        if ago is not None:
+            return now_ns - int(ago.total_seconds() * 1e9)
+        moment = datetime.fromisoformat(text)
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise _Problem("Write 24h or 7d for so long ago, or a time such as 2026-05-01T10:00 (UTC).") from None
+    return int(seconds * 1e9)
+
+
+def _contradictions(chosen: AnswerFilter) -> Iterator[tuple[str, str]]:
+    scope = chosen.scope
+    if scope.since_ns is not None and scope.until_ns is not None and scope.since_ns >= scope.until_ns:
+        yield "until", "This is not after the begin: no answer can be between."
+    if chosen.min_score is not None and chosen.max_score is not None and chosen.min_score > chosen.max_score:
+        yield "max", "This is below the lowest score: no answer can be between."

@@ -1,0 +1,194 @@
+"""The gate in front of all pages: host names, sessions, cross-site requests, and headers of responses."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ragtrace.answers.port import TrafficScope
+from ragtrace_collector.ui.errors import error_page
+from ragtrace_collector.ui.session import Sessions, viewer_of_grant
+from ragtrace_collector.ui.site import Viewer, viewer_of
+from ragtrace_collector.web.errors import RequestRefused
+from ragtrace_collector.web.tokens import TokenAuth
+
+_CSP: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS: Final = {
+    "content-security-policy": _CSP,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-robots-tag": "noindex",
+}
+_SAFE: Final = frozenset({"GET", "HEAD"})
+_PUBLIC: Final = ("/static/", "/login")
+_MOST_FORM_BYTES: Final = 256 << 10
+_MOST_FIELDS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UiAccess:
+    """Who may see the pages, and how they are reached."""
+
+    tokens: TokenAuth
+    sessions: Sessions
+    is_secure: bool = False
+    """The pages are served over TLS: cookies are for TLS only."""
+
+
+class Gate:
+    """ASGI middleware: sets ``request.state.viewer``, or answers itself."""
+
+    def __init__(self, app: ASGIApp, *, access: UiAccess) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        request.state.viewer = Viewer(may_review=False)
+        refusal = self._refusal(request)
+        await (refusal or self._app)(scope, receive, _with_headers(send, request.url.path))
+
+    def _refusal(self, request: Request) -> Response | None:
+        try:
+            self._access.tokens.check_host(request.headers.get("host"))
+        except RequestRefused as exc:
+            return error_page(request, exc.http_status, str(exc))
+        if request.method not in _SAFE and not _is_same_site(request):
+            return error_page(request, 403, "this request came from another site: open the page itself.")
+        return self._find_viewer(request)
+
+    def _find_viewer(self, request: Request) -> Response | None:
+        """Set the viewer; return a response if nobody is known who may read."""
+        tokens, sessions = self._access.tokens, self._access.sessions
+        if tokens.is_open:
+            request.state.viewer = Viewer(csrf=sessions.csrf)
+            return None
+        if session := sessions.find(request.cookies):
+            request.state.viewer = session.viewer
+            return None
+        if _path(request).startswith(_PUBLIC):
+            return None
+        if authorization := request.headers.get("authorization"):
+            return self._admit(request, authorization)
+        return _to_login(request)
+
+    def _admit(self, request: Request, authorization: str) -> Response | None:
+        """Let a program read with a token in the header; it has no session, so it writes nothing."""
+        try:
+            sender = self._access.tokens.admit(authorization, "read")
+        except RequestRefused as exc:
+            return error_page(request, exc.http_status, str(exc))
+        assert sender is not None
+        request.state.viewer = viewer_of_grant(sender.grant)
+        return None
+
+
+def scoped(request: Request, scope: TrafficScope) -> TrafficScope:
+    """Return a scope as the viewer may see it.
+
+    Raises:
+        HTTPException: 404, if it names another tenant.
+    """
+    from dataclasses import replace
+
+    tenant = own_tenant(request, scope.tenant)
+    return replace(scope, tenant=tenant)
+
+
+def own_tenant(request: Request, named: str | None) -> str | None:
+    """Return the tenant that a request is about: the viewer's own, if the viewer has one.
+
+    Raises:
+        HTTPException: 404, if it names another tenant: whether that exists is not told.
+    """
+    tenant = viewer_of(request).tenant
+    if tenant is None:
+        return named
+    if named not in (None, "", tenant):
+        raise HTTPException(404)
+    return tenant
+
+
+async def checked_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form that this page sent; a repeated field keeps its last value.
+
+    Raises:
+        HTTPException: 403 without the viewer's CSRF token, 413 if the form is too large.
+    """
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _MOST_FORM_BYTES:
+            raise HTTPException(413)
+    try:
+        fields = dict(
+            parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        )
+    except ValueError:
+        raise HTTPException(413) from None
+    check_csrf(request, fields.pop("csrf", ""))
+    return fields
+
+
+def check_csrf(request: Request, given: str) -> None:
+    """Make sure that a form is the viewer's own.
+
+    Raises:
+        HTTPException: 403, it is not, or the viewer has no session.
+    """
+    import hmac
+
+    expected = viewer_of(request).csrf
+    if not expected or not hmac.compare_digest(given.encode(), expected.encode()):
+        raise HTTPException(
+            403, "this form is not of this session any more: go back, reload the page, and send it again."
+        )
+
+
+def _is_same_site(request: Request) -> bool:
+    fetch_site = request.headers.get("sec-fetch-site")
+    if fetch_site is not None:
+        return fetch_site in ("same-origin", "none")
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+
+
+def _path(request: Request) -> str:
+    return request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/"
+
+
+def _to_login(request: Request) -> Response:
+    if request.method not in _SAFE:
+        return error_page(
+            request, 401, "your session has ended: log in in another tab, then go back and send this again."
+        )
+    back = _path(request) + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/login?back={quote(back, safe='')}", 303)
+
+
+def _with_headers(send: Send, path: str) -> Callable[[Message], Awaitable[None]]:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers.update(_HEADERS)
+            headers.setdefault("cache-control", "no-cache" if "/static/" in path else "no-store")
+        await send(message)
+
+    return sent

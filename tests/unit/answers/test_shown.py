@@ -1,0 +1,84 @@
+"""What a page shows of a judged answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragtrace.answers._marks import MarkedPassage, pieces
+from ragtrace.answers.shown import shown_answer
+from ragtrace.model import Chunk, Claim, Verdict, VerdictLabel
+from tests.unit.reports.judged_answers import a_verdict, judged, of_outcome, result
+
+marks = st.builds(
+    MarkedPassage, st.integers(0, 9), st.integers(0, 12), st.integers(1, 3), st.sampled_from(VerdictLabel)
+)
+
+
+@given(st.text("ab ", max_size=10), st.lists(marks, max_size=4))
+def test_pieces_make_the_text_again_and_each_mark_ends_once(text: str, marks: list[MarkedPassage]) -> None:
+    found = pieces(text, marks)
+    within = {(mark.number, mark.end) for mark in marks if mark.start < mark.end <= len(text)}
+    assert "".join(piece.text for piece in found) == text
+    assert sum(len(piece.ends) for piece in found) == len(within)
+    assert all(bool(piece.numbers) is (piece.label is not None) for piece in found)
+
+
+def test_overlapping_marks_name_every_claim_over_a_passage_the_worst_first() -> None:
+    marks = [
+        MarkedPassage(0, 6, 1, VerdictLabel.SUPPORTED),
+        MarkedPassage(3, 9, 2, VerdictLabel.CONTRADICTED),
+    ]
+    found = [(piece.text, piece.label, piece.numbers, piece.ends) for piece in pieces("abcdefghi.", marks)]
+    assert found == [
+        ("abc", VerdictLabel.SUPPORTED, (1,), ()),
+        ("def", VerdictLabel.CONTRADICTED, (2, 1), (1,)),
+        ("ghi", VerdictLabel.CONTRADICTED, (2,), (2,)),
+        (".", None, (), ()),
+    ]
+
+
+def test_what_is_folded_can_be_unfolded() -> None:
+    text = "".join(chr(97 + number % 26) for number in range(5_000))
+    assert "".join(piece.hidden + piece.text for piece in pieces(text, [])) == text
+
+
+def test_a_claim_that_two_metrics_use_is_shown_once_with_both() -> None:
+    verdict = a_verdict(VerdictLabel.SUPPORTED)
+    both = (result(1.0, verdict=verdict), result(0.0, verdict=verdict, metric="hallucination"))
+    shown = shown_answer(of_outcome(*both))
+    assert [(claim.number, claim.metrics) for claim in shown.claims] == [
+        (1, ("faithfulness", "hallucination"))
+    ]
+
+
+def test_of_thousands_of_claims_the_worst_are_shown_in_the_order_of_the_answer() -> None:
+    found = result(0.5)
+    verdicts = tuple(
+        Verdict(
+            claim=Claim(index=number, text=f"claim {number}"),
+            label=VerdictLabel.CONTRADICTED if number % 1_000 == 7 else VerdictLabel.SUPPORTED,
+        )
+        for number in range(3_000)
+    )
+    shown = shown_answer(of_outcome(replace(found, verdicts=verdicts)), most_claims=4)
+    assert [claim.number for claim in shown.claims] == [1, 8, 1_008, 2_008]
+    assert shown.more_claims == 2_996
+
+
+def test_a_chunk_names_the_claims_that_cite_it_and_quotes_are_marked_in_the_first_of_them() -> None:
+    found = judged(verdict=replace(a_verdict(VerdictLabel.SUPPORTED), chunk_ids=("a", "b"), quote="14 days"))
+    chunks = (
+        Chunk(id="a", text="Within 14 days.", rank=0),
+        Chunk(id="b", text="14 days.", rank=1),
+        Chunk(id="c", text="No.", rank=2),
+    )
+    shown = shown_answer(replace(found, record=replace(found.record, chunks=chunks)))
+    assert [chunk.cited_by for chunk in shown.chunks] == [(1,), (1,), ()]
+    assert [[piece.text for piece in chunk.pieces if piece.label] for chunk in shown.chunks] == [
+        ["14 days"],
+        [],
+        [],
+    ]
