@@ -13,6 +13,7 @@ from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.service.from_config import open_export
+from ragtrace_collector.service.page import check_traces
 from ragtrace_collector.store.open import check_owner, cipher_of
 from ragtrace_collector.web.auth import open_auth
 from ragtrace_collector.web.server import open_socket
@@ -78,7 +79,14 @@ def _check_cache(config: CollectorConfig) -> None:
         _check_database(cache.path, key="judge.cache.path")
 
 
-_CHECKS: Final = (_check_auth, _check_evaluator, _check_exports, _check_store, _check_cache)
+def _check_page(config: CollectorConfig) -> None:
+    check_traces(config)
+    if config.ui.reviews:
+        _check_file(config.ui.reviews, key="ui.reviews")
+        _check_database(config.ui.reviews, key="ui.reviews")
+
+
+_CHECKS: Final = (_check_auth, _check_evaluator, _check_exports, _check_store, _check_cache, _check_page)
 
 
 def _check_file(path: Path, *, key: str, makes_folder: bool = False, may_be_link: bool = False) -> None:

@@ -8,7 +8,9 @@ from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass
 
 from ragtrace.answer_sources import first_of, open_source, store_source
+from ragtrace.answer_sources.addresses import parse_address
 from ragtrace.backends.http_api import ConnectionSettings
+from ragtrace.errors import ConfigError
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.store.open import open_reading
@@ -71,9 +73,23 @@ async def open_store_place(
     Raises:
         ConfigError: a key of the store or the address of the traces cannot be used.
     """
+    check_traces(config)
     store, rules = open_reading(config.store), config.extract.opened()
-    sources = [store_source(store.reader, None, name=store.name, rules=rules)]
+    sources = [store_source(store.reader, store.reader, name=store.name, rules=rules)]
     if config.ui.traces:
         sources.append(open_source(config.ui.traces, access=access, rules=rules))
     async with aclosing(first_of(*sources)) as source:
         yield AnswerPlace(index=store.index, source=source)
+
+
+def check_traces(config: CollectorConfig) -> None:
+    """See that the page could read where it is told to.
+
+    Raises:
+        ConfigError: `ui.traces` is no address.
+    """
+    try:
+        if config.ui.traces:
+            parse_address(config.ui.traces)
+    except ConfigError as exc:
+        raise ConfigError(f"`ui.traces`: {exc}") from exc

@@ -1,0 +1,191 @@
+"""The page in the collector's process: its own listener, tokens, and answers from its store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ragtrace.errors import ConfigError
+from ragtrace_collector.service.check import check_config
+from ragtrace_collector.service.collector import Collector
+from tests.integration.collector.running import (
+    PROTOBUF,
+    config_of,
+    post,
+    request_of,
+    running_collector,
+    until,
+)
+from tests.integration.collector.test_access import entry
+from tests.patience import PATIENCE_S
+from tests.rag_spans import rag_trace, trace_id_of
+
+SHOP, BANK, ALL = "rt_shop", "rt_bank", "rt_all"
+TOKENS = [
+    entry(SHOP, "shop", tenant="shop", may=["send", "read"]),
+    entry(BANK, "bank", tenant="bank", may=["send", "read"]),
+    entry(ALL, "all", may=["read", "review"]),
+]
+
+
+def page_of(collector: Collector, token: str | None = None) -> httpx.AsyncClient:
+    """Return a reader of the page."""
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    return httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{collector.ui.port}", headers=headers, timeout=PATIENCE_S
+    )
+
+
+async def judged(client: httpx.AsyncClient, count: int = 1) -> list[str]:
+    """Wait for so many answers; return the paths of their pages."""
+
+    async with asyncio.timeout(PATIENCE_S):
+        while len(found := await _listed(client)) < count:  # noqa: ASYNC110 -- the collector's work
+            await asyncio.sleep(0.05)
+    return found
+
+
+async def _listed(client: httpx.AsyncClient) -> list[str]:
+    rows = map(json.loads, (await client.get("/answers.jsonl?sort=oldest")).text.splitlines())
+    return [
+        f"/answers/{row['trace_id']}/{row['span_id']}" + f"?tenant={row['tenant']}" * bool(row["tenant"])
+        for row in rows
+    ]
+
+
+async def test_an_answer_is_on_the_page_as_soon_as_it_is_judged(tmp_path: Path) -> None:
+    config = config_of(
+        tmp_path, ui={"listen": "127.0.0.1:0", "links": {"Jaeger": "http://x/trace/{trace_id}"}}
+    )
+    async with running_collector(config) as collector, page_of(collector) as client:
+        assert "No answer was judged yet" in (await client.get("/answers")).text
+        await post(collector, request_of(*rag_trace(0)))
+        (path,) = await judged(client)
+        assert path.startswith(f"/answers/{trace_id_of(0)}/")
+        page = await client.get(path)
+        assert page.status_code == 200
+        assert f"http://x/trace/{trace_id_of(0)}" in page.text
+        assert page.headers["content-security-policy"]
+
+
+async def test_tenants_see_their_own_answers_in_lists_and_pages(tmp_path: Path) -> None:
+    config = config_of(tmp_path, receive={"tokens": TOKENS}, ui={"listen": "127.0.0.1:0"})
+    async with (
+        running_collector(config) as collector,
+        page_of(collector, SHOP) as shop,
+        page_of(collector, BANK) as bank,
+        page_of(collector, ALL) as everyone,
+    ):
+        bearer = {**PROTOBUF, "authorization": f"Bearer {SHOP}"}
+        await post(collector, request_of(*rag_trace(0)), bearer)
+        await post(collector, request_of(*rag_trace(1)), {**bearer, "authorization": f"Bearer {BANK}"})
+        of_all = await judged(everyone, 2)
+        (of_shop,), (of_bank,) = await judged(shop), await judged(bank)
+        assert {of_shop, of_bank} == set(of_all)
+        assert (await shop.get(of_shop)).status_code == 200
+        assert (await everyone.get(of_bank)).status_code == 200
+        assert (await shop.get(of_bank)).status_code == 404
+        unnamed = await shop.get(of_bank.partition("?")[0])
+        assert unnamed.status_code == 404
+        assert "bank" not in (await shop.get("/answers")).text
+        assert (await shop.get("/answers?tenant=bank")).status_code == 404
+
+
+async def test_another_tenants_answer_is_not_read_from_the_back_end_either(tmp_path: Path) -> None:
+    """The traces of all tenants are in one file, which the page reads once the store has them no more."""
+    out = tmp_path / "out.jsonl"
+    out.touch()
+    first = config_of(
+        tmp_path,
+        receive={"tokens": TOKENS},
+        ui={"listen": "127.0.0.1:0"},
+        export=[{"endpoint": f"otlp-file:{out}", "forward": True}],
+    )
+    async with running_collector(first) as collector, page_of(collector, ALL) as everyone:
+        await post(collector, request_of(*rag_trace(0)), {**PROTOBUF, "authorization": f"Bearer {BANK}"})
+        (path,) = await judged(everyone)
+        await until(lambda: b"ragtrace.eval" in out.read_bytes())
+    other = config_of(
+        tmp_path,
+        receive={"tokens": TOKENS},
+        ui={"listen": "127.0.0.1:0", "traces": f"otlp-file:{out}"},
+        store={"path": str(tmp_path / "new.db")},
+    )
+    async with (
+        running_collector(other) as collector,
+        page_of(collector, ALL) as everyone,
+        page_of(collector, SHOP) as shop,
+        page_of(collector, BANK) as bank,
+    ):
+        assert (await everyone.get(path)).status_code == 200
+        assert (await bank.get(path)).status_code == 200
+        for asked in (path, path.partition("?")[0]):
+            answer = await shop.get(asked)
+            assert answer.status_code == 404
+            assert "refund" not in answer.text.lower()
+
+
+async def test_a_browser_logs_in(tmp_path: Path) -> None:
+    config = config_of(tmp_path, receive={"tokens": TOKENS}, ui={"listen": "127.0.0.1:0", "session": "1h"})
+    async with running_collector(config) as collector, page_of(collector) as client:
+        assert (await client.get("/answers")).headers["location"].startswith("/login")
+        answer = await client.post("/login", data={"token": ALL, "back": "/answers?label=fail"})
+        assert answer.headers["location"] == "/answers?label=fail"
+        assert "Max-Age=3600" in answer.headers["set-cookie"]
+        assert (await client.get("/answers")).status_code == 200
+
+
+async def test_by_default_there_is_no_page(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        assert collector.ui.port is None
+
+
+async def test_the_page_has_no_access_log_and_no_content_in_logs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    config = config_of(tmp_path, ui={"listen": "127.0.0.1:0"}, log_level="debug")
+    async with running_collector(config) as collector, page_of(collector) as client:
+        caplog.clear()
+        await client.get("/answers?text=my-salary")
+        await client.post("/login", data={"token": "rt_my-token"})
+    ours = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore"))]
+    assert not re.search("salary|my-token", " ".join(record.getMessage() for record in ours))
+
+
+@pytest.mark.parametrize(
+    ("ui", "said"),
+    [
+        ({"listen": "0.0.0.0:4330"}, "tokens"),
+        ({"listen": "127.0.0.1:0", "traces": "ftp:x"}, "ui.traces"),
+        ({"listen": "127.0.0.1:0", "reviews": "/no/such/folder/reviews.db"}, "ui.reviews"),
+    ],
+    ids=["exposed", "traces", "reviews"],
+)
+def test_a_check_tells_what_the_page_cannot_use(tmp_path: Path, ui: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check_config(config_of(tmp_path, ui=ui, receive={"insecure": True}))
+
+
+@pytest.mark.parametrize(
+    "ui",
+    [
+        {"public_url": "ragtrace.example.com"},
+        {"public_url": "https://user:secret@ragtrace.example.com"},
+        {"public_url": "https://ragtrace.example.com/?a=b"},
+        {"links": {"Jaeger": "http://localhost:16686/trace/"}},
+        {"links": {"Jaeger": "javascript:alert({trace_id})"}},
+        {"session": "0s"},
+    ],
+    ids=str,
+)
+def test_a_page_is_not_configured_by_what_makes_no_sense(tmp_path: Path, ui: dict[str, object]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config_of(tmp_path, ui=ui)
+    assert "ui." in str(caught.value)
+    assert "secret" not in str(caught.value)
