@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import hypot, sqrt
 from typing import Final, NamedTuple
 
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.reviews.review import Review, ReviewPick
-from ragtrace.stats import wilson
+from ragtrace.stats import WeightedMean, wilson
 
-_Z_95: Final = 1.959963984540054
+METRIC: Final = "faithfulness"
+"""Claims are reviewed, so this is the metric that reviews correct."""
 LEAST: Final = 30
 """Fewer reviewed answers say too little: their interval would be no better than none."""
 _WRONG: Final = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
@@ -65,9 +66,10 @@ def random_prefix(
         if not said:
             break
         human = passes(said)
-        if human is None or answer.label not in (Label.PASS, Label.FAIL) or answer.probability is None:
+        metric = answer.metric(METRIC)
+        if human is None or metric is None or metric.score is None or answer.probability is None:
             continue
-        judge = float(answer.label is Label.PASS)
+        judge = float(metric.label is Label.PASS)
         pairs.append(ReviewedPair(judge=judge, human=float(human), weight=1 / answer.probability))
     return pairs
 
@@ -78,13 +80,10 @@ def passes(reviews: Sequence[Review]) -> bool | None:
     return None if not labels else not any(label in _WRONG for label in labels)
 
 
-def corrected_mean(judged: float, variance: float, pairs: Sequence[ReviewedPair]) -> CorrectedMean | None:
-    """Correct the judge's mean by the reviewed pairs; ``None`` if they are fewer than 30.
+def corrected_mean(judged: WeightedMean, pairs: Sequence[ReviewedPair]) -> CorrectedMean | None:
+    """Correct the judge's share of passing answers by the reviewed pairs; ``None`` if they are fewer than 30.
 
-    Args:
-        judged: The judge's (weighted) mean over all answers.
-        variance: Its sampling variance: the square of its standard error; 0 if every answer was judged.
-        pairs: The random sample.
+    The interval of the judge's share is part of the result's.
     """
     if len(pairs) < LEAST:
         return None
@@ -93,12 +92,11 @@ def corrected_mean(judged: float, variance: float, pairs: Sequence[ReviewedPair]
     worse = sum(pair.weight * max(0.0, pair.judge - pair.human) for pair in pairs) / whole
     better = sum(pair.weight * max(0.0, pair.human - pair.judge) for pair in pairs) / whole
     down, up = _halves(better, worse, effective)
-    extra = _Z_95**2 * variance
-    mean = judged + better - worse
+    mean = judged.mean + better - worse
     return CorrectedMean(
         mean=min(1.0, max(0.0, mean)),
-        low=max(0.0, mean - sqrt(down**2 + extra)),
-        high=min(1.0, mean + sqrt(up**2 + extra)),
+        low=max(0.0, mean - hypot(down, judged.mean - judged.low)),
+        high=min(1.0, mean + hypot(up, judged.high - judged.mean)),
         reviewed=len(pairs),
     )
 

@@ -12,6 +12,7 @@ from ragtrace_collector.ui.answers import answers_routes
 from ragtrace_collector.ui.errors import HANDLERS
 from ragtrace_collector.ui.login import login_routes
 from ragtrace_collector.ui.overview import overview_routes
+from ragtrace_collector.ui.review import review_routes
 from ragtrace_collector.ui.security import Gate, UiAccess
 from ragtrace_collector.ui.site import Site
 
@@ -23,6 +24,7 @@ def ui_app(site: Site, *, access: UiAccess) -> Starlette:
             *overview_routes(),
             *answers_routes(),
             *answer_routes(),
+            *review_routes(),
             *login_routes(access),
             Mount("/static", StaticFiles(packages=[("ragtrace_collector.ui", "static")]), name="static"),
         ],

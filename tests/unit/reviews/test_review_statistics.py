@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from ragtrace.model import Label, VerdictLabel
+from ragtrace.model import VerdictLabel
 from ragtrace.reviews.agreement import agreement
 from ragtrace.reviews.averages import ReviewedPair, corrected_mean, random_prefix
 from ragtrace.reviews.review import Review, ReviewPick
+from ragtrace.stats import WeightedMean
 from tests.unit.answers.rows import a_row
 from tests.unit.reviews.test_review_file import REVIEW
 
@@ -24,7 +25,8 @@ def simulated(rng: random.Random, *, answers: int, reviewed: int, recall: float)
     picked = rng.sample(range(answers), reviewed)
     pairs = [ReviewedPair(judge=float(judge[i]), human=float(human[i]), weight=1.0) for i in picked]
     mean, truth = sum(judge) / answers, sum(human) / answers
-    found = corrected_mean(mean, 0.0, pairs)
+    exact = WeightedMean(mean=mean, low=mean, high=mean, records=answers, left_out=0, effective=answers)
+    found = corrected_mean(exact, pairs)
     assert found
     return found.mean - truth, found.low <= truth <= found.high, mean - truth
 
@@ -41,18 +43,15 @@ def test_the_corrected_mean_has_no_bias_and_a_true_interval(recall: float) -> No
 
 def test_few_reviews_correct_nothing() -> None:
     pair = ReviewedPair(judge=1.0, human=0.0, weight=1.0)
-    assert corrected_mean(0.9, 0.0, [pair] * 29) is None
-    assert corrected_mean(0.9, 0.0, [pair] * 30)
+    judged = WeightedMean(mean=0.9, low=0.8, high=0.95, records=99, left_out=0, effective=99)
+    assert corrected_mean(judged, [pair] * 29) is None
+    corrected = corrected_mean(judged, [pair] * 30)
+    assert corrected
+    assert corrected.high - corrected.mean >= judged.high - judged.mean
 
 
 def test_only_a_random_prefix_counts() -> None:
-    rows = [
-        (
-            number / 10,
-            a_row(number, 0.0 if number == 2 else 1.0, label=Label.FAIL if number == 2 else Label.PASS),
-        )
-        for number in range(1, 7)
-    ]
+    rows = [(number / 10, a_row(number, 0.0 if number == 2 else 1.0)) for number in range(1, 7)]
     random_review = replace(REVIEW, label=GOOD, picked=ReviewPick.RANDOM)
     reviewed: dict[object, list[Review]] = {
         rows[0][1].key: [random_review],
