@@ -75,7 +75,6 @@ async def _answer(request: Request) -> Response:
         view=view,
         session=session,
         session_is_cut=len(session) >= _MOST_OF_SESSION,
-        reviews=reviews,
         notices=(*view.notices, *untold, *unlisted),
         answer_url=answer_url,
         raw_url=raw_url,

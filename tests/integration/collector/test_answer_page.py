@@ -11,6 +11,7 @@ from ragtrace.answers.summary import AnswerKey, summary_of
 from ragtrace.errors import ReadError, ReadUnavailable, WriteError
 from ragtrace.model import Chunk, Gap, MetricFailure, Part, SkipReason, Verdict, VerdictLabel
 from ragtrace.reviews.review import Review, ReviewStore
+from ragtrace.reviews.span import review_span
 from ragtrace.semconv import FEEDBACK_COMMENT, FEEDBACK_LABEL, FEEDBACK_NAME, OI_EVALUATOR, OI_KIND, SCHEMA
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.trace import Scope, Span, StatusCode
@@ -462,6 +463,20 @@ def test_reviews_stand_at_their_claim() -> None:
     page = get(site_of_answers(a_judged_trace().opened(), reviews=reviews_of(a_review())))
     assert "A person overrules this: supported by Ada" in " ".join(page.of["claim-1"].split())
     assert "It says 14." in page.of["claim-1"]
+
+
+def test_reviews_that_only_the_trace_has_are_shown_once() -> None:
+    judged = a_judged_trace()
+    review = replace(a_review(), time_ns=START_NS + 10**9)
+    assert judged.record.target is not None
+    span = review_span(review, judged.record.target)
+    opened = replace(judged, spans=(*judged.spans, span)).opened()
+    page = get(site_of_answers(opened))
+    assert "A person overrules this: supported by Ada" in " ".join(page.of["claim-1"].split())
+    both = get(site_of_answers(opened, reviews=reviews_of(review)))
+    assert (
+        both.texts.count("It says 14.") == page.texts.count("It says 14.") == 2
+    )  # at the claim, in the list
 
 
 def test_reviews_that_cannot_be_read_are_said_to_be_missing() -> None:
