@@ -145,6 +145,13 @@ def test_a_claim_without_a_place_is_in_the_list_alone() -> None:
     assert page.of["said-1"] == "claim 1, unsupported, no evidence"
 
 
+def test_a_quote_that_was_not_found_is_not_said_to_be_verified() -> None:
+    unverified = replace(WRONG, quote="Refunds take a year", quote_verified=False)
+    claim = " ".join(page_of(unverified).of["claim-1"].split())
+    assert "Refunds take a year the quote was not found there" in claim
+    assert "word for word" not in claim
+
+
 def test_sentences_of_the_reference_stand_apart() -> None:
     verdict = a_verdict("Refunds take two weeks.")
     of_reference = replace(verdict, claim=replace(verdict.claim, kind="reference"))
