@@ -472,6 +472,14 @@ def test_reviews_stand_at_their_claim() -> None:
     assert "It says 14." in page.of["claim-1"]
 
 
+def test_the_page_leads_to_its_review_if_the_viewer_may_review() -> None:
+    site = site_of_answers(a_judged_trace().opened(), reviews=reviews_of())
+    review = f"/review/{KEY.trace_id}/{KEY.span_id}"
+    assert review in get(site).hrefs
+    assert review not in get(site, viewer=Viewer(may_review=False)).hrefs
+    assert review not in get(site_of_answers(a_judged_trace().opened())).hrefs
+
+
 def test_reviews_that_only_the_trace_has_are_shown_once() -> None:
     judged = a_judged_trace()
     review = replace(a_review(), time_ns=START_NS + 10**9)
