@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 from tests.mutants.promises import (
     access,
+    answer_page,
     capture,
     delivery,
     durability,
@@ -29,6 +30,7 @@ CATALOGUE: Final[tuple[Mutant, ...]] = (
     *sampling.MUTANTS,
     *judging.MUTANTS,
     *opening.MUTANTS,
+    *answer_page.MUTANTS,
     *capture.MUTANTS,
     *strangers.MUTANTS,
 )
