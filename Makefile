@@ -15,7 +15,11 @@ third := .venv-audit
 fourth := .venv-phoenix
 # The fifth: what builds the docs site.
 fifth := .venv-docs
-environments := $(VENV) $(second) $(third) $(fourth) $(fifth)
+# The sixth: what `ragtrace demo` imports, and nothing else.
+sixth := .venv-demo
+# The seventh: what makes the pictures in the docs.
+seventh := .venv-pictures
+environments := $(VENV) $(second) $(third) $(fourth) $(fifth) $(seventh)
 bin := $(VENV)/bin
 paths := ragtrace collector tests examples
 
@@ -26,13 +30,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak fuzz sbom audit \
-  test-faults mutants bench
+  test-faults mutants bench pictures
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-demo: venv ## replay labeled RAG traffic through capture, collector and judge (ARGS="--limit 5")
-	@$(bin)/ragtrace demo $(ARGS)
+demo: $(sixth)/.project-installed ## see a wrong claim beside the chunk that contradicts it, in a small environment (ARGS="--no-open")
+	@$(sixth)/bin/ragtrace demo $(ARGS)
 
 test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks phoenix stories) ## run all tests, two for each core at a time (ARGS="-k carrier")
 	$(bin)/python -m pytest -n $(workers) $(ARGS)
@@ -48,6 +52,9 @@ check: venv ## formatting, lint, types, import direction
 
 docs: $(fifth)/.made-from-lock ## build the docs site into site/; a broken link or anchor fails (ARGS=serve)
 	NO_MKDOCS_2_WARNING=1 $(fifth)/bin/mkdocs $(or $(ARGS),build)
+
+pictures: $(seventh)/.project-installed ## take the pictures of the docs again, from the demo (needs Chromium)
+	$(seventh)/bin/python -m tests.pictures $(ARGS)
 
 format: venv ## rewrite the code in the project's format
 	$(bin)/ruff format $(paths)
@@ -100,6 +107,8 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	$(call resolve,requirements.lock,core with its extras and development tools,pyproject.toml $(of_development) --group dev)
 	$(call resolve,requirements-frameworks.lock,core and the group 'frameworks',pyproject.toml --group frameworks)
 	$(call resolve,$(image_lock),what the container image holds,pyproject.toml $(of_image) --constraint requirements.lock)
+	$(call resolve,requirements-demo.lock,what the demo imports,pyproject.toml $(of_demo) --constraint requirements.lock)
+	$(call resolve,requirements-pictures.lock,what makes the pictures,pyproject.toml --extra collector --group pictures --constraint requirements.lock)
 	echo hatchling | $(call resolve,collector/build.lock,what builds the image's wheel,- --constraint requirements.lock)
 	printf 'cyclonedx-bom\npip-audit\n' | $(call resolve,requirements-audit.lock,what looks at dependencies,-)
 	printf 'mkdocs-material\nmkdocs-redirects<1.2.3\n' | $(call resolve,requirements-docs.lock,what builds the docs site,-)
@@ -108,6 +117,9 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 of_image := --extra azure --extra collector --extra encryption --extra judge-anthropic
 # All but the instrumentors of others' libraries: those are in the second environment, with the libraries.
 of_development := $(addprefix --extra ,azure calibrate collector encryption examples judge-anthropic llama local parquet privacy zstd)
+# Packages that others require, and that the demo never imports: tests/acceptance/test_demo.py runs it without them.
+of_demo := --extra collector $(addprefix --no-emit-package ,charset-normalizer httpx2-jsfetch markdown-it-py mdurl \
+  opentelemetry-exporter-http-transport opentelemetry-exporter-otlp opentelemetry-exporter-otlp-proto-http pygments requests urllib3)
 
 define resolve # lock, what is in it, how uv is told
 	{ echo "# Made by 'make lock' from pyproject.toml: $(2), for Python 3.11 and later."; \
@@ -123,6 +135,7 @@ $(second)/.made-from-lock: requirements-frameworks.lock
 $(third)/.made-from-lock: requirements-audit.lock
 $(fourth)/.made-from-lock: requirements-phoenix.lock
 $(fifth)/.made-from-lock: requirements-docs.lock
+$(seventh)/.made-from-lock: requirements-pictures.lock
 
 $(environments:=/.made-from-lock): %/.made-from-lock:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -136,6 +149,29 @@ $(environments:=/.made-from-lock): %/.made-from-lock:
 	  $*/bin/python -m pip install --quiet --require-hashes --requirement $(filter %.lock,$^); \
 	fi
 	@touch $@
+
+# The demo's environment lacks packages that others say they require, so nothing is resolved here: the lock is all. What builds the
+# project is put aside, and goes when it is built. Bytecode is written as modules are imported: pip's would be of all.
+build := $(sixth)/build
+$(sixth)/.project-installed: requirements-demo.lock collector/build.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "ragtrace needs Python 3.11 or later: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "making $(sixth) from requirements-demo.lock ..." >&2
+	@if command -v uv >/dev/null; then \
+	  uv venv --quiet --clear --python $(PYTHON) $(sixth) && \
+	  uv pip sync --quiet --python $(sixth)/bin/python --require-hashes requirements-demo.lock && \
+	  uv pip install --quiet --python $(sixth)/bin/python --target $(build) --require-hashes --requirement collector/build.lock && \
+	  PYTHONPATH=$(abspath $(build)) uv pip install --quiet --python $(sixth)/bin/python --no-deps --no-build-isolation --editable .; \
+	else \
+	  $(PYTHON) -m venv --clear $(sixth) && \
+	  $(in_demo) --no-deps --no-compile --require-hashes --requirement requirements-demo.lock && \
+	  $(in_demo) --no-compile --target $(build) --require-hashes --requirement collector/build.lock && \
+	  PYTHONPATH=$(abspath $(build)) $(in_demo) --no-deps --no-build-isolation --editable .; \
+	fi
+	@rm -rf $(build)
+	@touch $@
+
+in_demo = $(sixth)/bin/python -m pip install --quiet --disable-pip-version-check
 
 # An environment that uv made has no pip, and uv need not be there any more.
 $(environments:=/.project-installed): %/.project-installed: %/.made-from-lock pyproject.toml

@@ -358,6 +358,8 @@ class JudgeIdentity:
     model: str
     computes: bool = False
     """Whether code, not a language model, gives its verdicts. Prompt injection then has no effect."""
+    is_human: bool = False
+    """Whether people gave the verdicts, which code repeats."""
     contradicts: bool = True
     """Whether it can detect contradictions. If not, their absence means nothing."""
     parameters: str = ""

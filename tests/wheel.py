@@ -13,7 +13,7 @@ from shutil import which
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
-__all__ = ["build_wheel", "clean_environment", "install"]
+__all__ = ["build_wheel", "clean_environment", "install", "link"]
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,7 +39,7 @@ def clean_environment(folder: Path, wheel: Path, *, extras: Iterable[str] = ()) 
     (site,) = folder.glob("lib/python*/site-packages")
     (metadata,) = site.glob("ragtrace_otel-*.dist-info")
     for each in _needed(Distribution.at(metadata), frozenset(extras), set()):
-        _link(each, site)
+        link(each, site)
     return folder / "bin"
 
 
@@ -74,7 +74,8 @@ def _applies(requirement: Requirement, extras: frozenset[str]) -> bool:
     return any(requirement.marker.evaluate({**environment, "extra": extra}) for extra in extras | {""})
 
 
-def _link(found: Distribution, site: Path) -> None:
+def link(found: Distribution, site: Path) -> None:
+    """Link the files of what is installed here into the packages of another environment."""
     for file in found.files or ():
         if ".." not in file.parts and file.suffix != ".pyc":
             (site / file).parent.mkdir(parents=True, exist_ok=True)

@@ -232,8 +232,9 @@ def _judge_in(event: Attributes) -> JudgeIdentity | None:
     provider, model = text_of(event, semconv.JUDGE_PROVIDER), text_of(event, semconv.JUDGE_MODEL)
     if provider is None or model is None:
         return None
+    kind = text_of(event, semconv.EVALUATOR_TYPE)
     return JudgeIdentity(
-        provider=provider, model=model, computes=text_of(event, semconv.EVALUATOR_TYPE) == "deterministic"
+        provider=provider, model=model, computes=kind in ("deterministic", "human"), is_human=kind == "human"
     )
 
 

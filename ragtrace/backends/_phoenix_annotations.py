@@ -14,6 +14,8 @@ from ragtrace.model import AttributeValue
 _PATH: Final = "/v1/span_annotations?sync=true"
 """It responds after storing the annotations, and reports a missing span."""
 _NO_SUCH_SPAN: Final = 404
+_ANNOTATORS: Final = {"deterministic": "CODE", "human": "HUMAN"}
+"""Phoenix's words, by the type of the evaluator; a language model's is ``LLM``."""
 
 
 class PhoenixAnnotationSink(HttpSink):
@@ -43,7 +45,7 @@ def _annotation(score: Score) -> dict[str, AttributeValue]:
     return {
         "span_id": score.span_id,
         "name": score.metric,
-        "annotator_kind": "CODE" if score.is_computed else "LLM",
+        "annotator_kind": _ANNOTATORS.get(score.evaluator_type, "LLM"),
         "result": {"label": score.label, "score": score.value, "explanation": score.explanation},
         "metadata": score.metadata,
         "identifier": score.carrier_id,

@@ -15,6 +15,7 @@ from ragtrace.model import (
     AttributeValue,
     ChunkVerdict,
     Evaluation,
+    JudgeIdentity,
     MetricFailure,
     MetricOutcome,
     RagRecord,
@@ -118,13 +119,19 @@ def _result(
         semconv.RESPONSE_ID: record.response_id,
         semconv.EVALUATOR_ID: f"{outcome.profile}/{outcome.metric}",
         semconv.EVALUATOR_VERSION: outcome.evaluator_version,
-        semconv.EVALUATOR_TYPE: "deterministic" if judge.computes else "llm_judge",
+        semconv.EVALUATOR_TYPE: _evaluator_type(judge),
         semconv.JUDGE_PROVIDER: judge.provider,
         semconv.JUDGE_MODEL: judge.model,
         semconv.JUDGE_INPUT_TOKENS: outcome.usage.input_tokens,
         semconv.JUDGE_OUTPUT_TOKENS: outcome.usage.output_tokens,
         **_counts(outcome, emitted),
     }
+
+
+def _evaluator_type(judge: JudgeIdentity) -> str:
+    if judge.is_human:
+        return "human"
+    return "deterministic" if judge.computes else "llm_judge"
 
 
 def _score(outcome: MetricOutcome) -> Attributes:
@@ -184,8 +191,8 @@ def _claim(shown: CarrierVerdict[Verdict], *, content: bool) -> Attributes:
         semconv.CLAIM_METRICS: _several(shown.metrics),
         semconv.CLAIM_QUOTE_VERIFIED: verdict.quote_verified,
         semconv.REFERENCE_VERDICT if is_of_reference else semconv.CLAIM_VERDICT: verdict.label.value,
-        semconv.CLAIM_ANSWER_START: None if is_of_reference else claim.start,
-        semconv.CLAIM_ANSWER_END: None if is_of_reference else claim.end,
+        semconv.CLAIM_OFFSET_START: None if is_of_reference else claim.start,
+        semconv.CLAIM_OFFSET_END: None if is_of_reference else claim.end,
         semconv.CLAIM_CONFIDENCE: verdict.confidence,
     }
 

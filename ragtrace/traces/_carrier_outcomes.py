@@ -125,6 +125,8 @@ def judge_of(outcome: MetricOutcome, evaluation: Evaluation) -> JudgeIdentity:
     return substitute or evaluation.judge
 
 
-def _annotator_kind(judge: JudgeIdentity) -> Literal["LLM", "CODE"]:
-    """Return OpenInference's annotator kind: whether a language model or code judged."""
+def _annotator_kind(judge: JudgeIdentity) -> Literal["LLM", "CODE", "HUMAN"]:
+    """Return OpenInference's annotator kind: whether a language model, code or people judged."""
+    if judge.is_human:
+        return "HUMAN"
     return "CODE" if judge.computes else "LLM"

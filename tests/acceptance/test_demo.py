@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import pty
+import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ragtrace.cli.demo.page import PREFERRED_PORT, has_desktop
+from tests.acceptance.demo_environment import ROOT, locked, make_demo_environment
 from tests.acceptance.judge_server import running_judge
 from tests.backends.jaeger_server import Jaeger
-from tests.backends.process import free_ports
+from tests.backends.process import eventually, free_ports
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -39,15 +50,78 @@ def lines(finished: subprocess.CompletedProcess[str]) -> tuple[list[dict[str, An
     return answers, last["summary"]
 
 
-def test_it_needs_nothing_and_judges_every_answer(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Terminal:
+    process: subprocess.Popen[bytes]
+    screen: Path
+    url: Path
+
+    def opened(self) -> str | None:
+        """Return what the browser was asked for."""
+        return self.url.read_text().strip() if self.url.exists() else None
+
+    def text(self) -> str:
+        return self.screen.read_text()
+
+
+@contextmanager
+def running_in_terminal(folder: Path, *options: str) -> Iterator[Terminal]:
+    """Run the demo in a terminal of its own, with a browser that writes down what it is asked for."""
+    browser, url, screen = folder / "browser", folder / "url", folder / "screen"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {url}.new && mv {url}.new {url}\n')
+    browser.chmod(0o755)
+    theirs, ours = pty.openpty()
+    environ = {**os.environ, "COLUMNS": "80", "BROWSER": f"{browser} %s"}
+    process = subprocess.Popen(
+        [*DEMO, *options], stdin=ours, stdout=ours, stderr=ours, env=environ, start_new_session=True
+    )
+    os.close(ours)
+    reading = threading.Thread(target=_copy, args=(theirs, screen))
+    reading.start()
+    try:
+        yield Terminal(process=process, screen=screen, url=url)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        reading.join()
+        os.close(theirs)
+
+
+def _copy(terminal: int, screen: Path) -> None:
+    with screen.open("wb", buffering=0) as file, suppress(OSError):  # it is closed at the other end
+        while data := os.read(terminal, 4096):
+            file.write(data)
+
+
+def page_at(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as reply:
+        return str(reply.read().decode())
+
+
+def test_it_needs_nothing_and_shows_a_wrong_claim_in_about_ten_lines(tmp_path: Path) -> None:
     finished = run("--to", "otlp-file:copy.jsonl", cwd=tmp_path)
     assert finished.returncode == 0, finished.stderr
-    assert "Judge and people agree on" in finished.stdout
-    assert "lexical, a heuristic" in finished.stdout
-    *shown, link = finished.stdout.splitlines()
+    shown = finished.stdout.splitlines()
+    assert len(shown) <= 13
+    (link,) = [line for line in shown if line.startswith("Its trace: ")]
+    shown.remove(link)
     assert max(map(len, shown)) <= 80
-    assert link.startswith("trace ")
+    text = " ".join(line.strip() for line in shown)
+    assert "human:ragtruth, the annotators' own labels replayed: 12 pass, 12 fail." in text
+    assert "lexical, a heuristic without a key, agrees with people on" in text
+    assert "contradicted by passage-1: “The first known reference of the Gemini" in text
     assert len((tmp_path / "copy.jsonl").read_text().splitlines()) > 0
+
+
+def test_the_table_says_of_every_answer_what_people_and_judges_say() -> None:
+    shown = run("--table", "--limit", "3").stdout.splitlines()
+    assert [line.split()[:2] for line in shown if line.startswith(("pass", "fail"))] == [
+        ["fail", "0.75"],
+        ["fail", "0.67"],
+        ["pass", "1.00"],
+    ]
+    assert max(map(len, shown)) <= 80
 
 
 def test_json_lines_stand_beside_the_labels_of_people(tmp_path: Path) -> None:
@@ -55,7 +129,24 @@ def test_json_lines_stand_beside_the_labels_of_people(tmp_path: Path) -> None:
     answers, summary = lines(finished)
     assert (len(answers), summary["missing"]) == (6, 0)
     assert summary["scored"] + summary["unscored"] == 6
-    assert all(isinstance(answer["human"]["faithful"], bool) for answer in answers)
+    for answer in answers:
+        people = answer["evaluations"]["human:ragtruth"]
+        assert people["label"] == ("pass" if answer["human"]["faithful"] else "fail")
+        wrong = [claim["claim"] for claim in people["failing_claims"]]
+        assert sorted(wrong) == sorted(answer["human"]["marked_sentences"])
+    assert "over 300 years BC" in summary["wrong_claim"]["quote"]
+
+
+def test_both_judges_write_a_carrier_into_the_same_trace(jaeger: Jaeger) -> None:
+    options = ("--to", jaeger.otlp_grpc, "--ui", jaeger.query_url)
+    (answer,), _ = lines(run("--json", "--limit", "1", *options))
+    spans = jaeger.wait_for_trace(answer["trace_id"], spans=5)["spans"]
+    said = {
+        tags["ragtrace.judge.provider"]: span["operationName"]
+        for span in spans
+        if "ragtrace.judge.provider" in (tags := {tag["key"]: tag["value"] for tag in span["tags"]})
+    }
+    assert said == {"human": "evaluation fail", "lexical": "evaluation pass"}
 
 
 def test_the_link_leads_to_the_trace_and_its_verdict(jaeger: Jaeger) -> None:
@@ -79,6 +170,7 @@ def test_with_an_endpoint_set_it_asks_that_judge() -> None:
     answers, summary = lines(finished)
     assert summary["judge"] == "openai:gpt-4o-mini"
     assert [answer["score"] for answer in answers] == [0.0, 0.0, 0.0]
+    assert [*answers[0]["evaluations"]] == ["human:ragtruth", "lexical", "openai:gpt-4o-mini"]
     assert judge.calls == 6
 
 
@@ -95,14 +187,92 @@ def test_tracing_that_is_turned_off_is_said_at_once() -> None:
     assert "OTEL_SDK_DISABLED" in finished.stderr
 
 
-def test_ctrl_c_ends_it_cleanly() -> None:
+def test_in_a_terminal_it_opens_the_page_on_the_wrong_claim_and_stays_until_ctrl_c(tmp_path: Path) -> None:
+    with running_in_terminal(tmp_path, "--open", "--limit", "3") as shown:
+        url = eventually(shown.opened, what="the page in a browser", deadline_s=PATIENCE_S)
+        page = html.unescape(page_at(url))
+        assert re.search(r"<mark[^>]*contradicted[^>]*>[^<]*The first known reference to the Gemini", page)
+        assert re.search(r"<(mark|q)[^>]*>[^<]*Aristotle.s Meteorologica, over 300 years BC", page)
+        assert "human:ragtruth" in page
+        assert shown.process.poll() is None
+        os.killpg(shown.process.pid, signal.SIGINT)
+        assert shown.process.wait(PATIENCE_S) == 0
+    assert "Traceback" not in shown.text()
+    assert url in shown.text().replace("\r\n", "")
+
+
+def test_the_page_goes_where_there_is_room(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # what runs there already does as well
+            taken.bind(("127.0.0.1", PREFERRED_PORT))
+            taken.listen()
+        finished = run("--limit", "1", cwd=tmp_path)
+    assert finished.returncode == 0
+    assert f"port {PREFERRED_PORT} is taken: the page is on port" in finished.stderr
+    assert re.search(
+        r"^http://127\.0\.0\.1:\d+/answers/[0-9a-f]{32}/[0-9a-f]{16}$", finished.stdout, re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "desktop"),
+    [
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({}, "linux", False),
+        ({}, "darwin", True),
+        ({"SSH_CONNECTION": "10.0.0.1 22"}, "darwin", False),
+        ({"DISPLAY": ":0", "CI": "true"}, "linux", False),
+    ],
+)
+def test_a_browser_opens_only_at_a_desktop(environ: dict[str, str], platform: str, desktop: bool) -> None:
+    assert has_desktop(environ, platform) is desktop
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "to_all"), [(signal.SIGINT, 130, True), (signal.SIGTERM, 143, False)]
+)
+def test_whoever_ends_it_leaves_nothing_behind(
+    number: signal.Signals, code: int, to_all: bool, tmp_path: Path
+) -> None:
     process = subprocess.Popen(
-        [*DEMO[:-2], "--rate", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*DEMO[:-2], "--rate", "1"],
+        env={**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert process.stdout is not None
-    while "score" not in process.stdout.readline():
-        pass
-    process.send_signal(signal.SIGINT)
+    assert "answers of RAGTruth flow" in process.stdout.readline()
+    eventually(lambda: any(tmp_path.glob("*/traces/*.jsonl")), what="a verdict", deadline_s=PATIENCE_S)
+    # A terminal sends Ctrl-C to every process in it.
+    (os.killpg if to_all else os.kill)(process.pid, number)
     _, errors = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "Traceback" not in errors
+    assert [*tmp_path.iterdir()] == []
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+def test_its_environment_has_under_forty_packages_of_the_versions_that_are_tested() -> None:
+    packages, tested = locked(), locked(ROOT / "requirements.lock")
+    assert len(packages) < 40
+    assert packages.items() <= tested.items()
+
+
+def test_it_runs_with_the_packages_of_its_lock_alone(tmp_path: Path) -> None:
+    python = make_demo_environment(tmp_path / "environment")
+    finished = subprocess.run(
+        [python, "-m", "ragtrace.cli", "demo", "--json", "--limit", "3", "--rate", "50"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert lines(finished)[1]["missing"] == 0

@@ -240,8 +240,8 @@ async def test_spans_that_join_a_settled_trace_reopen_it(store: WorkStore, place
 
 
 async def test_a_full_store_keeps_nothing_of_the_request(place: Place) -> None:
-    store = await place.open(max_bytes=200_000)
-    await store.append([part("t1", bytes(300_000))], forward={}, now_ns=1)
+    store = await place.open(max_bytes=400_000)
+    await store.append([part("t1", bytes(500_000))], forward={}, now_ns=1)
     with pytest.raises(StoreUnavailable, match="max_bytes"):
         await store.append([part("t2")], forward={"sink": b"original"}, now_ns=2)
     assert ((await store.spans("t2")).payloads, await store.outbox_items("sink", 1)) == ((), ())

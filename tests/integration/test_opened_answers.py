@@ -15,9 +15,11 @@ import pytest
 
 from ragtrace.answer_sources import SearchProgress, find_answers, first_of, open_source, store_source
 from ragtrace.answer_sources.sources import TraceSource
-from ragtrace.answers.opened import AnswerGone, AnswerSource, OpenedAnswer
+from ragtrace.answers.opened import AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.backends import open_carrier_sink
 from ragtrace.backends.jaeger import V2, JaegerReader
+from ragtrace.model import MetricResult
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.store.reader import StoreReader
@@ -196,6 +198,29 @@ async def test_phoenix_shows_the_same_claims_and_evidence(phoenix: Phoenix, tmp_
     expected = shown(await opened(open_source(f"file:{tmp_path / 'traces.jsonl'}"), key_of(carrier)))
     found = shown(await opened(open_source(f"phoenix:{phoenix.url}"), key_of(carrier)))
     assert found == expected
+
+
+async def test_scores_in_phoenix_show_the_same_claims_and_evidence(phoenix: Phoenix, tmp_path: Path) -> None:
+    spans = the_spans("scores-phoenix")
+    (carrier,) = await judged(tmp_path, spans)
+    (tmp_path / "traces.jsonl").write_text(encode_json((*spans, carrier)))
+    phoenix.store(spans, project="scores")
+    async with aclosing(open_carrier_sink(f"phoenix:{phoenix.url}")) as sink:
+        await sink.send(encode([carrier]))
+    (whole,) = (await opened(open_source(f"file:{tmp_path / 'traces.jsonl'}"), key_of(carrier))).versions
+    (found,) = (await opened(open_source(f"phoenix:{phoenix.url}"), key_of(carrier))).versions
+    for metric in METRICS:
+        assert result_of(found, metric) == result_of(whole, metric)
+    assert (found.evaluation_id, found.judged.cost_usd) == (carrier.span_id, None)
+    assert found.notices == (
+        "This place keeps scores, not the whole carrier: tokens and cost of the run are missing",
+    )
+
+
+def result_of(version: AnswerVersion, metric: str) -> MetricResult:
+    """Return a result, without what is on the carrier's span only."""
+    (result,) = (result for result in version.judged.evaluation.results if result.metric == metric)
+    return replace(result, diagnosis=None)
 
 
 async def test_trace_that_is_gone_is_told_by_every_place(

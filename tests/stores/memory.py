@@ -18,8 +18,10 @@ from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import POISON, FinalOutcome, State
 from ragtrace_collector.store.port import (
     HoldMode,
+    IndexSize,
     Job,
     JudgedInput,
+    KeptCarrier,
     OutboxItem,
     Outcome,
     QuarantineRecord,
@@ -239,6 +241,7 @@ class MemoryStore:
         slices: int | None = None,
         moved: Mapping[str, str | None] = MappingProxyType({}),
         goes_on: bool = False,
+        feedback: Mapping[str, str] = MappingProxyType({}),
     ) -> TraceDecided:
         ends = [(outcome, str(FinalOutcome.of(outcome.outcome))) for outcome in outcomes]
         state = await self._turn()
@@ -248,6 +251,8 @@ class MemoryStore:
         new = sum(self._queue(job, now_ns) for job in jobs)
         again = sum(self._revise(job, slices, now_ns) for job in jobs)
         gone = sum(self._move(trace_id, span_id, to, now_ns) for span_id, to in moved.items())
+        tenants = {answer.span_id: answer.tenant for answer in state.of_trace(trace_id)}
+        state.index.note(trace_id, tenants, feedback)
         if trace_id in state.suspects and not state.suspects[trace_id].poison:
             del state.suspects[trace_id]
         self._release_if_done(trace_id)
@@ -372,6 +377,7 @@ class MemoryStore:
         evaluator: str = "",
         addition: bytes = b"",
         judged: JudgedInput | None = None,
+        kept: KeptCarrier | None = None,
     ) -> bool:
         end = str(FinalOutcome.of(outcome))
         state = await self._turn()
@@ -394,6 +400,8 @@ class MemoryStore:
             )
             ended = replace(ended, is_on_span=is_added)
             state.put(self._judged(ended, judged, job.span_id if is_added else carrier, now_ns))
+        if kept is not None:
+            state.index.keep(job, kept)
         others = {sink: item for sink, item in outbox_items.items() if sink not in self._forward_to}
         state.post(others if is_added else outbox_items, (job.trace_id, job.span_id))
         self._release_if_done(job.trace_id)
@@ -500,17 +508,39 @@ class MemoryStore:
             payloads=tuple(self._state.slices.get(trace_id, ())) if trace.is_open else (),
         )
 
+    # the index
+
+    async def carriers(self, trace_id: str) -> tuple[bytes, ...]:
+        state = await self._turn()
+        return tuple(held.payload for held in state.index.carriers.get(trace_id, ()))
+
+    async def index_size(self) -> IndexSize:
+        return (await self._turn()).index.size()
+
     # maintenance
 
-    async def expire(self, *, decided_before_ns: int, ended_before_ns: int) -> int:
-        await self._turn()
+    async def expire(
+        self,
+        *,
+        decided_before_ns: int,
+        ended_before_ns: int,
+        began_before_ns: int = 0,
+        most_rows: int | None = None,
+    ) -> int:
+        state = await self._turn()
         number = self._forget_traces(decided_before_ns)
         self._forget_rejected(ended_before_ns)
         self._forget_answers(ended_before_ns)
+        state.index.forget(before_ns=began_before_ns, most_rows=most_rows)
         return number
 
     def _make_room(self) -> int:
-        return self._forget_traces(_ALWAYS) or self._forget_rejected(_ALWAYS) or self._forget_answers(_ALWAYS)
+        return (
+            self._forget_traces(_ALWAYS)
+            or self._forget_rejected(_ALWAYS)
+            or self._forget_answers(_ALWAYS)
+            or self._state.index.forget(before_ns=_ALWAYS, most_rows=0)
+        )
 
     def _forget_traces(self, before_ns: int) -> int:
         state = self._state
@@ -525,7 +555,7 @@ class MemoryStore:
         for key in finished:
             for answer in state.of_trace(key):
                 state.put(replace(answer, is_past=True))
-            for rows in (state.traces, state.slices, state.suspects):
+            for rows in (state.traces, state.slices, state.suspects, state.index.carriers):
                 rows.pop(key, None)
         state.left_out = {entry for entry in state.left_out if entry[2] not in finished}
         return len(finished)

@@ -15,6 +15,7 @@ from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.windows import WindowRow
 from ragtrace_collector.store.port import Job
 from ragtrace_collector.store.trace_key import tenant_of, trace_id_of
+from tests.stores.memory_index import MemoryIndex
 
 Key = tuple[str, str]
 """A trace's key, and a span id."""
@@ -156,6 +157,7 @@ class MemoryState:
     low: dict[Key, LowAnswer] = field(default_factory=dict)
     left_out: set[tuple[str, int, str, str]] = field(default_factory=set)
     """Key, time, trace and span of answers that were sampled out."""
+    index: MemoryIndex = field(default_factory=MemoryIndex)
     last_item: int = 0
 
     # answers: every change goes through `put` or `forget`, which make both entries
@@ -223,7 +225,9 @@ class MemoryState:
         payloads = sum(len(payload) for payloads in self.slices.values() for payload in payloads)
         outbox = sum(len(item.payload) for item in self.items.values())
         additions = sum(len(payload) for found in self.additions.values() for payload in found.values())
-        return payloads + outbox + additions + _ROW_BYTES * (len(self.answers) + len(self.traces))
+        carriers = sum(len(each.payload) for kept in self.index.carriers.values() for each in kept)
+        rows = len(self.answers) + len(self.traces) + len(self.index.rows)
+        return payloads + outbox + additions + carriers + _ROW_BYTES * rows
 
     def ledger(self, tenant: str | None, since_ns: int | None) -> Ledger:
         """Return the ledger: its sums, or those of the answers seen since a time; of all tenants, or one."""

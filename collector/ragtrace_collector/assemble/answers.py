@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from ragtrace.answers.feedback import feedback_in
 from ragtrace.errors import CodecError
 from ragtrace.model import Gap, Part, RagRecord, SkipReason
 from ragtrace.traces.attach import record_sha256
@@ -79,6 +80,26 @@ class TraceAnswers:
         below = self._first_below(gone)
         beside = self._first_read_by()
         return {each: above.get(each) or below.get(each) or beside.get(each) for each in gone}
+
+    def feedback(self) -> Mapping[str, str]:
+        """Return the last feedback, by the span of its answer; by the empty text if it names no span.
+
+        On another span, it is on the nearest answer above, else on the answers below.
+        """
+        given = list(feedback_in(self.trace.spans))
+        others = {each.span_id for each in given if each.span_id not in self.by_span}
+        above = self.lineage.nearest_above(others, self.by_span) if others else {}
+        below = self.lineage.nearest_above(self.by_span, others) if others else {}
+        found: dict[str, str] = {}
+        for span_id, thumbs in given:
+            if span_id not in others:
+                found[span_id] = thumbs
+            elif span_id in above:
+                found[above[span_id]] = thumbs
+            else:
+                meant = [answer for answer, other in below.items() if other == span_id]
+                found.update(dict.fromkeys(meant or [span_id], thumbs))
+        return found
 
     def is_evaluation(self, span_id: str) -> bool:
         """Say whether the span or an ancestor belongs to an evaluator, so that it is never judged."""

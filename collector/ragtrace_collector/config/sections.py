@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from ragtrace.backends import reads_openinference
 from ragtrace.files.state import default_store
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
@@ -248,7 +249,13 @@ class ExportConfig(Section):
     headers: Headers = {}
     tls: TlsConfig | None = None
     forward: bool = False
+    openinference: bool | Literal["auto"] = "auto"
     timeout: Timeout = timedelta(seconds=10)
+
+    @property
+    def reads_openinference(self) -> bool:
+        """Whether carriers for it have OpenInference's ``evaluations.<i>.*``."""
+        return reads_openinference(self.endpoint) if self.openinference == "auto" else self.openinference
 
 
 class StoreConfig(Section):
@@ -267,6 +274,14 @@ class StoreConfig(Section):
             ConfigError: there is no such default.
         """
         return default_store() if self.path is None else self.path
+
+
+class IndexConfig(Section):
+    """What is kept of judged answers for the pages: a row without content each."""
+
+    enabled: bool = True
+    max_age: Timeout = timedelta(days=90)
+    max_rows: int = Field(default=1_000_000, gt=0)
 
 
 class TelemetryConfig(Section):
@@ -302,12 +317,18 @@ class CollectorConfig(Section):
     attach: AttachConfig = AttachConfig()
     export: tuple[ExportConfig, ...] = Field(min_length=1)
     store: StoreConfig = StoreConfig()
+    index: IndexConfig = IndexConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     ui: UiConfig = UiConfig()
     drain_timeout: Duration = timedelta(seconds=20)
     cancel_timeout: Timeout = timedelta(seconds=10)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
+
+    @property
+    def most_index_rows(self) -> int:
+        """How many rows the index may have: they take at most a quarter of ``store.max_bytes``."""
+        return min(self.index.max_rows, self.store.max_bytes // _PARTS_OF_STORE // _INDEX_ROW_BYTES)
 
     @model_validator(mode="after")
     def _can_hold(self) -> CollectorConfig:
@@ -350,6 +371,11 @@ class CollectorConfig(Section):
             if any(_same_address(endpoint, address) for address in own):
                 raise ValueError(f"`export` endpoint {endpoint!r} is this collector's own receiver: a loop")
         return self
+
+
+_PARTS_OF_STORE: Final = 4
+_INDEX_ROW_BYTES: Final = 400
+"""The most that a row takes, with its share of the sums."""
 
 
 def _same_address(endpoint: str, address: str) -> bool:

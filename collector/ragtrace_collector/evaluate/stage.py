@@ -13,13 +13,14 @@ from typing import Final, TypeVar
 from opentelemetry.trace import Tracer
 
 from ragtrace import semconv
+from ragtrace.answers.summary import summary_of
 from ragtrace.budget import OverBudget
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.outcomes import Status, outcome_of
 from ragtrace.pipeline.carriers import attach
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
-from ragtrace.traces.attach import addition_of
+from ragtrace.traces.attach import addition_of, without_evaluation_objects
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
@@ -28,7 +29,8 @@ from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, 
 from ragtrace_collector.judge.evaluator import GuardedEvaluator
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
-from ragtrace_collector.store.port import Job, JudgedInput, StoreUnavailable, WorkStore
+from ragtrace_collector.store.port import Job, JudgedInput, KeptCarrier, StoreUnavailable, WorkStore
+from ragtrace_collector.store.trace_key import tenant_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working
@@ -95,6 +97,8 @@ class EvaluateStage:
     live: LiveConfig
     watch: LowScoreWatch
     sinks: tuple[str, ...]
+    openinference_sinks: frozenset[str] = frozenset()
+    """The sinks that read OpenInference's ``evaluations.<i>.*``."""
     counters: Counters
     clock: Clock
     done: asyncio.Event
@@ -255,7 +259,12 @@ class EvaluateStage:
             cost_usd=setup.guarded.evaluator.cost_usd(evaluation),
         )
         await self._end(
-            job, outcome, carrier=span, evaluator=evaluation.evaluator_version if span else "", judged=judged
+            job,
+            outcome,
+            carrier=span,
+            evaluator=evaluation.evaluator_version if span else "",
+            judged=judged,
+            is_indexed=setup.live.config.index.enabled,
         )
 
     async def _end(
@@ -266,8 +275,10 @@ class EvaluateStage:
         carrier: Span | None = None,
         evaluator: str = "",
         judged: JudgedInput | None = None,
+        is_indexed: bool = False,
     ) -> None:
-        outbox_items = dict.fromkeys(self.sinks, encode([carrier])) if carrier else {}
+        payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
+        outbox_items = self._payloads(carrier, payload) if carrier else {}
         addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
         finish = partial(
             self.store.finish,
@@ -279,11 +290,17 @@ class EvaluateStage:
             evaluator=evaluator,
             addition=addition,
             judged=judged,
+            kept=_kept(job, carrier, payload) if carrier and is_indexed else None,
         )
         self.counters.add(Counts.ANSWERS_ON_SPAN, await self._write(finish))
         if counted := _COUNTED_AS.get(FinalOutcome.of(outcome).state):
             self.counters.add(counted)
         self.done.set()
+
+    def _payloads(self, carrier: Span, plain: bytes) -> dict[str, bytes]:
+        """Return the carrier for each sink: those that read OpenInference's objects get them too."""
+        whole = encode([carrier]) if self.openinference_sinks else plain
+        return {sink: whole if sink in self.openinference_sinks else plain for sink in self.sinks}
 
     async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
         """Retry the write until it succeeds, so that a full disk causes no second judgment."""
@@ -301,6 +318,11 @@ class EvaluateStage:
         told = _of(job, "answer_failed")
         log.error("answer %s:%s: %s", job.in_trace, job.span_id, place_of(exc), extra=told)
         await self._end(job, State.FAILED.because(type(exc).__name__))
+
+
+def _kept(job: Job, carrier: Span, payload: bytes) -> KeptCarrier | None:
+    summary = summary_of(carrier, tenant=tenant_of(job.trace_id) or job.tenant)
+    return KeptCarrier(summary=summary, payload=payload) if summary else None
 
 
 def _of(job: Job, name: str, **fields: str) -> dict[str, object]:

@@ -111,6 +111,9 @@ METRICS: Final = (
     Instrument("ragtrace.store.size", InstrumentKind.GAUGE, "By", "bytes in the store"),
     Instrument("ragtrace.store.limit", InstrumentKind.GAUGE, "By", "store.max_bytes"),
     Instrument(
+        "ragtrace.index.rows", InstrumentKind.GAUGE, "", "judged answers in the index, and superseded ones"
+    ),
+    Instrument(
         "ragtrace.judge.concurrency",
         InstrumentKind.GAUGE,
         "",

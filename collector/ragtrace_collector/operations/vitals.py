@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from ragtrace.budget import LimitUsage
@@ -63,7 +64,7 @@ class Vitals:
             own = await self.store.ledger(tenant)
             of_collector = {"phase": self.phase, "ready": ready.is_ready}
             return {"collector": of_collector, "ledger": own.sums(), "store": own.by_name()}
-        ledger = await self.store.ledger()
+        ledger, index = await self.store.ledger(), await self.store.index_size()
         return {
             "collector": {
                 "phase": self.phase,
@@ -78,18 +79,20 @@ class Vitals:
             "budget": [each._asdict() for each in await self._left()],
             "ledger": ledger.sums(),
             "store": ledger.by_name(),
+            "index": {"rows": index.rows, "oldest": _moment(index.oldest_ns)},
             "since_start": self.counters.snapshot(),
         }
 
     async def readings(self) -> Readings:
         """Return every metric's values. Answers and outbox items are read at one moment."""
         ready, ledger = await self.readiness(), await self.store.ledger()
-        left = await self._left()
+        left, index = await self._left(), await self.store.index_size()
         readings = read_all(ledger, self.counters.snapshot(), now_ns=self.clock.now_ns())
         return {
             **readings,
             "ragtrace.outbox": tuple(self._named(reading) for reading in readings["ragtrace.outbox"]),
             "ragtrace.store.limit": (Measurement(self.store_limit_bytes),),
+            "ragtrace.index.rows": (Measurement(index.rows),),
             "ragtrace.judge.concurrency": tuple(
                 Measurement(guard.limiter.limit, {"judge": guard.name})
                 for guard in self._guards()
@@ -143,6 +146,12 @@ class Vitals:
         except TimeoutError:
             return f"the store did not answer within {_STORE_TIMEOUT_S:g} s"
         return None
+
+
+def _moment(time_ns: int | None) -> str | None:
+    if time_ns is None:
+        return None
+    return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).isoformat(timespec="seconds")
 
 
 def _told(guard: JudgeGuard) -> Mapping[str, object]:

@@ -177,6 +177,7 @@ class SampleStage:
             slices=answers.stored.slices,
             moved=moved,
             goes_on=bool(ready.calls),
+            feedback=answers.feedback(),
         )
         self.counters.add(Counts.TRACES_PROCESSED, not ready.calls)
         self.counters.add(Counts.TRACES_WITHOUT_RAG, not records and not ready.calls)

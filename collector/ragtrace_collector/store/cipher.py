@@ -37,7 +37,12 @@ _KEY_BYTES: Final = 32
 _ID_BYTES: Final = 8
 _NONCE_BYTES: Final = 12
 _HEADER_BYTES: Final = len(_MARK) + _ID_BYTES + _NONCE_BYTES
-_ENCRYPTED_COLUMNS: Final = (("slice", "payload"), ("parcel", "payload"), ("addition", "payload"))
+_ENCRYPTED_COLUMNS: Final = (
+    ("slice", "payload"),
+    ("parcel", "payload"),
+    ("addition", "payload"),
+    ("kept_carrier", "payload"),
+)
 
 
 @dataclass(frozen=True, slots=True)

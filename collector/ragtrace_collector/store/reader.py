@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
+from ragtrace import semconv
+from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span, Trace
@@ -61,13 +65,26 @@ class StoreReader:
     async def get(self, trace_id: str) -> Trace | None:
         """Return the trace, or ``None`` if the store has none (any more).
 
-        ``@`` and a tenant may follow the id, because several tenants may use the same trace id.
+        ``@`` and a tenant may follow the id, because several tenants may use the same trace id. The tenant is
+        that of the token, or of an answer in the trace if no token named one.
 
         Raises:
             ReadError: the file is no collector's store or cannot be read, several tenants have the trace, or
                 its spans are encrypted with a key that was not given.
         """
         return await asyncio.to_thread(self._get, trace_id)
+
+    async def carriers(self, key: AnswerKey) -> Sequence[Span]:
+        """Return the kept carriers of an answer's trace, in order of judging, with the superseded ones.
+
+        They stay as long as the spans of the trace. They are not among these, so that nothing reads them as
+        spans of the application.
+
+        Raises:
+            ReadError: the file is no collector's store or cannot be read, or they are encrypted with a key
+                that was not given.
+        """
+        return await asyncio.to_thread(self._carriers, key)
 
     async def traces(self) -> AsyncIterator[Trace]:
         """Yield every trace in the store.
@@ -89,11 +106,21 @@ class StoreReader:
         with reading(self._path) as db:
             keys = _keys_of(db, trace_id)
             if BEHIND_ID in wanted:
-                keys = [key for key in keys if tenant_of(key) == tenant_of(wanted)]
+                keys = _of_tenant(db, keys, tenant_of(wanted))
             if len(keys) > 1:
                 named = ", ".join(key if BEHIND_ID in key else f"{key}{BEHIND_ID}" for key in keys)
                 raise ReadError(f"several tenants have a trace {trace_id}: name one of {named}")
             return self._trace(db, keys[0]) if keys else None
+
+    def _carriers(self, answer: AnswerKey) -> list[Span]:
+        with reading(self._path) as db:
+            keys = [answer.trace_id, f"{answer.trace_id}{BEHIND_ID}{answer.tenant}"]
+            return [
+                replace(span, attributes={**span.attributes, **_superseding(supersedes)})
+                for key in _of_tenant(db, keys, answer.tenant)
+                for supersedes, payload in db.execute(_CARRIERS, (key,)).fetchall()
+                for span in self._spans(payload, key)
+            ]
 
     def _keys(self) -> list[str]:
         with reading(self._path) as db:
@@ -148,3 +175,20 @@ def _keys_of(db: sqlite3.Connection, trace_id: str) -> list[str]:
         (trace_id,),
     )
     return [key for (key,) in found]
+
+
+def _of_tenant(db: sqlite3.Connection, keys: Sequence[str], tenant: str) -> list[str]:
+    """Return the keys with a tenant, or else that of a trace without one whose answers name the tenant."""
+    own = [key for key in keys if tenant_of(key) == tenant]
+    if own or not tenant:
+        return own
+    plain = [key for key in keys if not tenant_of(key)]
+    query = "SELECT 1 FROM job WHERE trace_id = ? AND tenant = ? LIMIT 1"
+    return [key for key in plain if db.execute(query, (key, tenant)).fetchone()]
+
+
+_CARRIERS: Final = "SELECT supersedes, payload FROM kept_carrier WHERE trace_id = ? ORDER BY id"
+
+
+def _superseding(carrier: str) -> dict[str, str]:
+    return {semconv.EVAL_SUPERSEDES: carrier} if carrier else {}

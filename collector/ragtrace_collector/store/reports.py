@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.store._judged import size
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.ledger import read_answers, take_stock
-from ragtrace_collector.store.port import StoredTrace, TraceReport
+from ragtrace_collector.store.port import IndexSize, StoredTrace, TraceReport
 from ragtrace_collector.store.reader import reading
 from ragtrace_collector.store.revisions import UNDECIDED
 from ragtrace_collector.store.trace_key import BEHIND_ID
@@ -34,6 +35,14 @@ class SqliteReports:
 
     async def trace_report(self, trace_id: str) -> TraceReport:
         return await asyncio.to_thread(self._report, trace_id)
+
+    async def index_size(self) -> IndexSize:
+        """Return how much the index of answers holds."""
+        return await asyncio.to_thread(self._index_size)
+
+    def _index_size(self) -> IndexSize:
+        with reading(self._path) as db:
+            return size(db)
 
     def _find(self, begin: str, limit: int, tenant: str | None) -> tuple[str, ...]:
         with reading(self._path) as db:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from ragtrace_collector.store._judged import forget_carriers, forget_rows
 from ragtrace_collector.store.revisions import UNDECIDED, forget
 
 _TRACES_AT_ONCE: Final = 100
@@ -29,6 +30,7 @@ def forget_traces(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int
         forget(db, trace_id)
     db.executemany("DELETE FROM slice WHERE trace_id = ?", found)
     db.executemany("DELETE FROM trace WHERE trace_id = ?", found)
+    forget_carriers(db, found)
     return len(found)
 
 
@@ -57,7 +59,12 @@ def forget_jobs(db: sqlite3.Connection, *, before_ns: int = _ALWAYS_NS) -> int:
 
 def make_room(db: sqlite3.Connection) -> int:
     """Delete some finished work, the least useful first; return how much, 0 if nothing is left."""
-    return forget_traces(db) or forget_rejected(db) or forget_jobs(db)
+    return (
+        forget_traces(db)
+        or forget_rejected(db)
+        or forget_jobs(db)
+        or forget_rows(db, before_ns=_ALWAYS_NS, most_rows=0)
+    )
 
 
 def has_room(db: sqlite3.Connection, *, max_bytes: int) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from ragtrace.answers.index.tables import INDEX_TABLES
 from ragtrace.sqlite_file import migrate
 from ragtrace_collector.store._holds import HOLDS
+from ragtrace_collector.store._judged import KEPT
 from ragtrace_collector.store._ledger_tables import LEDGER, UNCONFIRMED
 from ragtrace_collector.store._quarantine import SUSPECTS
 from ragtrace_collector.store._tenant_keys import UNKEYED
@@ -53,6 +55,10 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     f"""
 {UNCONFIRMED}
 {UNKEYED}
+""",
+    f"""
+{INDEX_TABLES}
+{KEPT}
 """,
 )
 """One step a version. A released step is never changed; a new one is added after it."""

@@ -15,8 +15,8 @@ from ragtrace.sqlite_file import primary_code
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
+from ragtrace_collector.store import _judged, leases, revisions
 from ragtrace_collector.store import _quarantine as suspects
-from ragtrace_collector.store import leases, revisions
 from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store._holds import HeldTraces
 from ragtrace_collector.store._tenant_keys import key_by_tenant
@@ -25,8 +25,10 @@ from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.open_errors import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
     HoldMode,
+    IndexSize,
     Job,
     JudgedInput,
+    KeptCarrier,
     OutboxItem,
     Outcome,
     QuarantineRecord,
@@ -199,6 +201,7 @@ class SqliteStore:
         slices: int | None = None,
         moved: Mapping[str, str | None] = MappingProxyType({}),
         goes_on: bool = False,
+        feedback: Mapping[str, str] = MappingProxyType({}),
     ) -> TraceDecided:
         def work(db: sqlite3.Connection) -> TraceDecided:
             is_all = not goes_on and revisions.decide_trace(db, trace_id, slices=slices, now_ns=now_ns)
@@ -207,6 +210,7 @@ class SqliteStore:
             new = sum(_queue_job(db, job, now_ns=now_ns) for job in jobs)
             again = sum(revisions.revise(db, job, slices=slices, now_ns=now_ns) for job in jobs)
             gone = revisions.move(db, trace_id, moved, now_ns=now_ns)
+            _judged.note(db, trace_id, feedback)
             suspects.clear(db, trace_id)
             self._holds.release_if_done(db, trace_id)
             if is_all and not keep_spans:
@@ -234,6 +238,7 @@ class SqliteStore:
         evaluator: str = "",
         addition: bytes = b"",
         judged: JudgedInput | None = None,
+        kept: KeptCarrier | None = None,
     ) -> bool:
         ended = FinalOutcome.of(outcome)
 
@@ -247,6 +252,8 @@ class SqliteStore:
             if judged is not None:
                 said_by = job.span_id if is_added else carrier
                 revisions.note_judged(db, job, judged, carrier=said_by, now_ns=now_ns)
+            if kept is not None:
+                _judged.keep(db, job, kept)
             db.execute(
                 "UPDATE job SET is_on_span = ? WHERE trace_id = ? AND span_id = ? AND is_on_span != ?1",
                 (is_added, job.trace_id, job.span_id),
@@ -337,10 +344,26 @@ class SqliteStore:
         with _readable():
             return await self._reports.trace_report(trace_id)
 
-    async def expire(self, *, decided_before_ns: int, ended_before_ns: int) -> int:
+    async def carriers(self, trace_id: str) -> tuple[bytes, ...]:
+        query = "SELECT unsealed(payload, trace_id) FROM kept_carrier WHERE trace_id = ? ORDER BY id"
+        return await self._submit(lambda db: _column(db, query, trace_id))
+
+    async def index_size(self) -> IndexSize:
+        with _readable():
+            return await self._reports.index_size()
+
+    async def expire(
+        self,
+        *,
+        decided_before_ns: int,
+        ended_before_ns: int,
+        began_before_ns: int = 0,
+        most_rows: int | None = None,
+    ) -> int:
         number = await self._all_of(lambda db: forget_traces(db, before_ns=decided_before_ns))
         await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
+        await self._all_of(lambda db: _judged.forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
         await self._all_of(shrink)
         return number
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ragtrace.answers.shown import ShownClaim, shown_answer
-from ragtrace.model import Evaluation, Label, MetricOutcome, MetricResult, VerdictLabel
+from ragtrace.model import Direction, Evaluation, Label, MetricOutcome, MetricResult, VerdictLabel
 from ragtrace.outcomes import JudgedAnswer
 
 MOST_CHANGES: Final = 200
@@ -23,6 +23,12 @@ class ScoreChange:
     label_before: Label | None
     """``None`` if the metric did not run."""
     label_after: Label | None
+    is_lower_better: bool
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the score changed for the better."""
+        return self.delta is not None and (self.delta < 0) == self.is_lower_better
 
     @property
     def delta(self) -> float | None:
@@ -115,6 +121,7 @@ def _scores(first: Evaluation, second: Evaluation) -> Iterator[ScoreChange]:
             after=_score(after),
             label_before=before.label if before else None,
             label_after=after.label if after else None,
+            is_lower_better=isinstance(after, MetricResult) and after.direction is Direction.LOWER_IS_BETTER,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -18,6 +18,7 @@ MOST_SPANS: Final = 200
 WIDTH: Final = 1_000
 """Units of the picture from the first start to the last end."""
 _DEEPEST: Final = 8
+_FEW: Final = 15
 _NARROWEST: Final = 4
 
 
@@ -59,6 +60,8 @@ class Timeline:
     """A trace as people look at it."""
 
     spans: tuple[TimelineSpan, ...]
+    first: tuple[TimelineSpan, ...]
+    """What to show without a click: all if there are few, else those with a role or an error."""
     more: int
     """Spans that are not shown."""
     length_ns: int
@@ -80,10 +83,15 @@ def timeline_of(opened: OpenedAnswer) -> Timeline | None:
     )
     return Timeline(
         spans=rows,
+        first=rows if len(rows) <= _FEW else tuple(_telling(rows))[:_FEW],
         more=len(trace.spans) - len(rows),
         length_ns=end_ns - start_ns,
         errors=sum(_is_error(span) for span in trace.spans),
     )
+
+
+def _telling(rows: Sequence[TimelineSpan]) -> Iterator[TimelineSpan]:
+    return (row for row in rows if row.role or row.is_error or row.depth == 0)
 
 
 def _roles(opened: OpenedAnswer, trace: Trace) -> Mapping[str, SpanRole]:

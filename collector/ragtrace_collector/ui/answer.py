@@ -26,6 +26,7 @@ from ragtrace_collector.ui._answer_view import (
     view_of,
 )
 from ragtrace_collector.ui.render import render
+from ragtrace_collector.ui.security import own_tenant
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
 
 _MOST_OF_SESSION: Final = 100
@@ -99,11 +100,9 @@ async def _answer_raw(request: Request) -> Response:
 def _asked_key(request: Request) -> AnswerKey:
     """Return which answer is asked for; of another tenant there is none, and nothing is said about it."""
     trace_id, span_id = request.path_params["trace_id"], request.path_params["span_id"]
-    own, tenant = viewer_of(request).tenant, request.query_params.get("tenant")
-    is_foreign = own is not None and tenant not in (None, own)
-    if is_foreign or not _TRACE_ID.fullmatch(trace_id) or not _SPAN_ID.fullmatch(span_id):
+    if not _TRACE_ID.fullmatch(trace_id) or not _SPAN_ID.fullmatch(span_id):
         raise HTTPException(404)
-    return AnswerKey(trace_id, span_id, (tenant or "") if own is None else own)
+    return AnswerKey(trace_id, span_id, own_tenant(request, request.query_params.get("tenant")) or "")
 
 
 async def _opened(request: Request, key: AnswerKey) -> OpenedAnswer:

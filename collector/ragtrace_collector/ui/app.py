@@ -7,6 +7,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
+from ragtrace_collector.ui.answer import answer_routes
 from ragtrace_collector.ui.answers import answers_routes
 from ragtrace_collector.ui.errors import HANDLERS
 from ragtrace_collector.ui.login import login_routes
@@ -21,6 +22,7 @@ def ui_app(site: Site, *, access: UiAccess) -> Starlette:
         routes=[
             *overview_routes(),
             *answers_routes(),
+            *answer_routes(),
             *login_routes(access),
             Mount("/static", StaticFiles(packages=[("ragtrace_collector.ui", "static")]), name="static"),
         ],

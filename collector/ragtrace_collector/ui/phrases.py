@@ -23,13 +23,13 @@ def duration(length_ns: int) -> str:
         return f"{milliseconds * 1_000:.0f} µs"
     if milliseconds < 1_000:
         return f"{milliseconds:.{1 if milliseconds < 10 else 0}f} ms"
-    seconds = milliseconds / 1_000
-    if seconds < 60:
-        return f"{seconds:.2f} s"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1_000:.2f} s"
+    seconds = round(milliseconds / 1_000)
     for size, name, below, small in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min")):
         if seconds >= size:
-            return f"{seconds // size:,.0f} {name} {seconds % size // below:.0f} {small}"
-    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+            return f"{seconds // size:,} {name} {seconds % size // below} {small}"
+    return f"{seconds // 60} min {seconds % 60} s"
 
 
 def moment(time_ns: int) -> str:

@@ -37,20 +37,16 @@ class Agreement:
             return None
         return (self.both_flawed / flawed + self.both_clean / clean) / 2
 
-    def sentence(self) -> str:
+    def sentence(self, judge: str) -> str:
         """Say it for people, with an interval that shows how little so few answers prove."""
         if not self.total:
-            return "No answer has a verdict: there is nothing to compare with the people's labels."
+            return f"{judge} decided no answer: there is nothing to compare."
         low, high = wilson_interval(self.agreed, self.total)
-        text = (
-            f"Judge and people agree on {self.agreed} of {self.total} judged answers "
+        return (
+            f"{judge} agrees with people on {self.agreed} of {self.total} answers "
             f"({self.agreed / self.total:.0%}; 95 % interval {low:.0%} to {high:.0%}): "
-            f"flaws found by both {self.both_flawed}, by people only {self.people_only}, "
-            f"by the judge only {self.judge_only}."
+            f"{self.people_only} flaws missed, {self.judge_only} false alarms."
         )
-        if self.balanced_accuracy is not None:
-            text += f" Balanced accuracy {self.balanced_accuracy:.2f}; guessing gives 0.50."
-        return text
 
 
 def compare(pairs: Iterable[tuple[bool, bool]]) -> Agreement:

@@ -17,7 +17,16 @@ class DemoOptions:
     limit: int | None = option(
         "--limit", type=click.IntRange(min=1), help="Replay only the first N of the 24 answers."
     )
+    table: bool = option(
+        "--table", "--verbose", is_flag=True, help="Show what people and judges say of every answer."
+    )
     json: JsonOption = group(JsonOption)
+    opens: bool | None = option(
+        "--open/--no-open", help="Open the page in a browser. [default: if this is a desktop]"
+    )
+    stays: bool | None = option(
+        "--stay/--exit", help="Serve the page until Ctrl-C. [default: if this is a terminal]"
+    )
     endpoint: str | None = option("--to", metavar="ENDPOINT", help="The OTLP endpoint of a Jaeger or Tempo.")
     ui: str | None = option(
         "--ui", metavar="URL", help="Jaeger's page, for the link. [default: port 16686 on the host of --to]"
@@ -25,7 +34,7 @@ class DemoOptions:
     rate: float = option(
         "--rate",
         type=click.FloatRange(min=0.1, max=100),
-        default=4.0,
+        default=25.0,
         show_default=True,
         help="Answers a second.",
     )
@@ -41,12 +50,13 @@ class DemoOptions:
 @command()
 @takes(options=DemoOptions)
 def demo(options: DemoOptions) -> None:
-    """See the whole pipeline on human-labeled RAG traffic.
+    """See a wrong claim beside the chunk that contradicts it.
 
-    Instrumented code sends 24 answers of RAGTruth over OTLP to a collector in its own process. The collector
-    judges them claim by claim and writes the verdicts into the same traces; the output compares each with
-    what human annotators said. Without a key the judge is a lexical heuristic. If OPENAI_API_KEY or
-    OPENAI_BASE_URL is set, that endpoint judges (model: RAGTRACE_JUDGE_MODEL).
+    Instrumented code sends 24 answers of RAGTruth over OTLP to a collector in its own process, which writes
+    verdicts, claim by claim, into the same traces. The verdicts are what human annotators said of these
+    answers, replayed, and the carriers say so. A second collector judges the same answers without a key, by
+    comparing words, and the output says where the two part. If OPENAI_API_KEY or OPENAI_BASE_URL is set, that
+    endpoint judges too (model: RAGTRACE_JUDGE_MODEL).
 
     Traces and verdicts also go to --to, or to a back end that listens on localhost:4317.
 

@@ -1,4 +1,4 @@
-"""What the demo shows: a line an answer as its verdict arrives, and what it adds up to."""
+"""What the demo shows: about ten lines for people, a table for those who ask, JSON for machines."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple, Protocol
 
-from rich.console import Console
 from rich.live import Live
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ragtrace.cli.demo.agreement import Agreement
-from ragtrace.cli.demo.traffic import DemoAnswer
-from ragtrace.cli.demo.verdicts import FailedClaim, TraceVerdict
-from ragtrace.cli.render import print_line
+from ragtrace.cli.demo.results import AnswerResult, DemoResult, WrongClaim
+from ragtrace.cli.demo.verdicts import ReadClaim, TraceVerdict
+from ragtrace.cli.render import open_console, print_line
 from ragtrace.escaping import escaped_json
 
 _FINDINGS_SHOWN = 2
@@ -25,7 +22,7 @@ _FINDINGS_SHOWN = 2
 class Show(Protocol):
     """Presents the run."""
 
-    def introduction(self, *, answers: int, judge: str, backend: str | None) -> None:
+    def introduction(self, *, answers: int, judges: Sequence[str], backend: str | None) -> None:
         """Say what is about to happen."""
         ...
 
@@ -37,37 +34,33 @@ class Show(Protocol):
         """Say how far the run is."""
         ...
 
-    def verdict(self, labeled: DemoAnswer, verdict: TraceVerdict, link: str | None) -> None:
-        """Show one answer."""
+    def result(self, result: DemoResult) -> None:
+        """Show what it adds up to."""
         ...
 
-    def summary(
-        self, agreement: Agreement, *, judge: str, unscored: int, missing: int, worst: str | None
-    ) -> None:
-        """Show what it adds up to."""
+    def page(self, url: str, *, stays: bool) -> None:
+        """Say where the page is, and how long."""
         ...
 
 
 class TerminalShow:
     """For people."""
 
-    def __init__(self) -> None:
-        self._console = Console(highlight=False, soft_wrap=False)
+    def __init__(self, *, table: bool) -> None:
+        self._console = open_console()
         self._live = Live(console=self._console, transient=True, refresh_per_second=8)
+        self._with_table = table
 
-    def introduction(self, *, answers: int, judge: str, backend: str | None) -> None:
+    def introduction(self, *, answers: int, judges: Sequence[str], backend: str | None) -> None:
         """Say what is about to happen."""
-        also = f" Traces and verdicts also go to {backend}." if backend else ""
+        also = f" They also go to {backend}." if backend else ""
         self._console.print(
-            f"{answers} human-labeled answers flow through an instrumented application and a collector. "
-            f"Judge: {judge}.{also}\n"
+            f"{answers} answers of RAGTruth flow through an instrumented application and a collector.{also}"
         )
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Keep a progress line below the answers while the traffic flows."""
-        header = _Line("verdict", "score", "wrong", "open", "people marked", "question")
-        self._console.print(header.table(), style="bold")
+        """Keep a progress line while the traffic flows."""
         with self._live:
             yield
 
@@ -75,51 +68,66 @@ class TerminalShow:
         """Say how far the run is, where there is a terminal to update."""
         self._live.update(Text(f"  {sent} of {total} answers sent, {judged} judged ...", style="dim"))
 
-    def verdict(self, labeled: DemoAnswer, verdict: TraceVerdict, link: str | None) -> None:
-        """Show one answer, and the claims of it that failed."""
-        failed = len(verdict.findings)
-        decided = verdict.claims - verdict.undecided
-        marked = len(labeled.marked_sentences)
-        line = _Line(
-            verdict=verdict.word,
-            score="-" if verdict.score is None else f"{verdict.score:.2f}",
-            wrong=f"{failed} of {decided}" if decided else "",
-            open=str(verdict.undecided or ""),
-            people=f"{marked} sentence{'s' * (marked != 1)}" if marked else "nothing",
-            question=labeled.question,
-        )
-        style = "red" if failed else "" if verdict.score is not None else "yellow"
-        self._console.print(line.table(), style=style)
-        for finding in verdict.findings[:_FINDINGS_SHOWN]:
-            self._console.print(_described(finding))
-        if failed > _FINDINGS_SHOWN:
-            self._console.print(Text(f"        … and {failed - _FINDINGS_SHOWN} more in the trace", "dim"))
-
-    def summary(
-        self, agreement: Agreement, *, judge: str, unscored: int, missing: int, worst: str | None
-    ) -> None:
-        """Show the agreement with people, and where to look next."""
-        self._console.print()
+    def result(self, result: DemoResult) -> None:
+        """Show the agreement of the judges with people, and a wrong claim."""
+        if self._with_table:
+            self._table(result)
+        people, *others = result.judges
+        flawed = sum(bool(answer.people.findings) for answer in result.answers)
+        passed = len(result.answers) - flawed
         self._console.print(
-            "wrong: of the claims the judge decided; open: claims it left undecided", style="dim"
+            f"Verdicts: {people}, the annotators' own labels replayed: {passed} pass, {flawed} fail."
         )
-        self._console.print(f"Judge: {judge}")
-        self._console.print(agreement.sentence())
-        if unscored:
-            self._console.print(
-                f"{unscored} answers have no score: too few of their claims were decided, or none was made."
-            )
-        if missing:
-            self._console.print(f"{missing} answers have no verdict.", style="yellow")
-        if worst:
-            self._console.print("The lowest score in its trace:")
-            self._console.print(worst, soft_wrap=True)
+        for judge in others:
+            self._console.print(_compared(result, judge))
+        if result.missing:
+            self._console.print(f"{result.missing} answers have no verdict.", style="yellow")
+        if wrong := result.wrong_claim():
+            self._wrong(wrong, others)
+
+    def _wrong(self, wrong: WrongClaim, others: Sequence[str]) -> None:
+        self._console.print(Text.assemble(("A wrong claim: ", "bold red"), f"“{_flat(wrong.claim.claim)}”"))
+        said = ", ".join(f"{judge}: {wrong.word_of(judge)}" for judge in others)
+        self._console.print(Text.assemble(f"  {_why(wrong.claim)} ", (f"({said})", "dim")))
+        if wrong.answer.link:
+            self._console.print(f"Its trace: {wrong.answer.link}", soft_wrap=True)
+
+    def page(self, url: str, *, stays: bool) -> None:
+        """Say where the page is, and how long."""
+        if stays:
+            self._console.print("The claim in the answer, beside the passage (Ctrl-C ends the demo):")
+        else:
+            self._console.print("In a terminal, or with --stay, this page would stay open now:")
+        self._console.print(url, soft_wrap=True, style="bold" if stays else "")
+
+    def _table(self, result: DemoResult) -> None:
+        self._console.print(_header(result.judges).table(), style="bold")
+        for answer in result.answers:
+            style = "red" if answer.parts() else "yellow" if _is_open(answer) else ""
+            self._console.print(_line(answer).table(), style=style)
+            for judge, verdict in answer.verdicts.items():
+                self._findings(judge, verdict)
+        self._console.print(
+            "red: a judge and people part; yellow: a judge left too many claims open for a score\n",
+            style="dim",
+        )
+
+    def _findings(self, judge: str, verdict: TraceVerdict) -> None:
+        for finding in verdict.findings[:_FINDINGS_SHOWN]:
+            text = Text(f"{judge}: “{_flat(finding.claim, 70)}” is {_why(finding)}", style="dim")
+            for line in text.wrap(self._console, max(20, self._console.width - 4)):
+                line.rstrip()
+                line.pad_left(4)
+                self._console.print(line)
+        if len(verdict.findings) > _FINDINGS_SHOWN:
+            more = len(verdict.findings) - _FINDINGS_SHOWN
+            self._console.print(Text(f"    {judge}: {more} more in the trace", "dim"))
 
 
 class JsonShow:
     """For machines: a JSON line an answer, then one with the summary."""
 
-    def introduction(self, *, answers: int, judge: str, backend: str | None) -> None:
+    def introduction(self, *, answers: int, judges: Sequence[str], backend: str | None) -> None:
         """Nothing: only results are for machines."""
 
     @contextmanager
@@ -130,92 +138,122 @@ class JsonShow:
     def progress(self, *, sent: int, judged: int, total: int) -> None:
         """Nothing: only results are for machines."""
 
-    def verdict(self, labeled: DemoAnswer, verdict: TraceVerdict, link: str | None) -> None:
-        """Print one answer."""
-        _print_json(
-            {
-                "id": labeled.id,
-                "trace_id": verdict.trace_id,
-                "question": labeled.question,
-                "score": verdict.score,
-                "label": verdict.label,
-                "claims": verdict.claims,
-                "undecided": verdict.undecided,
-                "failing_claims": [
-                    {
-                        "claim": finding.claim,
-                        "verdict": finding.verdict,
-                        "chunk_ids": finding.chunk_ids,
-                        "quote": finding.quote,
-                    }
-                    for finding in verdict.findings
-                ],
-                "human": {
-                    "faithful": labeled.is_faithful,
-                    "marked_sentences": labeled.marked_sentences,
-                },
-                "link": link,
-            }
-        )
+    def page(self, url: str, *, stays: bool) -> None:
+        """Nothing: it is in the summary."""
 
-    def summary(
-        self, agreement: Agreement, *, judge: str, unscored: int, missing: int, worst: str | None
-    ) -> None:
-        """Print the summary."""
-        _print_json(
-            {
-                "summary": {
-                    "judge": judge,
-                    "scored": agreement.total,
-                    "unscored": unscored,
-                    "missing": missing,
-                    "agreed": agreement.agreed,
-                    "flawed_to_both": agreement.both_flawed,
-                    "flawed_to_judge_only": agreement.judge_only,
-                    "flawed_to_people_only": agreement.people_only,
-                    "balanced_accuracy": agreement.balanced_accuracy,
-                }
-            }
-        )
+    def result(self, result: DemoResult) -> None:
+        """Print the answers, then the summary. What is not under ``evaluations`` is of the last judge."""
+        for answer in result.answers:
+            _print_json(_answer(answer, result.judges[-1]))
+        agreements = {judge: _agreement(result, judge) for judge in result.judges[1:]}
+        wrong = result.wrong_claim()
+        summary = {
+            "judge": result.judges[-1],
+            "missing": result.missing,
+            **_agreement(result, result.judges[-1]),
+        }
+        shown = wrong and {
+            "trace_id": wrong.answer.trace_id,
+            **_claim(wrong.claim),
+            "page": wrong.answer.page,
+        }
+        _print_json({"summary": {**summary, "agreements": agreements, "wrong_claim": shown}})
+
+
+def _answer(answer: AnswerResult, judge: str) -> Mapping[str, object]:
+    return {
+        "id": answer.labeled.id,
+        "trace_id": answer.trace_id,
+        "question": answer.labeled.question,
+        **_verdict(answer.verdicts[judge]),
+        "human": {
+            "faithful": answer.labeled.is_faithful,
+            "marked_sentences": answer.labeled.marked_sentences,
+        },
+        "evaluations": {name: _verdict(verdict) for name, verdict in answer.verdicts.items()},
+        "link": answer.link,
+    }
+
+
+def _verdict(verdict: TraceVerdict) -> Mapping[str, object]:
+    return {
+        "score": verdict.score,
+        "label": verdict.label,
+        "claims": verdict.claims,
+        "undecided": verdict.undecided,
+        "failing_claims": [_claim(finding) for finding in verdict.findings],
+    }
+
+
+def _claim(claim: ReadClaim) -> Mapping[str, object]:
+    return {
+        "claim": claim.claim,
+        "verdict": claim.verdict,
+        "chunk_ids": claim.chunk_ids,
+        "quote": claim.quote,
+    }
+
+
+def _agreement(result: DemoResult, judge: str) -> Mapping[str, object]:
+    agreement = result.agreement(judge)
+    return {
+        "scored": agreement.total,
+        "unscored": result.unscored(judge),
+        "agreed": agreement.agreed,
+        "flawed_to_both": agreement.both_flawed,
+        "flawed_to_judge_only": agreement.judge_only,
+        "flawed_to_people_only": agreement.people_only,
+        "balanced_accuracy": agreement.balanced_accuracy,
+    }
 
 
 class _Line(NamedTuple):
-    """One line of the table: printed as soon as it is known, so every line sets its own, equal, columns."""
+    """One line of the table: the verdict of each judge, then the question, which gives way."""
 
-    verdict: str
-    score: str
-    wrong: str
-    open: str
-    people: str
+    verdicts: Sequence[str]
     question: str
 
     def table(self) -> Table:
-        """Lay the line out over the width there is; the question gives way."""
+        """Lay the line out over the width there is."""
         table = Table.grid(padding=(0, 2, 0, 0), expand=True)
-        table.add_column(width=9, no_wrap=True)
-        table.add_column(width=5, justify="right", no_wrap=True)
-        table.add_column(width=7, no_wrap=True)
-        table.add_column(width=4, justify="right", no_wrap=True)
-        table.add_column(width=13, no_wrap=True)
+        for _ in self.verdicts:
+            table.add_column(width=15, no_wrap=True)
         table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-        table.add_row(*self)
+        table.add_row(*self.verdicts, self.question)
         return table
 
 
-def _described(finding: FailedClaim) -> Padding:
-    where = " and ".join(finding.chunk_ids)
-    what = (
-        f"contradicted by {where}" if finding.verdict == "contradicted" and where else _WORDS[finding.verdict]
-    )
-    text = Text.assemble((f"{what}: ", "bold"), f"“{_flat(finding.claim)}”")
-    if finding.quote:
-        text.append(f" — it says “{_flat(finding.quote)}”", "dim")
-    elif finding.reason:
-        text.append(f" — {_flat(finding.reason)}", "dim")
-    return Padding(text, (0, 0, 0, 7))
+def _header(judges: Sequence[str]) -> _Line:
+    return _Line(verdicts=judges, question="question")
 
 
-_WORDS: Mapping[str, str] = {"unsupported": "not in the passages", "contradicted": "contradicted"}
+def _line(answer: AnswerResult) -> _Line:
+    words = [
+        verdict.word if verdict.score is None else f"{verdict.word} {verdict.score:.2f}"
+        for verdict in answer.verdicts.values()
+    ]
+    return _Line(verdicts=words, question=answer.labeled.question)
+
+
+def _is_open(answer: AnswerResult) -> bool:
+    return any(verdict.score is None for verdict in answer.verdicts.values())
+
+
+def _compared(result: DemoResult, judge: str) -> str:
+    unscored = result.unscored(judge)
+    left = f" {unscored} have no score: too few claims were clear to it." if unscored else ""
+    return f"{result.agreement(judge).sentence(_ABOUT.get(judge, judge))}{left}"
+
+
+_ABOUT = {"lexical": "Beside it lexical, a heuristic without a key,"}
+
+
+def _why(claim: ReadClaim) -> str:
+    if claim.verdict == "unsupported":
+        return "not in the passages"
+    where = f" by {claim.chunk_ids[0]}" if claim.chunk_ids else ""
+    quote = f": “{_flat(claim.quote)}”" if claim.quote else ""
+    return f"contradicted{where}{quote}"
 
 
 def _flat(text: str, longest: int = 160) -> str:
@@ -223,5 +261,5 @@ def _flat(text: str, longest: int = 160) -> str:
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
-def _print_json(line: Mapping[str, object] | Sequence[object]) -> None:
+def _print_json(line: Mapping[str, object]) -> None:
     print_line(escaped_json(json.dumps(line, ensure_ascii=False)))

@@ -1,24 +1,40 @@
-"""One run of `ragtrace demo`: start a collector, send traffic through it, read the verdicts."""
+"""One run of `ragtrace demo`: start collectors, send traffic through them, read the verdicts."""
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import ragtrace
-from ragtrace.cli.demo.agreement import compare
 from ragtrace.cli.demo.backend import find_backend, trace_link
 from ragtrace.cli.demo.command import DemoOptions
 from ragtrace.cli.demo.output import JsonShow, Show, TerminalShow
-from ragtrace.cli.demo.process import Backend, running_collector
+from ragtrace.cli.demo.page import (
+    PREFERRED_PORT,
+    DemoPage,
+    choose_port,
+    ended_cleanly,
+    has_desktop,
+    open_page,
+    stay,
+)
+from ragtrace.cli.demo.people import PEOPLE_JUDGE, PEOPLE_NAME
+from ragtrace.cli.demo.process import (
+    Backend,
+    DemoJudge,
+    RunningCollectors,
+    running_collectors,
+)
+from ragtrace.cli.demo.results import AnswerResult, DemoResult
 from ragtrace.cli.demo.traffic import DemoAnswer, ReplayedRag, load_sample
 from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
 from ragtrace.cli.extras import needs_extra
+from ragtrace.cli.render import talk
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.judge import judge_named_by
 
@@ -26,7 +42,7 @@ _POLL_S = 0.1
 
 
 def run_demo(options: DemoOptions) -> None:
-    """Replay the traffic, and print each verdict.
+    """Replay the traffic, and show what people and judges say of it.
 
     Raises:
         ConfigError: something that it needs is missing, or tracing is off.
@@ -38,16 +54,21 @@ def run_demo(options: DemoOptions) -> None:
     _check_tracing(os.environ)
     sample = load_sample()[: options.limit]
     backend = find_backend(options.endpoint, options.ui)
-    judge = judge_named_by(os.environ)
-    show: Show = JsonShow() if options.json.wanted else TerminalShow()
-    show.introduction(answers=len(sample), judge=judge, backend=backend.endpoint if backend else None)
-    with tempfile.TemporaryDirectory(prefix="ragtrace-demo-") as name:
-        folder = Path(name)
-        verdicts = folder / "verdicts.jsonl"
-        with running_collector(folder, judge=judge, verdicts=verdicts, backend=backend) as address:
-            run = _Run(sample=sample, verdicts=VerdictFile(verdicts), show=show, backend=backend)
-            run.play(address, pause_s=1 / options.rate, patience_s=options.patience_s)
-    run.conclude(judge)
+    show: Show = JsonShow() if options.json.wanted else TerminalShow(table=options.table)
+    page = _page(backend)
+    with ended_cleanly(), tempfile.TemporaryDirectory(prefix="ragtrace-demo-") as name:
+        judges = _judges(Path(name) / "traces", os.environ)
+        show.introduction(
+            answers=len(sample),
+            judges=[judge.name for judge in judges],
+            backend=backend.endpoint if backend else None,
+        )
+        with running_collectors(Path(name), judges, backend, page) as collectors:
+            run = _Run(sample=sample, judges=judges, show=show, backend=backend, page=page)
+            run.play(collectors.address, pause_s=1 / options.rate, patience_s=options.patience_s)
+            result = run.result()
+            show.result(result)
+            _show_page(page, result, show, options, collectors)
     if run.missing:
         raise RagtraceError(
             f"{run.missing} of {len(sample)} answers got no verdict, and none came for"
@@ -56,25 +77,71 @@ def run_demo(options: DemoOptions) -> None:
         )
 
 
-@dataclass(slots=True, kw_only=True)
+def _page(backend: Backend | None) -> DemoPage:
+    port = choose_port()
+    if port != PREFERRED_PORT:
+        talk(f"port {PREFERRED_PORT} is taken: the page is on port {port}")
+    links = {"Jaeger": f"{backend.ui.rstrip('/')}/trace/{{trace_id}}"} if backend and backend.ui else {}
+    return DemoPage(port=port, links=links)
+
+
+def _show_page(
+    page: DemoPage, result: DemoResult, show: Show, options: DemoOptions, collectors: RunningCollectors
+) -> None:
+    """Say where the page is, open it, and stay until the person has seen enough."""
+    wrong = result.wrong_claim()
+    url = wrong.answer.page if wrong else page.url
+    stays = options.stays if options.stays is not None else _is_terminal() and not options.json.wanted
+    if fault := page.fault(url):
+        talk(f"the page {url} cannot be shown: {fault}")
+        return
+    show.page(url, stays=stays)
+    if stays:
+        if options.opens or (options.opens is None and has_desktop(os.environ)):
+            open_page(url)
+        stay(collectors.check)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _judges(folder: Path, environ: Mapping[str, str]) -> tuple[DemoJudge, ...]:
+    """Return who judges: people, the judge without a key, and the one that the environment names."""
+    names = {PEOPLE_NAME: PEOPLE_JUDGE, "lexical": "lexical"}
+    named = judge_named_by(environ)
+    folder.mkdir()
+    return tuple(
+        DemoJudge(name=name, use=use, verdicts=folder / f"verdicts-{number}.jsonl")
+        for number, (name, use) in enumerate({**names, named: named}.items())
+    )
+
+
 class _Run:
     """The course of one demo."""
 
-    sample: tuple[DemoAnswer, ...]
-    verdicts: VerdictFile
-    show: Show
-    backend: Backend | None
-    sent: dict[str, DemoAnswer] = field(default_factory=dict)
-    """By trace id."""
-    judged: dict[str, TraceVerdict] = field(default_factory=dict)
+    def __init__(
+        self,
+        *,
+        sample: Sequence[DemoAnswer],
+        judges: Sequence[DemoJudge],
+        show: Show,
+        backend: Backend | None,
+        page: DemoPage,
+    ) -> None:
+        self._sample, self._show, self._backend, self._page = sample, show, backend, page
+        self._sent: dict[str, DemoAnswer] = {}
+        self._files = {judge.name: VerdictFile(judge.verdicts) for judge in judges}
+        self._read: dict[str, dict[str, TraceVerdict]] = {judge.name: {} for judge in judges}
 
     @property
     def missing(self) -> int:
-        return len(self.sample) - len(self.judged)
+        """The answers without a verdict of each judge."""
+        return len(self._sample) - len(self._complete())
 
     def play(self, address: str, *, pause_s: float, patience_s: float) -> None:
         """Ask every question, and collect verdicts until all are there or none came for too long."""
-        with self.show.running():
+        with self._show.running():
             with _instrumented(address):
                 self._ask_all(pause_s)
             last_news = time.monotonic()
@@ -83,45 +150,44 @@ class _Run:
                     last_news = time.monotonic()
                 time.sleep(_POLL_S)
 
+    def result(self) -> DemoResult:
+        """Return what the run found."""
+        complete = self._complete()
+        answers = [
+            AnswerResult(
+                labeled=labeled,
+                trace_id=trace_id,
+                verdicts={judge: read[trace_id] for judge, read in self._read.items()},
+                page=self._page.url_of(trace_id, self._read[PEOPLE_NAME][trace_id].span_id),
+                link=trace_link(self._backend, trace_id) if self._backend else None,
+            )
+            for trace_id, labeled in self._sent.items()
+            if trace_id in complete
+        ]
+        return DemoResult(judges=[*self._read], answers=answers, missing=self.missing)
+
     def _ask_all(self, pause_s: float) -> None:
-        application = ReplayedRag(self.sample)
-        for labeled in self.sample:
-            self.sent[application.answer(labeled.question)] = labeled
+        application = ReplayedRag(self._sample)
+        for labeled in self._sample:
+            self._sent[application.answer(labeled.question)] = labeled
             self._collect()
             time.sleep(pause_s)
 
     def _collect(self) -> bool:
-        """Show the verdicts that are new; say whether there were any."""
-        news = [verdict for verdict in self.verdicts.new() if verdict.trace_id not in self.judged]
-        for verdict in news:
-            self.judged[verdict.trace_id] = verdict
-            self.show.verdict(self.sent[verdict.trace_id], verdict, self._link(verdict.trace_id))
-        self.show.progress(sent=len(self.sent), judged=len(self.judged), total=len(self.sample))
+        """Read the verdicts that are new; say whether there were any."""
+        news = [(judge, verdict) for judge, file in self._files.items() for verdict in file.new()]
+        for judge, verdict in news:
+            self._read[judge][verdict.trace_id] = verdict
+        self._show.progress(sent=len(self._sent), judged=len(self._complete()), total=len(self._sample))
         return bool(news)
 
-    def _link(self, trace_id: str) -> str | None:
-        return trace_link(self.backend, trace_id) if self.backend else None
-
-    def conclude(self, judge: str) -> None:
-        """Show what the run adds up to."""
-        scored = {trace_id: each for trace_id, each in self.judged.items() if each.score is not None}
-        agreement = compare(
-            (bool(verdict.findings), not self.sent[trace_id].is_faithful)
-            for trace_id, verdict in scored.items()
-        )
-        worst = min(scored, key=lambda trace_id: scored[trace_id].score or 0.0, default=None)
-        self.show.summary(
-            agreement,
-            judge=_described(judge),
-            unscored=len(self.judged) - len(scored),
-            missing=self.missing,
-            worst=self._link(worst) if worst else None,
-        )
+    def _complete(self) -> set[str]:
+        return set.intersection(*(set(read) for read in self._read.values()))
 
 
 @contextmanager
 def _instrumented(address: str) -> Iterator[None]:
-    # The SDK's five seconds between exports would make the table come in gusts.
+    # The SDK's five seconds between exports would make the progress come in gusts.
     os.environ.setdefault("OTEL_BSP_SCHEDULE_DELAY", "200")
     ragtrace.instrument(service_name="ragtrace-demo", endpoint=address, protocol="grpc")
     try:
@@ -134,12 +200,3 @@ def _check_tracing(environ: Mapping[str, str]) -> None:
     for name in ("OTEL_SDK_DISABLED", "RAGTRACE_DISABLED"):
         if environ.get(name, "").lower() in {"1", "true", "yes", "on"}:
             raise ConfigError(f"{name} turns tracing off: without traces there is nothing to show; unset it")
-
-
-def _described(judge: str) -> str:
-    if judge == "lexical":
-        return (
-            "lexical, a heuristic without a language model: it decides only what numbers, names and wording "
-            "give away, and leaves the rest open. Set OPENAI_API_KEY or OPENAI_BASE_URL for a real judge."
-        )
-    return judge

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 import ragtrace
 from ragtrace.model import Chunk
@@ -21,19 +22,52 @@ class DemoAnswer:
     chunks: tuple[Chunk, ...]
     answer: str
     model: str
-    is_faithful: bool
-    """Whether the annotators left every sentence unmarked."""
-    marked_sentences: tuple[str, ...]
+    sentences: tuple[LabeledSentence, ...]
+    """What the annotators labeled, in the order of the answer."""
+
+    @property
+    def is_faithful(self) -> bool:
+        """Whether the annotators left every sentence unmarked."""
+        return not self.marked_sentences
+
+    @property
+    def marked_sentences(self) -> tuple[str, ...]:
+        """The sentences with a mark."""
+        return tuple(sentence.text for sentence in self.sentences if sentence.label != "supported")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class AnnotatedText(_Frozen):
+    """What the annotators marked in a sentence."""
+
+    text: str
+    type: str
+    """Their word for it: ``Evident Conflict``, ``Subtle Baseless Info``, …"""
+
+
+class SampleEvidence(_Frozen):
+    """What contradicts a sentence; not the annotators', but ragtrace's own."""
+
+    context: str
+    """The passage's id."""
+    quote: str
+
+
+class LabeledSentence(_Frozen):
+    """A sentence of an answer, with what the annotators said of it."""
+
+    text: str
+    label: Literal["supported", "contradicted", "neutral"]
+    marked: tuple[AnnotatedText, ...] = ()
+    evidence: SampleEvidence | None = None
 
 
 class _Passage(BaseModel):
     id: str
     text: str
-
-
-class _Sentence(BaseModel):
-    text: str
-    label: str
 
 
 class _Row(BaseModel):
@@ -42,7 +76,7 @@ class _Row(BaseModel):
     contexts: list[_Passage]
     answer: str
     model: str
-    claims: list[_Sentence]
+    claims: list[LabeledSentence]
     """The sentences of the answer, in the form that `ragtrace calibrate` reads."""
 
 
@@ -53,7 +87,6 @@ def load_sample() -> tuple[DemoAnswer, ...]:
 
 
 def _labeled(row: _Row) -> DemoAnswer:
-    marked = [sentence.text for sentence in row.claims if sentence.label != "supported"]
     return DemoAnswer(
         id=row.id,
         question=row.question,
@@ -62,8 +95,7 @@ def _labeled(row: _Row) -> DemoAnswer:
         ),
         answer=row.answer,
         model=row.model,
-        is_faithful=not marked,
-        marked_sentences=tuple(marked),
+        sentences=tuple(row.claims),
     )
 
 

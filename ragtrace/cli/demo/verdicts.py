@@ -16,8 +16,8 @@ _WRONG = ("contradicted", "unsupported")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailedClaim:
-    """A claim that failed."""
+class ReadClaim:
+    """A claim with its verdict."""
 
     verdict: str
     claim: str
@@ -31,13 +31,23 @@ class TraceVerdict:
     """What a carrier span says of one answer."""
 
     trace_id: str
+    span_id: str
+    """The judged span's."""
+    started_at: str
+    """When it was judged; sorts by time."""
     label: str
     score: float | None
     skip_reason: str | None
     claims: int
     undecided: int
-    findings: tuple[FailedClaim, ...]
+    said: tuple[ReadClaim, ...]
+    """The claims that have an event, wrong ones first."""
     brief: str
+
+    @property
+    def findings(self) -> tuple[ReadClaim, ...]:
+        """The claims that failed."""
+        return tuple(claim for claim in self.said if claim.verdict in _WRONG)
 
     @property
     def word(self) -> str:
@@ -55,7 +65,7 @@ class VerdictFile:
         self._offset = 0
 
     def new(self) -> Iterator[TraceVerdict]:
-        """Yield what was written since the last call."""
+        """Yield the verdicts that were written since the last call."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -65,7 +75,8 @@ class VerdictFile:
                     return
                 self._offset += len(line)
                 for span in decode_json(line.decode()):
-                    yield _read(span)
+                    if semconv.EVAL_STATUS in span.attributes:
+                        yield _read(span)
 
 
 def _read(span: Span) -> TraceVerdict:
@@ -73,12 +84,16 @@ def _read(span: Span) -> TraceVerdict:
     score = attributes.get(f"{semconv.SCORE_PREFIX}{_METRIC}")
     return TraceVerdict(
         trace_id=span.trace_id,
+        span_id=str(attributes.get(semconv.TARGET_SPAN_ID, span.parent_span_id)),
+        started_at=str(attributes.get(semconv.EVAL_STARTED_AT, "")),
         label=str(attributes.get(f"{semconv.LABEL_PREFIX}{_METRIC}", "error")),
         score=score if isinstance(score, float) else None,
         skip_reason=_text(attributes, semconv.EVAL_SKIP_REASON),
         claims=_count(span, "total"),
         undecided=_count(span, "unjudged"),
-        findings=tuple(_finding(event) for event in span.events if _is_wrong(event)),
+        said=tuple(
+            _claim(event) for event in span.events if event.name.startswith(semconv.CLAIM_EVENT_PREFIX)
+        ),
         brief=str(attributes.get(semconv.BRIEF, "")),
     )
 
@@ -91,13 +106,9 @@ def _count(span: Span, what: str) -> int:
     return 0
 
 
-def _is_wrong(event: SpanEvent) -> bool:
-    return event.name in {f"{semconv.CLAIM_EVENT_PREFIX}{verdict}" for verdict in _WRONG}
-
-
-def _finding(event: SpanEvent) -> FailedClaim:
+def _claim(event: SpanEvent) -> ReadClaim:
     ids = event.attributes.get(semconv.CLAIM_CHUNK_IDS, ())
-    return FailedClaim(
+    return ReadClaim(
         verdict=str(event.attributes.get(semconv.CLAIM_VERDICT, "")),
         claim=str(event.attributes.get(semconv.CLAIM_ASSERTION, "")),
         chunk_ids=tuple(str(each) for each in ids) if isinstance(ids, tuple) else (),

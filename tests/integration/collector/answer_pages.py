@@ -49,6 +49,7 @@ from ragtrace.traces.attach import AttachOptions, Sample, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace
 from ragtrace_collector.ui.answer import answer_routes
+from ragtrace_collector.ui.errors import HANDLERS
 from ragtrace_collector.ui.site import Site, TraceLink, Viewer
 from tests.rag_spans import START_NS, rag_trace
 
@@ -156,7 +157,8 @@ def answer_app(site: Site, viewer: Viewer = Viewer()) -> Starlette:  # noqa: B00
             *answer_routes(),
             *(Route(f"/{name}", other, name=name) for name in ("overview", "answers", "review")),
             Mount("/static", StaticFiles(packages=[("ragtrace_collector.ui", "static")]), name="static"),
-        ]
+        ],
+        exception_handlers=HANDLERS,
     )
     app.add_middleware(BaseHTTPMiddleware, dispatch=view)
     app.state.site = site

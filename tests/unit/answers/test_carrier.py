@@ -15,6 +15,7 @@ from ragtrace.answers.opened import AnswerVersion
 from ragtrace.model import (
     AttributeValue,
     Evaluation,
+    JudgeIdentity,
     MetricFailure,
     MetricResult,
     Part,
@@ -240,12 +241,12 @@ def test_carrier_of_a_newer_schema_shows_what_is_known() -> None:
     )
     span = replace(
         span,
-        attributes={**span.attributes, "ragtrace.schema.version": "2", "ragtrace.new": "value"},
+        attributes={**span.attributes, "ragtrace.schema.version": "3", "ragtrace.new": "value"},
         events=(*span.events, newer),
     )
     version = read(span)
     assert len(verdicts_of(version)) == 2
-    assert "A newer ragtrace wrote this carrier (schema version 2" in version.notices[0]
+    assert "A newer ragtrace wrote this carrier (schema version 3" in version.notices[0]
     assert "1 verdict on this carrier cannot be read" in version.notices[1]
 
 
@@ -344,3 +345,10 @@ def _numbers(attributes: Mapping[str, AttributeValue]) -> set[float]:
         except (TypeError, ValueError):
             continue
     return found
+
+
+def test_verdicts_that_people_gave_are_still_theirs_when_read_back() -> None:
+    people = JudgeIdentity(provider="human", model="ragtruth", computes=True, is_human=True)
+    evaluation = replace(an_evaluation(a_result()), judge=people)
+    read = read_carrier(written(evaluation, a_record()), a_record()).judged.evaluation
+    assert read.judge == people

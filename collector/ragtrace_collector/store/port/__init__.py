@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ragtrace_collector.store.port._errors import StoreUnavailable
+from ragtrace_collector.store.port._index import IndexSize, IndexStore, KeptCarrier
 from ragtrace_collector.store.port._jobs import Job, JobStore, JudgedInput, Outcome, TraceDecided
 from ragtrace_collector.store.port._ledger import LedgerStore, StoredTrace, TraceReport
 from ragtrace_collector.store.port._maintenance import MaintenanceStore
@@ -17,9 +18,12 @@ from ragtrace_collector.store.port._work_store import WorkStore
 
 __all__ = [
     "HoldMode",
+    "IndexSize",
+    "IndexStore",
     "Job",
     "JobStore",
     "JudgedInput",
+    "KeptCarrier",
     "LedgerStore",
     "MaintenanceStore",
     "OutboxItem",

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from ragtrace.traces.attach import Sample
+from ragtrace_collector.store.port._index import KeptCarrier
 from ragtrace_collector.store.trace_key import trace_id_of
 
 
@@ -103,6 +104,7 @@ class JobStore(Protocol):
         slices: int | None = None,
         moved: Mapping[str, str | None] = MappingProxyType({}),
         goes_on: bool = False,
+        feedback: Mapping[str, str] = MappingProxyType({}),
     ) -> TraceDecided:
         """Queue the jobs and record the outcomes of a trace; known ones stay as they are.
 
@@ -118,6 +120,8 @@ class JobStore(Protocol):
             slices: How many slices of the trace were read for this; ``None`` for all.
             moved: Spans whose answers moved, and the spans that have them now.
             goes_on: Only some calls of the trace are decided, not the trace.
+            feedback: The last feedback on answers, for the index; by span, or by the empty text if it is on
+                the trace and names no span.
         """
         ...
 
@@ -143,6 +147,7 @@ class JobStore(Protocol):
         evaluator: str = "",
         addition: bytes = b"",
         judged: JudgedInput | None = None,
+        kept: KeptCarrier | None = None,
     ) -> bool:
         """End a job and put its payloads, by sink, into the outbox.
 
@@ -153,7 +158,8 @@ class JobStore(Protocol):
         that don't get the originals get an outbox item. Return whether that is so.
 
         ``outcome`` is a final `State` with its reason, ``carrier`` the span id of the carrier in the items,
-        and ``evaluator`` its evaluator's version: `ragtrace why` shows both.
+        and ``evaluator`` its evaluator's version: `ragtrace why` shows both. What is ``kept`` goes into the
+        index.
 
         Raises:
             ValueError: the state is unknown.

@@ -8,13 +8,22 @@ from typing import Protocol
 class MaintenanceStore(Protocol):
     """What a store does for itself."""
 
-    async def expire(self, *, decided_before_ns: int, ended_before_ns: int) -> int:
+    async def expire(
+        self,
+        *,
+        decided_before_ns: int,
+        ended_before_ns: int,
+        began_before_ns: int = 0,
+        most_rows: int | None = None,
+    ) -> int:
         """Delete the spans of decided traces, ended jobs and rejected items that are older.
 
         A trace stays while one of its jobs has not ended, while it is held, and while spans that came later
         wait for a decision. An ended job stays as long as its trace: until then, an answer whose spans are
-        sent again is recognized. It works in portions, a transaction each. Return how many traces were
-        deleted.
+        sent again is recognized. The kept carriers of a trace go with its spans. Of the index, the rows of
+        answers that began before ``began_before_ns`` are deleted, and the oldest beyond ``most_rows``.
+
+        It works in portions, a transaction each. Return how many traces were deleted.
         """
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ragtrace.budget import SpendLedger
+from ragtrace_collector.store.port._index import IndexStore
 from ragtrace_collector.store.port._jobs import JobStore
 from ragtrace_collector.store.port._ledger import LedgerStore
 from ragtrace_collector.store.port._maintenance import MaintenanceStore
@@ -14,7 +15,9 @@ from ragtrace_collector.store.port._sampling import SamplingStore
 from ragtrace_collector.store.port._spans import SpanStore
 
 
-class WorkStore(SpanStore, QuarantineStore, JobStore, OutboxStore, LedgerStore, MaintenanceStore, Protocol):
+class WorkStore(
+    SpanStore, QuarantineStore, JobStore, IndexStore, OutboxStore, LedgerStore, MaintenanceStore, Protocol
+):
     """What survives a crash, from the acknowledged span to the delivered carrier.
 
     **Transactions.** Every method is one: when it returns, all or nothing of it is durable, also if the

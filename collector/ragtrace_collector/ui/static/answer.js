@@ -3,12 +3,12 @@
 // Without this script the links do the same, one after the other.
 (() => {
   const page = document.querySelector(".answer-page");
-  const items = page ? [...page.querySelectorAll(".claim")] : [];
+  const items = page ? [...page.querySelectorAll(".claim")] : []; // in the order of the answer
+  items.sort((one, other) => one.dataset.claim - other.dataset.claim);
   if (!items.length) return;
   const pane = page.querySelector(".right");
   const card = pane.querySelector(".current");
   const wide = window.matchMedia("(min-width: 62rem)");
-  const still = window.matchMedia("(prefers-reduced-motion: reduce)");
   const byNumber = new Map(items.map((item) => [item.dataset.claim, item]));
   let selected = null;
   let cameFrom = null;
@@ -42,12 +42,7 @@
     const evidence = evidenceOf(number);
     if (!evidence || !wide.matches) return;
     open(evidence);
-    const at = seen(evidence).getBoundingClientRect();
-    const frame = pane.getBoundingClientRect();
-    const top = card.hidden ? frame.top : card.getBoundingClientRect().bottom;
-    if (at.top < top || at.bottom > frame.bottom) {
-      pane.scrollBy({ top: at.top - top - 24, behavior: still.matches ? "auto" : "smooth" });
-    }
+    seen(evidence).scrollIntoView({ block: "nearest" });
   };
 
   const tell = (number) => {
@@ -55,7 +50,7 @@
     card.replaceChildren();
     card.hidden = !item;
     if (!item) return;
-    for (const part of item.querySelectorAll(".claim-head, .claim-text, .reason")) card.append(part.cloneNode(true));
+    for (const part of item.querySelectorAll(".claim-head, .claim-text, .reason, .evidence")) card.append(part.cloneNode(true));
     for (const way of card.querySelectorAll("a.up")) way.remove();
   };
 
@@ -75,8 +70,8 @@
     const node = passageOf(number);
     open(node);
     node.focus({ preventScroll: true });
-    node.scrollIntoView({ block: "nearest" });
     select(number);
+    node.scrollIntoView({ block: "nearest" });
   };
 
   const move = (step, among) => {
@@ -125,6 +120,7 @@
     if (passage && wide.matches) {
       event.preventDefault();
       select(numbersOf(mark)[0]);
+      passage.scrollIntoView({ block: "nearest" });
     } else if (mark && !event.target.closest("a, summary")) {
       select(numbersOf(mark)[0]);
     }
@@ -134,7 +130,7 @@
   const arrows = { ArrowDown: [1, false], ArrowRight: [1, false], ArrowUp: [-1, false], ArrowLeft: [-1, false] };
   document.addEventListener("keydown", (event) => {
     const typed = event.target.closest("input, textarea, select, [contenteditable]");
-    if (typed || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (typed || document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     const onClaim = event.target.closest(".passage, .claim");
     const step = steps[event.key] || (onClaim && arrows[event.key]);
     if (step) {
@@ -158,7 +154,22 @@
       if (node) open(node);
     }
   };
+  // Nothing is asked for: show the first wrong claim with its evidence, where the page is, without a step.
+  const begin = () => {
+    const worst = page.querySelector(".claim.contradicted[data-wrong]") || page.querySelector(".claim[data-wrong]");
+    if (!worst) return;
+    const number = worst.dataset.claim;
+    show("is-selected", number);
+    tell(number);
+    const evidence = evidenceOf(number);
+    if (!evidence || !wide.matches) return;
+    open(evidence);
+    const at = seen(evidence).getBoundingClientRect();
+    const frame = pane.getBoundingClientRect();
+    if (at.bottom > Math.min(frame.bottom, window.innerHeight)) pane.scrollTop += at.top - frame.top - card.offsetHeight - 24;
+  };
   window.addEventListener("hashchange", arrive);
-  arrive();
-  for (const keys of page.querySelectorAll(".keys")) keys.hidden = false;
+  if (location.hash) arrive();
+  else begin();
+  for (const keys of page.querySelectorAll(".shortcuts")) keys.hidden = false;
 })();

@@ -1,0 +1,169 @@
+"""What every work store promises about the index of judged answers, run on each adapter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
+from ragtrace.model import Label, VerdictCounts
+from ragtrace.traces.attach import Sample
+from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace_collector.store.port import (
+    IndexSize,
+    Job,
+    JudgedInput,
+    KeptCarrier,
+    StoreUnavailable,
+    WorkStore,
+)
+from tests.stores.adapters import Place
+
+TRACE, SPAN, OTHER_SPAN = f"{0xA1:032x}", f"{0xB1:016x}", f"{0xB2:016x}"
+FIRST, SECOND = f"{0xC1:016x}", f"{0xC2:016x}"
+JOB = Job(
+    trace_id=TRACE,
+    span_id=SPAN,
+    sample=Sample(rule="ratio", rate=1.0, probability=1.0),
+    record_sha256="one",
+    revisions_left=1,
+)
+HOUR_NS = 3_600_000_000_000
+
+
+def kept(
+    carrier: str = FIRST, *, span: str = SPAN, supersedes: str = "", time_ns: int = HOUR_NS
+) -> KeptCarrier:
+    summary = AnswerSummary(
+        key=AnswerKey(TRACE, span),
+        carrier_span_id=carrier,
+        supersedes=supersedes,
+        time_ns=time_ns,
+        judged_ns=time_ns + 5,
+        service="bot",
+        label=Label.FAIL,
+        metrics=(MetricSummary(name="faithfulness", label=Label.FAIL, score=0.5),),
+        claims=VerdictCounts(supported=1, contradicted=1),
+        probability=1.0,
+        cost_usd=0.002,
+    )
+    return KeptCarrier(summary=summary, payload=f"carrier {carrier}".encode())
+
+
+async def append(store: WorkStore, trace_id: str = TRACE, payload: bytes = b"spans") -> None:
+    ref = SpanRef(span_id=SPAN, parent_span_id=None)
+    await store.append([TraceSlice(trace_id=trace_id, payload=payload, spans=(ref,))], forward={}, now_ns=1)
+
+
+async def settle(store: WorkStore, *jobs: Job, slices: int = 1, **options: object) -> None:
+    trace_id = jobs[0].trace_id if jobs else TRACE
+    await store.decide_trace(
+        trace_id,
+        jobs=jobs,
+        outcomes=[],
+        keep_spans=True,
+        now_ns=2,
+        slices=slices,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+async def judge(store: WorkStore, found: KeptCarrier, *, slices: int = 1, addition: bytes = b"") -> None:
+    (job,) = await store.take_jobs(1, now_ns=3)
+    await store.finish(
+        job,
+        "judged",
+        outbox_items={},
+        now_ns=3,
+        carrier=found.summary.carrier_span_id,
+        judged=JudgedInput(record_sha256="one", slices=slices),
+        kept=found,
+        addition=addition,
+    )
+
+
+async def judge_one(store: WorkStore, found: KeptCarrier | None = None) -> None:
+    await append(store)
+    await settle(store, JOB)
+    await judge(store, found or kept())
+
+
+async def test_a_judged_answer_has_a_row_and_its_carrier(store: WorkStore) -> None:
+    assert await store.index_size() == IndexSize(rows=0, oldest_ns=None)
+    await judge_one(store)
+    assert await store.index_size() == IndexSize(rows=1, oldest_ns=HOUR_NS)
+    assert await store.carriers(TRACE) == (kept().payload,)
+
+
+async def test_an_answer_that_ends_without_a_carrier_has_no_row(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB)
+    (job,) = await store.take_jobs(1, now_ns=3)
+    await store.finish(job, "failed:judge_refused", outbox_items={}, now_ns=3)
+    assert (await store.index_size()).rows == 0
+
+
+async def test_rows_and_carriers_outlive_the_process(store: WorkStore, place: Place) -> None:
+    await judge_one(store)
+    await store.aclose()
+    reopened = await place.open()
+    found = await reopened.index_size(), await reopened.carriers(TRACE)
+    await reopened.aclose()
+    assert found == (IndexSize(rows=1, oldest_ns=HOUR_NS), (kept().payload,))
+
+
+async def test_an_answer_that_moved_while_it_was_judged_has_no_row(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB)
+    (job,) = await store.take_jobs(1, now_ns=3)
+    await settle(store, replace(JOB, span_id=OTHER_SPAN), slices=2, moved={SPAN: OTHER_SPAN})
+    await store.finish(job, "judged", outbox_items={}, now_ns=4, judged=JudgedInput("one", 1), kept=kept())
+    assert ((await store.index_size()).rows, await store.carriers(TRACE)) == (0, ())
+
+
+async def test_an_answer_that_is_judged_twice_by_one_carrier_has_one_row(store: WorkStore) -> None:
+    await append(store)
+    await settle(store, JOB)
+    (job,) = await store.take_jobs(1, now_ns=3)
+    for _ in range(2):
+        await store.finish(job, "judged", outbox_items={}, now_ns=3, kept=kept())
+    assert ((await store.index_size()).rows, await store.carriers(TRACE)) == (1, (kept().payload,))
+
+
+async def test_carriers_go_with_the_spans_and_rows_stay(store: WorkStore) -> None:
+    await judge_one(store)
+    assert await store.expire(decided_before_ns=100, ended_before_ns=100) == 1
+    assert (await store.carriers(TRACE), (await store.index_size()).rows) == ((), 1)
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"began_before_ns": HOUR_NS + 1}, {"most_rows": 0}], ids=["by age", "by number"]
+)
+async def test_rows_go_by_age_and_by_number(store: WorkStore, bounds: dict[str, int]) -> None:
+    await judge_one(store)
+    await store.expire(decided_before_ns=0, ended_before_ns=0, began_before_ns=HOUR_NS, most_rows=1)
+    assert (await store.index_size()).rows == 1
+    await store.expire(decided_before_ns=0, ended_before_ns=0, **bounds)
+    assert await store.index_size() == IndexSize(rows=0, oldest_ns=None)
+
+
+async def test_rows_go_before_a_sender_is_refused(place: Place) -> None:
+    store = await place.open(max_bytes=2_000_000)
+    await judge_one(store)
+    await append(store, f"{0xA2:032x}", bytes(3_000_000))
+    with pytest.raises(StoreUnavailable):
+        await append(store, f"{0xA3:032x}")
+    assert (await store.index_size()).rows == 0
+    await store.aclose()
+
+
+async def test_an_answer_of_a_tenant_is_apart_from_that_of_another(store: WorkStore) -> None:
+    await judge_one(store)
+    theirs = f"{TRACE}@acme"
+    await append(store, theirs)
+    await settle(store, replace(JOB, trace_id=theirs))
+    summary = replace(kept().summary, key=AnswerKey(TRACE, SPAN, "acme"))
+    await judge(store, KeptCarrier(summary=summary, payload=b"theirs"))
+    assert (await store.index_size()).rows == 2
+    assert (await store.carriers(TRACE), await store.carriers(theirs)) == ((kept().payload,), (b"theirs",))

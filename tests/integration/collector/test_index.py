@@ -1,0 +1,191 @@
+"""Judged answers in the store of a collector: their rows, and their carriers while the spans are there."""
+
+from __future__ import annotations
+
+import base64
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragtrace import semconv
+from ragtrace.answers.summary import AnswerKey
+from ragtrace.errors import ReadError
+from ragtrace.traces.trace import Span
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.store.cipher import open_cipher
+from ragtrace_collector.store.port import IndexSize
+from ragtrace_collector.store.reader import StoreReader
+from tests.integration.collector.running import config_of
+from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
+from tests.rag_spans import rag_trace
+
+QUIET_S, LINGER_S = 5, 600
+ROOT, RETRIEVAL, GENERATION = rag_trace(0, answer="Refunds take 14 days. Shipping takes 3 days.")
+KEY = AnswerKey(ROOT.trace_id, ROOT.span_id)
+SECRET = base64.b64encode(bytes(32)).decode()
+
+
+def config(folder: Path, **others: Any) -> CollectorConfig:
+    times = {"quiet_period": f"{QUIET_S}s", "deadline": "60s", "linger": f"{LINGER_S}s"}
+    return config_of(folder, assemble=times, judge={"use": "lexical"}, **others)
+
+
+def reader(folder: Path, *keys: str) -> StoreReader:
+    return StoreReader(config(folder).store.file, open_cipher(keys))
+
+
+def late_retrieval() -> Span:
+    other = rag_trace(0, chunks=["Shipping takes 3 days."])[1]
+    documents = str(other.attributes[semconv.RAG_DOCUMENTS][0]).replace("chunk-0", "chunk-1")  # type: ignore[index]
+    attributes = {**other.attributes, semconv.RAG_DOCUMENTS: (documents,)}
+    return replace(other, span_id="00000000000000b2", start_ns=other.start_ns + 1000, attributes=attributes)
+
+
+def said(label: str, number: int = 1, *, on: str | None = ROOT.span_id) -> Span:
+    return replace(
+        ROOT,
+        span_id=f"{0xF0 + number:016x}",
+        parent_span_id=on,
+        name=semconv.FEEDBACK_SPAN,
+        end_ns=ROOT.end_ns + number,
+        attributes={semconv.FEEDBACK_NAME: "thumbs", semconv.FEEDBACK_LABEL: label},
+    )
+
+
+async def judge(spans: Stepped) -> None:
+    await spans.send(ROOT, RETRIEVAL, GENERATION)
+    await spans.pass_time(QUIET_S)
+
+
+async def test_a_judged_answer_is_opened_from_the_store_alone(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge(spans)
+        assert await spans.collector.store.index_size() == IndexSize(rows=1, oldest_ns=ROOT.start_ns)
+        trace = await reader(tmp_path).get(KEY.trace_id)
+        carriers = await reader(tmp_path).carriers(KEY)
+        assert tuple(carriers) == tuple(spans.carriers())
+    assert trace is not None
+    assert {span.span_id for span in trace.spans} == {ROOT.span_id, RETRIEVAL.span_id, GENERATION.span_id}
+
+
+async def test_without_the_index_nothing_is_kept(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path, index={"enabled": False})) as spans:
+        await judge(spans)
+        assert len(spans.carriers()) == 1
+        assert await spans.collector.store.index_size() == IndexSize(rows=0, oldest_ns=None)
+        assert await reader(tmp_path).carriers(KEY) == []
+
+
+async def test_both_carriers_of_a_revised_answer_are_kept(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge(spans)
+        await spans.send(late_retrieval())
+        await spans.pass_time(QUIET_S)
+        first, second = await reader(tmp_path).carriers(KEY)
+    assert second.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
+
+
+@pytest.mark.parametrize("is_revised", [False, True], ids=["judged once", "revised"])
+async def test_an_answer_with_its_scores_on_its_own_span_is_kept_too(
+    tmp_path: Path, is_revised: bool
+) -> None:
+    export = {"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}", "forward": True}
+    held = config(tmp_path, attach={"mode": "hold"}, export=[export])
+    async with stepped_collector(held) as spans:
+        await judge(spans)
+        if is_revised:
+            await spans.send(late_retrieval())
+            await spans.pass_time(QUIET_S)
+        carriers = await reader(tmp_path).carriers(KEY)
+        assert (await spans.collector.store.index_size()).rows == len(carriers) == 1 + is_revised
+    assert [span.attributes.get(semconv.EVAL_SUPERSEDES) for span in carriers] == [
+        None,
+        *([carriers[0].span_id] if is_revised else []),
+    ]
+
+
+async def test_carriers_go_with_the_spans_and_rows_by_age(tmp_path: Path) -> None:
+    clock = StandingClock()
+    async with stepped_collector(config(tmp_path, index={"max_age": "1d"}), clock=clock) as spans:
+        await judge(spans)
+        await spans.pass_time(LINGER_S + 1)
+        await spans.collector._expire()
+        assert await reader(tmp_path).carriers(KEY) == []
+        assert (await spans.collector.store.index_size()).rows == 1
+        await spans.pass_time(86_400)
+        await spans.collector._expire()
+        assert (await spans.collector.store.index_size()).rows == 0
+
+
+async def test_the_status_page_and_the_metrics_tell_how_much_the_index_holds(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        vitals = spans.collector.vitals
+        assert (await vitals.status())["index"] == {"rows": 0, "oldest": None}
+        await judge(spans)
+        oldest = datetime.fromtimestamp(ROOT.start_ns // 10**9, UTC).isoformat()
+        assert (await vitals.status())["index"] == {"rows": 1, "oldest": oldest}
+        (rows,) = (await vitals.readings())["ragtrace.index.rows"]
+        assert rows.value == 1
+
+
+async def test_carriers_in_an_encrypted_store_need_its_key(tmp_path: Path) -> None:
+    store = {"path": str(tmp_path / "store.db"), "encryption_keys": [SECRET]}
+    async with stepped_collector(config(tmp_path, store=store)) as spans:
+        await judge(spans)
+        (kept,) = await reader(tmp_path, SECRET).carriers(KEY)
+        assert kept == spans.carriers()[0]
+        with pytest.raises(ReadError, match="is encrypted"):
+            await reader(tmp_path).carriers(KEY)
+    with closing(sqlite3.connect(tmp_path / "store.db")) as db:
+        assert db.execute("SELECT count(*) FROM kept_carrier WHERE instr(payload, 'Refunds')").fetchone() == (
+            0,
+        )
+
+
+async def feedback_on(folder: Path) -> list[str]:
+    with closing(sqlite3.connect(config(folder).store.file)) as db:
+        return [("", "up", "down")[number] for (number,) in db.execute("SELECT feedback FROM answer_row")]
+
+
+@pytest.mark.parametrize(
+    "on", [ROOT.span_id, GENERATION.span_id, None], ids=["the answer", "a step", "the trace"]
+)
+async def test_late_feedback_is_on_the_row(tmp_path: Path, on: str | None) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge(spans)
+        assert await feedback_on(tmp_path) == [""]
+        await spans.send(said("down", on=on))
+        await spans.pass_time(QUIET_S)
+        assert await feedback_on(tmp_path) == ["down"]
+
+
+async def test_feedback_that_came_before_the_verdict_is_on_the_row(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await spans.send(ROOT, RETRIEVAL, GENERATION, said("up"))
+        await spans.pass_time(QUIET_S)
+        assert await feedback_on(tmp_path) == ["up"]
+
+
+async def test_last_feedback_counts_also_after_the_spans_are_gone(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge(spans)
+        await spans.send(said("up"))
+        await spans.pass_time(LINGER_S + 1)
+        await spans.collector._expire()
+        await spans.send(said("down", 2))
+        await spans.pass_time(60)
+        assert await feedback_on(tmp_path) == ["down"]
+
+
+async def test_feedback_stays_on_a_revised_answer(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge(spans)
+        await spans.send(said("down"))
+        await spans.send(late_retrieval())
+        await spans.pass_time(QUIET_S)
+        assert await feedback_on(tmp_path) == ["down", "down"]

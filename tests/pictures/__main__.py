@@ -1,0 +1,41 @@
+"""Take the pictures in the docs again: ``make pictures``. They show what the demo shows.
+
+The demo's answers go, under dates of the last two weeks, through a real collector that replays their
+annotators' labels; a real browser looks at its page. On one of the days many more answers are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.pictures.browser import take
+from tests.pictures.traffic import running_fortnight
+
+_IMAGES = Path(__file__).parents[2] / "docs" / "images"
+_CHROMIUM = Path("/usr/bin/chromium")
+
+
+def main() -> int:
+    """Take all pictures."""
+    parser = argparse.ArgumentParser(prog="python -m tests.pictures", description=__doc__)
+    parser.add_argument("--into", type=Path, default=_IMAGES, help="the folder for the pictures")
+    parser.add_argument("--chromium", type=Path, default=Path(os.environ.get("CHROMIUM", _CHROMIUM)))
+    options = parser.parse_args()
+    if not options.chromium.exists():
+        print(
+            f"there is no {options.chromium}: install Chromium, or name one with --chromium", file=sys.stderr
+        )
+        return 2
+    with tempfile.TemporaryDirectory() as folder, running_fortnight(Path(folder)) as shown:
+        for picture in shown.pictures:
+            size = take(picture, into=options.into, chromium=options.chromium)
+            print(f"{options.into / picture.name}: {size // 1000} kB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
