@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,14 +16,17 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.answer_sources import store_source
+from ragtrace.answers.port import TrafficScope
 from ragtrace.answers.summary import AnswerKey, summary_of
 from ragtrace.errors import ReadError
 from ragtrace.model import VerdictLabel
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.store.cipher import open_cipher
+from ragtrace_collector.store.maintenance import back_up
 from ragtrace_collector.store.port import IndexSize
 from ragtrace_collector.store.reader import StoreReader, index_of
+from ragtrace_collector.store.recovery import save_readable
 from tests.faults.version_1 import VERSION_1
 from tests.integration.collector.running import config_of
 from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
@@ -221,3 +226,21 @@ async def test_feedback_stays_on_a_revised_answer(tmp_path: Path) -> None:
         await spans.send(late_retrieval())
         await spans.pass_time(QUIET_S)
         assert await feedback_on(tmp_path) == ["down", "down"]
+
+
+@pytest.mark.parametrize("copy", [back_up, save_readable], ids=["backup", "salvage"])
+async def test_a_copy_of_the_store_has_the_index_and_the_carriers(
+    tmp_path: Path, copy: Callable[[Path, Path], object]
+) -> None:
+    path, to = config(tmp_path).store.file, tmp_path / "copy.db"
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge(spans)
+        row = await index_of(path).versions(KEY)
+        sums = await index_of(path).sums(TrafficScope())
+        kept = await StoreReader(path).carriers(KEY)
+    await asyncio.to_thread(copy, path, to)
+    assert await index_of(to).versions(KEY) == row
+    assert await index_of(to).sums(TrafficScope()) == sums
+    assert await StoreReader(to).carriers(KEY) == kept
+    async with stepped_collector(config(tmp_path, store={"path": str(to)})) as spans:
+        assert await spans.collector.store.index_size() == IndexSize(rows=1, oldest_ns=ROOT.start_ns)
