@@ -11,6 +11,7 @@ from ragtrace_collector.ui.answer import answer_routes
 from ragtrace_collector.ui.answers import answers_routes
 from ragtrace_collector.ui.errors import HANDLERS
 from ragtrace_collector.ui.login import login_routes
+from ragtrace_collector.ui.overview import overview_routes
 from ragtrace_collector.ui.security import Gate, UiAccess
 from ragtrace_collector.ui.site import Site
 
@@ -19,6 +20,7 @@ def ui_app(site: Site, *, access: UiAccess) -> Starlette:
     """Build the application. Each page's module adds its routes here, by name: ``overview``, …"""
     app = Starlette(
         routes=[
+            *overview_routes(),
             *answers_routes(),
             *answer_routes(),
             *login_routes(access),

@@ -3,12 +3,12 @@
 // Without this script the links do the same, one after the other.
 (() => {
   const page = document.querySelector(".answer-page");
-  const items = page ? [...page.querySelectorAll(".claim")] : [];
+  const items = page ? [...page.querySelectorAll(".claim")] : []; // in the order of the answer
+  items.sort((one, other) => one.dataset.claim - other.dataset.claim);
   if (!items.length) return;
   const pane = page.querySelector(".right");
   const card = pane.querySelector(".current");
   const wide = window.matchMedia("(min-width: 62rem)");
-  const still = window.matchMedia("(prefers-reduced-motion: reduce)");
   const byNumber = new Map(items.map((item) => [item.dataset.claim, item]));
   let selected = null;
   let cameFrom = null;
@@ -42,7 +42,7 @@
     const evidence = evidenceOf(number);
     if (!evidence || !wide.matches) return;
     open(evidence);
-    seen(evidence).scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" });
+    seen(evidence).scrollIntoView({ block: "nearest" });
   };
 
   const tell = (number) => {
@@ -70,8 +70,8 @@
     const node = passageOf(number);
     open(node);
     node.focus({ preventScroll: true });
-    node.scrollIntoView({ block: "nearest" });
     select(number);
+    node.scrollIntoView({ block: "nearest" });
   };
 
   const move = (step, among) => {
@@ -120,6 +120,7 @@
     if (passage && wide.matches) {
       event.preventDefault();
       select(numbersOf(mark)[0]);
+      passage.scrollIntoView({ block: "nearest" });
     } else if (mark && !event.target.closest("a, summary")) {
       select(numbersOf(mark)[0]);
     }
@@ -153,7 +154,22 @@
       if (node) open(node);
     }
   };
+  // Nothing is asked for: show the first wrong claim with its evidence, where the page is, without a step.
+  const begin = () => {
+    const worst = page.querySelector(".claim.contradicted[data-wrong]") || page.querySelector(".claim[data-wrong]");
+    if (!worst) return;
+    const number = worst.dataset.claim;
+    show("is-selected", number);
+    tell(number);
+    const evidence = evidenceOf(number);
+    if (!evidence || !wide.matches) return;
+    open(evidence);
+    const at = seen(evidence).getBoundingClientRect();
+    const frame = pane.getBoundingClientRect();
+    if (at.bottom > Math.min(frame.bottom, window.innerHeight)) pane.scrollTop += at.top - frame.top - card.offsetHeight - 24;
+  };
   window.addEventListener("hashchange", arrive);
-  arrive();
+  if (location.hash) arrive();
+  else begin();
   for (const keys of page.querySelectorAll(".shortcuts")) keys.hidden = false;
 })();
