@@ -2,7 +2,7 @@
 
 Pinned to: OpenTelemetry GenAI semantic conventions 1.42.0-dev (constants are kept here because the Python
 package deprecated its own copies), OpenInference ``spec/annotations.md`` of 2026-07-31, and ragtrace's own
-schema version 1. Ragtrace's own keys are under ``ragtrace.*`` only: OpenTelemetry's naming rules forbid
+schema version 2. Ragtrace's own keys are under ``ragtrace.*`` only: OpenTelemetry's naming rules forbid
 extending ``gen_ai.*``.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-SCHEMA_VERSION: Final = "1"
+SCHEMA_VERSION: Final = "2"
 GENAI_SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
 
 # -- instrumentation scopes -------------------------------------------------------------------------------
@@ -274,13 +274,15 @@ SAFE_STRING_BYTES: Final = 1_800
 TEMPO_STRING_BYTES: Final = 2_048
 """A stored string of exactly this many bytes was cut by Tempo."""
 
-# -- ragtrace: the carrier span (schema version 1) --------------------------------------------------------
+# -- ragtrace: the carrier span (schema version 2) --------------------------------------------------------
 CARRIER_NAME_PREFIX: Final = "evaluation"
 """The carrier is named ``evaluation pass|fail|error|skipped``."""
 CARRIER_SPAN_ID: Final = "ragtrace.carrier.span_id"
 """The id of a carrier in a back end that stores scores in its own form."""
 EVAL_PREFIX: Final = "ragtrace.eval."
 BRIEF: Final = "ragtrace.brief"
+URL: Final = "ragtrace.url"
+"""The answer on ragtrace's page, if ``ui.public_url`` says where that is."""
 SCHEMA: Final = "ragtrace.schema.version"
 TARGET_TRACE_ID: Final = "ragtrace.target.trace_id"
 TARGET_SPAN_ID: Final = "ragtrace.target.span_id"
@@ -361,8 +363,9 @@ CLAIM_QUOTE: Final = "ragtrace.claim.quote"
 CLAIM_QUOTE_VERIFIED: Final = "ragtrace.claim.quote_verified"
 CLAIM_REASON: Final = "ragtrace.claim.reason"
 CLAIM_VERDICT: Final = "ragtrace.claim.verdict"
-CLAIM_ANSWER_START: Final = "ragtrace.claim.answer_start"
-CLAIM_ANSWER_END: Final = "ragtrace.claim.answer_end"
+CLAIM_OFFSET_START: Final = "ragtrace.claim.offset_start"
+CLAIM_OFFSET_END: Final = "ragtrace.claim.offset_end"
+"""The claim's place in the answer, in characters. Jaeger sorts by name: these follow the claim's text."""
 CLAIM_CONFIDENCE: Final = "ragtrace.claim.confidence"
 REFERENCE_VERDICT: Final = "ragtrace.reference.verdict"
 """Replaces ``ragtrace.claim.verdict``."""

@@ -38,6 +38,8 @@ class SearchProgress:
     until_ns: int
     searched_to_ns: int
     """Everything before was searched; of a file, which has no order, all or nothing."""
+    share: float = 0.0
+    """How much was searched, from 0 to 1."""
     traces: int = 0
     answers: int = 0
     """Evaluations found."""
@@ -90,12 +92,38 @@ async def find_answers(
     else:
         reader = place.reader(access=access, on_fault=run.fault, sleep=sleep)
         async with aclosing(reader):
-            async for trace in _traces(reader, place, service, run):
-                for summary in summaries_in(trace):
-                    if _is_of_service(summary, service):
-                        run.answers += 1
-                        yield summary
-    run.tell(until_ns, is_done=True)
+            async for summary in _of_traces(_traces(reader, place, service, run), service, run):
+                yield summary
+    run.tell(until_ns, share=1.0, is_done=True)
+
+
+async def find_answers_in(
+    reader: TraceReader,
+    *,
+    since_ns: int,
+    until_ns: int,
+    service: str | None = None,
+    on_progress: OnProgress = _untold,
+) -> AsyncIterator[AnswerSummary]:
+    """Do the same with a reader that lists every trace, such as that of a collector's store.
+
+    Raises:
+        ReadError: the reader could not list its traces (further).
+    """
+    run = _Run(since_ns, until_ns, on_progress)
+    async for summary in _of_traces(_all(reader, run), service, run):
+        yield summary
+    run.tell(until_ns, share=1.0, is_done=True)
+
+
+async def _of_traces(
+    traces: AsyncIterator[Trace], service: str | None, run: _Run
+) -> AsyncIterator[AnswerSummary]:
+    async for trace in traces:
+        for summary in summaries_in(trace):
+            if _is_of_service(summary, service):
+                run.answers += 1
+                yield summary
 
 
 def summaries_in(trace: Trace) -> Iterator[AnswerSummary]:
@@ -133,13 +161,16 @@ class _Run:
         self._first_fault = self._first_fault or str(fault)
         self.unread += 1
 
-    def tell(self, searched_to_ns: int, *, is_done: bool = False) -> None:
-        """Say how far it is."""
+    def tell(self, searched_to_ns: int, *, share: float | None = None, is_done: bool = False) -> None:
+        """Say how far it is; the share is by default that of the time range."""
+        if share is None:
+            share = (searched_to_ns - self.since_ns) / max(1, self.until_ns - self.since_ns)
         self._on_progress(
             SearchProgress(
                 since_ns=self.since_ns,
                 until_ns=self.until_ns,
                 searched_to_ns=searched_to_ns,
+                share=min(1.0, max(0.0, share)),
                 traces=self.traces,
                 answers=self.answers,
                 cut_windows=self.cut_windows,
@@ -179,7 +210,7 @@ async def _all(reader: TraceReader, run: _Run) -> AsyncIterator[Trace]:
             if any(run.since_ns <= span.start_ns < run.until_ns for span in trace.spans if is_carrier(span)):
                 yield trace
             if run.traces % _LINES_AT_ONCE == 0:
-                run.tell(run.since_ns)
+                run.tell(run.since_ns, share=getattr(reader, "share_read", None) or 0.0)
     except InputError as exc:
         raise ReadError(str(exc)) from exc
 
@@ -278,7 +309,7 @@ class _ById:
 
 
 async def _of_report(path: Path, service: str | None, run: _Run) -> AsyncIterator[AnswerSummary]:
-    lines = report_lines(path)
+    lines, read, size = report_lines(path), 0, await asyncio.to_thread(_size, path)
     try:
         while batch := await asyncio.to_thread(_some, lines):
             for summary in await asyncio.to_thread(_summaries, batch, run):
@@ -286,9 +317,14 @@ async def _of_report(path: Path, service: str | None, run: _Run) -> AsyncIterato
                 if is_within and _is_of_service(summary, service):
                     run.answers += 1
                     yield summary
-            run.tell(run.since_ns)
+            read += sum(len(line.text) for line in batch)
+            run.tell(run.since_ns, share=read / max(1, size))
     except InputError as exc:
         raise ReadError(str(exc)) from exc
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _some(lines: Iterator[ReportLine]) -> list[ReportLine]:

@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from ragtrace import semconv
+from ragtrace._row_files import clean_text
 from ragtrace.answers.opened import AnswerVersion
 from ragtrace.errors import InputError
 from ragtrace.model import (
@@ -111,8 +112,8 @@ class _Metric(BaseModel):
     profile: str = "ragtrace"
     status: Literal["ok", "skipped", "error"]
     label: Label
-    score: float | None = None
-    threshold: float | None = None
+    score: Annotated[float, Field(ge=0, le=1)] | None = None
+    threshold: FiniteFloat | None = None
     pass_when: str | None = None
     direction: Direction | None = None
     skip_reason: SkipReason | None = None
@@ -314,12 +315,26 @@ def _parsed(line: ReportLine) -> _Answer:
     except (ValueError, RecursionError):
         raise InputError(f"{line.where}: is not JSON: was the report written to its end?") from None
     try:
-        return _Answer.model_validate(tree)
+        return _Answer.model_validate(_cleaned(tree) if _ESCAPED in line.text else tree)
     except ValidationError as exc:
         # the exception's own message would quote the row
         fault = exc.errors(include_input=False, include_url=False)[0]
         field = ".".join(map(str, fault["loc"])) or "it"
         raise InputError(f"{line.where}: is no answer of a report: `{field}`: {fault['type']}") from None
+
+
+_ESCAPED: Final = b"\\u"
+
+
+def _cleaned(value: Any) -> Any:
+    """Replace lone surrogates, which no page can show. In JSON, they are escapes."""
+    match value:
+        case list():
+            return [_cleaned(member) for member in value]
+        case dict():
+            return {clean_text(key): _cleaned(member) for key, member in value.items()}
+        case _:
+            return clean_text(value)
 
 
 def _newer(version: int) -> str:

@@ -171,7 +171,13 @@ def _carrier_key(score: StoredScore) -> tuple[str, str]:
 
 
 def _carrier(target: Span, scores: list[StoredScore]) -> Span:
-    metadata = scores[0].metadata
+    metadata, labels = scores[0].metadata, dict(map(_told, scores))
+    # the reason is the whole evaluation's only if nothing was measured
+    own = [
+        key
+        for key in _OF_CARRIER
+        if key != semconv.EVAL_SKIP_REASON or set(labels.values()) == {Label.SKIPPED.value}
+    ]
     return Span(
         trace_id=target.trace_id,
         span_id=_carrier_id(scores[0]) or "",
@@ -181,8 +187,8 @@ def _carrier(target: Span, scores: list[StoredScore]) -> Span:
         end_ns=target.end_ns,
         attributes={
             semconv.OI_KIND: semconv.OI_EVALUATOR,
-            **{key: _plain(metadata[key]) for key in _OF_CARRIER if key in metadata},
-            **{f"{semconv.LABEL_PREFIX}{name}": label for name, label in map(_told, scores)},
+            **{key: _plain(metadata[key]) for key in own if key in metadata},
+            **{f"{semconv.LABEL_PREFIX}{name}": label for name, label in labels.items()},
         },
         events=tuple(_events(scores, target.start_ns)),
         resource=Resource(attributes=target.resource.attributes),
@@ -210,7 +216,7 @@ def _events(scores: Iterable[StoredScore], time_ns: int) -> Iterator[SpanEvent]:
 
 
 def _result(score: StoredScore, time_ns: int) -> SpanEvent:
-    elsewhere = {semconv.CARRIER_SPAN_ID, _CLAIMS.key, _CHUNKS.key, *_OF_CARRIER}
+    elsewhere = {semconv.CARRIER_SPAN_ID, _CLAIMS.key, _CHUNKS.key, *_OF_CARRIER} - {semconv.EVAL_SKIP_REASON}
     told: dict[str, AttributeValue] = {
         key: _plain(value) for key, value in score.metadata.items() if key not in elsewhere
     }

@@ -19,6 +19,7 @@ from ragtrace.ports import SpanSink
 
 _GRPC_PORT = 4317
 _HTTP_PORT = 4318
+_PHOENIX_PORT = 6006
 _TRACES_PATH = "/v1/traces"
 _ACCEPTED = (
     "give http(s)://host:4318[/v1/traces] for OTLP/HTTP, grpc(s)://host:4317 or host:4317 for OTLP/gRPC, "
@@ -80,6 +81,22 @@ def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None)
             f"{without_secrets(address)!r} is not an address to send scores to: give {scheme}:http(s)://host"
         )
     return _SCORE_SINKS[scheme](url.rstrip("/"), headers=headers, tls=access.tls, timeout_s=access.timeout_s)
+
+
+def reads_openinference(address: str) -> bool:
+    """Say whether what is at an OTLP address is known to read OpenInference's ``evaluations.<i>.*`` of spans.
+
+    Phoenix over HTTP (by its port, 6006, or its host name) and Arize. Phoenix over gRPC has the port of every
+    other back end: name it in the configuration.
+    """
+    scheme, _, _ = address.partition(":")
+    if scheme == "otlp-file" or scheme in _SCORE_SINKS:
+        return False
+    url = _split(address)
+    host = (url.hostname or "").lower()
+    return (
+        url.port == _PHOENIX_PORT or host == "arize.com" or host.endswith(".arize.com") or "phoenix" in host
+    )
 
 
 _SCORE_SINKS: Final[Mapping[str, Callable[..., SpanSink]]] = {

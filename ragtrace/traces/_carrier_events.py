@@ -191,8 +191,8 @@ def _claim(shown: CarrierVerdict[Verdict], *, content: bool) -> Attributes:
         semconv.CLAIM_METRICS: _several(shown.metrics),
         semconv.CLAIM_QUOTE_VERIFIED: verdict.quote_verified,
         semconv.REFERENCE_VERDICT if is_of_reference else semconv.CLAIM_VERDICT: verdict.label.value,
-        semconv.CLAIM_ANSWER_START: None if is_of_reference else claim.start,
-        semconv.CLAIM_ANSWER_END: None if is_of_reference else claim.end,
+        semconv.CLAIM_OFFSET_START: None if is_of_reference else claim.start,
+        semconv.CLAIM_OFFSET_END: None if is_of_reference else claim.end,
         semconv.CLAIM_CONFIDENCE: verdict.confidence,
     }
 

@@ -1,6 +1,6 @@
 """Build the carrier of an evaluation: the span that shows the verdicts in the evaluated trace.
 
-Schema version 1. The carrier follows OpenInference's rule for later feedback (a new span of kind EVALUATOR
+Schema version 2. The carrier follows OpenInference's rule for later feedback (a new span of kind EVALUATOR
 with exactly one link to its target, ``evaluations.<i>.evaluation.*``) and OpenTelemetry's event
 ``gen_ai.evaluation.result``. Flat ``ragtrace.*`` scalars are for search.
 """
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Final, Literal
+from urllib.parse import quote
 
 from ragtrace import __version__, semconv
 from ragtrace.errors import InputError
@@ -70,6 +71,10 @@ class AttachOptions:
     """``False`` writes scores, counts, chunk ids and offsets only, no text."""
     mark_failed_as_error: bool = False
     """Set the status ERROR on the carrier of a failing answer: red in Jaeger, but error rates count it."""
+    openinference: bool = False
+    """Also write OpenInference's ``evaluations.<i>.evaluation.*``, for a back end that reads them."""
+    page_url: str = ""
+    """Where ragtrace's page is, without a slash at the end: the carrier links to the answer there."""
 
 
 def deserves_carrier(evaluation: Evaluation) -> bool:
@@ -153,7 +158,7 @@ def carrier(
         start_ns=interval.start_ns,
         end_ns=interval.end_ns,
         attributes=_attributes(
-            evaluation, record, target, sample, mode, supersedes, cost_usd, content=options.content
+            evaluation, record, target, sample, mode, supersedes, cost_usd, options=options
         ),
         events=events_of(
             evaluation, record, max_claims=options.max_claims, content=options.content, within=interval
@@ -179,6 +184,13 @@ _OF_CARRIERS: Final = frozenset(
     }
 )
 """Attributes that mark an evaluation and its target, or repeat the answer span's own values."""
+
+
+def without_evaluation_objects(carrier: Span) -> Span:
+    """Return a carrier without OpenInference's ``evaluations.<i>.*``, as most back ends get it."""
+    prefix = f"{semconv.OI_EVALUATIONS}."
+    attributes = {key: value for key, value in carrier.attributes.items() if not key.startswith(prefix)}
+    return replace(carrier, attributes=attributes)
 
 
 def addition_of(carrier: Span) -> Addition:
@@ -249,12 +261,13 @@ def _attributes(
     supersedes: str | None,
     cost_usd: float | None,
     *,
-    content: bool,
+    options: AttachOptions,
 ) -> dict[str, AttributeValue]:
     attributes = bounded(
         {
             **_standards(record),
             semconv.BRIEF: brief(evaluation),
+            semconv.URL: _page_url(target, options.page_url),
             semconv.SCHEMA: semconv.SCHEMA_VERSION,
             **_about_target(target, record),
             **_about_run(evaluation, mode, supersedes),
@@ -268,11 +281,20 @@ def _attributes(
         }
     )
     attributes = dict(islice(attributes.items(), MAX_ATTRIBUTES))
-    for each in evaluation_objects(evaluation, partial(explain, content=content)):
+    objects = evaluation_objects(evaluation, partial(explain, content=options.content))
+    for each in objects if options.openinference else ():
         if len(attributes) + len(each) > MAX_ATTRIBUTES:
             break  # OpenInference: omit an object that limits would make incomplete
         attributes |= bounded(each)
     return attributes
+
+
+def _page_url(target: Target, page_url: str) -> str | None:
+    if not page_url:
+        return None
+    tenant = tenant_of(target)
+    of_tenant = f"?tenant={quote(tenant, safe='')}" if tenant else ""
+    return f"{page_url}/answers/{target.trace_id}/{target.span_id}{of_tenant}"
 
 
 def _standards(record: RagRecord) -> dict[str, AttributeValue]:

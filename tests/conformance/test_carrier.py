@@ -55,12 +55,12 @@ EVALUATIONS = [
 ]
 
 
-def a_carrier(evaluation: Evaluation) -> Span:
+def a_carrier(evaluation: Evaluation, *, openinference: bool = False) -> Span:
     return carrier(
         evaluation,
         a_record(),
         sample=Sample(rule="ratio", rate=0.25, probability=0.25),
-        options=AttachOptions(carrier_time="target"),
+        options=AttachOptions(carrier_time="target", openinference=openinference),
         now_ns=START_NS + 60_000 * MS,
     )
 
@@ -86,7 +86,7 @@ def test_openinference_carrier_has_one_link_to_its_target_and_is_an_evaluator(ev
 
 @pytest.mark.parametrize("evaluation", EVALUATIONS)
 def test_openinference_evaluations_are_flat_zero_based_and_complete(evaluation: Evaluation) -> None:
-    attributes = a_carrier(evaluation).attributes
+    attributes = a_carrier(evaluation, openinference=True).attributes
     keys = [key.split(".") for key in attributes if key.startswith("evaluations.")]
     assert {(len(key), key[2]) for key in keys} == {(4, "evaluation")}
     assert {int(key[1]) for key in keys} == set(range(len(evaluation.outcomes)))

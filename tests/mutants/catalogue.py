@@ -12,6 +12,7 @@ from tests.mutants.promises import (
     durability,
     judging,
     limits,
+    opening,
     sampling,
     strangers,
     work,
@@ -27,6 +28,7 @@ CATALOGUE: Final[tuple[Mutant, ...]] = (
     *limits.MUTANTS,
     *sampling.MUTANTS,
     *judging.MUTANTS,
+    *opening.MUTANTS,
     *capture.MUTANTS,
     *strangers.MUTANTS,
 )

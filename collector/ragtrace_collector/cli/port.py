@@ -74,7 +74,7 @@ class _Port:
         return ConfiguredEvaluator(
             spec=evaluator_spec_of(config),
             rules=config.extract.opened(),
-            attach=attach_options_of(config.attach),
+            attach=attach_options_of(config),
             live_only=tuple(_live_only(config)),
         )
 

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from ragtrace.backends import reads_openinference
 from ragtrace.files.state import default_store
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
@@ -248,7 +249,13 @@ class ExportConfig(Section):
     headers: Headers = {}
     tls: TlsConfig | None = None
     forward: bool = False
+    openinference: bool | Literal["auto"] = "auto"
     timeout: Timeout = timedelta(seconds=10)
+
+    @property
+    def reads_openinference(self) -> bool:
+        """Whether carriers for it have OpenInference's ``evaluations.<i>.*``."""
+        return reads_openinference(self.endpoint) if self.openinference == "auto" else self.openinference
 
 
 class StoreConfig(Section):

@@ -20,7 +20,7 @@ from ragtrace.outcomes import Status, outcome_of
 from ragtrace.pipeline.carriers import attach
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
-from ragtrace.traces.attach import addition_of
+from ragtrace.traces.attach import addition_of, without_evaluation_objects
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
@@ -97,6 +97,8 @@ class EvaluateStage:
     live: LiveConfig
     watch: LowScoreWatch
     sinks: tuple[str, ...]
+    openinference_sinks: frozenset[str] = frozenset()
+    """The sinks that read OpenInference's ``evaluations.<i>.*``."""
     counters: Counters
     clock: Clock
     done: asyncio.Event
@@ -275,8 +277,8 @@ class EvaluateStage:
         judged: JudgedInput | None = None,
         is_indexed: bool = False,
     ) -> None:
-        payload = encode([carrier]) if carrier else b""
-        outbox_items = dict.fromkeys(self.sinks, payload) if carrier else {}
+        payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
+        outbox_items = self._payloads(carrier, payload) if carrier else {}
         addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
         finish = partial(
             self.store.finish,
@@ -294,6 +296,11 @@ class EvaluateStage:
         if counted := _COUNTED_AS.get(FinalOutcome.of(outcome).state):
             self.counters.add(counted)
         self.done.set()
+
+    def _payloads(self, carrier: Span, plain: bytes) -> dict[str, bytes]:
+        """Return the carrier for each sink: those that read OpenInference's objects get them too."""
+        whole = encode([carrier]) if self.openinference_sinks else plain
+        return {sink: whole if sink in self.openinference_sinks else plain for sink in self.sinks}
 
     async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
         """Retry the write until it succeeds, so that a full disk causes no second judgment."""

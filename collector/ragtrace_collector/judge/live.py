@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.extract import ExtractRules
-from ragtrace_collector.config import AttachConfig, CollectorConfig
+from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.evaluator import GuardedEvaluator
 from ragtrace_collector.sampling import Sampler
 
@@ -75,7 +75,7 @@ class Live:
             shared_evaluator=evaluator,
             sampler=sampler,
             rules=config.extract.opened(),
-            attach=attach_options_of(config.attach),
+            attach=attach_options_of(config),
         )
 
     @property
@@ -96,12 +96,15 @@ class LiveConfig:
         return before
 
 
-def attach_options_of(attach: AttachConfig) -> AttachOptions:
-    """Return the content and the time of carriers."""
+def attach_options_of(config: CollectorConfig) -> AttachOptions:
+    """Return the content and the time of carriers, with all that any of the back ends reads."""
+    attach = config.attach
     return AttachOptions(
         carrier_time=attach.carrier_time,
         tempo_slack_s=attach.tempo_slack.total_seconds(),
         max_claims=attach.max_claims,
         content=attach.content,
         mark_failed_as_error=attach.mark_failed_as_error,
+        openinference=any(export.reads_openinference for export in config.export),
+        page_url=config.ui.public_url or "",
     )

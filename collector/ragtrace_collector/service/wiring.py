@@ -224,6 +224,9 @@ class _Parts:
             live=self.live,
             watch=watch,
             sinks=tuple(self.sinks),
+            openinference_sinks=frozenset(
+                export.endpoint for export in self.config.export if export.reads_openinference
+            ),
             counters=self.counters,
             clock=self.clock,
             done=self.done,

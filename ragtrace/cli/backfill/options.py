@@ -318,6 +318,21 @@ class OutputOptions:
         help="Date verdicts inside the answer's span (target, for Jaeger) or now (old traces in Tempo). auto:"
         " target for traces from Jaeger and answers of the last two minutes, else now.",
     )
+    openinference: bool | None = option(
+        "--openinference/--no-openinference",
+        default=None,
+        help="Also write OpenInference's evaluations.<i>.* on carriers. [default: if --to is known to read"
+        " them: Phoenix by port 6006, or Arize]",
+    )
     reports: ReportOptions = group(ReportOptions)
     transcripts: TranscriptOption = group(TranscriptOption)
     json: JsonOption = group(JsonOption)
+
+    @property
+    def writes_openinference(self) -> bool:
+        """Whether carriers have ``evaluations.<i>.*``."""
+        from ragtrace.backends import reads_openinference
+
+        if self.openinference is not None:
+            return self.openinference
+        return self.destination is not None and reads_openinference(self.destination)

@@ -103,7 +103,11 @@ def _opened(spec: EvaluatorSpec, budget: BackfillBudget) -> Evaluator:
 def _attach_options(chosen: ChosenEvaluator, output: OutputOptions, source: str) -> AttachOptions:
     options = chosen.attach or AttachOptions()
     choice = options.carrier_time if output.carrier_time == "auto" else output.carrier_time
-    return replace(options, carrier_time=_carrier_time(choice, source))
+    return replace(
+        options,
+        carrier_time=_carrier_time(choice, source),
+        openinference=output.writes_openinference,
+    )
 
 
 def _selection(read: ReadOptions, rules: ExtractRules | None) -> Selection:

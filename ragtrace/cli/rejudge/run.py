@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 import click
 
 from ragtrace.backends.http_api import ConnectionSettings
-from ragtrace.backends.sinks import open_carrier_sink
+from ragtrace.backends.sinks import open_carrier_sink, reads_openinference
 from ragtrace.budget import Prices
 from ragtrace.cli.judge_choice import introduce, is_free, report_usage
 from ragtrace.cli.options import OWN_PROFILE, metric_spec, split_names
@@ -105,7 +105,10 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
         sending = _Sending(
             destination=output.destination,
             access=access,
-            options=AttachOptions(carrier_time=cast(CarrierTime, output.carrier_time)),
+            options=AttachOptions(
+                carrier_time=cast(CarrierTime, output.carrier_time),
+                openinference=output.destination is not None and reads_openinference(output.destination),
+            ),
         )
         return int(not asyncio.run(again.score(sending)))
 

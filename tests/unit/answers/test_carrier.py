@@ -241,12 +241,12 @@ def test_carrier_of_a_newer_schema_shows_what_is_known() -> None:
     )
     span = replace(
         span,
-        attributes={**span.attributes, "ragtrace.schema.version": "2", "ragtrace.new": "value"},
+        attributes={**span.attributes, "ragtrace.schema.version": "3", "ragtrace.new": "value"},
         events=(*span.events, newer),
     )
     version = read(span)
     assert len(verdicts_of(version)) == 2
-    assert "A newer ragtrace wrote this carrier (schema version 2" in version.notices[0]
+    assert "A newer ragtrace wrote this carrier (schema version 3" in version.notices[0]
     assert "1 verdict on this carrier cannot be read" in version.notices[1]
 
 

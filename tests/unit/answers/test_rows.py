@@ -21,6 +21,7 @@ from tests.unit.answers.evaluations import Judged, judged
 from tests.unit.reports import judged_answers
 
 LAW = settings(max_examples=60, deadline=None)
+OUT_OF_RANGE = b'{"metric": "m", "status": "ok", "label": "fail", "score": 7}'
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
 
 
@@ -91,6 +92,10 @@ def test_report_of_a_newer_version_shows_what_is_known() -> None:
             b'{"version": 1, "record_id": "a", "metrics": [{"metric": "m", "status": "a secret"}]}',
             "line 7: is no answer of a report: `metrics.0.status`: literal_error",
         ),
+        (
+            b'{"version": 1, "record_id": "a", "metrics": [%s]}' % OUT_OF_RANGE,
+            "line 7: is no answer of a report: `metrics.0.score`: less_than_equal",
+        ),
     ],
 )
 def test_what_is_no_line_of_a_report_is_told_without_quoting_it(line: bytes, said: str) -> None:
@@ -109,3 +114,9 @@ def test_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file"):
         list(report_lines(tmp_path / "report.jsonl"))
     assert json.loads(line_of(an_answer()).text)["version"] == 1
+
+
+def test_what_no_page_can_show_is_replaced() -> None:
+    line = line_of(an_answer(), question="a mark: \\ud800")
+    line = line._replace(text=line.text.replace(b"\\\\ud800", b"\\ud800"))
+    assert read_line(line).judged.record.question == "a mark: \ufffd"

@@ -26,7 +26,13 @@ from ragtrace.model import (
     SkipReason,
     VerdictLabel,
 )
-from ragtrace.traces.attach import AttachOptions, Sample, carrier, carrier_span_id
+from ragtrace.traces.attach import (
+    AttachOptions,
+    Sample,
+    carrier,
+    carrier_span_id,
+    without_evaluation_objects,
+)
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span, SpanEvent, StatusCode
 from tests.unit.traces.builders import (
@@ -55,6 +61,9 @@ BAD = an_evaluation(
         explanation="1 of 2 claims is contradicted",
     )
 )
+
+
+OPENINFERENCE = AttachOptions(openinference=True)
 
 
 def a_carrier(
@@ -193,8 +202,8 @@ def test_claim_event_carries_verdict_evidence_and_offsets() -> None:
         "ragtrace.claim.quote_verified": True,
         "ragtrace.claim.reason": "30 days vs 14 days",
         "ragtrace.claim.verdict": "contradicted",
-        "ragtrace.claim.answer_start": 0,
-        "ragtrace.claim.answer_end": 9,
+        "ragtrace.claim.offset_start": 0,
+        "ragtrace.claim.offset_end": 9,
     }
 
 
@@ -212,7 +221,7 @@ def test_without_content_no_text_is_written() -> None:
     assert "30 days" not in written
     assert "14 days" not in written
     assert span.events[1].attributes["ragtrace.claim.chunk_ids"] == ("faq-12",)
-    assert span.events[1].attributes["ragtrace.claim.answer_end"] == 9
+    assert span.events[1].attributes["ragtrace.claim.offset_end"] == 9
 
 
 def test_a_reason_stands_in_the_explanation_where_content_may() -> None:
@@ -244,8 +253,33 @@ def test_second_profile_of_a_metric_gets_keys_of_its_own() -> None:
     assert attributes["ragtrace.score.faithfulness.ragas"] == 0.7
 
 
+def test_openinferences_objects_are_for_back_ends_that_read_them() -> None:
+    whole, plain = a_carrier(options=OPENINFERENCE), a_carrier()
+    assert any(key.startswith("evaluations.") for key in whole.attributes)
+    assert without_evaluation_objects(whole) == plain
+
+
+@pytest.mark.parametrize(
+    ("tenant", "query"), [("", ""), ("acme", "?tenant=acme"), ("a&b /?", "?tenant=a%26b%20%2F%3F")]
+)
+def test_the_carrier_links_to_the_answers_page(tenant: str, query: str) -> None:
+    record = a_record()
+    assert record.target
+    resource = {**record.target.resource, **({"ragtrace.tenant": tenant} if tenant else {})}
+    record = replace(record, target=replace(record.target, resource=resource))
+    span = a_carrier(record=record, options=AttachOptions(page_url="https://rag.example/pages"))
+    target = record.target
+    assert target
+    assert span.attributes["ragtrace.url"] == (
+        f"https://rag.example/pages/answers/{target.trace_id}/{target.span_id}{query}"
+    )
+    assert "ragtrace.url" not in a_carrier().attributes
+
+
 def test_many_metrics_leave_whole_objects_out() -> None:
-    span = a_carrier(an_evaluation(*(a_result(metric=f"m{number}") for number in range(14))))
+    span = a_carrier(
+        an_evaluation(*(a_result(metric=f"m{number}") for number in range(14))), options=OPENINFERENCE
+    )
     last = max(int(key.split(".")[1]) for key in span.attributes if key.startswith("evaluations."))
     assert len(span.attributes) <= 128
     assert f"evaluations.{last}.evaluation.metadata" in span.attributes
@@ -253,7 +287,7 @@ def test_many_metrics_leave_whole_objects_out() -> None:
 
 @pytest.mark.parametrize(("computes", "kind"), [(False, "LLM"), (True, "CODE")])
 def test_annotator_kind_says_honestly_who_judged(computes: bool, kind: str) -> None:
-    span = a_carrier(an_evaluation(a_result(), computes=computes))
+    span = a_carrier(an_evaluation(a_result(), computes=computes), options=OPENINFERENCE)
     assert span.attributes["evaluations.0.evaluation.annotator_kind"] == kind
 
 
@@ -490,7 +524,7 @@ def test_result_of_a_second_judge_names_it_and_the_carrier_says_why() -> None:
     evaluation = replace(
         an_evaluation(replace(a_result(), judge=second), a_failure("relevance")), compromised=True
     )
-    span = a_carrier(evaluation)
+    span = a_carrier(evaluation, options=OPENINFERENCE)
     assert span.attributes["ragtrace.eval.compromised"] is True
     assert span.attributes["evaluations.0.evaluation.annotator_kind"] == "CODE"
     assert span.events[0].attributes["ragtrace.judge.model"] == "lexical-v2"

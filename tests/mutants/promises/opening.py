@@ -1,0 +1,56 @@
+"""An opened answer shows what was written, and what is its reader's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+_CARRIER_TESTS: Final = "tests/unit/answers/test_carrier.py"
+_OPENING_TESTS: Final = "tests/unit/answers/test_opening.py"
+_SOURCE_TESTS: Final = "tests/unit/answers/test_sources.py"
+
+MUTANTS: Final = (
+    Mutant(
+        promise="opened answers",
+        breaks="a number that is no score is taken for one",
+        file="ragtrace/answers/_outcome_events.py",
+        old="if score is None or not 0 <= score <= 1:",
+        new="if score is None:",
+        tests=(f"{_CARRIER_TESTS}::test_unreadable_score_is_a_failure_and_never_a_number",),
+    ),
+    Mutant(
+        promise="opened answers",
+        breaks="a quote is verified, whatever the chunk says today",
+        file="ragtrace/answers/_verdict_events.py",
+        old="not chunks.have(quote, chunk_ids)",
+        new="not chunk_ids",
+        tests=(f"{_CARRIER_TESTS}::test_quote_that_is_not_in_the_chunk_any_more_is_unverified",),
+    ),
+    Mutant(
+        promise="opened answers",
+        breaks="nobody hears of claims that the carrier left out",
+        file="ragtrace/answers/carrier.py",
+        old="            if kept < total:",
+        new="            if kept > total:",
+        tests=(f"{_CARRIER_TESTS}::test_only_thirty_of_many_claims_are_on_the_trace",),
+    ),
+    Mutant(
+        promise="opened answers",
+        breaks="spans of another tenant are shown",
+        file="ragtrace/answers/opening.py",
+        old="if span.resource.attributes.get(semconv.TENANT) == tenant)",
+        new="if tenant)",
+        tests=(f"{_OPENING_TESTS}::test_spans_of_another_tenant_under_the_same_ids_are_left_out",),
+    ),
+    Mutant(
+        promise="opened answers",
+        breaks="a place that is down counts as one that has it no more",
+        file="ragtrace/answer_sources/sources.py",
+        old="        if down:\n",
+        new="        if down and not gone:\n",
+        tests=(f"{_SOURCE_TESTS}::test_where_it_looked_is_told",),
+    ),
+)
