@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from ragtrace.answers._marks import WORST_FIRST, MarkedPassage, pieces
+from ragtrace.answers._marks import WORST_FIRST, MarkedPassage
 from ragtrace.answers._marks import MarkedText as MarkedText  # part of what is shown
+from ragtrace.answers._marks import pieces as pieces
 from ragtrace.model import Chunk, ChunkVerdict, SkipReason, Verdict
 from ragtrace.outcomes import JudgedAnswer
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from ragtrace import semconv
 from ragtrace.answers.opened import AnswerVersion, OpenedAnswer
-from ragtrace.answers.shown import SKIP_MEANINGS, ShownChunk, ShownClaim, shown_answer
+from ragtrace.answers.shown import SKIP_MEANINGS, ShownChunk, ShownClaim, pieces, shown_answer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, summary_of, summary_of_judged
 from ragtrace.model import (
     Direction,
@@ -38,6 +38,7 @@ MOST_CHUNKS: Final = 100
 """Chunks that no claim cites."""
 _ANSWER_CHARACTERS: Final = 12_000
 _CHUNK_CHARACTERS: Final = 6_000
+_SAID_CHARACTERS: Final = 80
 _WRONG: Final = frozenset({VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED, VerdictLabel.IRRELEVANT})
 
 
@@ -144,7 +145,12 @@ class AnswerView:
     summary: AnswerSummary
     headline: str
     metrics: tuple[MetricLine, ...]
+    question: FoldablePassages | None
+    query: FoldablePassages | None
+    """What the retriever searched for, if it is not the question."""
     text: FoldablePassages
+    """The answer."""
+    reference: FoldablePassages | None
     claims: tuple[ClaimLine, ...]
     of_reference: tuple[ClaimLine, ...]
     more_claims: int
@@ -187,6 +193,7 @@ def view_of(
     """Prepare an answer for its page."""
     in_order = sorted(opened.versions, key=lambda version: version.judged.evaluation.started_at_ns)
     version, not_found = _chosen(opened, in_order, choice)
+    record = version.judged.record
     shown = shown_answer(version.judged, most_chunks=MOST_CHUNKS, most_claims=MOST_CLAIMS)
     summary = version_summary(version)
     chunks = tuple(_chunk_lines(shown.chunks))
@@ -200,7 +207,10 @@ def view_of(
         summary=summary,
         headline=headline(summary),
         metrics=tuple(_metric(outcome) for outcome in _worst_first(version.judged.evaluation)),
+        question=_plain(record.question),
+        query=_plain(record.retrieval_query if record.retrieval_query != record.question else None),
         text=fold(shown.pieces, shown=_ANSWER_CHARACTERS),
+        reference=_plain(record.reference),
         claims=tuple(claims[claim] for claim in shown.claims),
         of_reference=tuple(claims[claim] for claim in shown.of_reference),
         more_claims=shown.more_claims,
@@ -215,6 +225,10 @@ def view_of(
         notices=(*not_found, *_notices(opened, version)),
         raw=raw_carrier(version.carrier, most=_RAW_CHARACTERS),
     )
+
+
+def _plain(text: str | None) -> FoldablePassages | None:
+    return None if text is None else fold(pieces(text, ()), shown=_CHUNK_CHARACTERS)
 
 
 def version_summary(version: AnswerVersion) -> AnswerSummary:
@@ -400,7 +414,9 @@ def _target(claim: ShownClaim, quoted: set[int], ids: Mapping[int, str]) -> str:
 
 
 def _said(claim: ShownClaim, ids: Mapping[int, str]) -> str:
-    evidence = ", ".join(f"chunk {place}, {ids[place]}" for place in claim.places if place in ids)
+    evidence = ", ".join(
+        f"chunk {place}, {ids[place][:_SAID_CHARACTERS]}" for place in claim.places if place in ids
+    )
     said = f"claim {claim.number}, {words(claim.verdict.label.value)}"
     return f"{said}, evidence: {evidence}" if evidence else f"{said}, no evidence"
 

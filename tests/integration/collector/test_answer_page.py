@@ -629,3 +629,24 @@ def test_right_to_left_text_and_emoji_keep_their_order() -> None:
     assert len(autos) >= 4
     assert "bdi" in page.tags
     assert "👩‍👩‍👧‍👦" in page.text
+
+
+def test_a_megabyte_in_every_field_makes_a_page_that_says_what_it_left_out() -> None:
+    long = "x" * 1_000_000
+    verdict = a_verdict(long, VerdictLabel.CONTRADICTED, of=long, chunk_ids=(long,), quote=long)
+    opened = from_report(
+        replace(verdict, reason=long),
+        answer=long,
+        question=long,
+        chunks=[Chunk(id=long, text=long)],
+        reference=long,
+        model=long,
+        session_id=long,
+        retrieval_query=f"{long}!",
+        gaps=(Gap(part=Part.ANSWER, reason=SkipReason.TRUNCATED, detail=long),),
+    )
+    response = answer_client(site_of_answers(opened, reviews=reviews_of(a_review(note=long)))).get(PATH)
+    assert response.status_code == 200
+    assert len(response.text) < 6_000_000
+    text = AnswerHtml(response.text).text
+    assert "[995,000 more characters not on this page]" in text

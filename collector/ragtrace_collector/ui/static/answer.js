@@ -8,7 +8,6 @@
   const pane = page.querySelector(".right");
   const card = pane.querySelector(".current");
   const wide = window.matchMedia("(min-width: 62rem)");
-  const still = window.matchMedia("(prefers-reduced-motion: reduce)");
   const byNumber = new Map(items.map((item) => [item.dataset.claim, item]));
   let selected = null;
   let cameFrom = null;
@@ -42,7 +41,7 @@
     const evidence = evidenceOf(number);
     if (!evidence || !wide.matches) return;
     open(evidence);
-    seen(evidence).scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" });
+    seen(evidence).scrollIntoView({ block: "nearest" });
   };
 
   const tell = (number) => {
@@ -70,8 +69,8 @@
     const node = passageOf(number);
     open(node);
     node.focus({ preventScroll: true });
-    node.scrollIntoView({ block: "nearest" });
     select(number);
+    node.scrollIntoView({ block: "nearest" });
   };
 
   const move = (step, among) => {
@@ -120,6 +119,7 @@
     if (passage && wide.matches) {
       event.preventDefault();
       select(numbersOf(mark)[0]);
+      passage.scrollIntoView({ block: "nearest" });
     } else if (mark && !event.target.closest("a, summary")) {
       select(numbersOf(mark)[0]);
     }
