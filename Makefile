@@ -69,11 +69,12 @@ test-faults: venv ## kill, fill, break and lock what a collector depends on: a t
 mutants: venv ## break each promise on purpose: a table of the tests that notice (ARGS="--quick", "--only durability")
 	$(bin)/python -m tests.mutants $(ARGS)
 
-bench: venv ## measure taking in, judging and back-fill beside named alternatives (quiet machine, 15 minutes)
+bench: venv ## measure taking in, judging and back-fill beside named alternatives, and the index of a million answers (quiet machine, 25 minutes)
 	$(bin)/python -m tests.benchmarks.ingest $(ARGS)
 	$(bin)/python -m tests.benchmarks.pipeline
 	$(bin)/python -m tests.benchmarks.judge_client
 	$(bin)/python -m tests.benchmarks.backfill
+	$(bin)/python -m tests.benchmarks.answer_index
 
 fuzz: venv ## fire odd requests at a real collector's receivers for ten minutes (ARGS="--minutes 1")
 	$(bin)/python -m tests.fuzz $(ARGS)

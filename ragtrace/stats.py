@@ -84,7 +84,7 @@ class RunningMean:
     def __init__(self) -> None:
         self._records = self._left_out = 0
         self._origin = 0.0  # sums are relative to the first value: small differences stay exact
-        self._whole = _Moments()
+        self._whole = Moments()
         self._cluster: str | None = None
         self._weight = self._sum = 0.0
 
@@ -110,23 +110,11 @@ class RunningMean:
 
     def estimate(self) -> WeightedMean | None:
         """Return the estimate from the records so far; ``None`` if there are none."""
-        if not self._records:
-            return None
         whole = self._whole.plus(self._weight, self._sum)
-        mean = min(1.0, max(0.0, self._origin + whole.sum / whole.weight))
-        effective = whole.effective(mean * (1 - mean))
-        low, high = _wilson(mean, effective)
-        return WeightedMean(
-            mean=mean,
-            low=low,
-            high=high,
-            records=self._records,
-            left_out=self._left_out,
-            effective=effective,
-        )
+        return mean_of(whole, records=self._records, left_out=self._left_out, origin=self._origin)
 
 
-class _Moments(NamedTuple):
+class Moments(NamedTuple):
     """Sums over clusters of weights, weighted values and their products."""
 
     weight: float = 0.0
@@ -135,8 +123,9 @@ class _Moments(NamedTuple):
     weight_sum: float = 0.0
     sum_sum: float = 0.0
 
-    def plus(self, weight: float, total: float) -> _Moments:
-        return _Moments(
+    def plus(self, weight: float, total: float) -> Moments:
+        """Add a cluster."""
+        return Moments(
             self.weight + weight,
             self.sum + total,
             self.weight_weight + weight**2,
@@ -145,11 +134,27 @@ class _Moments(NamedTuple):
         )
 
     def effective(self, even: float) -> float:
+        """Return the effective sample size; ``even`` is the variance of one record."""
         kish, mean = self.weight**2 / self.weight_weight, self.sum / self.weight
         # squared residuals of the clusters: weighted values minus weight times mean
         squares = self.sum_sum - 2 * mean * self.weight_sum + mean**2 * self.weight_weight
         variance = max(0.0, squares) / self.weight**2
         return min(kish, even / variance) if even and variance else kish
+
+
+def mean_of(moments: Moments, *, records: int, left_out: int, origin: float = 0.0) -> WeightedMean | None:
+    """Return the `weighted_mean` that these sums tell; ``None`` without a record.
+
+    Sums of differences from an ``origin`` near the values keep small differences exact.
+    """
+    if not records:
+        return None
+    mean = min(1.0, max(0.0, origin + moments.sum / moments.weight))
+    effective = moments.effective(mean * (1 - mean))
+    low, high = _wilson(mean, effective)
+    return WeightedMean(
+        mean=mean, low=low, high=high, records=records, left_out=left_out, effective=effective
+    )
 
 
 class RatioTotal(NamedTuple):

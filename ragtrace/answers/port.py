@@ -180,3 +180,13 @@ class AnswerIndex(Protocol):
     async def newest_ns(self, scope: TrafficScope) -> int | None:
         """Return the time of the newest answer; ``None`` without any."""
         ...
+
+    async def random_order(
+        self, scope: TrafficScope, *, after: float, limit: int
+    ) -> Sequence[tuple[float, AnswerSummary]]:
+        """Return the next answers in random order, which does not depend on when they came.
+
+        Each comes with its position in [0, 1). ``after`` is the last known position, or -1 to begin. Fewer
+        than ``limit`` come only at the end.
+        """
+        ...

@@ -91,7 +91,7 @@ def row_of(db: sqlite3.Connection, summary: AnswerSummary) -> IndexRow:
     def word(kind: Kind, text: str) -> int | None:
         return word_of(db, kind, text, hour) or None
 
-    session = _packed_session(summary.session)
+    session = packed_session(summary.session)
     claims, chunks = summary.claims, summary.chunks
     return IndexRow(
         id=None,
@@ -250,7 +250,7 @@ def _digest(*parts: str) -> bytes:
     return hashlib.sha256("|".join(parts).encode("utf-8", "replace")).digest()
 
 
-def _packed_session(session: str) -> str | bytes | None:
+def packed_session(session: str) -> str | bytes | None:
     """Return a session in few bytes: most are UUIDs."""
     if not session:
         return None

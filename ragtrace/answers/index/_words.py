@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from ragtrace.answers.summary import AnswerSummary
 
 OTHERS: Final = "(others)"
-"""Stands for all names of a kind beyond the bound."""
+"""In place of all names of a kind beyond the bound."""
 MOST_WORDS: Final = 1_000
 """Of a kind. Names that no answer has any more make room."""
 MOST_STREAMS: Final = 5_000

@@ -34,8 +34,8 @@ CREATE INDEX answer_row_cost ON answer_row (cost) WHERE is_valid = 1 AND cost IS
 CREATE INDEX answer_row_session ON answer_row (session_hash) WHERE session_hash IS NOT NULL;
 CREATE INDEX answer_row_feedback ON answer_row (feedback, time_ns) WHERE feedback > 0;
 CREATE TABLE answer_score (             -- the scores of valid rows, in order
-    metric INTEGER NOT NULL, score INTEGER NOT NULL, id INTEGER NOT NULL,
-    PRIMARY KEY (metric, score, id)) WITHOUT ROWID;
+    metric INTEGER NOT NULL, label INTEGER NOT NULL, score INTEGER NOT NULL, id INTEGER NOT NULL,
+    PRIMARY KEY (metric, label, score, id)) WITHOUT ROWID;
 CREATE TABLE answer_feedback (          -- on answers that are not here yet
     id INTEGER PRIMARY KEY, trace TEXT NOT NULL, span TEXT NOT NULL, tenant TEXT NOT NULL,
     feedback INTEGER NOT NULL);

@@ -106,10 +106,9 @@ def _insert(db: sqlite3.Connection, row: IndexRow) -> None:
     db.execute("UPDATE answer_size SET rows = rows + 1")
     if row.is_valid and cursor.lastrowid is not None:
         _sums.count(db, row, mates, sign=1)
-        scores = ((each.metric, each.score, cursor.lastrowid) for each in metrics_in(row.metrics))
         db.executemany(
-            "INSERT OR IGNORE INTO answer_score VALUES (?, ?, ?)",
-            [score for score in scores if score[1] is not None],
+            "INSERT OR IGNORE INTO answer_score VALUES (?, ?, ?, ?)",
+            [(*score, cursor.lastrowid) for score in _scores(row)],
         )
 
 
@@ -125,9 +124,14 @@ def _invalidate(db: sqlite3.Connection, row: IndexRow) -> None:
     db.execute("UPDATE answer_row SET is_valid = 0 WHERE id = ?", (row.id,))
     _sums.count(db, row, _mates(db, row), sign=-1)
     db.executemany(
-        "DELETE FROM answer_score WHERE metric = ? AND score = ? AND id = ?",
-        [(each.metric, each.score, row.id) for each in metrics_in(row.metrics) if each.score is not None],
+        "DELETE FROM answer_score WHERE metric = ? AND label = ? AND score = ? AND id = ?",
+        [(*score, row.id) for score in _scores(row)],
     )
+
+
+def _scores(row: IndexRow) -> list[tuple[int, int, int]]:
+    found = metrics_in(row.metrics)
+    return [(each.metric, each.label, each.score) for each in found if each.score is not None]
 
 
 def _mates(db: sqlite3.Connection, row: IndexRow) -> Sequence[IndexRow]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ragtrace.answers.summary import AnswerSummary, key_of, summary_of, summary_of_judged
 from ragtrace.model import (
+    AttributeValue,
     Diagnosis,
     Direction,
     Evaluation,
@@ -126,7 +127,7 @@ def test_any_span_has_a_summary_or_none(span: Span) -> None:
 
 def test_newer_schema_is_read_as_far_as_it_is_known() -> None:
     span = a_carrier()
-    odd = {
+    odd: dict[str, AttributeValue] = {
         "ragtrace.schema.version": "9",
         "ragtrace.score.faithfulness": 1,
         "ragtrace.score.hallucination": "high",
@@ -208,7 +209,7 @@ def test_summary_has_the_scores_and_counts_of_its_evaluation(evaluation: Evaluat
 def test_back_end_may_reorder_attributes_and_events(evaluation: Evaluation) -> None:
     span = a_carrier(evaluation)
     reordered = replace(
-        span, attributes=dict(reversed(span.attributes.items())), events=tuple(reversed(span.events))
+        span, attributes=dict(reversed(list(span.attributes.items()))), events=tuple(reversed(span.events))
     )
     assert summary_of(reordered) == summary_of(span)
 

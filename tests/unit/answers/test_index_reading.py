@@ -1,0 +1,170 @@
+"""Lists and overviews of the index: pages, cuts, cursors, and an index in a file of its own."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ragtrace.answers.index.own_file import OwnIndex, open_index
+from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.tables import INDEX_TABLES
+from ragtrace.answers.index.writes import put
+from ragtrace.answers.port import AnswerFilter, AnswerIndex, SortBy, TrafficScope
+from ragtrace.answers.summary import AnswerSummary
+from ragtrace.errors import InputError, ReadError, WriteError
+from ragtrace.model import Label
+from ragtrace.stats import Weighed, weighted_mean
+from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row, hex_id
+
+
+def index_of(*rows: AnswerSummary, limit_s: float = 10) -> SqliteAnswerIndex:
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    db.executescript(INDEX_TABLES)
+    for row in rows:
+        put(db, row)
+
+    @contextmanager
+    def connect() -> Iterator[sqlite3.Connection]:
+        yield db
+
+    return SqliteAnswerIndex(connect, limit_s=limit_s)
+
+
+def numbers(rows: tuple[AnswerSummary, ...] | list[AnswerSummary]) -> list[int]:
+    return [int(row.key.span_id, 16) for row in rows]
+
+
+@pytest.mark.slow
+async def test_search_that_takes_too_long_is_cut_and_goes_on_to_the_end() -> None:
+    rows = [
+        a_row(n, minute=n % 50, tenant="b" if n % 9_000 == 77 else "a", session="s") for n in range(21_000)
+    ]
+    index = index_of(*rows, limit_s=-1)
+    chosen = AnswerFilter(trace_id="0" * 28 + "5")  # 0x5000 to 0x5208: few, and found by no index
+    found: list[AnswerSummary] = []
+    cuts, after = 0, None
+    while True:
+        page = await index.page(chosen, after=after, limit=100)
+        found += page.answers
+        cuts += page.is_cut
+        assert page.is_cut == (page.searched_to_ns is not None)
+        if page.next is None:
+            break
+        after = page.next
+    assert sorted(numbers(found)) == list(range(0x5000, 21_000))
+    assert cuts > 100
+
+
+async def test_list_of_a_metric_where_less_is_better_begins_with_the_highest() -> None:
+    from dataclasses import replace
+
+    from ragtrace.model import Direction
+
+    rows = [a_row(n, n / 10) for n in range(4)]
+    lower = [
+        replace(row, metrics=(replace(row.metrics[0], direction=Direction.LOWER_IS_BETTER),)) for row in rows
+    ]
+    worst = await index_of(*lower).page(AnswerFilter(), sort=SortBy.WORST)
+    assert numbers(worst.answers) == [3, 2, 1, 0]
+
+
+async def test_cursor_of_another_list_is_refused_with_a_way_on() -> None:
+    index = index_of(a_row(1), a_row(2))
+    page = await index.page(AnswerFilter(), limit=1)
+    with pytest.raises(InputError, match="begin at the first page"):
+        await index.page(AnswerFilter(label=Label.FAIL), after=page.next)
+    with pytest.raises(InputError, match="begin at the first page"):
+        await index.page(AnswerFilter(), after="é?")
+
+
+async def test_trace_id_that_is_none_is_refused() -> None:
+    with pytest.raises(InputError, match="hexadecimal"):
+        await index_of().page(AnswerFilter(trace_id="the one"))
+
+
+async def test_tenant_sees_only_its_own_answers() -> None:
+    index = index_of(a_row(1, tenant="a", trace=5), a_row(1, tenant="b", trace=5, session="s"), a_row(2))
+    of_a = TrafficScope(tenant="a")
+    assert [row.key.tenant for row in (await index.page(AnswerFilter(scope=of_a))).answers] == ["a"]
+    assert [row.key.tenant for row in await index.versions(a_row(1, tenant="a", trace=5).key)] == ["a"]
+    assert await index.session("s", tenant="a") == []
+    assert (await index.page(AnswerFilter(scope=TrafficScope(tenant="c")))).answers == ()
+    assert (await index.sums(TrafficScope(tenant="c"))).answers == 0
+    assert (await index.sums(TrafficScope(tenant=""))).answers == 1
+
+
+async def test_versions_have_the_valid_evaluation_first_though_the_answer_moved() -> None:
+    old = a_row(1, trace=9, carrier=1)
+    new = a_row(2, trace=9, carrier=2, supersedes=1)
+    index = index_of(new, old)
+    assert [row.carrier_span_id for row in await index.versions(old.key)] == [hex_id(2), hex_id(1)]
+    assert [row.carrier_span_id for row in (await index.page(AnswerFilter())).answers] == [hex_id(2)]
+
+
+async def test_names_beyond_the_bound_are_counted_together() -> None:
+    index = index_of(*(a_row(n, model=f"model-{n}") for n in range(1_005)))
+    models = await index.values("model", TrafficScope(), limit=2_000)
+    assert (len(models), models["(others)"]) == (1_001, 5)
+
+
+async def test_interval_over_days_is_nearly_that_of_the_answers_themselves() -> None:
+    rows = [
+        a_row(n, (n * 7919 % 101) / 100, trace=n // 3, minute=n * 20, probability=(0.1, 0.5, 1.0)[n % 3])
+        for n in range(2_000)
+    ]
+    trend = await index_of(*rows).trend("faithfulness", TrafficScope(), period_ns=24 * HOUR_NS)
+    exact = weighted_mean(
+        Weighed(row.metrics[0].score or 0.0, row.probability, row.key.trace_id) for row in rows
+    )
+    assert exact is not None
+    assert trend.whole.mean is not None
+    assert trend.whole.mean.mean == pytest.approx(exact.mean, abs=1e-6)
+    half, exact_half = (mean.high - mean.low for mean in (trend.whole.mean, exact))
+    assert half == pytest.approx(exact_half, rel=0.05)  # traces that begin before midnight and end after it
+
+
+async def test_period_is_whole_hours() -> None:
+    with pytest.raises(ValueError, match="multiple of an hour"):
+        await index_of().trend("faithfulness", TrafficScope(), period_ns=HOUR_NS + 1)
+
+
+async def test_index_in_a_file_is_there_again(tmp_path: Path) -> None:
+    index = open_index(tmp_path / "index.db")
+    assert await index.add([a_row(1), a_row(2, minute=1)]) == 2
+    await index.note_feedback(a_row(1).key, "down")
+    await index.aclose()
+    again = open_index(tmp_path / "index.db")
+    page = await again.page(AnswerFilter())
+    assert [(row.key, row.feedback) for row in page.answers] == [(a_row(2).key, ""), (a_row(1).key, "down")]
+    assert await again.newest_ns(TrafficScope()) == NOON_NS + 60 * 10**9
+    await again.aclose()
+
+
+async def test_every_yields_all_answers_in_order() -> None:
+    index: OwnIndex = open_index()
+    port: AnswerIndex = index
+    await index.add(a_row(n, minute=n) for n in range(2_500))
+    found = [row async for row in port.every(AnswerFilter(), sort=SortBy.OLDEST)]
+    assert numbers(found) == list(range(2_500))
+    await index.aclose()
+
+
+async def test_file_that_is_no_index_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database, but a text of some length\n" * 50)
+    with pytest.raises(WriteError, match="not a database"):
+        open_index(tmp_path / "notes.txt")
+
+
+async def test_index_without_tables_cannot_be_read() -> None:
+    db = sqlite3.connect(":memory:", check_same_thread=False)
+
+    @contextmanager
+    def connect() -> Iterator[sqlite3.Connection]:
+        yield db
+
+    with pytest.raises(ReadError, match="cannot be read"):
+        await SqliteAnswerIndex(connect).sums(TrafficScope())
