@@ -152,6 +152,7 @@ class AnswerView:
     """The answer."""
     reference: FoldablePassages | None
     claims: tuple[ClaimLine, ...]
+    """Wrong ones first, else in the order of the answer."""
     of_reference: tuple[ClaimLine, ...]
     more_claims: int
     chunks: tuple[ChunkLine, ...]
@@ -165,6 +166,11 @@ class AnswerView:
     notices: tuple[str, ...]
     raw: str
     """The carrier as JSON; empty without one, or if it is too long for the page."""
+
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """Why a part has no text, by ``question``, ``context`` and ``answer``."""
+        return {gap.part.value: SKIP_MEANINGS[gap.reason] for gap in reversed(self.opened.record.gaps)}
 
     @property
     def session(self) -> str:
@@ -211,7 +217,7 @@ def view_of(
         query=_plain(record.retrieval_query if record.retrieval_query != record.question else None),
         text=fold(shown.pieces, shown=_ANSWER_CHARACTERS),
         reference=_plain(record.reference),
-        claims=tuple(claims[claim] for claim in shown.claims),
+        claims=tuple(sorted((claims[claim] for claim in shown.claims), key=lambda line: not line.is_wrong)),
         of_reference=tuple(claims[claim] for claim in shown.of_reference),
         more_claims=shown.more_claims,
         chunks=chunks,
@@ -280,7 +286,18 @@ def headline(summary: AnswerSummary) -> str:
         return f"The judge gave no usable reply: {words(summary.reason) or 'unknown error'}."
     if summary.label is Label.SKIPPED:
         return f"There was nothing to judge: {SKIP_MEANINGS.get(summary.reason, words(summary.reason))}."
-    return _claims_sentence(summary.claims) or _chunks_sentence(summary.chunks)
+    said = _claims_sentence(summary.claims) or _chunks_sentence(summary.chunks)
+    is_sound = summary.claims.supported == summary.claims.total
+    if summary.label is Label.PASS:
+        return said if is_sound or not said else f"{said[:-1]}, which the pass rule allows."
+    failing = _listed([words(metric.name) for metric in summary.metrics if metric.label is Label.FAIL])
+    if not said:
+        return f"It fails by {failing or 'its scores'}."
+    return f"{said[:-1]}, but it fails by {failing}." if is_sound and failing else said
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _claims_sentence(counts: VerdictCounts) -> str:

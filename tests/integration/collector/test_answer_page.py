@@ -56,6 +56,32 @@ def test_the_page_says_the_verdict_its_scores_and_why() -> None:
     assert QUESTION in page.texts
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "fields", "said"),
+    [
+        ((RIGHT,), {"score": 1.0}, "Passes The chunks support its one claim."),
+        (
+            (WRONG, RIGHT),
+            {"score": 0.9},
+            "Passes 1 of 2 claims is contradicted by the chunks, which the pass rule allows.",
+        ),
+        ((RIGHT,), {"score": 0.1}, "Fails The chunks support its one claim, but it fails by faithfulness."),
+        ((), {"score": 0.1}, "Fails It fails by faithfulness."),
+        (
+            (WRONG, replace(RIGHT, label=VerdictLabel.UNSUPPORTED)),
+            {"score": 0.0},
+            "Fails 1 of 2 claims is contradicted by the chunks, 1 is not mentioned in the chunks.",
+        ),
+    ],
+    ids=["all is well", "allowed", "another reason", "no claims", "two kinds"],
+)
+def test_the_finding_is_one_sentence(
+    verdicts: tuple[Verdict, ...], fields: dict[str, float], said: str
+) -> None:
+    opened = JudgedTrace().judged(a_result(*verdicts, **fields)).opened()  # type: ignore[arg-type]
+    assert said in get(site_of_answers(opened)).text
+
+
 def test_each_claim_is_marked_in_the_answer_and_leads_to_its_verdict_and_the_quote() -> None:
     page = get(site_of_answers(a_judged_trace().opened()))
     passages = [found for tag, found in page.elements if found.get("class") == "passage"]
@@ -130,12 +156,12 @@ def test_sentences_of_the_reference_stand_apart() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"answer": None}, "The answer\u2019s text was not recorded."),
+        ({"answer": None}, "The answer\u2019s text is not here: it was not recorded."),
         ({"answer": ""}, "The answer is empty."),
         ({"answer": " \n"}, "The answer is empty."),
-        ({"question": None}, "The question was not recorded."),
+        ({"question": None}, "The question is not here: it was not recorded."),
         ({"question": ""}, "The question is empty."),
-        ({"chunks": []}, "No chunk was recorded for this answer."),
+        ({"chunks": []}, "There are no chunks: none was recorded for this answer."),
         ({"chunks": [Chunk(id="a", text=None)]}, "Its text was not recorded."),
         ({"chunks": [Chunk(id="a", text="")]}, "Its text is empty."),
         ({"context_from_prompt": True}, "these are passages of the prompt"),
@@ -149,6 +175,13 @@ def test_sentences_of_the_reference_stand_apart() -> None:
                 "gaps": (Gap(part=Part.ANSWER, reason=SkipReason.NO_CONTENT, detail="`x` is hashed"),),
             },
             "answer: no content. `x` is hashed",
+        ),
+        (
+            {
+                "answer": None,
+                "gaps": (Gap(part=Part.ANSWER, reason=SkipReason.REDACTED, detail="`x` is a digest"),),
+            },
+            "text is not here: the text was replaced by a redaction mark.",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

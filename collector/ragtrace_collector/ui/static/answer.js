@@ -3,7 +3,8 @@
 // Without this script the links do the same, one after the other.
 (() => {
   const page = document.querySelector(".answer-page");
-  const items = page ? [...page.querySelectorAll(".claim")] : [];
+  const items = page ? [...page.querySelectorAll(".claim")] : []; // in the order of the answer
+  items.sort((one, other) => one.dataset.claim - other.dataset.claim);
   if (!items.length) return;
   const pane = page.querySelector(".right");
   const card = pane.querySelector(".current");
