@@ -33,6 +33,9 @@ async def check_left(store: WorkStore, acknowledged: Collection[Said]) -> None:
         assert sent.count(carrier_of(trace_id)) == is_judged, (
             "a verdict is there without its carrier, or otherwise"
         )
+        assert await store.carriers(trace_id) == (carrier_of(trace_id),) * is_judged, (
+            "a verdict is there without what is kept of it, or otherwise"
+        )
         found |= {("appended", trace_id)}
         found |= {("decided", trace_id)} if states else set()
         found |= {("judged", trace_id)} if is_judged else set()
@@ -40,6 +43,7 @@ async def check_left(store: WorkStore, acknowledged: Collection[Said]) -> None:
     ledger = await store.ledger()
     assert ledger.adds_up
     assert ledger.seen == sum(what == "decided" for what, _ in found)
+    assert (await store.index_size()).rows == sum(what == "judged" for what, _ in found)
 
 
 @pytest.mark.parametrize("number", [0, 1, 5, 17, 40])

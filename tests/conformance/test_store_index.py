@@ -156,3 +156,14 @@ async def test_rows_go_before_a_sender_is_refused(place: Place) -> None:
         await append(store, f"{0xA3:032x}")
     assert (await store.index_size()).rows == 0
     await store.aclose()
+
+
+async def test_an_answer_of_a_tenant_is_apart_from_that_of_another(store: WorkStore) -> None:
+    await judge_one(store)
+    theirs = f"{TRACE}@acme"
+    await append(store, theirs)
+    await settle(store, replace(JOB, trace_id=theirs))
+    summary = replace(kept().summary, key=AnswerKey(TRACE, SPAN, "acme"))
+    await judge(store, KeptCarrier(summary=summary, payload=b"theirs"))
+    assert (await store.index_size()).rows == 2
+    assert (await store.carriers(TRACE), await store.carriers(theirs)) == ((kept().payload,), (b"theirs",))

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ragtrace.answers.summary import AnswerKey
 from ragtrace.budget import Budget, Limit, Period, Reservation, Spend
 from ragtrace.traces.additions import Addition, encode_addition
 from ragtrace.traces.attach import Sample
@@ -26,12 +27,15 @@ from ragtrace_collector.store.port import (
     HoldMode,
     Job,
     JudgedInput,
+    KeptCarrier,
     Outcome,
     QuarantineReason,
     WorkStore,
 )
+from ragtrace_collector.store.trace_key import tenant_of
 from tests.rag_spans import rag_trace
 from tests.stores.adapters import PLACES, Place
+from tests.unit.answers.rows import a_row
 
 T = TypeVar("T")
 
@@ -53,11 +57,24 @@ ends = st.sampled_from(
     [*map(str, TERMINAL), State.FAILED.because("judge_timeout"), State.INELIGIBLE.because("no_content")]
 )
 digests = st.sampled_from(["", "one", "other"])
+feedback = st.dictionaries(spans | st.just(""), st.sampled_from(["up", "down"]), max_size=1)
 
 
 def part(trace_id: str) -> TraceSlice:
     ref = SpanRef(span_id=SPANS[0], parent_span_id=None)
     return TraceSlice(trace_id=trace_id, payload=TRACES[trace_id], spans=(ref,))
+
+
+def kept(job: Job, carrier: str, now_ns: int) -> KeptCarrier:
+    summary = replace(
+        a_row(),
+        key=AnswerKey(job.in_trace, job.span_id, tenant_of(job.trace_id) or job.tenant),
+        carrier_span_id=carrier,
+        supersedes=job.replaces,
+        time_ns=now_ns,
+        judged_ns=now_ns,
+    )
+    return KeptCarrier(summary=summary, payload=carrier.encode())
 
 
 class SideBySide(RuleBasedStateMachine):
@@ -98,6 +115,7 @@ class SideBySide(RuleBasedStateMachine):
         slices=st.none() | st.integers(0, 3),
         moved=st.dictionaries(spans, st.none() | spans, max_size=1),
         flags=st.tuples(st.booleans(), st.booleans()),
+        feedback=feedback,
     )
     def decide(
         self,
@@ -109,6 +127,7 @@ class SideBySide(RuleBasedStateMachine):
         slices: int | None,
         moved: dict[str, str | None],
         flags: tuple[bool, bool],
+        feedback: dict[str, str],
     ) -> None:
         tenant = trace.partition("@")[2]
         sample = Sample(rule="ratio", rate=0.5, probability=0.5)
@@ -138,6 +157,7 @@ class SideBySide(RuleBasedStateMachine):
                 slices=slices,
                 moved={span: to for span, to in moved.items() if span != to},
                 goes_on=flags[1],
+                feedback=feedback,
             )
         )
 
@@ -154,9 +174,10 @@ class SideBySide(RuleBasedStateMachine):
         self.leased += taken
 
     @precondition(lambda self: self.leased)
-    @rule(end=ends, digest=digests, slices=st.integers(0, 3), is_added=st.booleans())
-    def finish(self, end: str, digest: str, slices: int, is_added: bool) -> None:
+    @rule(end=ends, digest=digests, slices=st.integers(0, 3), is_added=st.booleans(), is_kept=st.booleans())
+    def finish(self, end: str, digest: str, slices: int, is_added: bool, is_kept: bool) -> None:
         job, now_ns = self.leased.pop(), self.tick()
+        carrier = f"{now_ns:016x}"
         judged = JudgedInput(record_sha256=digest, slices=slices) if digest else None
         self.same(
             lambda store: store.finish(
@@ -164,10 +185,11 @@ class SideBySide(RuleBasedStateMachine):
                 end,
                 outbox_items={SINK: b"carrier", OTHER: b"carrier"},
                 now_ns=now_ns,
-                carrier=f"c{now_ns}",
+                carrier=carrier,
                 evaluator="e1",
                 addition=ADDITION if is_added else b"",
                 judged=judged,
+                kept=kept(job, carrier, now_ns) if is_kept else None,
             )
         )
 
@@ -210,11 +232,16 @@ class SideBySide(RuleBasedStateMachine):
         }
         self.same(reading[how])
 
-    @rule(age=st.integers(0, 20), older=st.integers(0, 20))
-    def expire(self, age: int, older: int) -> None:
+    @rule(age=st.integers(0, 20), older=st.integers(0, 20), most_rows=st.none() | st.integers(0, 3))
+    def expire(self, age: int, older: int, most_rows: int | None) -> None:
         now_ns = self.tick()
         self.same(
-            lambda store: store.expire(decided_before_ns=now_ns - age, ended_before_ns=now_ns - age - older)
+            lambda store: store.expire(
+                decided_before_ns=now_ns - age,
+                ended_before_ns=now_ns - age - older,
+                began_before_ns=now_ns - 2 * age,
+                most_rows=most_rows,
+            )
         )
 
     @rule(calls=st.integers(0, 1), tokens=st.integers(0, 120), share=st.sampled_from([0.5, 1.0]))
@@ -332,6 +359,8 @@ async def reading(store: WorkStore, now_ns: int) -> dict[str, Any]:
         "budget": await store.budget.status(BUDGET, now_ns=now_ns),
         "windows": set(windows),
         "low": sorted(map(repr, low)),
+        "index": await store.index_size(),
+        "carriers": [await store.carriers(trace) for trace in TRACES],
     }
 
 

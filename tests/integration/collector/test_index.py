@@ -145,3 +145,47 @@ async def test_carriers_in_an_encrypted_store_need_its_key(tmp_path: Path) -> No
         assert db.execute("SELECT count(*) FROM kept_carrier WHERE instr(payload, 'Refunds')").fetchone() == (
             0,
         )
+
+
+async def feedback_on(folder: Path) -> list[str]:
+    with closing(sqlite3.connect(config(folder).store.file)) as db:
+        return [("", "up", "down")[number] for (number,) in db.execute("SELECT feedback FROM answer_row")]
+
+
+@pytest.mark.parametrize(
+    "on", [ROOT.span_id, GENERATION.span_id, None], ids=["the answer", "a step", "the trace"]
+)
+async def test_late_feedback_is_on_the_row(tmp_path: Path, on: str | None) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge(spans)
+        assert await feedback_on(tmp_path) == [""]
+        await spans.send(said("down", on=on))
+        await spans.pass_time(QUIET_S)
+        assert await feedback_on(tmp_path) == ["down"]
+
+
+async def test_feedback_that_came_before_the_verdict_is_on_the_row(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await spans.send(ROOT, RETRIEVAL, GENERATION, said("up"))
+        await spans.pass_time(QUIET_S)
+        assert await feedback_on(tmp_path) == ["up"]
+
+
+async def test_last_feedback_counts_also_after_the_spans_are_gone(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge(spans)
+        await spans.send(said("up"))
+        await spans.pass_time(LINGER_S + 1)
+        await spans.collector._expire()
+        await spans.send(said("down", 2))
+        await spans.pass_time(60)
+        assert await feedback_on(tmp_path) == ["down"]
+
+
+async def test_feedback_stays_on_a_revised_answer(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge(spans)
+        await spans.send(said("down"))
+        await spans.send(late_retrieval())
+        await spans.pass_time(QUIET_S)
+        assert await feedback_on(tmp_path) == ["down", "down"]
