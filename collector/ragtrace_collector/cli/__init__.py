@@ -9,6 +9,11 @@ COMMANDS = (
         "ragtrace_collector.cli.collector:collector",
     ),
     CommandEntry(
+        "ui",
+        "Show judged answers on a page: trends, lists, claims and evidence.",
+        "ragtrace_collector.cli.ui:ui",
+    ),
+    CommandEntry(
         "token",
         "Make a token for the collector's receivers and pages.",
         "ragtrace_collector.cli.token:token",

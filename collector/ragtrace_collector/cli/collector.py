@@ -144,6 +144,7 @@ def _say_ready(running: Collector) -> None:
         "grpc_port": running.grpc_port,
         "http_port": running.http_port,
         "pages_port": running.operations.port,
+        "ui_port": running.ui.port,
     }
     _line("ready", ports)
 

@@ -36,6 +36,7 @@ from ragtrace_collector.receive.http import http_app
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
+from ragtrace_collector.service.page import UiService
 from ragtrace_collector.stage import Stage
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters
@@ -69,6 +70,7 @@ class Collector:
     clock: Clock
     auth: ReceiverAuth
     operations: Operations
+    ui: UiService
     grpc_port: int | None = None
     """The port in use, once serving: of interest where the configuration says port 0."""
     http_port: int | None = None
@@ -142,7 +144,7 @@ class Collector:
         reloads: Reloads | None = None,
     ) -> None:
         """Run until ``stop`` is set, then drain. ``reloads`` says when to read the configuration again."""
-        async with self.operations.opened(), AsyncExitStack() as receivers:
+        async with self.operations.opened(), self.ui.opened(), AsyncExitStack() as receivers:
             await self._start_grpc(receivers)
             http = self._bind_http()
             async with asyncio.TaskGroup() as tasks:
@@ -150,10 +152,12 @@ class Collector:
                     receivers.callback(http.stop)
                     tasks.create_task(http.serve(), name="http")
                 self.operations.start(tasks)
+                self.ui.start(tasks)
                 following = tasks.create_task(self._follow(reloads)) if reloads else None
                 await self._work(tasks, receivers, stop, on_ready)
                 if following is not None:
                     following.cancel()
+                self.ui.stop()
                 self.operations.stop()
         await self._report()
 
@@ -184,10 +188,11 @@ class Collector:
             on_ready(self)
         notify_ready(f"judging with {self.config.judge.use}")
         log.info(
-            "listening: grpc %s, http %s, pages %s",
+            "listening: grpc %s, http %s, pages %s%s",
             self.grpc_port,
             self.http_port,
             self.operations.port,
+            f", ui {self.ui.port}" if self.ui.port else "",
             extra=event("listening", config=digest_of(self.config)),
         )
 

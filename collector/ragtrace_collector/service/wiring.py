@@ -43,6 +43,7 @@ from ragtrace_collector.service.from_config import (
     release_to,
     sampler_of,
 )
+from ragtrace_collector.service.page import UiService
 from ragtrace_collector.store.open import OpenStore, open_store
 from ragtrace_collector.store.port import HoldMode, WorkStore
 from ragtrace_collector.telemetry.clock import SteadyClock
@@ -153,7 +154,10 @@ class _Parts:
             counters=self.counters,
             clock=self.clock,
             auth=self.auth,
-            operations=self._operations(),
+            operations=(operations := self._operations()),
+            ui=UiService(
+                config=self.config, auth=self.auth, status=operations.vitals.status, clock=self.clock
+            ),
             intake=self._intake(holder),
             holder=holder,
             sample_stage=self._sample_stage(reader),

@@ -6,14 +6,19 @@ import logging
 import sqlite3
 from collections.abc import Collection, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.port import AnswerIndex
 from ragtrace.files.state import left_store, make_state_folder, state_folder
 from ragtrace_collector.config import StoreConfig
 from ragtrace_collector.store.cipher import PayloadCipher, open_cipher
 from ragtrace_collector.store.open_errors import UnfitFile, unusable
 from ragtrace_collector.store.port import WorkStore
+from ragtrace_collector.store.reader import StoreReader, reading
 from ragtrace_collector.store.schema import check_application_id
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry.logs import event
@@ -50,6 +55,29 @@ async def open_store(
         forward_to=forward_to,
         cipher=cipher_of(config),
         tenants=tenants,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOnlyStore:
+    """A store that is read while its collector runs or is stopped. The file is opened for each reading."""
+
+    name: str
+    reader: StoreReader
+    index: AnswerIndex
+
+
+def open_reading(config: StoreConfig) -> ReadOnlyStore:
+    """Return the door to read what a configuration names; whether there is a store shows when it is read.
+
+    Raises:
+        ConfigError: a key is malformed, or the encryption library is not installed.
+    """
+    path = config.file
+    return ReadOnlyStore(
+        name=f"store:{path}",
+        reader=StoreReader(path, cipher_of(config)),
+        index=SqliteAnswerIndex(partial(reading, path)),
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from ragtrace.answers.opened import AnswerGone
 from ragtrace.answers.port import AnswerFilter, AnswerPage, SortBy
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import ReadError
@@ -15,6 +17,7 @@ from ragtrace_collector.ui.site import Site
 _BATCH: Final = 20
 _MOST_OPENED: Final = 200
 _MOST_S: Final = 2.0
+_MOST_OPENING_S: Final = 5.0
 
 
 class TextSearch:
@@ -26,8 +29,12 @@ class TextSearch:
         self._most_s = most_s
         self.opened = 0
         """Number of answers that were looked at."""
-        self.unreadable = 0
-        """How many of them have no content any more, or could not be read."""
+        self.gone = 0
+        """How many of them have no content any more."""
+        self.unread = 0
+        """How many of them could not be read."""
+        self.problem = ""
+        """Why the last of them could not be read."""
 
     async def page(self, chosen: AnswerFilter, *, sort: SortBy, after: str | None, limit: int) -> AnswerPage:
         """Return a page of answers with these words; cut if the bound was reached first."""
@@ -35,7 +42,7 @@ class TextSearch:
         without_text = replace(chosen, text=None)
         while True:
             part = await self._site.index.page(without_text, sort=sort, after=cursor, limit=_BATCH)
-            found += await self._matching(part, chosen.text or "")
+            found += await self.matching(part.answers, chosen.text or "")
             cursor = part.next
             if cursor is None:
                 return AnswerPage(answers=tuple(found), next=None)
@@ -46,17 +53,22 @@ class TextSearch:
                     answers=tuple(found), next=cursor, is_cut=len(found) < limit, searched_to_ns=last
                 )
 
-    async def matches(self, answer: AnswerSummary, text: str) -> bool:
-        """Say whether the question or answer has all these words, in any order and case."""
+    async def matching(self, answers: Sequence[AnswerSummary], text: str) -> list[AnswerSummary]:
+        """Return the answers with all these words, opened all at the same time."""
+        fits = await asyncio.gather(*(self._matches(answer, text) for answer in answers))
+        return [answer for answer, is_match in zip(answers, fits, strict=True) if is_match]
+
+    async def _matches(self, answer: AnswerSummary, text: str) -> bool:
         self.opened += 1
         try:
-            record = (await self._site.source.open(answer.key)).record
-        except ReadError:  # gone, or the back end is down: the page says how many
-            self.unreadable += 1
+            async with asyncio.timeout(_MOST_OPENING_S):
+                record = (await self._site.source.open(answer.key)).record
+        except AnswerGone:
+            self.gone += 1
+            return False
+        except (ReadError, TimeoutError) as exc:
+            self.unread += 1
+            self.problem = str(exc) or f"{self._site.source.name} did not answer in time"
             return False
         content = f"{record.question or ''}\n{record.answer or ''}".casefold()
         return all(word in content for word in text.casefold().split())
-
-    async def _matching(self, part: AnswerPage, text: str) -> list[AnswerSummary]:
-        fits = await asyncio.gather(*(self.matches(answer, text) for answer in part.answers))
-        return [answer for answer, is_match in zip(part.answers, fits, strict=True) if is_match]

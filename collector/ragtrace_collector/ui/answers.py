@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import parse_qsl
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ragtrace.answers.port import AnswerIndex, AnswerPage, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
-from ragtrace.model import Diagnosis, Label, VerdictLabel
-from ragtrace.reviews.review import SavedView
+from ragtrace.errors import InputError
+from ragtrace.model import Label, VerdictLabel
+from ragtrace.reviews.review import ReviewStore, SavedView
 from ragtrace_collector.ui._export import FORMATS, ExportFormat
 from ragtrace_collector.ui._text_search import TextSearch
 from ragtrace_collector.ui.query import ListQuery, read_query
@@ -23,8 +25,10 @@ from ragtrace_collector.ui.security import checked_form, own_tenant, scoped
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
 
 _PAGE: Final = 50
+_AT_ONCE: Final = 20
 _MOST_VALUES: Final = 100
 _MOST_NAME: Final = 80
+_MOST_FIELDS: Final = 100
 
 
 def answers_routes() -> list[Route]:
@@ -46,9 +50,9 @@ class _Choices:
     models: Sequence[str]
     prompt_versions: Sequence[str]
     tenants: Sequence[str]
+    blames: Sequence[str]
     labels: Sequence[str] = tuple(label.value for label in Label)
     verdicts: Sequence[str] = tuple(label.value for label in VerdictLabel)
-    blames: Sequence[str] = tuple(blame.value for blame in Diagnosis)
     sorts: Sequence[str] = tuple(sort.value for sort in SortBy)
 
 
@@ -69,8 +73,7 @@ async def show_answers(request: Request) -> Response:
         page="answers",
         query=query,
         found=page,
-        opened=search.opened if search else None,
-        unreadable=search.unreadable if search else 0,
+        search=search,
         choices=await _choices(site, TrafficScope(tenant=query.chosen.scope.tenant)),
         views=await _views(request),
         reviewed=await _reviewed(request, page.answers),
@@ -82,10 +85,13 @@ async def export_answers(request: Request) -> Response:
     """Stream all answers of a filter, as JSON lines or CSV."""
     export = FORMATS.get(request.path_params["format"])
     query = _query(request)
-    if export is None or query.problems:
-        return RedirectResponse(f"{request.url_for('answers').path}?{query.url()}", 303)
+    if export is None:
+        raise HTTPException(404)
+    if query.problems:
+        return _to_list(request, query)
+    site = site_of(request)
     return StreamingResponse(
-        _exported(site_of(request), query, export),
+        _exported(site, query, export, metrics=await site.index.metrics(query.chosen.scope)),
         media_type=export.media_type,
         headers={"content-disposition": f'attachment; filename="answers.{export.suffix}"'},
     )
@@ -93,47 +99,85 @@ async def export_answers(request: Request) -> Response:
 
 async def save_view(request: Request) -> Response:
     """Keep a filter by a name."""
-    fields = await checked_form(request)
-    reviews, name = site_of(request).reviews, fields.get("name", "").strip()[:_MOST_NAME]
-    query = read_query(_fields_of(fields.get("query", "")), now_ns=site_of(request).clock.now_ns())
-    if reviews is not None and name:
+    reviews, fields = _writable(request), await checked_form(request)
+    name, query = fields.get("name", "").strip(), _query_of(request, fields)
+    if not name or len(name) > _MOST_NAME:
+        raise InputError(f"give the view a name of at most {_MOST_NAME} characters")
+    if not query.problems:
         await reviews.save_view(SavedView(name=name, query=query.url(), tenant=viewer_of(request).tenant))
-    return RedirectResponse(f"{request.url_for('answers').path}?{query.url()}", 303)
+    return _to_list(request, query)
 
 
 async def delete_view(request: Request) -> Response:
     """Forget a saved filter."""
-    fields = await checked_form(request)
+    reviews, fields = _writable(request), await checked_form(request)
+    await reviews.delete_view(fields.get("name", ""), tenant=viewer_of(request).tenant)
+    return _to_list(request, _query_of(request, fields))
+
+
+def _writable(request: Request) -> ReviewStore:
+    """Return where views are kept.
+
+    Raises:
+        HTTPException: there is nowhere, or the viewer may not write.
+    """
     reviews = site_of(request).reviews
-    if reviews is not None:
-        await reviews.delete_view(fields.get("name", ""), tenant=viewer_of(request).tenant)
-    return RedirectResponse(request.url_for("answers").path, 303)
+    if reviews is None:
+        raise HTTPException(404)
+    if not viewer_of(request).may_review:
+        raise HTTPException(403, "this token may not save views: add 'review' to its `may`")
+    return reviews
 
 
-def _fields_of(query: str) -> Mapping[str, str]:
-    return dict(parse_qsl(query, max_num_fields=100))
+def _to_list(request: Request, query: ListQuery) -> Response:
+    return RedirectResponse(f"{request.url_for('answers').path}?{query.url()}", 303)
+
+
+def _query_of(request: Request, fields: Mapping[str, str]) -> ListQuery:
+    """Return the filter that a form carries along."""
+    try:
+        typed = dict(parse_qsl(fields.get("query", ""), max_num_fields=_MOST_FIELDS))
+    except ValueError:
+        raise InputError("this is no filter of the list of answers") from None
+    return _scoped_query(request, typed)
 
 
 def _query(request: Request) -> ListQuery:
-    query = read_query(request.query_params, now_ns=site_of(request).clock.now_ns())
+    return _scoped_query(request, request.query_params)
+
+
+def _scoped_query(request: Request, typed: Mapping[str, str]) -> ListQuery:
+    query = read_query(typed, now_ns=site_of(request).clock.now_ns())
     chosen = replace(query.chosen, scope=scoped(request, query.chosen.scope))
     return replace(query, chosen=chosen)
 
 
-async def _exported(site: Site, query: ListQuery, export: ExportFormat) -> AsyncIterator[bytes]:
-    metrics = tuple(await site.index.metrics(query.chosen.scope))
+async def _exported(
+    site: Site, query: ListQuery, export: ExportFormat, *, metrics: Sequence[str]
+) -> AsyncIterator[bytes]:
     yield export.head(metrics)
-    search = TextSearch(site) if query.chosen.text else None
+    waiting: list[AnswerSummary] = []
     async for answer in site.index.every(query.chosen, sort=query.sort):
-        if search is None or await search.matches(answer, query.chosen.text or ""):
-            yield export.row(answer, metrics)
+        waiting.append(answer)
+        if len(waiting) == _AT_ONCE:
+            found = await _matching(site, waiting, query.chosen.text)
+            yield b"".join(export.row(row, metrics) for row in found)
+            waiting = []
+    found = await _matching(site, waiting, query.chosen.text)
+    yield b"".join(export.row(row, metrics) for row in found)
+
+
+async def _matching(
+    site: Site, answers: Sequence[AnswerSummary], text: str | None
+) -> Sequence[AnswerSummary]:
+    return await TextSearch(site).matching(answers, text) if text else answers
 
 
 async def _choices(site: Site, scope: TrafficScope) -> _Choices:
     index: AnswerIndex = site.index
-    services, models, versions, tenants = [
+    services, models, versions, tenants, blames = [
         tuple(await index.values(dimension, scope, limit=_MOST_VALUES))
-        for dimension in ("service", "model", "prompt_version", "tenant")
+        for dimension in ("service", "model", "prompt_version", "tenant", "blame")
     ]
     return _Choices(
         metrics=await index.metrics(scope),
@@ -141,6 +185,7 @@ async def _choices(site: Site, scope: TrafficScope) -> _Choices:
         models=models,
         prompt_versions=versions,
         tenants=tenants,
+        blames=blames,
     )
 
 

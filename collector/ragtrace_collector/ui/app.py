@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ragtrace_collector.ui.answer import answer_routes
@@ -19,6 +21,7 @@ def ui_app(site: Site, *, access: UiAccess) -> Starlette:
     """Build the application. Each page's module adds its routes here, by name: ``overview``, …"""
     app = Starlette(
         routes=[
+            Route("/", _to_answers, methods=["GET"], name="overview"),
             *answers_routes(),
             *answer_routes(),
             *login_routes(access),
@@ -29,3 +32,7 @@ def ui_app(site: Site, *, access: UiAccess) -> Starlette:
     )
     app.state.site = site
     return app
+
+
+async def _to_answers(request: Request) -> Response:
+    return RedirectResponse(request.url_for("answers").path, 303)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -12,10 +11,7 @@ from starlette.responses import Response
 
 from ragtrace.answers.opened import AnswerGone
 from ragtrace.errors import InputError, ReadError, WriteError
-from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.ui.render import render
-
-log = logging.getLogger("ragtrace.collector")
 
 _TITLES: Final[Mapping[int, str]] = {
     400: "This question makes no sense",
@@ -77,17 +73,10 @@ async def _wrong(request: Request, exc: Exception) -> Response:
     return error_page(request, 400, str(exc))
 
 
-async def _broken(request: Request, exc: Exception) -> Response:
-    # The exception's text may quote an answer, so log its type and place only.
-    log.error("page: %s", place_of(exc), extra=event("page_failed"))
-    return error_page(request, 500)
-
-
 HANDLERS: Final[Mapping[Any, Callable[[Request, Exception], Any]]] = {
     HTTPException: _http,
     AnswerGone: _gone,
     ReadError: _unreadable,
     WriteError: _unwritable,
     InputError: _wrong,
-    Exception: _broken,
 }

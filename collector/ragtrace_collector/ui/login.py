@@ -22,18 +22,24 @@ def login_routes(access: UiAccess) -> list[Route]:
     async def show(request: Request) -> Response:
         if access.tokens.is_open:
             return RedirectResponse(_home(request), 303)
-        return _form(request, request.query_params.get("back", "/"))
+        back = request.query_params.get("back", "/")
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            # The browser holds the session's cookie back as long as another site leads here: begin again.
+            return render(request, "onward.html", page="login", onward=_local(request, back))
+        return _form(request, back)
 
     async def send(request: Request) -> Response:
         fields = await _fields(request)
         back = fields.get("back", "/")
         if access.tokens.is_open:
             return RedirectResponse(_home(request), 303)
-        if not access.sessions.may_try():
+        client = request.client.host if request.client else ""
+        if not access.sessions.may_try(client):
             return _form(request, back, "Too many attempts: wait a minute, then try again.", 429)
         try:
             sender = access.tokens.admit(f"Bearer {fields.get('token', '')}", "read")
         except RequestRefused as exc:
+            access.sessions.note_failure(client)
             return _form(request, back, _said(exc), 403)
         assert sender is not None
         access.sessions.end(request.cookies)

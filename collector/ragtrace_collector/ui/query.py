@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.durations import duration_of
-from ragtrace.model import Diagnosis, Label, VerdictLabel
+from ragtrace.model import Label, VerdictLabel
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ def read_query(typed: Mapping[str, str], *, now_ns: int) -> ListQuery:
         max_score=reading.of("max", _score),
         label=reading.of("label", _one_of(Label)),
         verdict=reading.of("verdict", _one_of(VerdictLabel)),
-        blame=reading.of("blame", _one_of(Diagnosis)),
+        blame=reading.text("blame"),
         session=reading.text("session"),
         feedback=reading.of("feedback", _feedback),
         trace_id=reading.of("trace", _trace_id),

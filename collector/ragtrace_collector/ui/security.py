@@ -1,24 +1,28 @@
-"""The gate in front of all pages: host names, sessions, cross-site requests, and headers of responses."""
+"""What is in front of all pages: host names, sessions, cross-site requests, and headers of responses."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import hmac
+import logging
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ragtrace.answers.port import TrafficScope
+from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.ui.errors import error_page
 from ragtrace_collector.ui.session import Sessions, viewer_of_grant
 from ragtrace_collector.ui.site import Viewer, viewer_of
 from ragtrace_collector.web.errors import RequestRefused
 from ragtrace_collector.web.tokens import TokenAuth
+
+log = logging.getLogger("ragtrace.collector")
 
 _CSP: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -49,7 +53,11 @@ class UiAccess:
 
 
 class Gate:
-    """ASGI middleware: sets ``request.state.viewer``, or answers itself."""
+    """ASGI middleware: sets ``request.state.viewer``, or answers itself.
+
+    It also answers for what pages do not handle: an exception's text may quote an answer, so that the log
+    gets its type and place only.
+    """
 
     def __init__(self, app: ASGIApp, *, access: UiAccess) -> None:
         self._app = app
@@ -63,7 +71,15 @@ class Gate:
         request = Request(scope, receive)
         request.state.viewer = Viewer(may_review=False)
         refusal = self._refusal(request)
-        await (refusal or self._app)(scope, receive, _with_headers(send, request.url.path))
+        answering = _Answering(send, is_static=_path(request).startswith("/static/"))
+        try:
+            await (refusal or self._app)(scope, receive, answering.send)
+        except ClientDisconnect:
+            return
+        except Exception as exc:  # noqa: BLE001 -- the other pages go on
+            log.error("page: %s", place_of(exc), extra=event("page_failed"))  # noqa: TRY400 -- no content
+            if not answering.has_begun:
+                await error_page(request, 500)(scope, receive, answering.send)
 
     def _refusal(self, request: Request) -> Response | None:
         try:
@@ -106,10 +122,7 @@ def scoped(request: Request, scope: TrafficScope) -> TrafficScope:
     Raises:
         HTTPException: 404, if it names another tenant.
     """
-    from dataclasses import replace
-
-    tenant = own_tenant(request, scope.tenant)
-    return replace(scope, tenant=tenant)
+    return replace(scope, tenant=own_tenant(request, scope.tenant))
 
 
 def own_tenant(request: Request, named: str | None) -> str | None:
@@ -153,8 +166,6 @@ def check_csrf(request: Request, given: str) -> None:
     Raises:
         HTTPException: 403, it is not, or the viewer has no session.
     """
-    import hmac
-
     expected = viewer_of(request).csrf
     if not expected or not hmac.compare_digest(given.encode(), expected.encode()):
         raise HTTPException(
@@ -183,12 +194,18 @@ def _to_login(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/login?back={quote(back, safe='')}", 303)
 
 
-def _with_headers(send: Send, path: str) -> Callable[[Message], Awaitable[None]]:
-    async def sent(message: Message) -> None:
+class _Answering:
+    """Sends a response with the headers that every page has."""
+
+    def __init__(self, send: Send, *, is_static: bool) -> None:
+        self._send = send
+        self._kept = "no-cache" if is_static else "no-store"
+        self.has_begun = False
+
+    async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.has_begun = True
             headers = MutableHeaders(scope=message)
             headers.update(_HEADERS)
-            headers.setdefault("cache-control", "no-cache" if "/static/" in path else "no-store")
-        await send(message)
-
-    return sent
+            headers.setdefault("cache-control", self._kept)
+        await self._send(message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -46,7 +46,7 @@ class Sessions:
         self._clock = clock
         self._lifetime_ns = int(lifetime_s * 1e9)
         self._sessions: dict[bytes, Session] = {}
-        self._attempts: deque[int] = deque(maxlen=_ATTEMPTS)
+        self._failures: OrderedDict[str, deque[int]] = OrderedDict()
         self.csrf = secrets.token_urlsafe(32)
         """For forms if no tokens are configured."""
 
@@ -55,16 +55,21 @@ class Sessions:
         """How long a session lasts."""
         return self._lifetime_ns // 1_000_000_000
 
-    def may_try(self) -> bool:
-        """Count an attempt to log in; say whether it is one of few in this minute."""
-        now_ns = self._clock.now_ns()
-        if len(self._attempts) == _ATTEMPTS and now_ns - self._attempts[0] < _MINUTE_NS:
-            return False
-        self._attempts.append(now_ns)
-        return True
+    def may_try(self, client: str) -> bool:
+        """Say whether this client failed to log in only a few times in the last minute."""
+        failures = self._failures.get(client, deque[int]())
+        return len(failures) < _ATTEMPTS or self._clock.now_ns() - failures[0] >= _MINUTE_NS
+
+    def note_failure(self, client: str) -> None:
+        """Count an attempt that failed."""
+        failures = self._failures.setdefault(client, deque(maxlen=_ATTEMPTS))
+        failures.append(self._clock.now_ns())
+        self._failures.move_to_end(client)
+        if len(self._failures) > _MOST:
+            self._failures.popitem(last=False)
 
     def begin(self, grant: TokenGrant) -> Session:
-        """Begin a session; its id is new, so that none can be planted."""
+        """Begin a session; its id is new, so that nobody else knows it."""
         session = Session(
             id=secrets.token_urlsafe(32),
             grant=grant,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -38,6 +38,8 @@ class Site:
     status: CollectorStatus | None = None
     """``None`` without a collector."""
     links: tuple[TraceLink, ...] = ()
+    notices: Callable[[], Sequence[str]] = tuple
+    """Sentences about what the index does not have (yet)."""
     public_url: str = ""
     """Where people reach the page; empty for the address of the request."""
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -50,6 +51,7 @@ def open_auth(config: CollectorConfig, clock: Clock) -> ReceiverAuth:
         ConfigError: a file cannot be used, or an address is open to everyone without `insecure`.
     """
     _check_exposure(config)
+    _check_page(config)
     access = TokenAuth(_grants(config.receive), clock, hosts=_hosts(config))
     return ReceiverAuth(access=access, certificate=_certificate(config.receive))
 
@@ -73,11 +75,23 @@ def _check_exposure(config: CollectorConfig) -> None:
     )
 
 
+def _check_page(config: CollectorConfig) -> None:
+    """The page shows what people asked: `insecure`, which is about senders, does not open it to everyone."""
+    listen, receive = config.ui.listen, config.receive
+    if listen is not None and not is_loopback(listen) and not (receive.tokens or receive.tokens_file):
+        raise ConfigError(
+            f"`ui.listen`: other machines reach {listen}, and the page shows answers: set `receive.tokens`"
+            " (`ragtrace token` makes one), or listen on 127.0.0.1"
+        )
+
+
 def _hosts(config: CollectorConfig) -> KnownHosts | None:
     """Return the host names to check. With TLS there are none: the certificate proves the name."""
     if config.receive.tls is not None:
         return None
-    return KnownHosts(listening=_addresses(config), allowed=config.receive.allowed_hosts)
+    public = urlsplit(config.ui.public_url or "").hostname
+    allowed = (*config.receive.allowed_hosts, *((public,) if public else ()))
+    return KnownHosts(listening=_addresses(config), allowed=allowed)
 
 
 def _certificate(receive: ReceiveConfig) -> Certificate | None:

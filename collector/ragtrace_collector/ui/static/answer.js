@@ -154,7 +154,22 @@
       if (node) open(node);
     }
   };
+  // Nothing is asked for: show the first wrong claim with its evidence, where the page is, without a step.
+  const begin = () => {
+    const worst = page.querySelector(".claim.contradicted[data-wrong]") || page.querySelector(".claim[data-wrong]");
+    if (!worst) return;
+    const number = worst.dataset.claim;
+    show("is-selected", number);
+    tell(number);
+    const evidence = evidenceOf(number);
+    if (!evidence || !wide.matches) return;
+    open(evidence);
+    const at = seen(evidence).getBoundingClientRect();
+    const frame = pane.getBoundingClientRect();
+    if (at.bottom > Math.min(frame.bottom, window.innerHeight)) pane.scrollTop += at.top - frame.top - card.offsetHeight - 24;
+  };
   window.addEventListener("hashchange", arrive);
-  arrive();
+  if (location.hash) arrive();
+  else begin();
   for (const keys of page.querySelectorAll(".shortcuts")) keys.hidden = false;
 })();

@@ -1,0 +1,262 @@
+"""``ragtrace ui``: the page of judged answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ragtrace.cli.extras import needs_extra
+from ragtrace.cli.options import EXISTING_FILE, FILE, AccessOptions, ExtractOptions
+from ragtrace.cli.render import talk
+from ragtrace.cli.settings import command, group, option, takes
+from ragtrace.cli.times import Moment, moment
+from ragtrace.errors import ConfigError, InputError
+from ragtrace.files.state import default_store
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from ragtrace.answer_sources import SearchProgress
+    from ragtrace.ports import Clock
+    from ragtrace_collector.config import CollectorConfig
+    from ragtrace_collector.ui.places import AnswerPlace
+
+
+_STORE: Final = "store:"
+_DEFAULT_LISTEN: Final = "127.0.0.1:4330"
+_DEFAULT_SINCE: Final = "7d"
+
+
+def _links(pairs: tuple[str, ...]) -> dict[str, str]:
+    links = {}
+    for pair in pairs:
+        name, equals, url = pair.partition("=")
+        if not (name and equals and url.startswith(("http://", "https://")) and "{trace_id}" in url):
+            raise ValueError(
+                "write NAME=URL with {trace_id}: 'Jaeger=http://localhost:16686/trace/{trace_id}'"
+            )
+        links[name] = url
+    return links
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """Where the answers are."""
+
+    source: str | None = option(
+        "--from",
+        metavar="SOURCE",
+        help="Where the answers are: store:PATH for a collector's store, even while it runs; jaeger:URL,"
+        " tempo:URL, phoenix:URL or langfuse:URL; file:PATH for OTLP or a report.jsonl."
+        " [default: the store of --config, or the default store]",
+    )
+    traces: str | None = option(
+        "--traces",
+        metavar="SOURCE",
+        help="Where an answer is read once the store has it no more: jaeger:URL, tempo:URL, …"
+        " [default: `ui.traces`]",
+    )
+    config: Path | None = option(
+        "--config",
+        type=EXISTING_FILE,
+        metavar="FILE",
+        help="A collector's configuration: its store and keys, tokens, certificate, and section `ui`.",
+    )
+    since: Moment | None = option(
+        "--since",
+        metavar="TIME",
+        parse=moment,
+        help=f"How far back answers are searched: 24h, 7d or a date. [default: {_DEFAULT_SINCE}; files: all]",
+    )
+    service: str | None = option("--service", metavar="NAME", help="Search for this service only.")
+    access: AccessOptions = group(AccessOptions, prefix="from", where="the back end")
+    extract: ExtractOptions = group(ExtractOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageOptions:
+    """How the page is served."""
+
+    listen: str | None = option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="Where the page is served; port 0 takes a free one."
+        f" [default: `ui.listen`, else {_DEFAULT_LISTEN}]",
+    )
+    links: dict[str, str] = option(
+        "--link",
+        multiple=True,
+        metavar="NAME=URL",
+        parse=_links,
+        help="Link to a trace elsewhere: 'Jaeger=http://localhost:16686/trace/{trace_id}'. Repeatable.",
+    )
+    reviews: Path | None = option(
+        "--reviews", type=FILE, metavar="PATH", help="Where reviews and saved views are kept."
+    )
+    opens: bool | None = option(
+        "--open/--no-open",
+        default=None,
+        help="Open the page in a browser. [default: if there is a desktop]",
+    )
+
+
+@command()
+@takes(place=PlaceOptions, page=PageOptions)
+def ui(place: PlaceOptions, page: PageOptions) -> None:
+    """Show judged answers on a page: trends, lists, and each answer with its claims and their evidence.
+
+    Without options it reads the default store of a collector on this machine, also while that runs. In a back
+    end or a file it searches for verdicts, and goes on searching; no collector is needed. Ctrl-C ends it.
+
+    \b
+    Examples:
+      ragtrace ui
+      ragtrace ui --config collector.yaml
+      ragtrace ui --from jaeger:http://localhost:16686 --since 24h
+      ragtrace ui --from report.jsonl
+      ragtrace ui --from store:ragtrace.db --traces tempo:http://localhost:3200
+    """
+    import asyncio
+
+    with needs_extra("collector"):
+        import jinja2  # noqa: F401 -- its absence is told before anything starts
+        import uvicorn  # noqa: F401
+    asyncio.run(_run(place, page))
+
+
+async def _run(place: PlaceOptions, page: PageOptions) -> None:
+    from ragtrace.clock import SystemClock
+    from ragtrace_collector.operations.signals import Signals
+    from ragtrace_collector.ui.serving import configured_app, serve_until
+    from ragtrace_collector.web.auth import open_auth
+
+    clock = SystemClock()
+    config = _configured(place, page)
+    auth = open_auth(config, clock)
+    signals = Signals(longest_stop_s=10.0)
+    with signals.handled():
+        async with _opened(config, place, clock) as found:
+            app = configured_app(config, found, auth=auth, clock=clock)
+            listening = _listening(config)
+            _announce(config, listening.getsockname()[1], is_secure=bool(auth.certificate), opens=page.opens)
+            await serve_until(signals.stop, app, listening, certificate=auth.certificate)
+
+
+def _listening(config: CollectorConfig) -> socket:
+    from ragtrace_collector.web.server import open_socket
+
+    try:
+        return open_socket(config.ui.listen or "", key="--listen")
+    except ConfigError as exc:
+        raise ConfigError(f"{exc}: name another, such as --listen 127.0.0.1:0 for a free port") from exc
+
+
+def _configured(place: PlaceOptions, page: PageOptions) -> CollectorConfig:
+    """Return the configuration as if the page alone listened."""
+    from ragtrace_collector.config import default_config_text, load_config, parse_config
+
+    config = (
+        load_config(place.config)
+        if place.config
+        else parse_config(default_config_text(), where="the default configuration")
+    )
+    listen = page.listen or config.ui.listen or _DEFAULT_LISTEN
+    ui = config.ui.model_copy(
+        update={
+            "listen": listen,
+            "traces": place.traces or config.ui.traces,
+            "links": {**_own_link(place), **config.ui.links, **page.links},
+        }
+    )
+    receive = config.receive.model_copy(update={"grpc": None, "http": "127.0.0.1:0"})
+    telemetry = config.telemetry.model_copy(update={"listen": None})
+    return config.model_copy(update={"receive": receive, "telemetry": telemetry, "ui": ui})
+
+
+def _own_link(place: PlaceOptions) -> Mapping[str, str]:
+    """Return the link to Jaeger's page, if answers are read there: its API has the same address."""
+    kind, _, url = (place.traces or place.source or "").partition(":")
+    if kind != "jaeger" or "@" in url:
+        return {}
+    return {"Jaeger": f"{url.rstrip('/')}/trace/{{trace_id}}"}
+
+
+@asynccontextmanager
+async def _opened(config: CollectorConfig, place: PlaceOptions, clock: Clock) -> AsyncIterator[AnswerPlace]:
+    from ragtrace.answer_sources.addresses import BACK_ENDS, parse_address
+    from ragtrace_collector.service.page import open_store_place
+    from ragtrace_collector.ui.places import open_searched_place
+    from ragtrace_collector.ui.searching import AnswerSearch
+
+    access, source = place.access.access("from"), place.source
+    if source is None or source.startswith(_STORE):
+        at = _store_config(config, place)
+        async with open_store_place(at, access=access) as found:
+            yield found
+        return
+    is_back_end = parse_address(source).kind in BACK_ENDS
+    since = place.since or (Moment(_DEFAULT_SINCE) if is_back_end else None)
+    search = AnswerSearch(
+        address=source,
+        since_ns=since.at(clock.now_ns()) if since else 0,
+        clock=clock,
+        service=place.service,
+        access=access,
+        on_progress=_Progress(),
+    )
+    async with open_searched_place(search, rules=place.extract.rules(config.extract.opened())) as found:
+        yield found
+
+
+def _store_config(config: CollectorConfig, place: PlaceOptions) -> CollectorConfig:
+    """Return the configuration with the store to read.
+
+    Raises:
+        InputError: there is no such store.
+    """
+    named = (place.source or "").removeprefix(_STORE)
+    path = Path(named) if named else config.store.file if place.config else default_store()
+    if not path.is_file():
+        raise InputError(
+            f"there is no collector's store {str(path)!r}: start `ragtrace collector`, name another with"
+            " --from store:PATH or --config FILE, or read a back end: --from jaeger:http://localhost:16686"
+        )
+    return config.model_copy(update={"store": config.store.model_copy(update={"path": path})})
+
+
+class _Progress:
+    """Says at every tenth of a search how far it is."""
+
+    def __init__(self) -> None:
+        self._tenths = 0
+
+    def __call__(self, progress: SearchProgress) -> None:
+        tenths = int(progress.share * 10)
+        if progress.is_done:
+            talk(f"Searched: {progress.answers:,} evaluations in {progress.traces:,} traces")
+        elif tenths > self._tenths:
+            talk(f"Searched {10 * tenths} %: {progress.answers:,} evaluations so far")
+        self._tenths = tenths
+
+
+def _announce(config: CollectorConfig, port: int, *, is_secure: bool, opens: bool | None) -> None:
+    host = (config.ui.listen or "").rpartition(":")[0]
+    url = f"http{'s' if is_secure else ''}://{'127.0.0.1' if host in ('0.0.0.0', '[::]') else host}:{port}/"
+    talk(f"The page is at {url} (Ctrl-C ends it)")
+    if opens or (opens is None and _has_desktop()):
+        webbrowser.open(url)
+
+
+def _has_desktop() -> bool:
+    """Say whether a browser that is opened here is seen by somebody."""
+    if not sys.stderr.isatty() or "CI" in os.environ or "SSH_CONNECTION" in os.environ:
+        return False
+    return sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )

@@ -1,0 +1,116 @@
+"""Fills an index from a back end or a file, and goes on looking for new answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, cast
+
+from ragtrace.answer_sources import SearchProgress, find_answers
+from ragtrace.answer_sources.addresses import BACK_ENDS, parse_address
+from ragtrace.answers.index.own_file import OwnIndex
+from ragtrace.answers.summary import AnswerSummary
+from ragtrace.backends.http_api import ConnectionSettings
+from ragtrace.errors import RagtraceError
+from ragtrace.ports import Clock
+from ragtrace_collector.telemetry.logs import event
+
+log = logging.getLogger("ragtrace.collector")
+
+_PAUSE_S: Final = 30.0
+_OVERLAP_NS: Final = 15 * 60 * 1_000_000_000
+"""Verdicts follow their answers late: each search begins so long before the end of the last one."""
+_AT_ONCE: Final = 200
+
+
+def _untold(_: SearchProgress) -> None:
+    pass
+
+
+@dataclass(slots=True, kw_only=True)
+class AnswerSearch:
+    """The search of one place for answers."""
+
+    address: str
+    since_ns: int
+    clock: Clock
+    service: str | None = None
+    access: ConnectionSettings | None = None
+    on_progress: Callable[[SearchProgress], None] = _untold
+    pause_s: float = _PAUSE_S
+    _progress: SearchProgress | None = field(default=None, init=False)
+    _has_all: bool = field(default=False, init=False)
+    """The whole range was searched once."""
+    _problem: str = field(default="", init=False)
+    _read: tuple[tuple[str, int, int], ...] | None = field(default=None, init=False)
+    """The files that were searched, as they were then."""
+
+    def notices(self) -> tuple[str, ...]:
+        """Say how far it is, and what it could not see."""
+        progress = self._progress
+        found = f"{progress.answers:,} answers" if progress else "nothing"
+        under_way = f"The search for answers is under way: {found} so far. Reload the page for more"
+        state = self._problem or ("" if self._has_all else under_way)
+        missing = progress.notices if progress else ()
+        return tuple(f"{sentence.rstrip('.')}." for sentence in (state, *missing) if sentence)
+
+    async def run(self, index: OwnIndex) -> None:
+        """Search until cancelled."""
+        begin_ns = self.since_ns
+        while True:
+            until_ns = self.clock.now_ns()
+            try:
+                if await asyncio.to_thread(self._has_changed):
+                    await self._search(index, since_ns=begin_ns, until_ns=until_ns)
+                self._problem = ""
+                if self._is_back_end:
+                    begin_ns = max(self.since_ns, until_ns - _OVERLAP_NS)
+            except RagtraceError as exc:
+                self._read, self._problem = None, f"The search stopped: {exc}. It is tried again"
+                log.warning("the search stopped: %s", exc, extra=event("search_failed"))
+            await asyncio.sleep(self.pause_s)
+
+    async def _search(self, index: OwnIndex, *, since_ns: int, until_ns: int) -> None:
+        answers = find_answers(
+            self.address,
+            since_ns=since_ns,
+            until_ns=until_ns,
+            service=self.service,
+            access=self.access,
+            on_progress=self._note,
+        )
+        batch: list[AnswerSummary] = []
+        async with aclosing(cast("AsyncGenerator[AnswerSummary, None]", answers)) as found:
+            async for answer in found:
+                batch.append(answer)
+                if len(batch) >= _AT_ONCE:
+                    await index.add(batch)
+                    batch = []
+        await index.add(batch)
+        self._has_all = True
+
+    def _note(self, progress: SearchProgress) -> None:
+        self._progress = progress
+        if not self._has_all:
+            self.on_progress(progress)
+
+    @property
+    def _is_back_end(self) -> bool:
+        return parse_address(self.address).kind in BACK_ENDS
+
+    def _has_changed(self) -> bool:
+        """Say whether there may be something new: files are read whole, so only if they changed."""
+        place = parse_address(self.address)
+        if place.kind in BACK_ENDS:
+            return True
+        path = Path(place.rest)
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        now = tuple(
+            (str(file), found.st_size, found.st_mtime_ns) for file in files for found in [file.stat()]
+        )
+        is_new, self._read = now != self._read, now
+        return is_new

@@ -1,0 +1,59 @@
+"""Make the pages from a configuration, and serve them until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import closing
+
+from starlette.applications import Starlette
+
+from ragtrace.ports import Clock
+from ragtrace.reviews.review import ReviewStore
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.ui.app import ui_app
+from ragtrace_collector.ui.places import AnswerPlace
+from ragtrace_collector.ui.security import UiAccess
+from ragtrace_collector.ui.session import Sessions
+from ragtrace_collector.ui.site import CollectorStatus, Site, TraceLink
+from ragtrace_collector.web.auth import ReceiverAuth
+from ragtrace_collector.web.certificate import Certificate
+from ragtrace_collector.web.server import HttpServer
+
+
+def configured_app(
+    config: CollectorConfig,
+    place: AnswerPlace,
+    *,
+    auth: ReceiverAuth,
+    clock: Clock,
+    reviews: ReviewStore | None = None,
+    status: CollectorStatus | None = None,
+) -> Starlette:
+    """Return the pages as the sections ``ui`` and ``receive`` say."""
+    ui = config.ui
+    site = Site(
+        index=place.index,
+        source=place.source,
+        notices=place.notices,
+        reviews=reviews,
+        clock=clock,
+        status=status,
+        links=tuple(TraceLink(name=name, template=url) for name, url in ui.links.items()),
+        public_url=ui.public_url or "",
+    )
+    is_secure = auth.certificate is not None or (ui.public_url or "").startswith("https:")
+    sessions = Sessions(auth.access, clock, lifetime_s=ui.session.total_seconds())
+    return ui_app(site, access=UiAccess(tokens=auth.access, sessions=sessions, is_secure=is_secure))
+
+
+async def serve_until(
+    stop: asyncio.Event, app: Starlette, listening: socket.socket, *, certificate: Certificate | None = None
+) -> None:
+    """Serve on a bound socket until ``stop`` is set, and answer what is open."""
+    with closing(listening):
+        server = HttpServer(app, listening, certificate=certificate)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(server.serve(), name="ui")
+            await stop.wait()
+            server.stop()

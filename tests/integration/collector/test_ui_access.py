@@ -1,0 +1,364 @@
+"""Who sees the pages: nobody but this machine without a token, tenants what is theirs, and no other site."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from starlette.routing import Route
+
+from ragtrace.errors import ConfigError
+from ragtrace_collector.ui.session import COOKIE
+from ragtrace_collector.web.auth import open_auth
+from tests.integration.collector.running import config_of
+from tests.integration.collector.test_access import entry
+from tests.integration.collector.ui_pages import (
+    NOW_NS,
+    SESSION_S,
+    HandClock,
+    Pages,
+    csrf_of,
+    grant,
+    log_in,
+    with_tenant,
+)
+from tests.unit.answers.rows import a_row
+
+ALICE, READER, SENDER = "rt_alice", "rt_reader", "rt_sender"
+GRANTS = (grant(ALICE), grant(READER, "read"), grant(SENDER, "send"))
+SHOP, BANK = "rt_shop", "rt_bank"
+OF_TENANTS = (grant(SHOP, tenant="shop"), grant(BANK, tenant="bank"), grant(ALICE))
+SAVED = {"name": "bad", "query": "label=fail"}
+
+
+def test_without_tokens_this_machine_reads_and_reviews() -> None:
+    client = Pages(rows=[a_row(1)]).client()
+    assert client.get("/answers").status_code == 200
+    sent = client.post("/views", data={**SAVED, "csrf": csrf_of(client)}, follow_redirects=False)
+    assert sent.status_code == 303
+
+
+@pytest.mark.parametrize("host", ["evil.example:4330", "evil.example", "127.0.0.1.nip.io", "a b", ""])
+def test_a_name_of_another_site_is_not_answered(host: str) -> None:
+    answer = (
+        Pages(rows=[a_row(1)], notices=["secret notice"]).client().get("/answers", headers={"host": host})
+    )
+    assert answer.status_code == 421
+    assert "allowed_hosts" in answer.text
+    assert "support-bot" not in answer.text
+    assert "secret notice" not in answer.text
+    assert "memory:test" not in answer.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:4330", "localhost:4330", "[::1]:4330", "ragtrace.example.com"])
+def test_a_name_of_this_machine_is(host: str) -> None:
+    client = Pages(allowed=["ragtrace.example.com"]).client()
+    assert client.get("/answers", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/answers", "/no-such-page", "/static/ui.css", "/answers?min=x", "/answers/x/y"]
+)
+def test_every_response_has_the_headers_that_keep_others_out(path: str) -> None:
+    answer = Pages().client().get(path)
+    policy = answer.headers["content-security-policy"]
+    for rule in ("default-src 'none'", "script-src 'self'", "form-action 'self'", "frame-ancestors 'none'"):
+        assert rule in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cache-control"] == ("no-cache" if "static" in path else "no-store")
+
+
+def test_what_breaks_inside_is_told_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
+    pages = Pages(rows=[a_row(1)])
+    pages.source.failure = RuntimeError("the question was: my salary")
+    answer = pages.client(raise_server_exceptions=False).get("/answers?text=days")
+    assert answer.status_code == 500
+    assert answer.headers["content-security-policy"]
+    assert "salary" not in answer.text + caplog.text
+    assert "Traceback" not in answer.text + caplog.text
+    assert "RuntimeError" in caplog.text
+
+
+def test_a_back_end_that_is_down_is_a_state_of_the_page(tmp_path: Path) -> None:
+    pages = Pages(folder=tmp_path)
+    client = pages.client()
+    pages.index._db.execute("DROP TABLE answer_row")
+    answer = client.get("/answers")
+    assert answer.status_code == 503
+    assert "Try again" in answer.text
+
+
+def test_with_tokens_nothing_is_shown_before_the_login() -> None:
+    client = Pages(rows=[a_row(1)], grants=GRANTS, notices=["secret notice"]).client()
+    for path in ("/", "/answers", "/answers.csv", "/no-such-page", f"/answers/{'1' * 32}/{'2' * 16}"):
+        answer = client.get(path, follow_redirects=False)
+        assert answer.status_code == 303
+        assert answer.headers["location"].startswith("/login?back=")
+    form = client.get("/login").text
+    assert "secret notice" not in form
+    assert "memory:test" not in form
+    assert client.get("/static/ui.css").status_code == 200
+
+
+def test_the_login_leads_back_to_the_filter() -> None:
+    client = Pages(rows=[a_row(1)], grants=GRANTS).client()
+    form = client.get("/answers?label=fail&service=a+b")
+    back = re.search(r'name="back" value="([^"]+)"', form.text)
+    assert back
+    answer = log_in(client, ALICE, back[1].replace("&amp;", "&"))
+    assert answer.request.url.query == b"label=fail&service=a+b"
+    assert answer.status_code == 200
+    assert "alice" in answer.text
+
+
+@pytest.mark.parametrize(
+    "back",
+    ["//evil.example/", "https://evil.example/", "/\\evil.example", "evil", "/a\\b", "/\t/evil.example", ""],
+)
+def test_the_login_leads_to_no_other_site(back: str) -> None:
+    client = Pages(grants=GRANTS).client()
+    answer = client.post("/login", data={"token": ALICE, "back": back}, follow_redirects=False)
+    assert answer.headers["location"] == "/"
+
+
+def test_the_cookie_is_for_this_site_and_no_script() -> None:
+    cookies = []
+    for is_secure in (False, True):
+        client = Pages(grants=GRANTS, is_secure=is_secure).client()
+        answer = client.post("/login", data={"token": ALICE}, follow_redirects=False)
+        cookies.append(answer.headers["set-cookie"].lower())
+        assert "httponly" in cookies[-1]
+        assert "samesite=strict" in cookies[-1]
+        assert f"max-age={SESSION_S}" in cookies[-1]
+        assert ALICE not in cookies[-1]
+    assert ["secure" in cookie for cookie in cookies] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("token", "said"), [("rt_guess", "not known"), ("", "not known"), (SENDER, "may not read")]
+)
+def test_a_wrong_token_is_told_and_no_session_begins(token: str, said: str) -> None:
+    client = Pages(grants=GRANTS).client()
+    answer = log_in(client, token)
+    assert answer.status_code == 403
+    assert said in answer.text
+    assert "set-cookie" not in answer.headers
+    assert token not in answer.text or not token
+
+
+def test_guesses_are_few_a_minute_and_hinder_nobody_else() -> None:
+    pages = Pages(grants=GRANTS)
+    client = pages.client()
+    codes = [log_in(client, f"rt_guess{n}").status_code for n in range(12)]
+    assert codes == [403] * 10 + [429] * 2
+    assert log_in(client, ALICE).status_code == 429
+    pages.clock.now += 61_000_000_000
+    assert log_in(client, ALICE).status_code == 200
+
+
+def test_guesses_of_one_address_are_not_counted_for_another() -> None:
+    pages = Pages(grants=GRANTS)
+    guessing = pages.client()
+    app = guessing.app
+    for n in range(11):
+        log_in(guessing, f"rt_guess{n}")
+    other = type(guessing)(app, base_url="http://127.0.0.1:4330", client=("127.0.0.2", 1))
+    assert log_in(other, ALICE).status_code == 200
+
+
+def test_a_session_ends_after_its_time() -> None:
+    pages = Pages(grants=GRANTS)
+    client = pages.client()
+    log_in(client, ALICE)
+    pages.clock.now = NOW_NS + SESSION_S * 1_000_000_000 - 1
+    assert client.get("/answers", follow_redirects=False).status_code == 200
+    pages.clock.now += 1
+    assert client.get("/answers", follow_redirects=False).status_code == 303
+
+
+def test_a_session_ends_with_its_token() -> None:
+    pages = Pages(grants=GRANTS)
+    client = pages.client()
+    log_in(client, ALICE)
+    pages.auth.replace(GRANTS[1:])
+    assert client.get("/answers", follow_redirects=False).status_code == 303
+
+
+def test_a_login_changes_the_session_and_ends_the_old_one() -> None:
+    client = Pages(grants=GRANTS).client()
+    log_in(client, ALICE)
+    first = client.cookies[COOKIE]
+    log_in(client, READER)
+    assert client.cookies[COOKIE] != first
+    client.cookies.clear()
+    assert (
+        client.get("/answers", headers={"cookie": f"{COOKIE}={first}"}, follow_redirects=False).status_code
+        == 303
+    )
+
+
+def test_a_logout_ends_the_session_on_the_server() -> None:
+    client = Pages(grants=GRANTS).client()
+    log_in(client, ALICE)
+    session = client.cookies[COOKIE]
+    assert client.post("/logout", data={}).status_code == 403
+    client.post("/logout", data={"csrf": csrf_of(client)})
+    client.cookies.clear()
+    answer = client.get("/answers", headers={"cookie": f"{COOKIE}={session}"}, follow_redirects=False)
+    assert answer.status_code == 303
+
+
+def test_a_session_that_ended_while_typing_loses_nothing() -> None:
+    pages = Pages(grants=GRANTS)
+    client = pages.client()
+    log_in(client, ALICE)
+    csrf = csrf_of(client)
+    pages.clock.now += SESSION_S * 1_000_000_000
+    answer = client.post("/views", data={**SAVED, "csrf": csrf})
+    assert answer.status_code == 401
+    assert "another tab" in answer.text
+
+
+@pytest.mark.parametrize("token", [None, ALICE])
+@pytest.mark.parametrize("csrf", ["", "guessed"])
+def test_a_form_without_the_sessions_token_does_nothing(token: str | None, csrf: str) -> None:
+    pages = Pages(grants=GRANTS if token else ())
+    client = pages.client()
+    if token:
+        log_in(client, token)
+    for path in ("/views", "/views/delete", "/logout"):
+        assert client.post(path, data={**SAVED, "csrf": csrf}).status_code == 403
+    assert pages.views
+    assert not pages.views.views_of
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9999"},
+    ],
+)
+def test_a_form_of_another_site_does_nothing(headers: dict[str, str]) -> None:
+    pages = Pages()
+    client = pages.client()
+    answer = client.post("/views", data={**SAVED, "csrf": csrf_of(client)}, headers=headers)
+    assert answer.status_code == 403
+    assert pages.views
+    assert not pages.views.views_of
+
+
+def test_a_link_from_another_site_begins_again_so_that_the_cookie_is_sent() -> None:
+    client = Pages(grants=GRANTS).client()
+    answer = client.get("/answers?label=fail", headers={"sec-fetch-site": "cross-site"})
+    assert 'http-equiv="refresh" content="0; url=/answers?label=fail"' in answer.text
+    assert 'name="token"' not in answer.text
+
+
+def test_a_reader_writes_nothing() -> None:
+    pages = Pages(grants=GRANTS)
+    client = pages.client()
+    log_in(client, READER)
+    page = client.get("/answers?label=fail")
+    assert "Save this filter" not in page.text
+    assert client.post("/views", data={**SAVED, "csrf": csrf_of(client)}).status_code == 403
+    assert pages.views
+    assert not pages.views.views_of
+
+
+def test_a_program_reads_with_a_token_in_its_header_and_writes_nothing() -> None:
+    pages = Pages(rows=[a_row(1)], grants=GRANTS)
+    client = pages.client()
+    bearer = {"authorization": f"Bearer {ALICE}"}
+    assert client.get("/answers.jsonl", headers=bearer).text.count("\n") == 1
+    assert client.post("/views", data=SAVED, headers=bearer).status_code == 403
+    assert client.get("/answers", headers={"authorization": "Bearer rt_guess"}).status_code == 401
+    assert client.get("/answers", headers={"authorization": f"Bearer {SENDER}"}).status_code == 403
+
+
+def test_a_tenant_sees_its_own_rows_alone() -> None:
+    rows = [
+        with_tenant(a_row(1, service="shop-bot"), "shop"),
+        with_tenant(a_row(2, service="bank-bot"), "bank"),
+    ]
+    client = Pages(rows=rows, grants=OF_TENANTS, notices=["secret notice"]).client()
+    log_in(client, SHOP)
+    for path in ("/answers", "/answers?sort=worst", "/answers.csv", "/answers.jsonl", "/answers?tenant=shop"):
+        text = client.get(path).text
+        assert "shop-bot" in text
+        assert "bank" not in text
+        assert "secret notice" not in text
+    log_in(client, ALICE)
+    assert "bank-bot" in client.get("/answers").text
+
+
+def test_saved_views_are_of_a_tenant() -> None:
+    client = Pages(grants=OF_TENANTS).client()
+    log_in(client, SHOP)
+    client.post("/views", data={**SAVED, "name": "ours", "csrf": csrf_of(client)})
+    assert "ours" in client.get("/answers").text
+    log_in(client, BANK)
+    client.post("/views/delete", data={"name": "ours", "csrf": csrf_of(client)})
+    assert "ours" not in client.get("/answers").text
+    log_in(client, SHOP)
+    assert "ours" in client.get("/answers").text
+
+
+def test_no_page_answers_for_another_tenant() -> None:
+    """Every route that takes a tenant, whichever page it is of: in the URL, and in what forms send."""
+    client = Pages(rows=[with_tenant(a_row(1), "bank")], grants=OF_TENANTS).client()
+    log_in(client, SHOP)
+    csrf = csrf_of(client)
+    fields = {"csrf": csrf, "tenant": "bank", "query": "tenant=bank", "name": "x"}
+    answered = {}
+    for route in _routes(client):
+        path = re.sub(r"\{(\w+)\}", lambda found: _IDS.get(found[1], "1"), route.path)
+        for method in sorted((route.methods or set()) - {"HEAD"}):
+            send = {"data": fields} if method == "POST" else {}
+            answer = client.request(method, f"{path}?tenant=bank", follow_redirects=False, **send)  # type: ignore[arg-type]
+            answered[f"{method} {route.path}"] = answer.status_code
+    without_tenants = {"GET /login", "POST /login", "POST /logout", "GET /"}
+    shown = {
+        name: code
+        for name, code in answered.items()
+        if code not in (403, 404) and name not in without_tenants
+    }
+    assert shown == {}
+
+
+_IDS = {"trace_id": f"{1:032x}", "span_id": f"{1:016x}", "format": "csv"}
+
+
+def _routes(client: object) -> list[Route]:
+    routes = client.app.routes  # type: ignore[attr-defined]
+    found = [route for route in routes if isinstance(route, Route)]
+    return sorted(found, key=lambda route: route.path == "/logout")
+
+
+@pytest.mark.parametrize(
+    "receive", [{}, {"insecure": True}, {"insecure": True, "tls": {"cert": "x", "key": "y"}}]
+)
+def test_other_machines_see_no_page_without_tokens(tmp_path: Path, receive: dict[str, object]) -> None:
+    config = config_of(tmp_path, receive=receive, ui={"listen": "0.0.0.0:0"})
+    with pytest.raises(ConfigError, match="tokens"):
+        open_auth(config, HandClock())
+
+
+def test_the_public_name_of_the_page_is_one_of_its_names(tmp_path: Path) -> None:
+    config = config_of(
+        tmp_path, ui={"listen": "127.0.0.1:0", "public_url": "https://ragtrace.example.com/page"}
+    )
+    open_auth(config, HandClock()).access.check_host("ragtrace.example.com")
+
+
+def test_a_token_may_review_by_the_configuration(tmp_path: Path) -> None:
+    config = config_of(tmp_path, receive={"tokens": [entry(ALICE, "alice", may=["read", "review"])]})
+    sender = open_auth(config, HandClock()).access.admit(f"Bearer {ALICE}", "review")
+    assert sender
+    assert sender.grant.may == {"read", "review"}

@@ -1,0 +1,337 @@
+"""The list of answers: the filter is the URL, its pages follow each other, and what it cannot do it says."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+from html.parser import HTMLParser
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+from starlette.testclient import TestClient
+
+from ragtrace.answers.port import AnswerFilter
+from ragtrace.errors import ReadUnavailable, WriteError
+from ragtrace.model import VerdictCounts
+from ragtrace_collector.ui._text_search import TextSearch
+from ragtrace_collector.ui.query import FIELDS, read_query
+from ragtrace_collector.ui.site import Site
+from tests.integration.collector.ui_pages import NOW_NS, HandClock, Pages, Texts, Views, csrf_of, with_tenant
+from tests.unit.answers.rows import a_metric, a_row, hex_id
+
+HOSTILE = '"><script>alert(1)</script>\u202e=cmd()'
+
+
+def spans_in(text: str) -> list[int]:
+    """Return the numbers of the rows of a page, in its order."""
+    return [int(found, 16) for found in re.findall(r'href="/answers/[0-9a-f]{32}/([0-9a-f]{16})', text)]
+
+
+def shown(client: TestClient, **query: str) -> list[int]:
+    answer = client.get(f"/answers?{urlencode(query)}")
+    assert answer.status_code == 200, answer.text
+    return spans_in(answer.text)
+
+
+ROWS = (
+    a_row(1, 0.9, minute=1, service="checkout", session="s1", feedback="up", cost_usd=0.5),
+    a_row(2, 0.2, minute=2, model="claude", blame="ignored_context", feedback="down"),
+    a_row(3, 0.4, minute=3, prompt_version="8", metrics=(a_metric(0.4), a_metric(0.9, "answer_relevance"))),
+    a_row(4, None, minute=4, reason="no_context"),
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "numbers"),
+    [
+        ({}, [4, 3, 2, 1]),
+        ({"sort": "oldest"}, [1, 2, 3, 4]),
+        ({"sort": "worst"}, [2, 3, 1]),
+        ({"sort": "best", "metric": "answer_relevance"}, [3]),
+        ({"label": "fail"}, [3, 2]),
+        ({"label": "skipped"}, [4]),
+        ({"min": "0.3", "max": "0.5"}, [3]),
+        ({"verdict": "contradicted"}, [3, 2]),
+        ({"blame": "ignored_context"}, [2]),
+        ({"service": "checkout"}, [1]),
+        ({"model": "claude"}, [2]),
+        ({"prompt_version": "8"}, [3]),
+        ({"session": "s1"}, [1]),
+        ({"feedback": "any"}, [2, 1]),
+        ({"feedback": "down"}, [2]),
+        ({"trace": hex_id(3, 32)}, [3]),
+        ({"since": "2026-11-21T12:03:00"}, [4, 3]),
+        ({"until": "2026-11-21T12:02Z"}, [1]),
+        ({"service": "no-such"}, []),
+        ({"label": " fail ", "service": ""}, [3, 2]),
+    ],
+    ids=str,
+)
+def test_the_url_says_which_answers(query: dict[str, str], numbers: list[int]) -> None:
+    assert shown(Pages(rows=ROWS).client(), **query) == numbers
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "said"),
+    [
+        ("min", "good", "from 0 to 1"),
+        ("max", "1.5", "from 0 to 1"),
+        ("min", "nan", "from 0 to 1"),
+        ("label", "great", "Choose one of"),
+        ("verdict", "x", "Choose one of"),
+        ("feedback", "meh", "Choose one of"),
+        ("sort", "random", "Choose one of"),
+        ("since", "yesterday", "24h"),
+        ("until", "9999999999d", "24h"),
+        ("trace", "xyz", "hex digits"),
+        ("service", "a" * 501, "at most 500"),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_told_beside_its_field(field: str, typed: str, said: str) -> None:
+    client = Pages(rows=ROWS).client()
+    answer = client.get(f"/answers?{urlencode({field: typed, 'model': 'claude'})}")
+    assert answer.status_code == 400
+    problem = re.search(
+        rf'id="f-{field}"[^>]*aria-describedby="p-{field}".*?id="p-{field}">([^<]+)<', answer.text, re.DOTALL
+    )
+    assert problem
+    assert said in html.unescape(problem[1])
+    assert typed in answer.text
+    assert spans_in(answer.text) == []
+    assert 'value="claude" selected' in answer.text
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [({"since": "1h", "until": "2h"}, "until"), ({"min": "0.8", "max": "0.2"}, "max")],
+)
+def test_a_filter_that_contradicts_itself_is_told(query: dict[str, str], field: str) -> None:
+    answer = Pages(rows=ROWS).client().get(f"/answers?{urlencode(query)}")
+    assert answer.status_code == 400
+    assert f'id="p-{field}"' in answer.text
+
+
+def test_a_filter_is_the_same_after_it_was_written_into_a_url() -> None:
+    typed = {"since": "24h", "min": "0.25", "service": "a b&c=d", "text": "ünï 🛒", "trace": "AB"}
+    query = read_query(typed, now_ns=NOW_NS)
+    assert not query.problems
+    assert set(typed) <= set(FIELDS)
+    again = read_query(dict(parse_qsl(query.url())), now_ns=NOW_NS)
+    assert again == query
+
+
+def test_pages_follow_each_other_without_gap_or_repetition() -> None:
+    client = Pages(rows=[a_row(number, minute=number) for number in range(1, 121)]).client()
+    seen, url, pages = [], "/answers?sort=oldest&service=support-bot", 0
+    while url:
+        text = client.get(url).text
+        seen += spans_in(text)
+        pages += 1
+        following = re.search(r'rel="next" href="(\?[^"]+)"', text)
+        url = f"/answers{html.unescape(following[1])}" if following else ""
+    assert seen == list(range(1, 121))
+    assert pages == 3
+    assert "end of the list" in text
+
+
+@pytest.mark.parametrize("cursor", ["x", "AAAA", "🛒"])
+def test_a_cursor_of_nowhere_is_told(cursor: str) -> None:
+    answer = Pages(rows=ROWS).client().get(f"/answers?{urlencode({'after': cursor})}")
+    assert answer.status_code == 400
+    assert "All answers" in answer.text
+
+
+def test_recorded_text_stays_text() -> None:
+    row = a_row(1, service=HOSTILE, model=HOSTILE, session=HOSTILE, prompt_version=HOSTILE, reason=HOSTILE)
+    answer = Pages(rows=[row]).client().get(f"/answers?{urlencode({'service': HOSTILE, 'session': HOSTILE})}")
+    assert spans_in(answer.text) == [1]
+    assert "<script>alert" not in answer.text
+    parser = _Cells()
+    parser.feed(answer.text)
+    assert HOSTILE in parser.texts
+
+
+class _Cells(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_an_index_without_answers_says_how_answers_come() -> None:
+    text = Pages().client().get("/answers").text
+    assert "No answer was judged yet" in text
+    assert "ragtrace why" in text
+
+
+def test_a_filter_that_fits_nothing_leads_on() -> None:
+    text = Pages(rows=ROWS).client().get("/answers?service=none").text
+    assert "No answer fits" in text
+    assert "Show all answers" in text
+
+
+# Words of question or answer
+
+
+def texts(count: int, fits: set[int]) -> dict[str, str]:
+    return {hex_id(n): "It takes 30 days." if n in fits else "No idea." for n in range(1, count + 1)}
+
+
+def test_words_are_looked_for_in_the_opened_answers() -> None:
+    pages = Pages(rows=[a_row(n, minute=n) for n in range(1, 46)], source=Texts(texts(45, {3, 40})))
+    client = pages.client()
+    answer = client.get("/answers?text=DAYS+30")
+    assert spans_in(answer.text) == [40, 3]
+    assert "45 answers opened" in answer.text
+    assert pages.source.opened == 45
+
+
+def test_a_search_opens_a_bounded_number_and_offers_to_go_on() -> None:
+    rows = [a_row(n, minute=n) for n in range(1, 251)]
+    pages = Pages(rows=rows, source=Texts(texts(250, {5, 240})))
+    client = pages.client()
+    first = client.get("/answers?text=days")
+    assert spans_in(first.text) == [240]
+    assert pages.source.opened == 200
+    assert "Searched back to" in first.text
+    following = re.search(r'rel="next" href="(\?[^"]+)"', first.text)
+    assert following
+    second = client.get(f"/answers{html.unescape(following[1])}")
+    assert spans_in(second.text) == [5]
+    assert 'value="days"' in second.text
+
+
+async def test_a_search_stops_after_its_time() -> None:
+    pages = Pages(rows=[a_row(n) for n in range(1, 100)], source=Texts(texts(99, set())))
+    pages.client()
+    site = Site(index=pages.index, source=pages.source, reviews=None, clock=HandClock())
+    found = await TextSearch(site, most_s=-1).page(
+        AnswerFilter(text="days"), sort=read_query({}, now_ns=0).sort, after=None, limit=50
+    )
+    assert found.is_cut
+    assert found.next
+    assert pages.source.opened == 20
+
+
+def test_a_search_says_what_it_could_not_open() -> None:
+    pages = Pages(rows=[a_row(1), a_row(2)], source=Texts({hex_id(1): "days"}))
+    client = pages.client()
+    assert "1 of them without content any more" in client.get("/answers?text=days").text
+    pages.source.failure = ReadUnavailable("jaeger:http://x did not answer within 5 s")
+    answer = client.get("/answers?text=days").text
+    assert "2 of them could not be read" in answer
+    assert "did not answer within 5 s" in answer
+
+
+# Exports
+
+
+def table_of(content: bytes) -> csv.DictReader[str]:
+    return csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+
+
+def test_an_export_has_every_answer_of_the_filter() -> None:
+    client = Pages(rows=[a_row(n, 0.1 if n % 2 else 0.9, minute=n) for n in range(1, 131)]).client()
+    answer = client.get("/answers.jsonl?label=fail")
+    rows = [json.loads(line) for line in answer.text.splitlines()]
+    assert [int(row["span_id"], 16) for row in rows] == list(range(129, 0, -2))
+    assert rows[0]["metrics"] == {"faithfulness": {"label": "fail", "score": 0.1}}
+    assert answer.headers["content-disposition"] == 'attachment; filename="answers.jsonl"'
+    table = list(
+        csv.DictReader(io.StringIO(client.get("/answers.csv?label=fail").content.decode("utf-8-sig")))
+    )
+    assert [row["span_id"] for row in table] == [row["span_id"] for row in rows]
+    assert {row["score_faithfulness"] for row in table} == {"0.1"}
+
+
+@pytest.mark.parametrize("text", ["=cmd()", "+1", "-1", "@x", "\t=x", "\r=x"])
+def test_no_cell_of_an_export_is_a_formula(text: str) -> None:
+    client = Pages(rows=[a_row(1, service=text, model=text, session=text, prompt_version=text)]).client()
+    (row,) = table_of(client.get("/answers.csv").content)
+    for cell in (row["service"], row["model"], row["session"], row["prompt_version"]):
+        assert cell.startswith("'")
+
+
+def test_an_export_searches_for_words_too() -> None:
+    pages = Pages(rows=[a_row(n, minute=n) for n in range(1, 46)], source=Texts(texts(45, {3, 40})))
+    rows = pages.client().get("/answers.jsonl?text=days").text.splitlines()
+    assert [int(json.loads(row)["span_id"], 16) for row in rows] == [40, 3]
+
+
+def test_an_export_of_a_senseless_filter_leads_to_the_list() -> None:
+    client = Pages(rows=ROWS).client()
+    answer = client.get("/answers.csv?min=x")
+    assert (answer.status_code, answer.url.path) == (400, "/answers")
+    assert client.get("/answers.xlsx").status_code == 404
+
+
+def test_an_export_of_an_unreadable_index_is_told() -> None:
+    pages = Pages(rows=ROWS)
+    client = pages.client()
+    pages.index._db.execute("DROP TABLE answer_word")
+    assert client.get("/answers.csv").status_code == 503
+
+
+# Saved views
+
+
+def test_a_view_is_saved_shown_replaced_and_deleted() -> None:
+    client = Pages(rows=ROWS).client()
+    csrf = csrf_of(client)
+    saved = client.post("/views", data={"csrf": csrf, "name": "Bad <b>", "query": "label=fail&service=a%26b"})
+    assert saved.url.query == b"label=fail&service=a%26b"
+    page = client.get("/answers").text
+    assert 'href="/answers?label=fail&amp;service=a%26b"' in page
+    assert "Bad &lt;b&gt;" in page
+    client.post("/views/delete", data={"csrf": csrf, "name": "Bad <b>", "query": "label=pass"})
+    assert "Bad" not in client.get("/answers").text
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"name": "", "query": "label=fail"}, 400),
+        ({"name": "x" * 81, "query": "label=fail"}, 400),
+        ({"name": "x", "query": "min=senseless"}, 400),
+        ({"name": "x", "query": "&".join(f"a{n}=1" for n in range(200))}, 400),
+        ({"name": "x" * 300_000, "query": ""}, 413),
+    ],
+    ids=["no name", "long name", "senseless", "many fields", "large"],
+)
+def test_a_view_that_cannot_be_saved_is_told(fields: dict[str, str], code: int) -> None:
+    pages = Pages(rows=ROWS)
+    client = pages.client()
+    assert client.post("/views", data={**fields, "csrf": csrf_of(client)}).status_code == code
+    assert pages.views
+    assert not pages.views.views_of
+
+
+def test_a_full_disk_is_told_when_a_view_is_saved() -> None:
+    views = Views(failure=WriteError("the file of reviews cannot be written: the disk is full"))
+    client = Pages(rows=ROWS, views=views).client()
+    answer = client.post("/views", data={"csrf": csrf_of(client), "name": "x", "query": "label=fail"})
+    assert answer.status_code == 507
+    assert "disk is full" in answer.text
+
+
+def test_without_a_place_for_views_none_is_offered() -> None:
+    pages = Pages(rows=ROWS, views=None)
+    client = pages.client()
+    assert "Save this filter" not in client.get("/answers?label=fail").text
+    assert client.post("/views", data={"name": "x", "query": ""}).status_code == 404
+
+
+def test_a_row_tells_what_was_found() -> None:
+    row = a_row(
+        1, 0.25, claims=VerdictCounts(supported=2, contradicted=1, unsupported=1, unjudged=1), cost_usd=0.0031
+    )
+    parser = _Cells()
+    parser.feed(Pages(rows=[with_tenant(row, "shop")]).client().get("/answers").text)
+    text = " ".join(" ".join(parser.texts).split())
+    for fact in ("0.25", "2 wrong of 5", "1 open", "support-bot", "shop", "gpt-4o-mini", "$0.0031"):
+        assert fact in text

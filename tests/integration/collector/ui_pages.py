@@ -1,0 +1,149 @@
+"""The pages over a real index, an open or guarded door, and places that answers are opened from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from ragtrace.answers.index.own_file import open_index
+from ragtrace.answers.opened import AnswerGone, OpenedAnswer
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.model import RagRecord
+from ragtrace.reviews.review import Review, SavedView
+from ragtrace_collector.ui.app import ui_app
+from ragtrace_collector.ui.security import UiAccess
+from ragtrace_collector.ui.session import Sessions
+from ragtrace_collector.ui.site import Site
+from ragtrace_collector.web._hosts import KnownHosts
+from ragtrace_collector.web.tokens import Permission, TokenAuth, TokenGrant, digest_of
+
+NOW_NS = 1_795_262_400_000_000_000
+LISTEN = "127.0.0.1:4330"
+SESSION_S = 3600
+
+
+class HandClock:
+    """A clock that stands until it is set."""
+
+    now = NOW_NS
+
+    def now_ns(self) -> int:
+        return self.now
+
+
+@dataclass
+class Texts:
+    """A place where every answer has one of these texts, by span id."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    failure: Exception | None = None
+    name: str = "memory:test"
+    opened: int = 0
+
+    async def open(self, key: AnswerKey) -> OpenedAnswer:
+        self.opened += 1
+        if self.failure:
+            raise self.failure
+        if key.span_id not in self.texts:
+            raise AnswerGone(f"{self.name} has no trace {key.trace_id}")
+        record = RagRecord(id="1", question="How long?", answer=self.texts[key.span_id], chunks=())
+        return OpenedAnswer(key=key, record=record, versions=(), trace=None, read_from=self.name)
+
+    async def aclose(self) -> None:
+        pass
+
+
+@dataclass
+class Views:
+    """Saved views, and no reviews."""
+
+    views_of: dict[tuple[str | None, str], SavedView] = field(default_factory=dict)
+    failure: Exception | None = None
+
+    async def add(self, reviews: Sequence[Review]) -> None:
+        raise NotImplementedError
+
+    async def of(self, key: AnswerKey) -> Sequence[Review]:
+        return ()
+
+    async def reviewed(self, *, tenant: str | None) -> Mapping[AnswerKey, Sequence[Review]]:
+        return {}
+
+    async def views(self, *, tenant: str | None) -> Sequence[SavedView]:
+        return [view for (owner, _), view in sorted(self.views_of.items(), key=str) if owner == tenant]
+
+    async def save_view(self, view: SavedView) -> None:
+        if self.failure:
+            raise self.failure
+        self.views_of[view.tenant, view.name] = view
+
+    async def delete_view(self, name: str, *, tenant: str | None) -> None:
+        self.views_of.pop((tenant, name), None)
+
+
+def grant(token: str, *may: Permission, tenant: str | None = None) -> TokenGrant:
+    return TokenGrant(
+        name=token.removeprefix("rt_"),
+        digest=digest_of(token),
+        tenant=tenant,
+        may=frozenset(may or ("read", "review")),
+    )
+
+
+@dataclass
+class Pages:
+    """The pages, and what they are made of."""
+
+    rows: Sequence[AnswerSummary] = ()
+    grants: Sequence[TokenGrant] = ()
+    source: Texts = field(default_factory=Texts)
+    views: Views | None = field(default_factory=Views)
+    is_secure: bool = False
+    allowed: Sequence[str] = ()
+    notices: Sequence[str] = ()
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.clock = HandClock()
+        hosts = KnownHosts(listening=(LISTEN,), allowed=self.allowed)
+        self.auth = TokenAuth(self.grants, self.clock, hosts=hosts)
+        self.index = open_index(self.folder / "index.db" if self.folder else None)
+
+    def client(self, address: str = "127.0.0.1", **options: Any) -> TestClient:
+        """Return a browser without a session."""
+        site = Site(
+            index=self.index,
+            source=self.source,
+            reviews=self.views,
+            clock=self.clock,
+            notices=lambda: self.notices,
+        )
+        sessions = Sessions(self.auth, self.clock, lifetime_s=SESSION_S)
+        app = ui_app(site, access=UiAccess(tokens=self.auth, sessions=sessions, is_secure=self.is_secure))
+        scheme = "https" if self.is_secure else "http"
+        client = TestClient(app, base_url=f"{scheme}://{LISTEN}", client=(address, 50_000), **options)
+        if self.rows:
+            self.index._put(self.rows)
+            self.rows = ()
+        return client
+
+
+def log_in(client: TestClient, token: str, back: str = "/answers") -> Any:
+    """Send the form of the login, and follow to where it leads."""
+    return client.post("/login", data={"token": token, "back": back})
+
+
+def csrf_of(client: TestClient, path: str = "/answers?label=fail") -> str:
+    """Return the token in the forms of a page."""
+    found = re.search(r'name="csrf" value="([^"]+)"', client.get(path).text)
+    assert found
+    return found[1]
+
+
+def with_tenant(row: AnswerSummary, tenant: str) -> AnswerSummary:
+    return replace(row, key=row.key._replace(tenant=tenant))
