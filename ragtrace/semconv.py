@@ -272,6 +272,7 @@ FEEDBACK_COMMENT: Final = "ragtrace.feedback.comment"
 # -- ragtrace: what a person says of a verdict, on a span of its own --------------------------------------
 REVIEW_SPAN: Final = "review"
 """The span is named ``review <label>``."""
+REVIEW_PREFIX: Final = "ragtrace.review."
 REVIEW_LABEL: Final = "ragtrace.review.label"
 """The person's verdict: ``supported``, ``contradicted``, ``unsupported`` or ``unjudged``."""
 REVIEW_VERDICT: Final = "ragtrace.review.verdict"

@@ -66,7 +66,7 @@ class ReviewNumbers:
 async def show_queue(request: Request) -> Response:
     """Show the queues, and what the reviews add up to."""
     reviews = _reviews(request)
-    tenant = own_tenant(request, None)
+    tenant = own_tenant(request, request.query_params.get("tenant"))
     return render(
         request,
         "review_queue.html",
@@ -81,7 +81,7 @@ async def show_queue(request: Request) -> Response:
 async def go_to_next(request: Request) -> Response:
     """Lead to the next answer of a queue, or back to the queues if it is empty."""
     reviews, site = _reviews(request), site_of(request)
-    scope = TrafficScope(tenant=own_tenant(request, None))
+    scope = TrafficScope(tenant=own_tenant(request, request.query_params.get("tenant")))
     pick = _pick(request.query_params.get("queue", ""))
     done = await reviews.reviewed(tenant=scope.tenant)
     found = await next_answer(site.index, scope, pick, {*done, *_skipped(request)})
@@ -139,7 +139,7 @@ async def undo(request: Request) -> Response:
 
 async def send_labels(request: Request) -> Response:
     """Send the labels of all reviewed answers, as ``ragtrace calibrate`` reads them."""
-    rows = await _reviews(request).labels(tenant=own_tenant(request, None))
+    rows = await _reviews(request).labels(tenant=own_tenant(request, request.query_params.get("tenant")))
 
     async def lines() -> AsyncIterator[bytes]:
         for row in rows:
