@@ -15,7 +15,7 @@ from typing import Final
 
 from ragtrace.answers.index._rows import DOLLARS, HOUR_NS
 from ragtrace.answers.index._scope import SumRange, listed, ranges_in, streams_in
-from ragtrace.answers.index._sums import LIMB, METRIC_SUMS, SUMS, UNIT
+from ragtrace.answers.index._sums import DAY, LIMB, METRIC_SUMS, SUMS, UNIT
 from ragtrace.answers.index._words import Kind, find_word, words
 from ragtrace.answers.port import MetricTrend, Quadrant, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
