@@ -10,6 +10,7 @@ from tests.mutants.promises import (
     capture,
     delivery,
     durability,
+    index,
     judging,
     limits,
     opening,
@@ -23,6 +24,7 @@ __all__ = ["CATALOGUE"]
 CATALOGUE: Final[tuple[Mutant, ...]] = (
     *durability.MUTANTS,
     *work.MUTANTS,
+    *index.MUTANTS,
     *delivery.MUTANTS,
     *access.MUTANTS,
     *limits.MUTANTS,
