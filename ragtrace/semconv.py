@@ -269,6 +269,25 @@ FEEDBACK_LABEL: Final = "ragtrace.feedback.label"
 FEEDBACK_SCORE: Final = "ragtrace.feedback.score"
 FEEDBACK_COMMENT: Final = "ragtrace.feedback.comment"
 
+# -- ragtrace: what a person says of a verdict, on a span of its own --------------------------------------
+REVIEW_SPAN: Final = "review"
+"""The span is named ``review <label>``."""
+REVIEW_PREFIX: Final = "ragtrace.review."
+REVIEW_LABEL: Final = "ragtrace.review.label"
+"""The person's verdict: ``supported``, ``contradicted``, ``unsupported`` or ``unjudged``."""
+REVIEW_VERDICT: Final = "ragtrace.review.verdict"
+"""The judge's."""
+REVIEW_OVERRULES: Final = "ragtrace.review.overrules"
+REVIEW_CLAIM: Final = "ragtrace.review.claim"
+REVIEW_NOTE: Final = "ragtrace.review.note"
+REVIEW_OFFSET_START: Final = "ragtrace.review.offset_start"
+REVIEW_OFFSET_END: Final = "ragtrace.review.offset_end"
+REVIEW_REVIEWER: Final = "ragtrace.review.reviewer"
+REVIEW_CARRIER: Final = "ragtrace.review.carrier"
+"""The span id of the evaluation that was looked at."""
+REVIEW_PICKED: Final = "ragtrace.review.picked"
+"""``opened``, ``uncertain`` or ``random``."""
+
 SAFE_STRING_BYTES: Final = 1_800
 """Strings we write stay below Tempo's cut of 2,048 bytes."""
 TEMPO_STRING_BYTES: Final = 2_048

@@ -23,10 +23,11 @@ def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
     """
     if not 0 <= successes <= trials or trials == 0:
         raise ValueError(f"{successes} successes of {trials} trials have no proportion")
-    return _wilson(successes / trials, trials)
+    return wilson(successes / trials, trials)
 
 
-def _wilson(share: float, trials: float) -> tuple[float, float]:
+def wilson(share: float, trials: float) -> tuple[float, float]:
+    """Return the same interval for a share of an effective number of trials."""
     z2 = _Z_95**2
     center = share + z2 / (2 * trials)
     half = _Z_95 * sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
@@ -151,10 +152,37 @@ def mean_of(moments: Moments, *, records: int, left_out: int, origin: float = 0.
         return None
     mean = min(1.0, max(0.0, origin + moments.sum / moments.weight))
     effective = moments.effective(mean * (1 - mean))
-    low, high = _wilson(mean, effective)
+    low, high = wilson(mean, effective)
     return WeightedMean(
         mean=mean, low=low, high=high, records=records, left_out=left_out, effective=effective
     )
+
+
+class MeanDifference(NamedTuple):
+    """How much two means differ."""
+
+    change: float
+    """The newer minus the older one."""
+    low: float
+    """The ends of the 95 % confidence interval."""
+    high: float
+
+    @property
+    def is_chance(self) -> bool:
+        """Whether chance alone may explain it: the interval holds 0."""
+        return self.low <= 0 <= self.high
+
+
+def difference_of(newer: WeightedMean, older: WeightedMean) -> MeanDifference:
+    """Compare the means of two independent samples.
+
+    The interval is made of those of the two means (Newcombe 1998, *Interval estimation for the
+    difference between independent proportions*, method 10).
+    """
+    change = newer.mean - older.mean
+    below = sqrt((newer.mean - newer.low) ** 2 + (older.high - older.mean) ** 2)
+    above = sqrt((newer.high - newer.mean) ** 2 + (older.mean - older.low) ** 2)
+    return MeanDifference(change, max(-1.0, change - below), min(1.0, change + above))
 
 
 class RatioTotal(NamedTuple):

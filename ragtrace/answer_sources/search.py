@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -13,6 +13,7 @@ from typing import Final, TypeGuard
 from ragtrace import semconv
 from ragtrace.answer_sources.addresses import AnswerAddress, parse_address
 from ragtrace.answers.carrier import as_carrier, is_carrier
+from ragtrace.answers.feedback import feedback_in
 from ragtrace.answers.rows import ReportLine, read_line, report_lines
 from ragtrace.answers.summary import AnswerSummary, summary_of, summary_of_judged
 from ragtrace.backends.http_api import ConnectionSettings
@@ -21,7 +22,7 @@ from ragtrace.errors import InputError, ReadError
 from ragtrace.http.retry import Sleep
 from ragtrace.model import Label
 from ragtrace.ports import Page, TraceQuery, TraceReader, TraceSearch
-from ragtrace.traces.trace import Span, Trace
+from ragtrace.traces.trace import Trace
 
 _AT_ONCE: Final = 8
 """Traces read by id at the same time."""
@@ -97,25 +98,6 @@ async def find_answers(
     run.tell(until_ns, share=1.0, is_done=True)
 
 
-async def find_answers_in(
-    reader: TraceReader,
-    *,
-    since_ns: int,
-    until_ns: int,
-    service: str | None = None,
-    on_progress: OnProgress = _untold,
-) -> AsyncIterator[AnswerSummary]:
-    """Do the same with a reader that lists every trace, such as that of a collector's store.
-
-    Raises:
-        ReadError: the reader could not list its traces (further).
-    """
-    run = _Run(since_ns, until_ns, on_progress)
-    async for summary in _of_traces(_all(reader, run), service, run):
-        yield summary
-    run.tell(until_ns, share=1.0, is_done=True)
-
-
 async def _of_traces(
     traces: AsyncIterator[Trace], service: str | None, run: _Run
 ) -> AsyncIterator[AnswerSummary]:
@@ -128,23 +110,12 @@ async def _of_traces(
 
 def summaries_in(trace: Trace) -> Iterator[AnswerSummary]:
     """Yield the summary of each evaluation in a trace, with the feedback on its answer."""
-    feedback = _feedback(trace.spans)
+    feedback = {given.span_id: given.thumbs for given in feedback_in(trace.spans)}  # the last one counts
     for span in trace.spans:
         summary = summary_of(as_carrier(span)) if is_carrier(span) else None
         if summary is not None:
             said = feedback.get(summary.key.span_id, feedback.get("", ""))
             yield replace(summary, feedback=summary.feedback or said)
-
-
-def _feedback(spans: Iterable[Span]) -> Mapping[str, str]:
-    """Return ``up`` or ``down`` by the span it is about, the last one; ``""`` is the whole trace."""
-    said: dict[str, str] = {}
-    for span in spans:  # in order of start
-        label = span.attributes.get(semconv.FEEDBACK_LABEL)
-        if label in ("up", "down"):
-            about = span.attributes.get(semconv.TARGET_SPAN_ID) or span.parent_span_id or ""
-            said[str(about)] = str(label)
-    return said
 
 
 class _Run:

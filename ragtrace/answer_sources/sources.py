@@ -11,9 +11,10 @@ from typing import Final, Protocol
 from ragtrace.answer_sources.addresses import parse_address
 from ragtrace.answers.opened import AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.opening import in_order, open_answer
-from ragtrace.answers.rows import read_line, report_lines
+from ragtrace.answers.rows import ReportLine, read_line, trace_ids_in
 from ragtrace.answers.summary import AnswerKey, key_of
 from ragtrace.backends.http_api import ConnectionSettings
+from ragtrace.backends.line_index import LineIndex
 from ragtrace.errors import InputError, ReadError, ReadUnavailable
 from ragtrace.http.retry import Sleep
 from ragtrace.ports import TraceReader
@@ -139,6 +140,7 @@ class ReportSource:
     def __init__(self, path: Path, *, name: str) -> None:
         self.name = name
         self._path = path
+        self._index = LineIndex(trace_ids_in)
 
     async def open(self, key: AnswerKey) -> OpenedAnswer:
         """Return the answer with every evaluation that the report has of it.
@@ -161,16 +163,13 @@ class ReportSource:
         )
 
     async def aclose(self) -> None:
-        """Do nothing: the file is closed after every reading."""
+        """Delete the index of lines; the file is closed after every reading."""
+        self._index.close()
 
     def _versions(self, key: AnswerKey) -> tuple[list[AnswerVersion], list[InputError]]:
-        named = [f'"{part}"'.encode() for part in (key.trace_id, key.span_id)]
         found: list[AnswerVersion] = []
         faults: list[InputError] = []
-        for line in report_lines(self._path):
-            has_trace = not any(mark in line.text for mark in _WITHOUT_TRACE)
-            if has_trace and not all(part in line.text for part in named):
-                continue  # far cheaper than parsing each line
+        for line in self._lines(key):
             try:
                 version = read_line(line)
             except InputError as fault:
@@ -180,8 +179,15 @@ class ReportSource:
                 found.append(version)
         return found, faults
 
+    def _lines(self, key: AnswerKey) -> list[ReportLine]:
+        path = self._path
+        try:
+            named = self._index.lines(path, key.trace_id)
+        except OSError as exc:
+            raise InputError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+        return [ReportLine(f"{path}, byte {line.start}", line.text) for line in named]
 
-_WITHOUT_TRACE: Final = (b'"trace_id": null', b'"trace_id":null')
+
 _OF_REPORT: Final = "A report has no trace: there are no spans to show"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from ragtrace import semconv
 from ragtrace.answers._values import Attributes, integer_of, number_of, text_of
 from ragtrace.answers._verdict_events import EventVerdicts
+from ragtrace.answers.summary import first_faithfulness
 from ragtrace.model import (
     Compat,
     CompatStatus,
@@ -107,10 +108,10 @@ def read_judge(carrier: Span) -> JudgeIdentity:
 def read_outcomes(
     carrier: Span, verdicts: EventVerdicts, judge: JudgeIdentity
 ) -> tuple[Mapping[str, MetricOutcome], tuple[str, ...]]:
-    """Return the outcomes by name in attribute keys, in run order, and sentences on what is unreadable."""
+    """Return the outcomes by name, faithfulness first, and sentences on what is unreadable."""
     events, span, notices = _results(carrier), carrier.attributes, []
     outcomes: dict[str, MetricOutcome] = {}
-    for key in _run_order(span, events):
+    for key in _names(span, events):
         told = _Told(key=key, event=events.get(key, _NO_ATTRIBUTES), span=span)
         outcomes[key] = outcome = _outcome(told, verdicts, judge)
         if isinstance(outcome, MetricFailure) and outcome.error_type == _UNREADABLE:
@@ -129,21 +130,11 @@ def _results(carrier: Span) -> Mapping[str, Attributes]:
     }
 
 
-def _run_order(span: Attributes, events: Mapping[str, Attributes]) -> dict[str, None]:
-    """Return the metrics in the order in which they ran, as far as it is known.
-
-    Events begin with the failed ones, and some back ends sort attributes.
-    """
+def _names(span: Attributes, events: Mapping[str, Attributes]) -> list[str]:
+    """Return the metrics in one order everywhere: events begin with failed ones, and back ends sort keys."""
     prefix = semconv.LABEL_PREFIX
-    labeled = [key.removeprefix(prefix) for key in span if key.startswith(prefix)]
-    return dict.fromkeys((*_listed(span), *labeled, *events))
-
-
-def _listed(span: Attributes) -> Iterator[str]:
-    index = 0
-    while name := text_of(span, f"{semconv.OI_EVALUATIONS}.{index}.evaluation.name"):
-        yield name
-        index += 1
+    labeled = (key.removeprefix(prefix) for key in span if key.startswith(prefix))
+    return sorted({*labeled, *events}, key=first_faithfulness)
 
 
 def _outcome(told: _Told, verdicts: EventVerdicts, judge: JudgeIdentity) -> MetricOutcome:

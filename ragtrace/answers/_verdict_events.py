@@ -22,9 +22,9 @@ from ragtrace.traces.trace import Span, SpanEvent
 VerdictT = TypeVar("VerdictT", Verdict, ChunkVerdict)
 
 _PREFIX: Final = semconv.CLAIM_EVENT_PREFIX
-CLAIM_STARTS: Final = (f"{_PREFIX}offset_start", f"{_PREFIX}answer_start")
-"""The newer name first; carriers written before have the other one."""
-CLAIM_ENDS: Final = (f"{_PREFIX}offset_end", f"{_PREFIX}answer_end")
+CLAIM_STARTS: Final = (semconv.CLAIM_OFFSET_START, f"{_PREFIX}answer_start")
+"""Carriers of version 0.1 have the second name."""
+CLAIM_ENDS: Final = (semconv.CLAIM_OFFSET_END, f"{_PREFIX}answer_end")
 _CUT_MARK: Final = "…"
 _CUT_BYTES: Final = semconv.SAFE_STRING_BYTES - 8
 """A text that was cut is at most one character and the mark shorter than the limit."""

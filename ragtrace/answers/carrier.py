@@ -116,7 +116,8 @@ def read_carrier(carrier: Span, record: RagRecord) -> AnswerVersion:
 
     The carrier has what a person looks at. It leaves out, and so does the result: claims and chunks beyond
     its limits, the calls of single metrics, intermediate results, and whether an undecided verdict was left
-    out by the judge. Explanation and reason of a metric are one text.
+    out by the judge. Explanation and reason of a metric are one text. Outcomes are in one order for all
+    places: faithfulness first, then by name.
 
     Whatever is missing, unreadable or different today becomes a notice, never an exception and never a
     score.

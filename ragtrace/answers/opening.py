@@ -14,7 +14,7 @@ from ragtrace.model import RagRecord
 from ragtrace.traces.extract import ExtractRules, extract_records, is_evaluator
 from ragtrace.traces.trace import Span, Trace
 
-_OF_PEOPLE: Final = (semconv.FEEDBACK_PREFIX, "ragtrace.review.", f"{semconv.OI_ANNOTATIONS}.")
+_OF_PEOPLE: Final = (semconv.FEEDBACK_PREFIX, semconv.REVIEW_PREFIX, f"{semconv.OI_ANNOTATIONS}.")
 _NO_RECORD: Final = (
     "Question, chunks and answer can no longer be read from this trace: only what the evaluations say is"
     " shown"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 from ragtrace import semconv
 from ragtrace._row_files import clean_text
 from ragtrace.answers.opened import AnswerVersion
+from ragtrace.answers.summary import key_of
 from ragtrace.errors import InputError
 from ragtrace.model import (
     Chunk,
@@ -288,6 +290,19 @@ def report_lines(path: Path) -> Iterator[ReportLine]:
 def is_report(line: bytes) -> bool:
     """Return whether a file that begins with this line is a report."""
     return line.lstrip().startswith(b'{"version":') and b'"record_id":' in line
+
+
+def trace_ids_in(line: bytes) -> list[str]:
+    """Return the trace id of a line; without a trace, that of the key made from the record's id."""
+    if found := _TRACE_ID.search(line):
+        return [found[1].decode()]
+    try:
+        return [key_of(read_line(ReportLine("", line)).judged.record).trace_id]
+    except InputError:
+        return []
+
+
+_TRACE_ID: Final = re.compile(rb'"trace_id"\s*:\s*"([^"\\]+)"')
 
 
 def read_line(line: ReportLine) -> AnswerVersion:

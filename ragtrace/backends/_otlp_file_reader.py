@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ragtrace.backends._otlp_framing import OtlpFrame, pieces
+from ragtrace.backends._otlp_framing import OtlpFrame, has_whole_lines, pieces
+from ragtrace.backends.line_index import FoundLine, LineIndex
 from ragtrace.errors import CodecError, InputError, ReadError
 from ragtrace.sqlite_file import open_temporary
 from ragtrace.traces.otlp import decode_body, parse_request, trace_ids_in
@@ -39,16 +40,22 @@ class OtlpFileReader:
         self._on_fault = on_fault
         self.share_read: float | None = None
         """The share that `traces` has read, from 0 to 1; ``None`` for a pipe, because its size is unknown."""
+        self._gets = 0
+        self._index: LineIndex | None = None
 
     async def get(self, trace_id: str) -> Trace | None:
-        """Return the trace, or ``None`` if the files have none.
+        """Return the trace, or ``None`` if the files have none. The second time, it makes an index of lines.
 
         Raises:
             ReadError: a file cannot be read.
             InputError: a piece with the trace id is not OTLP; names file and place.
         """
         wanted = trace_id.lower()
-        members: list[Span] = []
+        self._gets += 1
+        if self._gets > 1 and not await asyncio.to_thread(_is_read_once, self._path):
+            members = await asyncio.to_thread(self._members, wanted)
+            return Trace.of(wanted, members) if members else None
+        members = []
         async for batch in self._batches():
             naming = [piece for piece in batch if wanted in _trace_ids(piece)]
             decoded = await asyncio.to_thread(self._decoded, naming)
@@ -82,7 +89,24 @@ class OtlpFileReader:
             yield Trace.of(trace_id, members)
 
     async def aclose(self) -> None:
-        """Do nothing: files are closed after each read."""
+        """Delete the index of lines; files are closed after each read."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+
+    def _members(self, wanted: str) -> list[Span]:
+        """Return the spans of a trace: by the index in files of lines, else by reading."""
+        if self._index is None:
+            self._index = LineIndex(_trace_ids_in_json)
+        indexed, others = _parted(self._names())
+        found = [
+            OtlpFrame(f"{name}, byte {line.start}", "json", line.text.strip())
+            for name in indexed
+            for line in _lines_in(self._index, name, wanted)
+        ]
+        for name in others:
+            found += [piece for piece in self._pieces_of(name) if wanted in _trace_ids(piece)]
+        return [span for spans in self._decoded(found) for span in spans if span.trace_id == wanted]
 
     async def _note_last(self, last: _LastPieces) -> int:
         """Note the last piece of each trace, and return the number of pieces.
@@ -109,13 +133,16 @@ class OtlpFileReader:
 
     def _pieces(self, *, quietly: bool) -> Generator[OtlpFrame]:
         for name in self._names():
-            try:
-                with _opened(name) as file:
-                    yield from pieces(file, "standard input" if name == _STANDARD_INPUT else name)
-            except OSError as exc:
-                raise ReadError(f"{name} cannot be read: {exc.strerror or exc}") from exc
-            except InputError as exc:
-                self._tell(exc, quietly=quietly)
+            yield from self._pieces_of(name, quietly=quietly)
+
+    def _pieces_of(self, name: str, *, quietly: bool = False) -> Generator[OtlpFrame]:
+        try:
+            with _opened(name) as file:
+                yield from pieces(file, "standard input" if name == _STANDARD_INPUT else name)
+        except OSError as exc:
+            raise _unreadable(name, exc) from exc
+        except InputError as exc:
+            self._tell(exc, quietly=quietly)
 
     def _names(self) -> Sequence[str]:
         path = Path(self._path)
@@ -178,6 +205,30 @@ class _LastPieces:
         self._db.close()
 
 
+def _parted(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Part files of JSON lines from others: compressed, of protobuf, or of JSON over several lines."""
+    indexed: list[str] = []
+    others: list[str] = []
+    for name in names:
+        try:
+            with Path(name).open("rb") as file:
+                (indexed if has_whole_lines(file) else others).append(name)
+        except OSError as exc:
+            raise _unreadable(name, exc) from exc
+    return indexed, others
+
+
+def _lines_in(index: LineIndex, name: str, wanted: str) -> list[FoundLine]:
+    try:
+        return index.lines(Path(name), wanted)
+    except OSError as exc:
+        raise _unreadable(name, exc) from exc
+
+
+def _unreadable(name: str, exc: OSError) -> ReadError:
+    return ReadError(f"{name} cannot be read: {exc.strerror or exc}")
+
+
 @contextmanager
 def _opened(name: str) -> Iterator[BinaryIO]:
     if name == _STANDARD_INPUT:
@@ -206,8 +257,12 @@ def _some(source: Iterator[OtlpFrame], most: int) -> list[OtlpFrame]:
 def _trace_ids(piece: OtlpFrame) -> dict[str, None]:
     """List the trace ids in a piece; in JSON, this includes ids in links."""
     if piece.encoding == "json":
-        return dict.fromkeys(found.decode().lower() for found in _TRACE_ID.findall(piece.body))
+        return dict.fromkeys(_trace_ids_in_json(piece.body))
     try:
         return dict.fromkeys(trace_ids_in(parse_request(piece.body, encoding="protobuf")))
     except CodecError:
         return {}
+
+
+def _trace_ids_in_json(line: bytes) -> Iterator[str]:
+    return (found.decode().lower() for found in _TRACE_ID.findall(line))

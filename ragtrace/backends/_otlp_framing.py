@@ -55,6 +55,14 @@ def pieces(file: BinaryIO, name: str) -> Iterator[OtlpFrame]:
         raise InputError(f"{name}: cannot be decompressed to its end: {exc}") from exc
 
 
+def has_whole_lines(file: BinaryIO) -> bool:
+    """Return whether an open file has a JSON message on each line, neither compressed nor framed."""
+    first = file.readline(_MOST_BYTES)
+    if not first.startswith(b"{") or _CONTROL.search(first[:_LENGTH_BYTES]):
+        return False
+    return _is_whole(first.strip())
+
+
 def _pieces(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
     head = plain.peek(_LENGTH_BYTES)
     if not _CONTROL.search(head):

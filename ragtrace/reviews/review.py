@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Protocol
 
 from ragtrace.answers.summary import AnswerKey
-from ragtrace.model import VerdictLabel
+from ragtrace.model import RagRecord, VerdictLabel
 
 
 class ReviewPick(StrEnum):
@@ -51,6 +52,30 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LabeledClaim:
+    """A claim with what people say of it together."""
+
+    text: str
+    label: VerdictLabel | None
+    """Of most people; ``None`` if as many say something else, or all cannot tell."""
+    verdict: VerdictLabel
+    """The judge's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRow:
+    """A reviewed answer with its texts."""
+
+    key: AnswerKey
+    question: str | None
+    contexts: Sequence[tuple[str, str]]
+    """Id and text of each chunk."""
+    answer: str | None
+    claims: tuple[LabeledClaim, ...]
+    picked: ReviewPick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavedView:
     """A named filter of the list of answers."""
 
@@ -67,8 +92,24 @@ class ReviewStore(Protocol):
     Every method raises WriteError if the file cannot be written: nothing that was kept is lost.
     """
 
-    async def add(self, reviews: Sequence[Review]) -> None:
-        """Keep reviews, all or none. A person's later review of a claim replaces the earlier one."""
+    async def add(
+        self,
+        reviews: Sequence[Review],
+        *,
+        record: RagRecord,
+        outbox: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
+        """Keep reviews of one answer, all or none. A person's later review of a claim replaces the earlier.
+
+        Args:
+            reviews: What one person says.
+            record: The answer, so that labels have its texts.
+            outbox: Serialized spans of the reviews by sink: kept until they are delivered.
+        """
+        ...
+
+    async def undo(self, key: AnswerKey, *, reviewer: str) -> None:
+        """Take back what a person said of an answer; what was delivered stays in its trace."""
         ...
 
     async def of(self, key: AnswerKey) -> Sequence[Review]:
@@ -77,6 +118,10 @@ class ReviewStore(Protocol):
 
     async def reviewed(self, *, tenant: str | None) -> Mapping[AnswerKey, Sequence[Review]]:
         """Return every reviewed answer."""
+        ...
+
+    async def labels(self, *, tenant: str | None) -> Sequence[LabelRow]:
+        """Return the reviewed answers in the form that ``ragtrace calibrate`` reads."""
         ...
 
     async def views(self, *, tenant: str | None) -> Sequence[SavedView]:

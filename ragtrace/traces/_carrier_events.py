@@ -26,7 +26,7 @@ from ragtrace.model import (
 from ragtrace.traces._carrier_outcomes import judge_of, keyed, worst_first
 from ragtrace.traces._carrier_text import explain
 from ragtrace.traces._carrier_verdicts import CarrierVerdict, choose
-from ragtrace.traces._text import cut_utf8
+from ragtrace.traces.text import cut_utf8
 from ragtrace.traces.trace import SpanEvent
 
 MAX_EVENTS: Final = 128

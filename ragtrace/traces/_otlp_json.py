@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.errors import CodecError
-from ragtrace.traces._text import scrub_surrogates
+from ragtrace.traces.text import scrub_surrogates
 
 _MAX_DEPTH = 200
 _JSON_IDS = frozenset({"traceId", "spanId", "parentSpanId"})

@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace.errors import CodecError
 from ragtrace.model import AttributeValue
-from ragtrace.traces._text import scrub_surrogates
+from ragtrace.traces.text import scrub_surrogates
 from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, SpanLink, StatusCode
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ PUBLIC = {
     "ragtrace_collector.store.port": (
         "HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier LedgerStore MaintenanceStore"
         " OutboxItem OutboxStore Outcome QuarantineReason QuarantineRecord QuarantineStore RelatedAnswer"
-        " ReleasedTraces SamplingStore SpanStore StoreUnavailable StoredSpans StoredTrace"
+        " ReleasedTraces SamplingStore SpanStore StoreUnavailable StoredContent StoredSpans StoredTrace"
         " TraceDecided TraceReport WorkStore"
     ),
     "ragtrace_collector.testing": "check_store",

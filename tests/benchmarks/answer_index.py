@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from ragtrace.answers.index.writes import forget, note_feedback, put
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
+from ragtrace_collector.ui.overview import read_overview
 
 HOUR_NS: Final = 3_600_000_000_000
 END_NS: Final = 1_795_262_400_000_000_000
@@ -194,9 +196,14 @@ async def overviews(index: SqliteAnswerIndex) -> None:
                 "newest": lambda s=scope: index.newest_ns(s),  # type: ignore[misc]
                 "random": lambda s=scope: index.random_order(s, after=0.3, limit=20),  # type: ignore[misc]
             }
+            queries["whole page"] = lambda s=scope: _whole(index, s)  # type: ignore[misc]
             for title, query in queries.items():
                 await _measure(f"{days:>2} days, {name}: {title}", query)
     await _measure("session", lambda: index.session("what", tenant=None))
+
+
+async def _whole(index: SqliteAnswerIndex, scope: TrafficScope) -> None:
+    await read_overview(index, replace(scope, until_ns=END_NS), now_ns=END_NS)
 
 
 async def _measure(name: str, query: Callable[[], Awaitable[object]]) -> None:

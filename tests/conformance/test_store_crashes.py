@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from ragtrace.answers.summary import AnswerKey
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.port import WorkStore
 from tests.architecture.source import ROOT
 from tests.stores.adapters import Place
-from tests.stores.victim import SINK, carrier_of, follow_trace, payload_of
+from tests.stores.victim import CARRIER, SINK, SPAN, carrier_of, follow_trace, payload_of
 
 Said = tuple[str, ...]
 """What was acknowledged, and of which trace."""
@@ -33,7 +34,10 @@ async def check_left(store: WorkStore, acknowledged: Collection[Said]) -> None:
         assert sent.count(carrier_of(trace_id)) == is_judged, (
             "a verdict is there without its carrier, or otherwise"
         )
-        assert await store.carriers(trace_id) == (carrier_of(trace_id),) * is_judged, (
+        key = AnswerKey(trace_id, SPAN)
+        kept = [span.span_id for span in await store.content.carriers(key)]
+        rows = [row.carrier_span_id for row in await store.answers.versions(key)]
+        assert kept == rows == [CARRIER] * is_judged, (
             "a verdict is there without what is kept of it, or otherwise"
         )
         found |= {("appended", trace_id)}
@@ -60,7 +64,7 @@ async def test_whenever_the_process_is_gone_changes_are_whole(
             is_time.set()
 
     async with asyncio.TaskGroup() as tasks:
-        for trace in range(20):
+        for trace in range(1, 21):
             following = follow_trace(store, f"{trace:032x}", say)
             tasks.create_task(following)
         await (is_time.wait() if number else asyncio.sleep(0))

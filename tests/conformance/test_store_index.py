@@ -6,11 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from ragtrace import semconv
+from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
+from ragtrace.errors import ReadError
 from ragtrace.model import Label, VerdictCounts
+from ragtrace.traces.additions import Addition, encode_addition
 from ragtrace.traces.attach import Sample
-from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
+from ragtrace.traces.trace import Span
 from ragtrace_collector.store.port import (
+    HoldMode,
     IndexSize,
     Job,
     JudgedInput,
@@ -18,6 +24,8 @@ from ragtrace_collector.store.port import (
     StoreUnavailable,
     WorkStore,
 )
+from ragtrace_collector.store.trace_key import trace_key
+from tests.rag_spans import rag_trace
 from tests.stores.adapters import Place
 
 TRACE, SPAN, OTHER_SPAN = f"{0xA1:032x}", f"{0xB1:016x}", f"{0xB2:016x}"
@@ -48,7 +56,19 @@ def kept(
         probability=1.0,
         cost_usd=0.002,
     )
-    return KeptCarrier(summary=summary, payload=f"carrier {carrier}".encode())
+    return KeptCarrier(summary=summary, payload=encode([carrier_span(carrier)]))
+
+
+def carrier_span(span_id: str) -> Span:
+    return replace(rag_trace(0)[0], trace_id=TRACE, span_id=span_id, parent_span_id=SPAN)
+
+
+async def carriers(store: WorkStore, tenant: str = "") -> list[str]:
+    return [span.span_id for span in await store.content.carriers(AnswerKey(TRACE, SPAN, tenant))]
+
+
+async def valid(store: WorkStore) -> list[str]:
+    return [row.carrier_span_id async for row in store.answers.every(AnswerFilter())]
 
 
 async def append(store: WorkStore, trace_id: str = TRACE, payload: bytes = b"spans") -> None:
@@ -93,7 +113,7 @@ async def test_a_judged_answer_has_a_row_and_its_carrier(store: WorkStore) -> No
     assert await store.index_size() == IndexSize(rows=0, oldest_ns=None)
     await judge_one(store)
     assert await store.index_size() == IndexSize(rows=1, oldest_ns=HOUR_NS)
-    assert await store.carriers(TRACE) == (kept().payload,)
+    assert await carriers(store) == await valid(store) == [FIRST]
 
 
 async def test_an_answer_that_ends_without_a_carrier_has_no_row(store: WorkStore) -> None:
@@ -108,9 +128,9 @@ async def test_rows_and_carriers_outlive_the_process(store: WorkStore, place: Pl
     await judge_one(store)
     await store.aclose()
     reopened = await place.open()
-    found = await reopened.index_size(), await reopened.carriers(TRACE)
+    found = await reopened.index_size(), await carriers(reopened), await valid(reopened)
     await reopened.aclose()
-    assert found == (IndexSize(rows=1, oldest_ns=HOUR_NS), (kept().payload,))
+    assert found == (IndexSize(rows=1, oldest_ns=HOUR_NS), [FIRST], [FIRST])
 
 
 async def test_an_answer_that_moved_while_it_was_judged_has_no_row(store: WorkStore) -> None:
@@ -119,7 +139,7 @@ async def test_an_answer_that_moved_while_it_was_judged_has_no_row(store: WorkSt
     (job,) = await store.take_jobs(1, now_ns=3)
     await settle(store, replace(JOB, span_id=OTHER_SPAN), slices=2, moved={SPAN: OTHER_SPAN})
     await store.finish(job, "judged", outbox_items={}, now_ns=4, judged=JudgedInput("one", 1), kept=kept())
-    assert ((await store.index_size()).rows, await store.carriers(TRACE)) == (0, ())
+    assert (await valid(store), await carriers(store)) == ([], [])
 
 
 async def test_an_answer_that_is_judged_twice_by_one_carrier_has_one_row(store: WorkStore) -> None:
@@ -128,13 +148,13 @@ async def test_an_answer_that_is_judged_twice_by_one_carrier_has_one_row(store: 
     (job,) = await store.take_jobs(1, now_ns=3)
     for _ in range(2):
         await store.finish(job, "judged", outbox_items={}, now_ns=3, kept=kept())
-    assert ((await store.index_size()).rows, await store.carriers(TRACE)) == (1, (kept().payload,))
+    assert (await valid(store), await carriers(store)) == ([FIRST], [FIRST])
 
 
 async def test_carriers_go_with_the_spans_and_rows_stay(store: WorkStore) -> None:
     await judge_one(store)
     assert await store.expire(decided_before_ns=100, ended_before_ns=100) == 1
-    assert (await store.carriers(TRACE), (await store.index_size()).rows) == ((), 1)
+    assert (await carriers(store), await valid(store)) == ([], [FIRST])
 
 
 @pytest.mark.parametrize(
@@ -164,6 +184,86 @@ async def test_an_answer_of_a_tenant_is_apart_from_that_of_another(store: WorkSt
     await append(store, theirs)
     await settle(store, replace(JOB, trace_id=theirs))
     summary = replace(kept().summary, key=AnswerKey(TRACE, SPAN, "acme"))
-    await judge(store, KeptCarrier(summary=summary, payload=b"theirs"))
+    await judge(store, KeptCarrier(summary=summary, payload=encode([carrier_span(SECOND)])))
     assert (await store.index_size()).rows == 2
-    assert (await store.carriers(TRACE), await store.carriers(theirs)) == ((kept().payload,), (b"theirs",))
+    assert (await carriers(store), await carriers(store, "acme")) == ([FIRST], [SECOND])
+
+
+async def test_a_revised_answer_has_one_valid_row_and_both_carriers(store: WorkStore) -> None:
+    await judge_one(store)
+    await settle(store, replace(JOB, record_sha256="other"), slices=2)
+    await judge(store, kept(SECOND, supersedes=FIRST), slices=2)
+    assert (await valid(store), await carriers(store)) == ([SECOND], [FIRST, SECOND])
+
+
+async def test_scores_on_the_answer_span_are_superseded_by_the_next_carrier(place: Place) -> None:
+    store = await place.open(forward_to=["sink"])
+    ref = SpanRef(span_id=SPAN, parent_span_id=None)
+    part = TraceSlice(trace_id=TRACE, payload=encode([carrier_span(SPAN)]), spans=(ref,))
+    await store.append([part], forward={}, now_ns=1, holding=HoldMode.NEW)
+    await settle(store, JOB)
+    addition = encode_addition(Addition(span_id=SPAN, attributes={"ragtrace.pass": True}))
+    await judge(store, kept(), addition=addition)
+    await settle(store, replace(JOB, record_sha256="other"), slices=2)
+    await judge(store, kept(SECOND, supersedes=SPAN), slices=2)
+    found = await valid(store)
+    told = [span.attributes.get(semconv.EVAL_SUPERSEDES) for span in await content_of(store)]
+    await store.aclose()
+    assert (found, told) == ([SECOND], [None, FIRST])
+
+
+async def content_of(store: WorkStore) -> list[Span]:
+    return list(await store.content.carriers(AnswerKey(TRACE, SPAN)))
+
+
+async def test_the_carrier_on_the_new_span_of_an_answer_that_moved_supersedes_the_old(
+    store: WorkStore,
+) -> None:
+    await judge_one(store)
+    await settle(store, replace(JOB, span_id=OTHER_SPAN), slices=2, moved={SPAN: OTHER_SPAN})
+    assert await valid(store) == [FIRST]
+    await judge(store, kept(SECOND, span=OTHER_SPAN, supersedes=FIRST), slices=2)
+    assert await valid(store) == [SECOND]
+
+
+@pytest.mark.parametrize("span", [SPAN, ""], ids=["on the answer", "on the trace"])
+async def test_feedback_is_on_the_row_whenever_it_comes(store: WorkStore, span: str) -> None:
+    await append(store)
+    await settle(store, JOB, feedback={span: "up"})
+    await judge(store, kept())
+    assert await feedback(store) == ["up"]
+    await settle(store, JOB, slices=2, feedback={span: "down", "unknown": "up"})
+    assert await feedback(store) == ["down"]
+
+
+async def feedback(store: WorkStore) -> list[str]:
+    return [row.feedback async for row in store.answers.every(AnswerFilter())]
+
+
+async def test_a_trace_is_opened_with_its_tenant(store: WorkStore) -> None:
+    spans = rag_trace(0)
+    for tenant in ("", "acme"):
+        key = trace_key(spans[0].trace_id, tenant)
+        ref = SpanRef(span_id=SPAN, parent_span_id=None)
+        part = TraceSlice(trace_id=key, payload=encode(spans), spans=(ref,))
+        await store.append([part], forward={}, now_ns=1)
+    trace = await store.content.get(f"{spans[0].trace_id}@acme")
+    assert trace is not None
+    assert len(trace.spans) == len(spans)
+    assert await store.content.get(f"{spans[0].trace_id}@other") is None
+    assert len([trace async for trace in store.content.traces()]) == 2
+    with pytest.raises(ReadError, match="several tenants"):
+        await store.content.get(spans[0].trace_id)
+
+
+async def test_an_answer_names_its_tenant_where_no_token_does(store: WorkStore) -> None:
+    spans = rag_trace(0)
+    ref = SpanRef(span_id=SPAN, parent_span_id=None)
+    part = TraceSlice(trace_id=TRACE, payload=encode([carrier_span(SPAN), *spans]), spans=(ref,))
+    await store.append([part], forward={}, now_ns=1)
+    await settle(store, replace(JOB, tenant="acme"))
+    summary = replace(kept().summary, key=AnswerKey(TRACE, SPAN, "acme"))
+    await judge(store, replace(kept(), summary=summary))
+    assert await carriers(store, "acme") == [FIRST]
+    assert await carriers(store, "other") == []
+    assert await store.content.get(f"{TRACE}@acme") is not None

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.budget import Budget, Limit, Period, Reservation, Spend
 from ragtrace.traces.additions import Addition, encode_addition
@@ -32,7 +33,7 @@ from ragtrace_collector.store.port import (
     QuarantineReason,
     WorkStore,
 )
-from ragtrace_collector.store.trace_key import tenant_of
+from ragtrace_collector.store.trace_key import tenant_of, trace_id_of
 from tests.rag_spans import rag_trace
 from tests.stores.adapters import PLACES, Place
 from tests.unit.answers.rows import a_row
@@ -41,6 +42,7 @@ T = TypeVar("T")
 
 SINK: Final = "back end"
 OTHER: Final = "other"
+ROOT: Final = rag_trace(0)[0]
 SPANS: Final = tuple(span.span_id for span in rag_trace(0))
 TRACES: Final = {
     f"{rag_trace(0)[0].trace_id}": encode(rag_trace(0)),
@@ -74,7 +76,11 @@ def kept(job: Job, carrier: str, now_ns: int) -> KeptCarrier:
         time_ns=now_ns,
         judged_ns=now_ns,
     )
-    return KeptCarrier(summary=summary, payload=carrier.encode())
+    return KeptCarrier(summary=summary, payload=encode([replace(ROOT, span_id=carrier)]))
+
+
+def key_of(trace: str) -> AnswerKey:
+    return AnswerKey(trace_id_of(trace), SPANS[0], tenant_of(trace))
 
 
 class SideBySide(RuleBasedStateMachine):
@@ -360,7 +366,9 @@ async def reading(store: WorkStore, now_ns: int) -> dict[str, Any]:
         "windows": set(windows),
         "low": sorted(map(repr, low)),
         "index": await store.index_size(),
-        "carriers": [await store.carriers(trace) for trace in TRACES],
+        "answers": {summary async for summary in store.answers.every(AnswerFilter())},
+        "carriers": [await store.content.carriers(key_of(trace)) for trace in TRACES],
+        "content": [await store.content.get(f"{trace}@" if "@" not in trace else trace) for trace in TRACES],
     }
 
 

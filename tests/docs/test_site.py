@@ -18,7 +18,8 @@ MOVED = {
     "what-works.md": "compatibility.md",
 }
 PAGES = """
-    backfill budget calibration capture cli collector compatibility conventions dependencies feedback glossary
+    answer-index backfill budget calibration capture cli collector compatibility conventions dependencies
+    feedback glossary
     index instrumentation judges ledger migrating operations plugins privacy prompt-injection rejudge runbook
     sampling security security-of-the-judge spans what-works metrics/README metrics/answer_relevance
     metrics/chunk_precision metrics/context_precision metrics/context_recall metrics/context_relevance

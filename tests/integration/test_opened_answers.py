@@ -45,16 +45,6 @@ ANSWER = " ".join([*FACTS[:4], *(fact.replace("costs", "weighs") for fact in FAC
 _numbers = count(time.time_ns() % 10**12 * 1_000)
 
 
-class Kept:
-    """The carriers that a collector keeps apart from the spans."""
-
-    def __init__(self, *carriers: Span) -> None:
-        self._carriers = carriers
-
-    async def carriers(self, key: AnswerKey) -> Sequence[Span]:
-        return self._carriers
-
-
 def the_spans(service: str) -> tuple[Span, ...]:
     """Make a trace with ids of its own, which just happened."""
     start_ns = (time.time_ns() - 20 * 10**9) // 1_000_000 * 1_000_000
@@ -118,6 +108,11 @@ def shown(answer: OpenedAnswer) -> dict[str, Any]:
     }
 
 
+def of_store(folder: Path) -> AnswerSource:
+    reader = StoreReader(folder / "store.db")
+    return store_source(reader, reader, name="store")
+
+
 def old_jaeger(jaeger: Jaeger) -> AnswerSource:
     reader = JaegerReader(jaeger.query_url)
     reader._version = V2
@@ -136,8 +131,7 @@ async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
     jaeger.wait_for_trace(key.trace_id, spans=4)
     tempo.wait_for_trace(key.trace_id, spans=4)
 
-    store = StoreReader(tmp_path / "store.db")
-    expected = await opened(store_source(store, Kept(carrier), name="store"), key)
+    expected = await opened(of_store(tmp_path), key)
     (version,) = expected.versions
     labels = [verdict.label for verdict in version.judged.evaluation.results[0].verdicts]
     assert len(set(labels)) > 1
@@ -150,21 +144,6 @@ async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
         open_source(f"tempo:{tempo.url}"),
     ):
         assert shown(await opened(source, key)) == shown(expected), source.name
-
-
-async def test_run_order_of_metrics_is_kept_without_openinferences_list(
-    jaeger: Jaeger, tempo: Tempo, tmp_path: Path
-) -> None:
-    spans = the_spans("no-list")
-    (carrier,) = await judged(tmp_path, spans)
-    kept = {key: value for key, value in carrier.attributes.items() if not key.startswith("evaluations.")}
-    for url in (jaeger.otlp_http, tempo.otlp_http):
-        send(url, (*spans, replace(carrier, attributes=kept)))
-    jaeger.wait_for_trace(carrier.trace_id, spans=4)
-    tempo.wait_for_trace(carrier.trace_id, spans=4)
-    for address in (f"jaeger:{jaeger.query_url}", f"tempo:{tempo.url}"):
-        (version,) = (await opened(open_source(address), key_of(carrier))).versions
-        assert [outcome.metric for outcome in version.judged.evaluation.outcomes] == METRICS
 
 
 async def test_held_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
@@ -186,8 +165,12 @@ async def test_held_answer_shows_the_same_claims_and_evidence_wherever_it_is_ope
     assert expected.record.answer == ANSWER
     assert len(expected.record.chunks) == len(FACTS)
     assert expected.versions[0].notices == ()
-    for address in (f"jaeger:{jaeger.query_url}", f"tempo:{tempo.url}"):
-        assert shown(await opened(open_source(address), key)) == shown(expected), address
+    for source in (
+        of_store(tmp_path),
+        open_source(f"jaeger:{jaeger.query_url}"),
+        open_source(f"tempo:{tempo.url}"),
+    ):
+        assert shown(await opened(source, key)) == shown(expected), source.name
 
 
 async def test_phoenix_shows_the_same_claims_and_evidence(phoenix: Phoenix, tmp_path: Path) -> None:
@@ -226,24 +209,21 @@ def result_of(version: AnswerVersion, metric: str) -> MetricResult:
 async def test_trace_that_is_gone_is_told_by_every_place(
     jaeger: Jaeger, tempo: Tempo, tmp_path: Path
 ) -> None:
-    spans = the_spans("gone")
-    (carrier,) = await judged(tmp_path, spans)
-    store = store_source(StoreReader(tmp_path / "store.db"), Kept(), name="store")
-    source = first_of(store, open_source(f"jaeger:{jaeger.query_url}"), open_source(f"tempo:{tempo.url}"))
+    await judged(tmp_path, the_spans("gone"))
+    gone = AnswerKey(the_spans("gone")[0].trace_id, "f" * 16)
+    addresses = (f"jaeger:{jaeger.query_url}", f"tempo:{tempo.url}")
+    source = first_of(of_store(tmp_path), *map(open_source, addresses))
     with pytest.raises(AnswerGone) as raised:
-        await opened(source, key_of(carrier))
-    assert str(raised.value) == (
-        f"store has span {carrier.parent_span_id} of trace {carrier.trace_id}, but no evaluation of it:"
-        " it was not judged yet, or its carriers go to another place;"
-        f" jaeger:{jaeger.query_url} has no trace {carrier.trace_id} (any more);"
-        f" tempo:{tempo.url} has no trace {carrier.trace_id} (any more)"
+        await opened(source, gone)
+    assert str(raised.value) == "; ".join(
+        f"{name} has no trace {gone.trace_id} (any more)" for name in ("store", *addresses)
     )
 
 
 async def test_trace_of_another_tenant_is_not_opened_from_a_store(tmp_path: Path) -> None:
     spans = the_spans("tenants")
     (carrier,) = await judged(tmp_path, spans)
-    source = store_source(StoreReader(tmp_path / "store.db"), Kept(), name="store")
+    source = of_store(tmp_path)
     with pytest.raises(AnswerGone, match="store has no trace"):
         await opened(source, key_of(carrier)._replace(tenant="other"))
 

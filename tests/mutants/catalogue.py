@@ -7,9 +7,11 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 from tests.mutants.promises import (
     access,
+    answer_page,
     capture,
     delivery,
     durability,
+    index,
     judging,
     limits,
     opening,
@@ -23,12 +25,14 @@ __all__ = ["CATALOGUE"]
 CATALOGUE: Final[tuple[Mutant, ...]] = (
     *durability.MUTANTS,
     *work.MUTANTS,
+    *index.MUTANTS,
     *delivery.MUTANTS,
     *access.MUTANTS,
     *limits.MUTANTS,
     *sampling.MUTANTS,
     *judging.MUTANTS,
     *opening.MUTANTS,
+    *answer_page.MUTANTS,
     *capture.MUTANTS,
     *strangers.MUTANTS,
 )

@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from ragtrace.answers.port import AnswerIndex
 from ragtrace.traces.additions import add_to_spans
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
@@ -33,6 +34,7 @@ from ragtrace_collector.store.port import (
     TraceReport,
 )
 from ragtrace_collector.store.trace_key import tenant_of
+from tests.stores.memory_content import MemoryContent
 from tests.stores.memory_sampling import MemoryBudget, MemorySampling, select_follow_up
 from tests.stores.memory_state import Answer, HeldTrace, MemoryState, StoredTraceRow, Suspect, stored
 
@@ -510,9 +512,13 @@ class MemoryStore:
 
     # the index
 
-    async def carriers(self, trace_id: str) -> tuple[bytes, ...]:
-        state = await self._turn()
-        return tuple(held.payload for held in state.index.carriers.get(trace_id, ()))
+    @property
+    def answers(self) -> AnswerIndex:
+        return self._state.index.answers()
+
+    @property
+    def content(self) -> MemoryContent:
+        return MemoryContent(self._state)
 
     async def index_size(self) -> IndexSize:
         return (await self._turn()).index.size()

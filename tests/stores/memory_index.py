@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
+from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.tables import INDEX_TABLES
+from ragtrace.answers.index.writes import put
+from ragtrace.answers.port import AnswerIndex
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace_collector.store.port import IndexSize, Job, KeptCarrier
 from ragtrace_collector.store.trace_key import tenant_of, trace_id_of
@@ -24,6 +30,7 @@ class HeldCarrier:
 
     span_id: str
     carrier: str
+    supersedes: str
     payload: bytes
 
 
@@ -42,7 +49,14 @@ class MemoryIndex:
         found = [held.carrier for held in beside if named in (held.carrier, held.span_id)]
         summary = replace(kept.summary, supersedes=found[-1] if found else named)
         beside[:] = [held for held in beside if held.carrier != summary.carrier_span_id]
-        beside.append(HeldCarrier(span_id=job.span_id, carrier=summary.carrier_span_id, payload=kept.payload))
+        beside.append(
+            HeldCarrier(
+                span_id=job.span_id,
+                carrier=summary.carrier_span_id,
+                supersedes=summary.supersedes,
+                payload=kept.payload,
+            )
+        )
         self._put(summary)
 
     def _put(self, summary: AnswerSummary) -> None:
@@ -78,6 +92,20 @@ class MemoryIndex:
         gone = [row for row in oldest if row.summary.time_ns < before_ns or row in surplus]
         self.rows = [row for row in self.rows if row not in gone]
         return len(gone)
+
+    def answers(self) -> AnswerIndex:
+        """Return the valid rows in a form that can be searched: which ones these are was decided here."""
+        valid = [replace(row.summary, supersedes="") for row in self.rows if row.is_valid]
+
+        @contextmanager
+        def connect() -> Iterator[sqlite3.Connection]:
+            with closing(sqlite3.connect(":memory:")) as db:
+                db.executescript(INDEX_TABLES)
+                for summary in valid:
+                    put(db, summary)
+                yield db
+
+        return SqliteAnswerIndex(connect)
 
     def size(self) -> IndexSize:
         """Return how much it holds."""

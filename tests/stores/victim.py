@@ -11,8 +11,9 @@ from typing import Final
 
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.traces.attach import Sample
-from ragtrace.traces.otlp import SpanRef, TraceSlice
+from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace_collector.store.port import Job, KeptCarrier, WorkStore
+from tests.rag_spans import rag_trace
 from tests.stores.adapters import PLACES
 from tests.unit.answers.rows import a_row
 
@@ -32,7 +33,8 @@ def carrier_of(trace_id: str) -> bytes:
 
 def kept_of(trace_id: str) -> KeptCarrier:
     summary = replace(a_row(), key=AnswerKey(trace_id, SPAN), carrier_span_id=CARRIER)
-    return KeptCarrier(summary=summary, payload=carrier_of(trace_id))
+    span = replace(rag_trace(0)[0], trace_id=trace_id, span_id=CARRIER)
+    return KeptCarrier(summary=summary, payload=encode([span]))
 
 
 async def follow_trace(store: WorkStore, trace_id: str, say: Callable[[str, str], None]) -> None:
@@ -55,7 +57,7 @@ async def follow_trace(store: WorkStore, trace_id: str, say: Callable[[str, str]
 async def _work(adapter: str, folder: Path) -> None:
     (kind,) = (kind for kind in PLACES if kind.name == adapter)
     store = await kind.of(folder).open()
-    for first in range(0, 1 << 30, 10):
+    for first in range(1, 1 << 30, 10):
         async with asyncio.TaskGroup() as tasks:
             for number in range(first, first + 10):
                 tasks.create_task(follow_trace(store, f"{number:032x}", _say))

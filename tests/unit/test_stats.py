@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.sampling import keeps
-from ragtrace.stats import Weighed, ratio_total, weighted_mean, wilson_interval
+from ragtrace.stats import (
+    Weighed,
+    WeightedMean,
+    difference_of,
+    ratio_total,
+    weighted_mean,
+    wilson_interval,
+)
 
 values = st.floats(0, 1)
 records = st.lists(
@@ -192,3 +199,15 @@ def test_a_sample_that_says_nothing_of_the_total_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match="cannot estimate the sum"):
         ratio_total(pairs, population=population, size=1.0)
+
+
+def test_difference_has_the_interval_of_newcombe() -> None:
+    newer, older = (
+        WeightedMean(mean=k / n, low=low, high=high, records=n, left_out=0, effective=float(n))
+        for k, n, (low, high) in ((56, 70, wilson_interval(56, 70)), (48, 80, wilson_interval(48, 80)))
+    )
+    difference = difference_of(newer, older)
+    # Newcombe 1998, table II, example (a), method 10
+    assert [round(value, 4) for value in difference] == [0.2, 0.0524, 0.3339]
+    assert not difference.is_chance
+    assert difference_of(older, older).is_chance

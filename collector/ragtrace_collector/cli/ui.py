@@ -8,7 +8,7 @@ import re
 import sys
 import webbrowser
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ragtrace.ports import Clock
     from ragtrace_collector.config import CollectorConfig
     from ragtrace_collector.ui.places import AnswerPlace
+    from ragtrace_collector.ui.reviewing import ReviewPlace
 
 
 _STORE: Final = "store:"
@@ -106,7 +107,17 @@ class PageOptions:
         help="Link to a trace elsewhere: 'Jaeger=http://localhost:16686/trace/{trace_id}'. Repeatable.",
     )
     reviews: Path | None = option(
-        "--reviews", type=FILE, metavar="PATH", help="Where reviews and saved views are kept."
+        "--reviews",
+        type=FILE,
+        metavar="PATH",
+        help="Where reviews and saved views are kept, with the reviewed texts. [default: `ui.reviews`, else"
+        " ragtrace-reviews.db in the state folder]",
+    )
+    destination: str | None = option(
+        "--to",
+        metavar="ENDPOINT",
+        help="An OTLP endpoint or otlp-file:PATH that gets a span for each review. [default: with --config,"
+        " where verdicts go; else nowhere]",
     )
     opens: bool | None = option(
         "--open/--no-open",
@@ -152,12 +163,34 @@ async def _run(place: PlaceOptions, page: PageOptions) -> None:
     auth = open_auth(config, clock)
     signals = Signals(longest_stop_s=10.0)
     with signals.handled():
-        async with _opened(config, place, clock) as found:
+        async with (
+            _opened(config, place, clock) as found,
+            _opened_reviews(config, place, page) as reviews,
+        ):
             await found.index.newest_ns(TrafficScope())  # a store that cannot be read is told at once
-            app = configured_app(config, found, auth=auth, clock=clock)
+            app = configured_app(config, found, auth=auth, clock=clock, reviews=reviews)
             listening = _listening(config)
             _announce(config, listening.getsockname()[1], is_secure=bool(auth.certificate), opens=page.opens)
             await serve_until(signals.stop, app, listening, certificate=auth.certificate)
+
+
+def _opened_reviews(
+    config: CollectorConfig, place: PlaceOptions, page: PageOptions
+) -> AbstractAsyncContextManager[ReviewPlace]:
+    from ragtrace.backends import open_sink
+    from ragtrace.files.state import make_state_folder, state_folder
+    from ragtrace_collector.service.page import REVIEWS_NAME, open_configured_reviews
+    from ragtrace_collector.ui.reviewing import open_reviews
+
+    if page.reviews:
+        config = config.model_copy(update={"ui": config.ui.model_copy(update={"reviews": page.reviews})})
+    if place.config and not page.destination:
+        return open_configured_reviews(config)
+    if not page.reviews:
+        make_state_folder()
+    path = config.ui.reviews or state_folder() / REVIEWS_NAME
+    sinks = {page.destination: open_sink(page.destination)} if page.destination else {}
+    return open_reviews(path, sinks=sinks, content=config.attach.content)
 
 
 def _listening(config: CollectorConfig) -> socket:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, closing
 from dataclasses import dataclass
+from typing import Final
 
 from ragtrace.answer_sources import first_of, open_source, store_source
 from ragtrace.answer_sources.addresses import parse_address
@@ -13,12 +14,17 @@ from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.service.from_config import open_export
 from ragtrace_collector.store.open import open_reading
 from ragtrace_collector.ui.places import AnswerPlace
+from ragtrace_collector.ui.reviewing import ReviewPlace, open_reviews
 from ragtrace_collector.ui.serving import configured_app
 from ragtrace_collector.ui.site import CollectorStatus
 from ragtrace_collector.web.auth import ReceiverAuth
 from ragtrace_collector.web.server import HttpServer, open_socket
+
+REVIEWS_NAME: Final = "ragtrace-reviews.db"
+"""Beside the store."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,8 +50,15 @@ class UiService:
         if ui.listen is None:
             yield
             return
-        async with open_store_place(self.config) as place:
-            app = configured_app(self.config, place, auth=self.auth, clock=self.clock, status=self.status)
+        async with open_store_place(self.config) as place, open_configured_reviews(self.config) as reviews:
+            app = configured_app(
+                self.config,
+                place,
+                auth=self.auth,
+                clock=self.clock,
+                reviews=reviews,
+                status=self.status,
+            )
             with closing(open_socket(ui.listen, key="ui.listen")) as listening:
                 self.port = listening.getsockname()[1]
                 self._server = HttpServer(app, listening, certificate=self.auth.certificate)
@@ -93,3 +106,14 @@ def check_traces(config: CollectorConfig) -> None:
             parse_address(config.ui.traces)
     except ConfigError as exc:
         raise ConfigError(f"`ui.traces`: {exc}") from exc
+
+
+def open_configured_reviews(config: CollectorConfig) -> AbstractAsyncContextManager[ReviewPlace]:
+    """Open `ui.reviews`, or the file beside the store; reviews go where verdicts go.
+
+    Raises:
+        ConfigError: the file or the address of a back end cannot be used.
+    """
+    path = config.ui.reviews or config.store.file.with_name(REVIEWS_NAME)
+    sinks = {export.endpoint: open_export(export) for export in config.export}
+    return open_reviews(path, sinks=sinks, content=config.attach.content)

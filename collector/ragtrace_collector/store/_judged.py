@@ -29,7 +29,9 @@ _ROWS_AT_ONCE: Final = 200
 
 def keep(db: sqlite3.Connection, job: Job, kept: KeptCarrier) -> None:
     """Add an evaluation to the index and keep its carrier, inside the transaction that ends the job."""
-    summary = replace(kept.summary, supersedes=_superseded(db, job, kept.summary.supersedes))
+    summary = kept.summary
+    if summary.supersedes:
+        summary = replace(summary, supersedes=_superseded(db, job, summary.supersedes))
     put(db, summary)
     db.execute(
         "INSERT OR REPLACE INTO kept_carrier (trace_id, span_id, carrier, supersedes, payload)"

@@ -7,10 +7,12 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from ragtrace import semconv
+from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.traces.otlp import decode
@@ -53,6 +55,14 @@ def _connect(path: Path) -> sqlite3.Connection:
         # In a read-only folder, SQLite cannot create the files that readers of a log share.
         return sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
     return db
+
+
+def index_of(path: Path) -> SqliteAnswerIndex:
+    """Return the index of the judged answers in a store, which a collector may be writing meanwhile.
+
+    Its methods raise ReadError if there is no such file, or it is not a store of this version.
+    """
+    return SqliteAnswerIndex(partial(reading, path))
 
 
 class StoreReader:
@@ -114,7 +124,9 @@ class StoreReader:
 
     def _carriers(self, answer: AnswerKey) -> list[Span]:
         with reading(self._path) as db:
-            keys = [answer.trace_id, f"{answer.trace_id}{BEHIND_ID}{answer.tenant}"]
+            keys = _column(
+                db, _WITH_CARRIERS, answer.trace_id, f"{answer.trace_id}{BEHIND_ID}{answer.tenant}"
+            )
             return [
                 replace(span, attributes={**span.attributes, **_superseding(supersedes)})
                 for key in _of_tenant(db, keys, answer.tenant)
@@ -124,7 +136,7 @@ class StoreReader:
 
     def _keys(self) -> list[str]:
         with reading(self._path) as db:
-            return [key for (key,) in db.execute("SELECT DISTINCT trace_id FROM slice")]
+            return _column(db, "SELECT DISTINCT trace_id FROM slice")
 
     def _of_key(self, key: str) -> Trace | None:
         with reading(self._path) as db:
@@ -169,12 +181,15 @@ class StoreReader:
 
 
 def _keys_of(db: sqlite3.Connection, trace_id: str) -> list[str]:
-    found = db.execute(
+    query = (
         "SELECT DISTINCT trace_id FROM slice WHERE trace_id = ?1"
-        " OR (trace_id > ?1 || '@' AND trace_id < ?1 || 'A')",
-        (trace_id,),
+        " OR (trace_id > ?1 || '@' AND trace_id < ?1 || 'A')"
     )
-    return [key for (key,) in found]
+    return _column(db, query, trace_id)
+
+
+def _column(db: sqlite3.Connection, query: str, *values: str) -> list[str]:
+    return [value for (value,) in db.execute(query, values)]
 
 
 def _of_tenant(db: sqlite3.Connection, keys: Sequence[str], tenant: str) -> list[str]:
@@ -187,6 +202,7 @@ def _of_tenant(db: sqlite3.Connection, keys: Sequence[str], tenant: str) -> list
     return [key for key in plain if db.execute(query, (key, tenant)).fetchone()]
 
 
+_WITH_CARRIERS: Final = "SELECT DISTINCT trace_id FROM kept_carrier WHERE trace_id IN (?, ?)"
 _CARRIERS: Final = "SELECT supersedes, payload FROM kept_carrier WHERE trace_id = ? ORDER BY id"
 
 

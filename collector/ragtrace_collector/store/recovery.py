@@ -8,11 +8,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
+from ragtrace.answers.index.recount import COUNTED, recount
 from ragtrace.errors import ReadError
+from ragtrace.sqlite_file import transaction
 from ragtrace_collector.store.maintenance import new_copy
 from ragtrace_collector.store.schema import prepare
 
-_COUNTED_ANEW: Final = frozenset({"ledger", "outbox", "carrier"})
+_COUNTED_ANEW: Final = frozenset({"ledger", "outbox", "carrier", *COUNTED})
 """These tables hold sums over other tables, and must agree with the rows that are left."""
 
 
@@ -30,7 +32,10 @@ def save_readable(damaged: Path, to: Path) -> Mapping[str, int]:
             with closing(_opened(damaged)) as old, closing(_empty(beside)) as new:
                 prepare(new)
                 _refuse_other_version(old, new)
-                return {table: _copy(old, new, table) for table in _tables(new)}
+                saved = {table: _copy(old, new, table) for table in _tables(new)}
+                with transaction(new):
+                    recount(new)
+                return saved
         except sqlite3.Error as exc:
             raise ReadError(f"nothing can be read of {str(damaged)!r} ({exc}): restore a backup") from exc
 

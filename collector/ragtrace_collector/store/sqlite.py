@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from ragtrace.answers.port import AnswerIndex
 from ragtrace.errors import ReadError
 from ragtrace.sqlite_file import primary_code
 from ragtrace.traces.otlp import TraceSlice
@@ -38,6 +39,7 @@ from ragtrace_collector.store.port import (
     TraceDecided,
     TraceReport,
 )
+from ragtrace_collector.store.reader import StoreReader, index_of
 from ragtrace_collector.store.reports import SqliteReports
 from ragtrace_collector.store.retention import (
     forget_jobs,
@@ -77,6 +79,7 @@ class SqliteStore:
         cipher: PayloadCipher = NO_CIPHER,
     ) -> None:
         self._commits = commits
+        self._cipher = cipher
         self._reports = SqliteReports(commits.path, cipher)
         self._holds = HeldTraces(sinks=tuple(forward_to))
         self._lock = lock
@@ -344,9 +347,15 @@ class SqliteStore:
         with _readable():
             return await self._reports.trace_report(trace_id)
 
-    async def carriers(self, trace_id: str) -> tuple[bytes, ...]:
-        query = "SELECT unsealed(payload, trace_id) FROM kept_carrier WHERE trace_id = ? ORDER BY id"
-        return await self._submit(lambda db: _column(db, query, trace_id))
+    @property
+    def answers(self) -> AnswerIndex:
+        """The rows of judged answers, in the same file."""
+        return index_of(self._commits.path)
+
+    @property
+    def content(self) -> StoreReader:
+        """The spans and carriers in the same file."""
+        return StoreReader(self._commits.path, self._cipher)
 
     async def index_size(self) -> IndexSize:
         with _readable():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -23,7 +23,7 @@ from ragtrace.model import (
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.reviews.review import Review
+from ragtrace.reviews.review import Review, ReviewPick
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
@@ -39,6 +39,7 @@ MOST_CHUNKS: Final = 100
 _ANSWER_CHARACTERS: Final = 12_000
 _CHUNK_CHARACTERS: Final = 6_000
 _SAID_CHARACTERS: Final = 80
+_VERDICTS: Final = frozenset(VerdictLabel)
 _WRONG: Final = frozenset({VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED, VerdictLabel.IRRELEVANT})
 
 
@@ -162,6 +163,8 @@ class AnswerView:
     versions: tuple[VersionLine, ...]
     pair: PairOfVersions | None
     feedback: tuple[FeedbackLine, ...]
+    reviews: tuple[Review, ...]
+    """Of the file of reviews, and those that only the trace has."""
     links: tuple[PlaceLink, ...]
     notices: tuple[str, ...]
     raw: str
@@ -203,6 +206,7 @@ def view_of(
     shown = shown_answer(version.judged, most_chunks=MOST_CHUNKS, most_claims=MOST_CLAIMS)
     summary = version_summary(version)
     chunks = tuple(_chunk_lines(shown.chunks))
+    reviews = (*reviews, *_reviews_told(opened, {review.time_ns for review in reviews}))
     claims = {
         line.shown: line for line in _claim_lines((*shown.claims, *shown.of_reference), chunks, reviews)
     }
@@ -226,7 +230,8 @@ def view_of(
         sampling=sampling_sentence(version.judged.sample),
         versions=tuple(_versions(in_order, version)),
         pair=_pair(in_order, choice),
-        feedback=tuple(_feedback(span) for span in opened.feedback),
+        feedback=tuple(_feedback(span) for span in opened.feedback if not _is_review(span)),
+        reviews=reviews,
         links=tuple(place_links(links, opened.key)),
         notices=(*not_found, *_notices(opened, version)),
         raw=raw_carrier(version.carrier, most=_RAW_CHARACTERS),
@@ -481,6 +486,32 @@ def _feedback(span: Span) -> FeedbackLine:
         comment=_text(told.get(semconv.FEEDBACK_COMMENT)),
         time_ns=span.start_ns,
     )
+
+
+def _is_review(span: Span) -> bool:
+    return semconv.REVIEW_LABEL in span.attributes
+
+
+def _reviews_told(opened: OpenedAnswer, known: Collection[int]) -> Iterator[Review]:
+    """Yield the reviews that only the trace has: another place may keep the file of reviews."""
+    for span in opened.feedback:
+        told = span.attributes
+        label, verdict = told.get(semconv.REVIEW_LABEL), told.get(semconv.REVIEW_VERDICT)
+        if span.start_ns in known or label not in _VERDICTS or verdict not in _VERDICTS:
+            continue
+        yield Review(
+            key=opened.key,
+            carrier_span_id=_text(told.get(semconv.REVIEW_CARRIER)),
+            claim=_text(told.get(semconv.REVIEW_CLAIM)),
+            start=None,
+            end=None,
+            verdict=VerdictLabel(str(verdict)),
+            label=VerdictLabel(str(label)),
+            note=_text(told.get(semconv.REVIEW_NOTE)),
+            reviewer=_text(told.get(semconv.REVIEW_REVIEWER)),
+            time_ns=span.start_ns,
+            picked=ReviewPick.OPENED,
+        )
 
 
 def _text(value: object) -> str:

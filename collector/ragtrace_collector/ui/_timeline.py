@@ -20,6 +20,7 @@ WIDTH: Final = 1_000
 _DEEPEST: Final = 8
 _FEW: Final = 15
 _NARROWEST: Final = 4
+_OF_PEOPLE: Final = (semconv.FEEDBACK_PREFIX, semconv.REVIEW_PREFIX)
 
 
 class SpanRole(StrEnum):
@@ -109,7 +110,7 @@ def _role(span: Span, answer_id: str, feedback: set[str], sources: Mapping[str, 
         return SpanRole.ANSWER
     if is_carrier(span) and not is_held(span):
         return SpanRole.EVALUATION
-    if span.span_id in feedback or any(key.startswith(semconv.FEEDBACK_PREFIX) for key in span.attributes):
+    if span.span_id in feedback or any(key.startswith(_OF_PEOPLE) for key in span.attributes):
         return SpanRole.FEEDBACK
     return sources.get(span.span_id) or _by_kind(span)
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import NoMatchFound, Route
 
 from ragtrace import semconv
 from ragtrace.answers.opened import AnswerGone, OpenedAnswer
@@ -59,6 +59,16 @@ def _url(request: Request, name: str, key: AnswerKey, query: dict[str, object]) 
     return f"{path}?{urlencode(given)}" if given else path
 
 
+def _review_url(request: Request, key: AnswerKey) -> str:
+    """Return where this viewer reviews the answer; empty if that is not for this viewer."""
+    if not viewer_of(request).may_review or site_of(request).reviews is None:
+        return ""
+    try:
+        return _url(request, "review_answer", key, {})
+    except NoMatchFound:
+        return ""
+
+
 async def _answer(request: Request) -> Response:
     key, site = _asked_key(request), site_of(request)
     try:
@@ -75,8 +85,8 @@ async def _answer(request: Request) -> Response:
         view=view,
         session=session,
         session_is_cut=len(session) >= _MOST_OF_SESSION,
-        reviews=reviews,
         notices=(*view.notices, *untold, *unlisted),
+        review_url=_review_url(request, key),
         answer_url=answer_url,
         raw_url=raw_url,
     )

@@ -9,10 +9,10 @@ from contextlib import closing
 from starlette.applications import Starlette
 
 from ragtrace.ports import Clock
-from ragtrace.reviews.review import ReviewStore
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.ui.app import ui_app
 from ragtrace_collector.ui.places import AnswerPlace
+from ragtrace_collector.ui.reviewing import ReviewPlace
 from ragtrace_collector.ui.security import UiAccess
 from ragtrace_collector.ui.session import Sessions
 from ragtrace_collector.ui.site import CollectorStatus, Site, TraceLink
@@ -27,7 +27,7 @@ def configured_app(
     *,
     auth: ReceiverAuth,
     clock: Clock,
-    reviews: ReviewStore | None = None,
+    reviews: ReviewPlace | None = None,
     status: CollectorStatus | None = None,
 ) -> Starlette:
     """Return the pages as the sections ``ui`` and ``receive`` say."""
@@ -36,7 +36,9 @@ def configured_app(
         index=place.index,
         source=place.source,
         notices=place.notices,
-        reviews=reviews,
+        reviews=reviews.file if reviews else None,
+        review_sinks=reviews.sinks if reviews else (),
+        review_content=reviews.content if reviews else True,
         clock=clock,
         status=status,
         links=tuple(TraceLink(name=name, template=url) for name, url in ui.links.items()),

@@ -40,6 +40,10 @@ class Site:
     links: tuple[TraceLink, ...] = ()
     notices: Callable[[], Sequence[str]] = tuple
     """Sentences about what the index does not have (yet)."""
+    review_sinks: tuple[str, ...] = ()
+    """Names of the sinks that get a span for each review."""
+    review_content: bool = True
+    """Whether such a span has the claim and the note."""
     public_url: str = ""
     """Where people reach the page; empty for the address of the request."""
 

@@ -142,7 +142,8 @@ def _of_feedback(feedback: str) -> SqlCondition:
     if feedback == "any":
         return SqlCondition(sql="feedback > 0")
     number = FEEDBACKS.index(feedback) if feedback in FEEDBACKS else 0
-    return SqlCondition(sql=f"feedback = {number}")  # a number, because the index is of those above 0
+    above = " AND feedback > 0" if number else ""  # the words of the index's own condition
+    return SqlCondition(sql=f"feedback = {number}{above}")
 
 
 def _of_session(session: str) -> SqlCondition:

@@ -21,7 +21,7 @@ from ragtrace.answers.index._scope import listed
 from ragtrace.answers.index._sums import DAY
 from ragtrace.answers.port import SortBy, TrafficScope
 
-FEW: Final = 20_000
+FEW: Final = 8_000
 """So many candidates are looked at and sorted in well under the limit."""
 _FEW_STREAMS: Final = 200
 _DENSE: Final = 0.3
@@ -111,7 +111,7 @@ class Search:
         """Return the condition that leaves few candidates, if there is one."""
         if self.wanted.streams == []:
             return SqlCondition(sql="0")
-        for condition in self.wanted.narrow:
+        for condition in (*self.wanted.narrow, *self._of_scores()):
             if self._count(condition) <= self.few:
                 return condition
         if self._in_scope() <= self.few:
@@ -119,6 +119,22 @@ class Search:
             times = (self.wanted.since_ns, self.wanted.until_ns)
             return SqlCondition(sql=f"{streams} AND time_ns >= ? AND time_ns < ?", values=(*values, *times))
         return None
+
+    def _of_scores(self) -> Iterator[SqlCondition]:
+        """Yield the condition to be among the scores that are wanted."""
+        low, high = self.wanted.low, self.wanted.high
+        if low is None and high is None:
+            return
+        scores = (
+            "SELECT id FROM answer_score WHERE metric = ? AND label IN (0, 1, 2, 3)"
+            " AND score >= ? AND score <= ? LIMIT ?"
+        )
+        values = (self.wanted.metric, *self._score_range(), self.few + 1)
+        yield SqlCondition(sql=f"id IN ({scores})", values=values)
+
+    def _score_range(self) -> tuple[int, int]:
+        low, high = self.wanted.low, self.wanted.high
+        return -1 if low is None else low, 2**40 if high is None else high
 
     def _count(self, condition: SqlCondition) -> int:
         query = f"SELECT count(*) FROM (SELECT 1 FROM answer_row WHERE {condition.sql} LIMIT ?)"
@@ -182,21 +198,20 @@ class Search:
     def _meets(self) -> SqlCondition:
         condition = self.wanted.all_of_row()
         return SqlCondition(
-            sql=f"(time_ns >= ? AND time_ns < ? AND {condition.sql})",
+            sql=f"(+time_ns >= ? AND +time_ns < ? AND {condition.sql})",  # the sign: by another index
             values=(self.wanted.since_ns, self.wanted.until_ns, *condition.values),
         )
 
     def _by_score(self, after: Place | None) -> Iterator[Candidate]:
         labels = range(4) if self.wanted.metric_label is None else (self.wanted.metric_label,)
         meets, place = self._meets(), self.order.after(after)
-        low, high = self.wanted.low, self.wanted.high
         query = (
             f"SELECT score, answer_score.id, {meets.sql}, metrics"
             " FROM answer_score CROSS JOIN answer_row ON answer_row.id = answer_score.id"
             " WHERE answer_score.metric = ? AND answer_score.label = ? AND score >= ? AND score <= ?"
             f" AND {place.sql} ORDER BY {self.order.sql}"
         )
-        within = (-1 if low is None else low, 2**40 if high is None else high)
+        within = self._score_range()
         found = [
             self._rows(query, (*meets.values, self.wanted.metric, label, *within, *place.values))
             for label in labels
@@ -204,10 +219,15 @@ class Search:
         return heapq.merge(*found, key=_place, reverse=self.order.is_descending)
 
     def _by_time(self, after: Place | None) -> Iterator[Candidate]:
+        is_sparse = self._is_sparse()
         for since_ns, until_ns in self._times(after):
-            yield from self._within(since_ns, until_ns, after)
+            yield from self._within(since_ns, until_ns, after, is_sparse=is_sparse)
+            last = Place(since_ns, -(2**62)) if self.order.is_descending else Place(until_ns - 1, 2**62)
+            yield Candidate(*last, 0, b"")  # a place to go on from, though nothing is there
 
-    def _within(self, since_ns: int, until_ns: int, after: Place | None) -> Iterator[Candidate]:
+    def _within(
+        self, since_ns: int, until_ns: int, after: Place | None, *, is_sparse: bool
+    ) -> Iterator[Candidate]:
         meets, place = self.wanted.all_of_row(), self.order.after(after)
         query = f"SELECT time_ns, id, {meets.sql}, metrics FROM answer_row"
         times = f"time_ns >= ? AND time_ns < ? AND {place.sql} ORDER BY {self.order.sql}"
@@ -216,7 +236,7 @@ class Search:
         if feedback is not None:
             query = f"{query} WHERE {feedback.sql} AND feedback > 0 AND {times}"
             return self._rows(query, (*meets.values, *feedback.values, *values))
-        if not self._is_sparse():
+        if not is_sparse:
             return self._rows(f"{query} WHERE {times}", (*meets.values, *values))
         found = [
             self._rows(

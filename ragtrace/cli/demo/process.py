@@ -159,7 +159,14 @@ def _collector(
     config, wanted = place / "collector.yaml", _config(judge, [*exports], place / "ragtrace.db")
     if page is not None:
         listen = f"127.0.0.1:{page.port}"
-        wanted["ui"] = {"listen": listen, "public_url": page.url, "links": page.links}
+        # The store keeps spans for ten minutes; a person may look longer.
+        traces = f"otlp-file:{judge.verdicts.parent}"
+        wanted["ui"] = {
+            "listen": listen,
+            "public_url": page.url,
+            "links": page.links,
+            "traces": traces,
+        }
     # JSON is YAML: no library is needed to write it.
     config.write_text(json.dumps(wanted, indent=2), "utf-8")
     arguments = ["collector", "--config", str(config), "--json"]

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, SkipReason
-from ragtrace.traces._text import scrub_surrogates
+from ragtrace.traces.text import scrub_surrogates
 
 T = TypeVar("T")
 

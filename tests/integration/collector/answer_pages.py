@@ -156,6 +156,7 @@ def answer_app(site: Site, viewer: Viewer = Viewer()) -> Starlette:  # noqa: B00
         routes=[
             *answer_routes(),
             *(Route(f"/{name}", other, name=name) for name in ("overview", "answers", "review")),
+            Route("/review/{trace_id}/{span_id}", other, name="review_answer"),
             Mount("/static", StaticFiles(packages=[("ragtrace_collector.ui", "static")]), name="static"),
         ],
         exception_handlers=HANDLERS,

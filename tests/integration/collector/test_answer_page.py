@@ -11,6 +11,7 @@ from ragtrace.answers.summary import AnswerKey, summary_of
 from ragtrace.errors import ReadError, ReadUnavailable, WriteError
 from ragtrace.model import Chunk, Gap, MetricFailure, Part, SkipReason, Verdict, VerdictLabel
 from ragtrace.reviews.review import Review, ReviewStore
+from ragtrace.reviews.span import review_span
 from ragtrace.semconv import FEEDBACK_COMMENT, FEEDBACK_LABEL, FEEDBACK_NAME, OI_EVALUATOR, OI_KIND, SCHEMA
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.trace import Scope, Span, StatusCode
@@ -142,6 +143,13 @@ def test_a_claim_without_a_place_is_in_the_list_alone() -> None:
     assert "its place in the answer is not known" in page.text
     assert "#mark-1" not in page.hrefs
     assert page.of["said-1"] == "claim 1, unsupported, no evidence"
+
+
+def test_a_quote_that_was_not_found_is_not_said_to_be_verified() -> None:
+    unverified = replace(WRONG, quote="Refunds take a year", quote_verified=False)
+    claim = " ".join(page_of(unverified).of["claim-1"].split())
+    assert "Refunds take a year the quote was not found there" in claim
+    assert "word for word" not in claim
 
 
 def test_sentences_of_the_reference_stand_apart() -> None:
@@ -464,6 +472,28 @@ def test_reviews_stand_at_their_claim() -> None:
     assert "It says 14." in page.of["claim-1"]
 
 
+def test_the_page_leads_to_its_review_if_the_viewer_may_review() -> None:
+    site = site_of_answers(a_judged_trace().opened(), reviews=reviews_of())
+    review = f"/review/{KEY.trace_id}/{KEY.span_id}"
+    assert review in get(site).hrefs
+    assert review not in get(site, viewer=Viewer(may_review=False)).hrefs
+    assert review not in get(site_of_answers(a_judged_trace().opened())).hrefs
+
+
+def test_reviews_that_only_the_trace_has_are_shown_once() -> None:
+    judged = a_judged_trace()
+    review = replace(a_review(), time_ns=START_NS + 10**9)
+    assert judged.record.target is not None
+    span = review_span(review, judged.record.target)
+    opened = replace(judged, spans=(*judged.spans, span)).opened()
+    page = get(site_of_answers(opened))
+    assert "A person overrules this: supported by Ada" in " ".join(page.of["claim-1"].split())
+    both = get(site_of_answers(opened, reviews=reviews_of(review)))
+    assert (
+        both.texts.count("It says 14.") == page.texts.count("It says 14.") == 2
+    )  # at the claim, in the list
+
+
 def test_reviews_that_cannot_be_read_are_said_to_be_missing() -> None:
     broken = reviews_of(failure=WriteError(SECRET))
     text = get(site_of_answers(a_judged_trace().opened(), reviews=broken)).text
@@ -633,7 +663,10 @@ def test_broken_ids_are_not_found(path: str) -> None:
 def test_a_tenant_sees_its_own_answers_and_hears_nothing_of_others() -> None:
     opened = a_judged_trace().opened()
     mine, theirs = AnswerKey(*KEY[:2], "a"), AnswerKey(*KEY[:2], "b")
-    site = site_of_answers(replace(opened, key=mine), replace(opened, key=theirs))
+    assert opened.record.target is not None
+    target = replace(opened.record.target, resource={"ragtrace.tenant": "a"})
+    of_tenant = replace(opened, key=mine, record=replace(opened.record, target=target))
+    site = site_of_answers(of_tenant, replace(opened, key=theirs))
     viewer = Viewer(tenant="a")
     assert QUESTION in get(site, viewer=viewer).text
     assert QUESTION in get(site, f"{PATH}?tenant=a", viewer=viewer).text

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,13 +15,19 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
-from ragtrace.answers.summary import AnswerKey
+from ragtrace.answer_sources import store_source
+from ragtrace.answers.port import TrafficScope
+from ragtrace.answers.summary import AnswerKey, summary_of
 from ragtrace.errors import ReadError
+from ragtrace.model import VerdictLabel
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.store.cipher import open_cipher
+from ragtrace_collector.store.maintenance import back_up
 from ragtrace_collector.store.port import IndexSize
-from ragtrace_collector.store.reader import StoreReader
+from ragtrace_collector.store.reader import StoreReader, index_of
+from ragtrace_collector.store.recovery import save_readable
+from tests.faults.version_1 import VERSION_1
 from tests.integration.collector.running import config_of
 from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
 from tests.rag_spans import rag_trace
@@ -71,6 +79,35 @@ async def test_a_judged_answer_is_opened_from_the_store_alone(tmp_path: Path) ->
         assert tuple(carriers) == tuple(spans.carriers())
     assert trace is not None
     assert {span.span_id for span in trace.spans} == {ROOT.span_id, RETRIEVAL.span_id, GENERATION.span_id}
+
+
+async def test_the_row_of_a_judged_answer_is_what_its_carrier_says(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge(spans)
+        (row,) = await index_of(config(tmp_path).store.file).versions(KEY)
+        assert row == summary_of(spans.carriers()[0])
+
+
+async def test_an_answer_is_opened_with_its_claims_while_the_collector_runs(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge(spans)
+        content = spans.collector.store.content
+        opened = await store_source(content, content, name="store").open(KEY)
+    (version,) = opened.versions
+    assert opened.record.answer == "Refunds take 14 days. Shipping takes 3 days."
+    assert [verdict.label for verdict in version.judged.evaluation.results[0].verdicts] == [
+        VerdictLabel.SUPPORTED,
+        VerdictLabel.UNSUPPORTED,
+    ]
+
+
+async def test_a_store_without_an_index_says_what_to_do(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "store.db")) as db:
+        db.executescript(VERSION_1)
+    with pytest.raises(ReadError, match="start this one's collector on it once"):
+        await index_of(tmp_path / "store.db").versions(KEY)
+    with pytest.raises(ReadError, match="there is no store"):
+        await index_of(tmp_path / "none.db").versions(KEY)
 
 
 async def test_without_the_index_nothing_is_kept(tmp_path: Path) -> None:
@@ -148,8 +185,8 @@ async def test_carriers_in_an_encrypted_store_need_its_key(tmp_path: Path) -> No
 
 
 async def feedback_on(folder: Path) -> list[str]:
-    with closing(sqlite3.connect(config(folder).store.file)) as db:
-        return [("", "up", "down")[number] for (number,) in db.execute("SELECT feedback FROM answer_row")]
+    index = index_of(config(folder).store.file)
+    return [summary.feedback for summary in await index.versions(KEY)]
 
 
 @pytest.mark.parametrize(
@@ -189,3 +226,40 @@ async def test_feedback_stays_on_a_revised_answer(tmp_path: Path) -> None:
         await spans.send(late_retrieval())
         await spans.pass_time(QUIET_S)
         assert await feedback_on(tmp_path) == ["down", "down"]
+
+
+@pytest.mark.parametrize("copy", [back_up, save_readable], ids=["backup", "salvage"])
+async def test_a_copy_of_the_store_has_the_index_and_the_carriers(
+    tmp_path: Path, copy: Callable[[Path, Path], object]
+) -> None:
+    path, to = config(tmp_path).store.file, tmp_path / "copy.db"
+    async with stepped_collector(config(tmp_path)) as spans:
+        await judge(spans)
+        row = await index_of(path).versions(KEY)
+        sums = await index_of(path).sums(TrafficScope())
+        kept = await StoreReader(path).carriers(KEY)
+    await asyncio.to_thread(copy, path, to)
+    assert await index_of(to).versions(KEY) == row
+    assert await index_of(to).sums(TrafficScope()) == sums
+    assert await StoreReader(to).carriers(KEY) == kept
+    async with stepped_collector(config(tmp_path, store={"path": str(to)})) as spans:
+        assert await spans.collector.store.index_size() == IndexSize(rows=1, oldest_ns=ROOT.start_ns)
+
+
+async def test_the_index_is_switched_by_a_reload(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await spans.collector.reload(config(tmp_path, index={"enabled": False}))
+        await judge(spans)
+        assert (await spans.collector.store.index_size()).rows == 0
+
+
+@pytest.mark.parametrize(
+    ("max_rows", "max_bytes", "most"),
+    [(1_000_000, "2GiB", 1_000_000), (1_000_000, "160MB", 100_000), (10, "2GiB", 10)],
+    ids=["the default", "a quarter of the store", "the number"],
+)
+def test_the_index_takes_at_most_a_quarter_of_the_store(
+    tmp_path: Path, max_rows: int, max_bytes: str, most: int
+) -> None:
+    store = {"path": str(tmp_path / "store.db"), "max_bytes": max_bytes}
+    assert config(tmp_path, store=store, index={"max_rows": max_rows}).most_index_rows == most

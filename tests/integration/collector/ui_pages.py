@@ -14,7 +14,7 @@ from ragtrace.answers.index.own_file import open_index
 from ragtrace.answers.opened import AnswerGone, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import RagRecord
-from ragtrace.reviews.review import Review, SavedView
+from ragtrace.reviews.review import LabelRow, Review, SavedView
 from ragtrace_collector.ui.app import ui_app
 from ragtrace_collector.ui.security import UiAccess
 from ragtrace_collector.ui.session import Sessions
@@ -73,6 +73,12 @@ class Views:
 
     async def reviewed(self, *, tenant: str | None) -> Mapping[AnswerKey, Sequence[Review]]:
         return {}
+
+    async def labels(self, *, tenant: str | None) -> Sequence[LabelRow]:
+        return ()
+
+    async def undo(self, key: AnswerKey, *, reviewer: str) -> None:
+        raise NotImplementedError
 
     async def views(self, *, tenant: str | None) -> Sequence[SavedView]:
         return [view for (owner, _), view in sorted(self.views_of.items(), key=str) if owner == tenant]

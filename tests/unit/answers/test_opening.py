@@ -148,6 +148,23 @@ def test_feedback_on_the_answer_or_on_its_trace_is_there() -> None:
     assert len(opened.versions) == 1
 
 
+def test_review_is_what_a_person_says_and_no_evaluation() -> None:
+    said = feedback(0xFC, the_key().span_id)
+    review = replace(
+        said,
+        name="review supported",
+        scope=Scope(name="ragtrace.evaluation"),
+        attributes={
+            "openinference.span.kind": "EVALUATOR",
+            "ragtrace.review.label": "supported",
+            "ragtrace.target.span_id": the_key().span_id,
+        },
+    )
+    opened = open_answer(trace_of(a_carrier(), review), the_key(), RULES, read_from="a test")
+    assert [span.span_id for span in opened.feedback] == [review.span_id]
+    assert len(opened.versions) == 1
+
+
 def of_tenant(span: Span, tenant: str) -> Span:
     return replace(
         span, resource=Resource(attributes={**span.resource.attributes, "ragtrace.tenant": tenant})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ragtrace.answer_sources import SearchProgress, find_answers, find_answers_in
+from ragtrace.answer_sources import SearchProgress, find_answers
 from ragtrace.answers.summary import AnswerSummary, key_of
 from ragtrace.errors import ReadError
 from ragtrace.model import Label, RagRecord, VerdictLabel
@@ -109,7 +109,11 @@ async def test_feedback_is_on_the_summary_of_its_answer(tmp_path: Path) -> None:
         name="feedback down",
         start_ns=START_NS + DAY_NS,
         end_ns=START_NS + DAY_NS,
-        attributes={"openinference.span.kind": "EVALUATOR", "ragtrace.feedback.label": "down"},
+        attributes={
+            "openinference.span.kind": "EVALUATOR",
+            "ragtrace.feedback.name": "thumbs",
+            "ragtrace.feedback.label": "down",
+        },
         scope=Scope(name="ragtrace"),
     )
     (summary,), _ = await found(a_file(tmp_path, (*spans, thumb)))
@@ -196,26 +200,3 @@ async def test_tempo_is_asked_for_carriers_of_every_schema_version() -> None:
     assert (
         "ragtrace.schema.version+%21%3D+nil+%26%26+resource.service.name+%3D+%22a+%5C%22shop%5C%22%22" in path
     )
-
-
-class Listing:
-    """A reader that lists its traces, as a collector's store is one."""
-
-    async def get(self, trace_id: str) -> Trace | None:
-        return None
-
-    async def traces(self) -> AsyncIterator[Trace]:
-        for number in range(3):
-            yield Trace.of(rag_trace(number)[0].trace_id, judged_trace(number))
-
-    async def aclose(self) -> None:
-        """Do nothing."""
-
-
-async def test_reader_that_lists_its_traces_is_searched() -> None:
-    told: list[SearchProgress] = []
-    search = find_answers_in(
-        Listing(), since_ns=START_NS, until_ns=START_NS + 2 * 10**9, on_progress=told.append
-    )
-    assert len([summary async for summary in search]) == 2
-    assert (told[-1].traces, told[-1].answers, told[-1].is_done) == (3, 2, True)

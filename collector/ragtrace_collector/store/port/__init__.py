@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ragtrace_collector.store.port._errors import StoreUnavailable
-from ragtrace_collector.store.port._index import IndexSize, IndexStore, KeptCarrier
+from ragtrace_collector.store.port._index import IndexSize, IndexStore, KeptCarrier, StoredContent
 from ragtrace_collector.store.port._jobs import Job, JobStore, JudgedInput, Outcome, TraceDecided
 from ragtrace_collector.store.port._ledger import LedgerStore, StoredTrace, TraceReport
 from ragtrace_collector.store.port._maintenance import MaintenanceStore
@@ -37,6 +37,7 @@ __all__ = [
     "SamplingStore",
     "SpanStore",
     "StoreUnavailable",
+    "StoredContent",
     "StoredSpans",
     "StoredTrace",
     "TraceDecided",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from ragtrace.answers.summary import AnswerSummary
+from ragtrace.answers.port import AnswerIndex
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.ports import TraceReader
+from ragtrace.traces.trace import Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +31,38 @@ class IndexSize(NamedTuple):
     """When the oldest judged span began; ``None`` without a row."""
 
 
-class IndexStore(Protocol):
-    """Searches the judged answers, and opens their carriers.
+class StoredContent(TraceReader, Protocol):
+    """Reads the traces that are still stored, and beside them the carriers of their answers.
 
-    Rows are written by the transaction that ends a job, so that none is lost or invented by a crash.
+    The id of a trace may be followed by ``@`` and a tenant, because several may use the same.
     """
 
-    async def carriers(self, trace_id: str) -> tuple[bytes, ...]:
-        """Return the kept carriers of a trace, those of superseded evaluations too, in order of judging."""
+    async def carriers(self, key: AnswerKey) -> Sequence[Span]:
+        """Return the kept carriers of an answer's trace, in order of judging, with the superseded ones.
+
+        They are not among the spans of the trace, so that nothing reads them as the application's.
+
+        Raises:
+            ReadError: the store could not be read.
+        """
+        ...
+
+
+class IndexStore(Protocol):
+    """Finds judged answers, and opens them.
+
+    A row and its carrier are written by the transaction that ends the job, so that none is lost or invented
+    by a crash. What its readers raise is ReadError.
+    """
+
+    @property
+    def answers(self) -> AnswerIndex:
+        """The rows. Each of its methods reads one moment, and keeps no writer waiting."""
+        ...
+
+    @property
+    def content(self) -> StoredContent:
+        """What answers are opened from; it keeps no writer waiting."""
         ...
 
     async def index_size(self) -> IndexSize:

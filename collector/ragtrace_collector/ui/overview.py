@@ -1,0 +1,227 @@
+"""The overview: trends, what changed since yesterday, the worst answers, and how the collector is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ragtrace.answers.port import (
+    AnswerFilter,
+    AnswerIndex,
+    MetricTrend,
+    Quadrant,
+    SortBy,
+    Sums,
+    TrafficScope,
+)
+from ragtrace.answers.summary import AnswerSummary
+from ragtrace.errors import RagtraceError
+from ragtrace.model import Label
+from ragtrace.stats import MeanDifference, WeightedMean, difference_of
+from ragtrace_collector.telemetry.logs import event
+from ragtrace_collector.ui._charts import Chart, chart_of
+from ragtrace_collector.ui.query import ListQuery, read_query
+from ragtrace_collector.ui.render import render
+from ragtrace_collector.ui.security import scoped
+from ragtrace_collector.ui.site import Site, site_of, viewer_of
+
+log = logging.getLogger("ragtrace.collector")
+
+_HOUR_NS: Final = 3_600_000_000_000
+_DAY_NS: Final = 24 * _HOUR_NS
+_FIELDS: Final = ("since", "until", "service", "model", "prompt_version", "tenant")
+_DEFAULT_SINCE: Final = "7d"
+_MOST_METRICS: Final = 6
+_MOST_VALUES: Final = 100
+_WORST: Final = 8
+_WRONG_VERDICTS: Final = ("contradicted", "unsupported")
+RANGES: Final[Mapping[str, str]] = {"24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
+
+
+def overview_routes() -> list[Route]:
+    """Return the route ``overview``."""
+    return [Route("/", show_overview, methods=["GET"], name="overview")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricCard:
+    """One metric over the range."""
+
+    trend: MetricTrend
+    chart: Chart
+    mean: WeightedMean | None
+    passing: WeightedMean | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DailyChange:
+    """One metric in the last 24 hours, against the 24 hours before."""
+
+    metric: str
+    newer: WeightedMean | None
+    older: WeightedMean | None
+    difference: MeanDifference | None
+    """``None`` if one of the two days has no score."""
+    lower_is_better: bool
+
+    @property
+    def verdict(self) -> str:
+        """``better``, ``worse``, ``chance`` or, without a score, ``unknown``."""
+        if self.difference is None:
+            return "unknown"
+        if self.difference.is_chance:
+            return "chance"
+        return "worse" if (self.difference.change > 0) == self.lower_is_better else "better"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Everything that the page shows of the index."""
+
+    sums: Sums
+    cards: Sequence[MetricCard]
+    more_metrics: Sequence[str]
+    changes: Sequence[DailyChange]
+    quadrant: Quadrant | None
+    worst: Sequence[AnswerSummary]
+
+    @property
+    def judged(self) -> int:
+        """Answers that pass or fail."""
+        return self.sums.labels.get(Label.PASS, 0) + self.sums.labels.get(Label.FAIL, 0)
+
+    @property
+    def not_judged(self) -> int:
+        """Answers that were skipped or failed."""
+        return self.sums.answers - self.judged
+
+    @property
+    def claims(self) -> int:
+        """Claims with a verdict, or without."""
+        return sum(self.sums.verdicts.values())
+
+    @property
+    def wrong_claims(self) -> int:
+        """Claims that are contradicted or unsupported."""
+        return sum(number for verdict, number in self.sums.verdicts.items() if verdict in _WRONG_VERDICTS)
+
+
+async def show_overview(request: Request) -> Response:
+    """Show the overview of a scope, which is the URL's query."""
+    site = site_of(request)
+    typed = {name: value for name in _FIELDS if (value := request.query_params.get(name, "").strip())}
+    now_ns = site.clock.now_ns()
+    query = read_query({"since": _DEFAULT_SINCE, **typed}, now_ns=now_ns)
+    scope = whole_hours(scoped(request, query.chosen.scope), now_ns=now_ns)
+    has_problem = bool(query.problems)
+    overview = None if has_problem else await read_overview(site.index, scope, now_ns=now_ns)
+    everything = TrafficScope(tenant=scope.tenant)
+    return render(
+        request,
+        "overview.html",
+        status_code=400 if has_problem else 200,
+        page="overview",
+        query=query,
+        ranges=RANGES,
+        scope=scope,
+        list_url=_list_url(request, query, scope),
+        overview=overview if overview and overview.sums.answers else None,
+        newest_ns=await site.index.newest_ns(everything),
+        choices=await _choices(site.index, everything),
+        state=await _state(site, viewer_of(request).tenant),
+    )
+
+
+def whole_hours(scope: TrafficScope, *, now_ns: int) -> TrafficScope:
+    """Widen a scope to whole hours, as the sums have it: the lists that it links to have the same answers."""
+    since_ns = scope.since_ns if scope.since_ns is not None else now_ns - 7 * _DAY_NS
+    until_ns = min(scope.until_ns if scope.until_ns is not None else now_ns + 1, now_ns + _HOUR_NS)
+    return replace(
+        scope, since_ns=since_ns // _HOUR_NS * _HOUR_NS, until_ns=-(-until_ns // _HOUR_NS) * _HOUR_NS
+    )
+
+
+async def read_overview(index: AnswerIndex, scope: TrafficScope, *, now_ns: int) -> Overview:
+    """Read everything that the page shows of a scope.
+
+    Raises:
+        ReadError: the index cannot be read.
+    """
+    sums = await index.sums(scope)
+    names = await index.metrics(scope)
+    shown = names[:_MOST_METRICS]
+    worst = AnswerFilter(scope=scope, metric=shown[0] if shown else None)
+    return Overview(
+        sums=sums,
+        cards=[await _card(index, name, scope) for name in shown],
+        more_metrics=names[_MOST_METRICS:],
+        changes=[await _change(index, name, scope, now_ns=now_ns) for name in shown],
+        quadrant=await index.quadrant(scope),
+        worst=(await index.page(worst, sort=SortBy.WORST, limit=_WORST)).answers if shown else (),
+    )
+
+
+def period_of(scope: TrafficScope) -> int:
+    """Return the length of a trend's periods: an hour for two days, six for ten days, else a day."""
+    length_ns = (scope.until_ns or 0) - (scope.since_ns or 0)
+    if length_ns <= 2 * _DAY_NS + _HOUR_NS:
+        return _HOUR_NS
+    return 6 * _HOUR_NS if length_ns <= 10 * _DAY_NS else _DAY_NS
+
+
+async def _card(index: AnswerIndex, metric: str, scope: TrafficScope) -> MetricCard:
+    trend = await index.trend(metric, scope, period_ns=period_of(scope))
+    chart = chart_of(trend, since_ns=scope.since_ns or 0, until_ns=scope.until_ns or 0)
+    return MetricCard(trend=trend, chart=chart, mean=trend.whole.mean, passing=trend.whole.passing)
+
+
+async def _change(index: AnswerIndex, metric: str, scope: TrafficScope, *, now_ns: int) -> DailyChange:
+    end_ns = -(-now_ns // _HOUR_NS) * _HOUR_NS
+    days = [
+        replace(scope, since_ns=end_ns - (ago + 1) * _DAY_NS, until_ns=end_ns - ago * _DAY_NS)
+        for ago in (0, 1)
+    ]
+    newer, older = [await index.trend(metric, day, period_ns=_HOUR_NS) for day in days]
+    pair = (newer.whole.mean, older.whole.mean)
+    return DailyChange(
+        metric=metric,
+        newer=pair[0],
+        older=pair[1],
+        difference=difference_of(pair[0], pair[1]) if pair[0] and pair[1] else None,
+        lower_is_better=newer.lower_is_better,
+    )
+
+
+async def _choices(index: AnswerIndex, scope: TrafficScope) -> Mapping[str, Sequence[str]]:
+    names = ("service", "model", "prompt_version", "tenant")
+    return {name: tuple(await index.values(name, scope, limit=_MOST_VALUES)) for name in names}
+
+
+async def _state(site: Site, tenant: str | None) -> Mapping[str, Any] | None:
+    """Return the collector's own state; ``{}`` if it cannot be read now, ``None`` without a collector."""
+    if site.status is None:
+        return None
+    try:
+        return await site.status(tenant)
+    except RagtraceError as exc:
+        log.warning(
+            "the overview shows no state of the collector: %s", exc, extra=event("overview_without_state")
+        )
+        return {}
+
+
+def _list_url(request: Request, query: ListQuery, scope: TrafficScope) -> str:
+    """Return the URL of the list of the same answers, to which a page adds conditions."""
+    times = {"since": _rfc3339(scope.since_ns or 0), "until": _rfc3339(scope.until_ns or 0)}
+    return f"{request.url_for('answers').path}?{query.url(**times)}"
+
+
+def _rfc3339(time_ns: int) -> str:
+    return f"{datetime.fromtimestamp(time_ns // 10**9, UTC):%Y-%m-%dT%H:%M}"

@@ -1,0 +1,305 @@
+"""The review pages: a person confirms or overrules verdicts, claim by claim."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ragtrace.answers.opened import AnswerGone, OpenedAnswer
+from ragtrace.answers.port import TrafficScope
+from ragtrace.answers.summary import AnswerKey
+from ragtrace.errors import ReadError, WriteError
+from ragtrace.escaping import escaped_json
+from ragtrace.model import VerdictLabel
+from ragtrace.reviews.agreement import LABELS, ReviewAgreement, agreement
+from ragtrace.reviews.averages import LEAST, METRIC, CorrectedMean, corrected_mean, random_prefix
+from ragtrace.reviews.labels import calibration_row
+from ragtrace.reviews.review import Review, ReviewPick, ReviewStore
+from ragtrace.reviews.span import review_span
+from ragtrace.stats import WeightedMean
+from ragtrace.traces.otlp import encode
+from ragtrace_collector.ui._answer_view import AnswerView, ClaimLine, VersionChoice, view_of
+from ragtrace_collector.ui._review_queue import next_answer, random_answers
+from ragtrace_collector.ui.answer import answer_url
+from ragtrace_collector.ui.render import render
+from ragtrace_collector.ui.security import checked_form, own_tenant
+from ragtrace_collector.ui.site import Site, site_of, viewer_of
+
+_MOST_NOTE: Final = 2_000
+_PERIOD_NS: Final = 30 * 86_400 * 1_000_000_000
+_QUEUES: Final = (ReviewPick.UNCERTAIN, ReviewPick.RANDOM)
+
+
+def review_routes() -> list[Route]:
+    """Return the routes ``review``, ``review_next``, ``review_answer``, ``review_save`` and others."""
+    return [
+        Route("/review", show_queue, methods=["GET"], name="review"),
+        Route("/review/next", go_to_next, methods=["GET"], name="review_next"),
+        Route("/review/labels.jsonl", send_labels, methods=["GET"], name="review_labels"),
+        Route("/review/undo", undo, methods=["POST"], name="review_undo"),
+        Route("/review/{trace_id}/{span_id}", show_answer, methods=["GET"], name="review_answer"),
+        Route("/review/{trace_id}/{span_id}", save, methods=["POST"], name="review_save"),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewNumbers:
+    """What the reviews so far add up to."""
+
+    answers: int
+    agreement: ReviewAgreement
+    passing: WeightedMean | None
+    """The share of answers that pass, as the judge says; ``None`` without an answer."""
+    corrected: CorrectedMean | None
+    random: int
+    """Answers of the random sample that count."""
+
+
+async def show_queue(request: Request) -> Response:
+    """Show the queues, and what the reviews add up to."""
+    reviews = _reviews(request)
+    tenant = own_tenant(request, request.query_params.get("tenant"))
+    return render(
+        request,
+        "review_queue.html",
+        page="review",
+        numbers=await _numbers(site_of(request), reviews, tenant),
+        labels=LABELS,
+        least=LEAST,
+        saved=_saved(request),
+    )
+
+
+async def go_to_next(request: Request) -> Response:
+    """Lead to the next answer of a queue, or back to the queues if it is empty."""
+    reviews, site = _reviews(request), site_of(request)
+    scope = TrafficScope(tenant=own_tenant(request, request.query_params.get("tenant")))
+    pick = _pick(request.query_params.get("queue", ""))
+    done = await reviews.reviewed(tenant=scope.tenant)
+    found = await next_answer(site.index, scope, pick, {*done, *_skipped(request)})
+    given = request.query_params
+    passed_on = {name: given[name] for name in ("saved", "skipped") if name in given}
+    if found is None:
+        query = urlencode({**passed_on, "empty": pick.value})
+        return RedirectResponse(f"{request.url_for('review').path}?{query}", 303)
+    return RedirectResponse(_answer_path(request, found.key, queue=pick.value, **passed_on), 303)
+
+
+async def show_answer(request: Request) -> Response:
+    """Show the claims of an answer, to confirm or overrule."""
+    reviews, key = _reviews(request), _key(request)
+    try:
+        view = await _view(request, key, reviews)
+    except ReadError as exc:
+        return _unreadable(request, key, exc)
+    return _form(request, view)
+
+
+async def save(request: Request) -> Response:
+    """Keep what a person says of an answer, and go on."""
+    reviews, key = _reviews(request), _key(request)
+    fields = await checked_form(request)
+    try:
+        view = await _view(request, key, reviews, carrier=fields.get("carrier", ""))
+    except ReadError as exc:
+        return _unreadable(request, key, exc)
+    said = tuple(_said(request, view, fields))
+    if not said:
+        problem = "Choose a label for at least one claim."
+        return _form(request, view, typed=fields, problem=problem, status=400)
+    outbox = _outbox(site_of(request), view.opened, said)
+    try:
+        await reviews.add(said, record=view.opened.record, outbox=outbox)
+    except WriteError as exc:
+        return _form(request, view, typed=fields, problem=str(exc), status=507)
+    saved = f"{key.trace_id}:{key.span_id}:{key.tenant}"
+    if fields.get("queue") in _QUEUES:
+        query = urlencode({"queue": fields["queue"], "saved": saved})
+        return RedirectResponse(f"{request.url_for('review_next').path}?{query}", 303)
+    return RedirectResponse(answer_url(request, key), 303)
+
+
+async def undo(request: Request) -> Response:
+    """Take back what the viewer said of an answer, and show it again."""
+    reviews, fields = _reviews(request), await checked_form(request)
+    key = _key_of(request, fields.get("saved", ""))
+    if key is None:
+        raise HTTPException(404)
+    await reviews.undo(key, reviewer=viewer_of(request).name)
+    return RedirectResponse(_answer_path(request, key, queue=_pick(fields.get("queue", "")).value), 303)
+
+
+async def send_labels(request: Request) -> Response:
+    """Send the labels of all reviewed answers, as ``ragtrace calibrate`` reads them."""
+    rows = await _reviews(request).labels(tenant=own_tenant(request, request.query_params.get("tenant")))
+
+    async def lines() -> AsyncIterator[bytes]:
+        for row in rows:
+            line = escaped_json(json.dumps(calibration_row(row), ensure_ascii=False))
+            yield f"{line}\n".encode("utf-8", "replace")
+
+    return StreamingResponse(
+        lines(),
+        media_type="application/x-ndjson",
+        headers={"content-disposition": 'attachment; filename="labels.jsonl"'},
+    )
+
+
+def _reviews(request: Request) -> ReviewStore:
+    """Return the store of reviews.
+
+    Raises:
+        HTTPException: 403 if the viewer may not review, 404 if the page keeps no reviews.
+    """
+    if not viewer_of(request).may_review:
+        raise HTTPException(403, "this token may not review answers: add 'review' to its `may`.")
+    reviews = site_of(request).reviews
+    if reviews is None:
+        raise HTTPException(404)
+    return reviews
+
+
+def _key(request: Request) -> AnswerKey:
+    tenant = own_tenant(request, request.query_params.get("tenant")) or ""
+    return AnswerKey(request.path_params["trace_id"], request.path_params["span_id"], tenant)
+
+
+def _key_of(request: Request, text: str) -> AnswerKey | None:
+    trace_id, _, rest = text.partition(":")
+    span_id, _, tenant = rest.partition(":")
+    if not (trace_id and span_id):
+        return None
+    return AnswerKey(trace_id, span_id, own_tenant(request, tenant) or "")
+
+
+def _skipped(request: Request) -> Iterator[AnswerKey]:
+    if found := _key_of(request, request.query_params.get("skipped", "")):
+        yield found
+
+
+def _saved(request: Request) -> str:
+    saved = request.query_params.get("saved", "")
+    return saved if _key_of(request, saved) else ""
+
+
+def _pick(text: str) -> ReviewPick:
+    return ReviewPick(text) if text in _QUEUES else ReviewPick.UNCERTAIN
+
+
+def _answer_path(request: Request, key: AnswerKey, **query: str) -> str:
+    path = request.url_for("review_answer", trace_id=key.trace_id, span_id=key.span_id).path
+    return f"{path}?{urlencode({**({'tenant': key.tenant} if key.tenant else {}), **query})}"
+
+
+async def _view(request: Request, key: AnswerKey, reviews: ReviewStore, *, carrier: str = "") -> AnswerView:
+    opened = await site_of(request).source.open(key)
+    chosen = [version for version in opened.versions if version.judged.carrier_span_id == carrier]
+    if chosen:
+        opened = replace(opened, versions=tuple(chosen))
+    return view_of(opened, VersionChoice(), reviews=await reviews.of(key), links=())
+
+
+def _form(
+    request: Request,
+    view: AnswerView,
+    *,
+    typed: Mapping[str, str] | None = None,
+    problem: str = "",
+    status: int = 200,
+) -> Response:
+    queue = request.query_params.get("queue", (typed or {}).get("queue", ""))
+    return render(
+        request,
+        "review.html",
+        status_code=status,
+        page="review",
+        view=view,
+        labels=LABELS,
+        typed=typed if typed is not None else _earlier(view.claims, viewer_of(request).name),
+        queue=queue if queue in _QUEUES else "",
+        problem=problem,
+        saved=_saved(request),
+        answer_url=answer_url,
+    )
+
+
+def _earlier(claims: Sequence[ClaimLine], reviewer: str) -> Mapping[str, str]:
+    """Return what the person said before, as fields of the form."""
+    said: dict[str, str] = {}
+    for line in claims:
+        mine = next((review for review in line.reviews if review.reviewer == reviewer), None)
+        if mine is not None:
+            said[f"label-{line.shown.number}"] = mine.label.value
+            said[f"note-{line.shown.number}"] = mine.note
+    return said
+
+
+def _said(request: Request, view: AnswerView, fields: Mapping[str, str]) -> Iterator[Review]:
+    """Yield the reviews of a form; the claims are those of the carrier, whatever the form says."""
+    queue = fields.get("queue", "")
+    for line in view.claims:
+        verdict, number = line.shown.verdict, line.shown.number
+        label = fields.get(f"label-{number}", "")
+        if label not in LABELS:
+            continue
+        yield Review(
+            key=view.key,
+            carrier_span_id=view.version.judged.carrier_span_id or "",
+            claim=verdict.claim.text,
+            start=verdict.claim.start,
+            end=verdict.claim.end,
+            verdict=verdict.label,
+            label=VerdictLabel(label),
+            note=fields.get(f"note-{number}", "").strip()[:_MOST_NOTE],
+            reviewer=viewer_of(request).name,
+            time_ns=site_of(request).clock.now_ns(),
+            picked=ReviewPick(queue) if queue in _QUEUES else ReviewPick.OPENED,
+        )
+
+
+def _outbox(site: Site, opened: OpenedAnswer, said: Sequence[Review]) -> Mapping[str, bytes]:
+    target = opened.record.target
+    if target is None or not site.review_sinks:
+        return {}
+    payload = encode([review_span(review, target, content=site.review_content) for review in said])
+    return dict.fromkeys(site.review_sinks, payload)
+
+
+def _unreadable(request: Request, key: AnswerKey, exc: ReadError) -> Response:
+    queue = request.query_params.get("queue", "")
+    skip = urlencode({"queue": queue, "skipped": f"{key.trace_id}:{key.span_id}:{key.tenant}"})
+    return render(
+        request,
+        "review_missing.html",
+        status_code=410 if isinstance(exc, AnswerGone) else 503,
+        page="review",
+        sentence=str(exc),
+        next_url=f"{request.url_for('review_next').path}?{skip}" if queue in _QUEUES else "",
+    )
+
+
+async def _numbers(site: Site, reviews: ReviewStore, tenant: str | None) -> ReviewNumbers:
+    reviewed = await reviews.reviewed(tenant=tenant)
+    scope = TrafficScope(tenant=tenant)
+    in_order = []
+    async for position, answer in random_answers(site.index, scope):
+        in_order.append((position, answer))
+        if answer.key not in reviewed:
+            break
+    pairs = random_prefix(in_order, reviewed)
+    passing = (await site.index.trend(METRIC, scope, period_ns=_PERIOD_NS)).whole.passing
+    return ReviewNumbers(
+        answers=len(reviewed),
+        agreement=agreement(reviewed.values()),
+        passing=passing,
+        corrected=corrected_mean(passing, pairs) if passing else None,
+        random=len(pairs),
+    )

@@ -1,0 +1,119 @@
+"""Averages that people correct: a random sample of answers is reviewed, and its difference is added.
+
+The difference estimator (Cochran, Sampling Techniques, 1977, 7.10; with a judge's verdicts as the known
+variable it is prediction-powered inference, Angelopoulos et al. 2023): the judge's mean over all answers, and
+the mean of *human minus judge* over the reviewed ones. It is unbiased whatever the judge's errors are; the
+better the judge, the shorter its interval.
+
+Only answers that were reviewed in random order count, and of these only the ones before the first that was
+left out: they are a simple random sample. Reviews of opened or uncertain answers would make the sample worse
+than the traffic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import hypot, sqrt
+from typing import Final, NamedTuple
+
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.model import Label, VerdictLabel
+from ragtrace.reviews.review import Review, ReviewPick
+from ragtrace.stats import WeightedMean, wilson
+
+METRIC: Final = "faithfulness"
+"""Claims are reviewed, so this is the metric that reviews correct."""
+LEAST: Final = 30
+"""Fewer reviewed answers say too little: their interval would be no better than none."""
+_WRONG: Final = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
+_DECIDED: Final = (VerdictLabel.SUPPORTED, *_WRONG)
+
+
+class ReviewedPair(NamedTuple):
+    """One reviewed answer of the random sample."""
+
+    judge: float
+    """1 if it passes, 0 if not."""
+    human: float
+    weight: float
+    """One over the probability with which the answer was sampled for the judge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedMean:
+    """A share of passing answers, corrected by reviews."""
+
+    mean: float
+    low: float
+    """The ends of the 95 % confidence interval."""
+    high: float
+    reviewed: int
+    """Answers in the random sample."""
+
+
+def random_prefix(
+    in_order: Iterable[tuple[float, AnswerSummary]], reviewed: Mapping[AnswerKey, Sequence[Review]]
+) -> Sequence[ReviewedPair]:
+    """Return the reviewed answers of a random order, up to the first one that nobody reviewed.
+
+    An answer without a decided outcome of the judge, or of which people cannot tell, is passed over: it has
+    no place in the judge's mean either.
+    """
+    pairs = []
+    for _, answer in in_order:
+        said = [review for review in reviewed.get(answer.key, ()) if review.picked is ReviewPick.RANDOM]
+        if not said:
+            break
+        human = passes(said)
+        metric = answer.metric(METRIC)
+        if human is None or metric is None or metric.score is None or answer.probability is None:
+            continue
+        judge = float(metric.label is Label.PASS)
+        pairs.append(ReviewedPair(judge=judge, human=float(human), weight=1 / answer.probability))
+    return pairs
+
+
+def passes(reviews: Sequence[Review]) -> bool | None:
+    """Say whether an answer passes by its reviews: no claim is wrong; ``None`` if none is decided."""
+    labels = [review.label for review in reviews if review.label in _DECIDED]
+    return None if not labels else not any(label in _WRONG for label in labels)
+
+
+def corrected_mean(judged: WeightedMean, pairs: Sequence[ReviewedPair]) -> CorrectedMean | None:
+    """Correct the judge's share of passing answers by the reviewed pairs; ``None`` if they are fewer than 30.
+
+    The interval of the judge's share is part of the result's.
+    """
+    if len(pairs) < LEAST:
+        return None
+    whole = sum(pair.weight for pair in pairs)
+    effective = whole**2 / sum(pair.weight**2 for pair in pairs)  # Kish 1965
+    worse = sum(pair.weight * max(0.0, pair.judge - pair.human) for pair in pairs) / whole
+    better = sum(pair.weight * max(0.0, pair.human - pair.judge) for pair in pairs) / whole
+    down, up = _halves(better, worse, effective)
+    mean = judged.mean + better - worse
+    return CorrectedMean(
+        mean=min(1.0, max(0.0, mean)),
+        low=max(0.0, mean - hypot(down, judged.mean - judged.low)),
+        high=min(1.0, mean + hypot(up, judged.high - judged.mean)),
+        reviewed=len(pairs),
+    )
+
+
+def _halves(better: float, worse: float, size: float) -> tuple[float, float]:
+    """Return how far the interval of ``better - worse`` reaches down and up.
+
+    Two shares of one sample, by the method of variance estimates recovery (Zou and Donner 2008) from their
+    Wilson intervals, with their correlation. It is true for few and rare differences, too.
+    """
+    low_of_better, high_of_better = wilson(better, size)
+    low_of_worse, high_of_worse = wilson(worse, size)
+    both = (1 - better) * (1 - worse)
+    correlation = -sqrt(better * worse / both) if both else -1.0
+
+    def joined(one: float, other: float) -> float:
+        return sqrt(max(0.0, one**2 + other**2 - 2 * correlation * one * other))
+
+    down = joined(better - low_of_better, high_of_worse - worse)
+    return down, joined(high_of_better - better, worse - low_of_worse)

@@ -1,0 +1,266 @@
+"""Reviews and saved views in one private SQLite file, with the reviewed texts and the spans to deliver."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from ragtrace.answers.summary import AnswerKey
+from ragtrace.errors import ConfigError, WriteError
+from ragtrace.model import RagRecord, VerdictLabel
+from ragtrace.reviews.labels import label_row
+from ragtrace.reviews.review import LabelRow, Review, ReviewPick, SavedView
+from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private, transaction
+
+_SCHEMA: Final = """
+CREATE TABLE review (
+    id INTEGER PRIMARY KEY, trace_id TEXT NOT NULL, span_id TEXT NOT NULL, tenant TEXT NOT NULL,
+    carrier_span_id TEXT NOT NULL, claim TEXT NOT NULL, start INTEGER, end INTEGER,
+    verdict TEXT NOT NULL, label TEXT NOT NULL, note TEXT NOT NULL, reviewer TEXT NOT NULL,
+    time_ns INTEGER NOT NULL, picked TEXT NOT NULL, is_current INTEGER NOT NULL DEFAULT 1);
+CREATE INDEX review_of ON review (trace_id, span_id, tenant) WHERE is_current;
+CREATE TABLE answer (
+    trace_id TEXT NOT NULL, span_id TEXT NOT NULL, tenant TEXT NOT NULL,
+    question TEXT, contexts TEXT NOT NULL, answer TEXT,
+    PRIMARY KEY (trace_id, span_id, tenant)) WITHOUT ROWID;
+CREATE TABLE outbox (
+    id INTEGER PRIMARY KEY, sink TEXT NOT NULL, payload BLOB NOT NULL, reason TEXT NOT NULL DEFAULT '');
+CREATE TABLE view (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, query TEXT NOT NULL, PRIMARY KEY (tenant, name)) WITHOUT ROWID;
+"""
+_FORM: Final = SqliteForm(application_id=0x52545256, steps=(_SCHEMA,), pragmas=("synchronous = FULL",))
+_COLUMNS: Final = (
+    "trace_id, span_id, tenant, carrier_span_id, claim, start, end, verdict, label, note, reviewer, time_ns,"
+    " picked"
+)
+_OF_KEY: Final = "trace_id = ? AND span_id = ? AND tenant = ?"
+_ALL: Final = "\0"
+"""The tenant of views that readers of all tenants saved."""
+
+
+class KeptSpan(NamedTuple):
+    """A span that waits for its delivery."""
+
+    id: int
+    payload: bytes
+
+
+class ReviewFile:
+    """A [`ReviewStore`][ragtrace.reviews.review.ReviewStore] in a file."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file.
+
+        Raises:
+            ConfigError: it cannot be used; the message says why.
+        """
+        self._path = path
+        self._turn = threading.Lock()
+        self.added = asyncio.Event()
+        """Set when there are new spans to deliver."""
+        try:
+            self._db = open_private(path, _FORM, is_shared=True)
+        except OSError as exc:
+            why = exc if isinstance(exc, SqliteFileError) else exc.strerror or exc
+            raise ConfigError(f"reviews cannot be kept in {str(path)!r}: {why}") from exc
+
+    async def add(
+        self,
+        reviews: Sequence[Review],
+        *,
+        record: RagRecord,
+        outbox: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
+        """Keep reviews of one answer, all or none. A person's later review of a claim replaces the earlier.
+
+        Raises:
+            WriteError: the file cannot be written; nothing that was kept is lost.
+        """
+
+        def work(db: sqlite3.Connection) -> None:
+            for review in reviews:
+                _replace(db, review)
+            if reviews:
+                _keep_answer(db, reviews[0].key, record)
+            db.executemany("INSERT INTO outbox (sink, payload) VALUES (?, ?)", list(outbox.items()))
+
+        await self._write(work)
+        self.added.set()
+
+    async def undo(self, key: AnswerKey, *, reviewer: str) -> None:
+        """Take back what a person said of an answer; the history stays.
+
+        Raises:
+            WriteError: the file cannot be written.
+        """
+        statement = f"UPDATE review SET is_current = 0 WHERE {_OF_KEY} AND reviewer = ?"
+        await self._write(lambda db: db.execute(statement, (*key, reviewer)))
+
+    async def of(self, key: AnswerKey) -> Sequence[Review]:
+        """Return the reviews of an answer, the newest first."""
+        query = f"SELECT {_COLUMNS} FROM review WHERE {_OF_KEY} AND is_current ORDER BY time_ns DESC, id DESC"
+        return [_review(row) for row in await self._read(query, key)]
+
+    async def reviewed(self, *, tenant: str | None) -> Mapping[AnswerKey, Sequence[Review]]:
+        """Return every reviewed answer, with its reviews, the newest first."""
+        query = (
+            f"SELECT {_COLUMNS} FROM review WHERE is_current AND (?1 IS NULL OR tenant = ?1)"
+            " ORDER BY time_ns DESC, id DESC"
+        )
+        found: defaultdict[AnswerKey, list[Review]] = defaultdict(list)
+        for row in await self._read(query, (tenant,)):
+            review = _review(row)
+            found[review.key].append(review)
+        return found
+
+    async def labels(self, *, tenant: str | None) -> Sequence[LabelRow]:
+        """Return the reviewed answers in the form that ``ragtrace calibrate`` reads."""
+        reviewed = await self.reviewed(tenant=tenant)
+        texts = {
+            AnswerKey(trace_id, span_id, of_tenant): (question, json.loads(contexts), answer)
+            for trace_id, span_id, of_tenant, question, contexts, answer in await self._read(
+                "SELECT trace_id, span_id, tenant, question, contexts, answer FROM answer", ()
+            )
+        }
+        return [
+            label_row(key, reviews, question=question, contexts=contexts, answer=answer)
+            for key, reviews in reviewed.items()
+            for question, contexts, answer in [texts[key]]
+        ]
+
+    async def views(self, *, tenant: str | None) -> Sequence[SavedView]:
+        """Return the saved views, by name."""
+        query = "SELECT name, query FROM view WHERE tenant = ? ORDER BY name"
+        rows = await self._read(query, (_owner(tenant),))
+        return [SavedView(name=name, query=text, tenant=tenant) for name, text in rows]
+
+    async def save_view(self, view: SavedView) -> None:
+        """Save a view, in place of one of the same name.
+
+        Raises:
+            WriteError: the file cannot be written.
+        """
+        statement = "INSERT INTO view VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET query = excluded.query"
+        await self._write(lambda db: db.execute(statement, (_owner(view.tenant), view.name, view.query)))
+
+    async def delete_view(self, name: str, *, tenant: str | None) -> None:
+        """Delete a view, if there is one.
+
+        Raises:
+            WriteError: the file cannot be written.
+        """
+        statement = "DELETE FROM view WHERE tenant = ? AND name = ?"
+        await self._write(lambda db: db.execute(statement, (_owner(tenant), name)))
+
+    async def waiting(self, sink: str, *, limit: int = 64) -> Sequence[KeptSpan]:
+        """Return spans to deliver to a sink, the oldest first."""
+        query = "SELECT id, payload FROM outbox WHERE sink = ? AND reason = '' ORDER BY id LIMIT ?"
+        return [KeptSpan(*row) for row in await self._read(query, (sink, limit))]
+
+    async def delivered(self, spans: Sequence[KeptSpan]) -> None:
+        """Forget spans that a sink has.
+
+        Raises:
+            WriteError: the file cannot be written.
+        """
+        rows = [(span.id,) for span in spans]
+        await self._write(lambda db: db.executemany("DELETE FROM outbox WHERE id = ?", rows))
+
+    async def refused(self, spans: Sequence[KeptSpan], reason: str) -> None:
+        """Set spans aside that a sink will never take.
+
+        Raises:
+            WriteError: the file cannot be written.
+        """
+        rows = [(reason, span.id) for span in spans]
+        await self._write(lambda db: db.executemany("UPDATE outbox SET reason = ? WHERE id = ?", rows))
+
+    async def aclose(self) -> None:
+        """Close the file."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        with self._turn:
+            self._db.close()
+
+    async def _read(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        def work() -> list[tuple[Any, ...]]:
+            with self._turn:
+                return self._db.execute(query, tuple(values)).fetchall()
+
+        return await asyncio.to_thread(work)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        def run() -> None:
+            try:
+                with self._turn, transaction(self._db):
+                    work(self._db)
+            except sqlite3.Error as exc:
+                raise WriteError(
+                    f"this could not be kept in {str(self._path)!r} ({exc}): nothing that was kept before is"
+                    " lost. Make room, or make the file writable, then send it again."
+                ) from exc
+
+        await asyncio.to_thread(run)
+
+
+def _replace(db: sqlite3.Connection, review: Review) -> None:
+    db.execute(
+        f"UPDATE review SET is_current = 0 WHERE {_OF_KEY} AND reviewer = ? AND claim = ? AND start IS ?",
+        (*review.key, review.reviewer, review.claim, review.start),
+    )
+    db.execute(
+        f"INSERT INTO review ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *review.key,
+            review.carrier_span_id,
+            review.claim,
+            review.start,
+            review.end,
+            review.verdict.value,
+            review.label.value,
+            review.note,
+            review.reviewer,
+            review.time_ns,
+            review.picked.value,
+        ),
+    )
+
+
+def _keep_answer(db: sqlite3.Connection, key: AnswerKey, record: RagRecord) -> None:
+    contexts = json.dumps([[chunk.id, chunk.text or ""] for chunk in record.chunks])
+    db.execute(
+        "INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+        " question = excluded.question, contexts = excluded.contexts, answer = excluded.answer",
+        (*key, record.question, contexts, record.answer),
+    )
+
+
+def _review(row: Sequence[Any]) -> Review:
+    trace_id, span_id, tenant, carrier, claim, start, end, verdict, label, note, reviewer, time_ns, picked = (
+        row
+    )
+    return Review(
+        key=AnswerKey(str(trace_id), str(span_id), str(tenant)),
+        carrier_span_id=str(carrier),
+        claim=str(claim),
+        start=start if isinstance(start, int) else None,
+        end=end if isinstance(end, int) else None,
+        verdict=VerdictLabel(str(verdict)),
+        label=VerdictLabel(str(label)),
+        note=str(note),
+        reviewer=str(reviewer),
+        time_ns=int(str(time_ns)),
+        picked=ReviewPick(str(picked)),
+    )
+
+
+def _owner(tenant: str | None) -> str:
+    return _ALL if tenant is None else tenant

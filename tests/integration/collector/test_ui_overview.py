@@ -1,0 +1,145 @@
+"""The overview: trends and numbers of a part of the traffic, over a real index."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from html import unescape
+
+import pytest
+from starlette.testclient import TestClient
+
+from ragtrace.answers.summary import AnswerSummary
+from ragtrace.errors import ReadError
+from ragtrace.model import Label
+from tests.integration.collector.ui_pages import NOW_NS, Pages, grant, log_in
+from tests.unit.answers.rows import a_metric, a_row
+
+HOUR_MINUTES = 60
+DAY_MINUTES = 24 * HOUR_MINUTES
+
+
+def days(*scores: float, answers: int = 60) -> list[AnswerSummary]:
+    """Build answers of some days, the last of which ends now; each score is that of a whole day."""
+    return [
+        a_row(
+            1_000 * ago + number,
+            score,
+            minute=-ago * DAY_MINUTES - 1 - number * DAY_MINUTES // (answers + 1),
+            metrics=(a_metric(score), a_metric(0.2 if number % 4 == 0 else 0.9, "chunk_precision")),
+        )
+        for ago, score in enumerate(reversed(scores))
+        for number in range(answers)
+    ]
+
+
+def text_of(client: TestClient, path: str = "/") -> str:
+    page = client.get(path)
+    assert page.status_code == 200
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page.text)).split())
+
+
+def test_no_answer_yet_says_what_to_do() -> None:
+    assert "No answer was judged yet" in text_of(Pages().client())
+
+
+def test_range_without_answers_says_how_old_the_newest_is() -> None:
+    page = text_of(Pages([a_row(1, minute=-20 * DAY_MINUTES)]).client())
+    assert "No answer in this range" in page
+    assert "2026-11-01 12:00:00" in page
+
+
+def test_fall_since_yesterday_is_told_apart_from_chance() -> None:
+    page = text_of(Pages(days(0.9, 0.4)).client())
+    assert re.search(r"faithfulness 0\.40 0\.90 -0\.50 -0\.\d\d to -0\.\d\d ▼ worse", page)
+    assert re.search(r"chunk precision 0\.7\d 0\.7\d \+0\.00 -0\.\d\d to \+0\.\d\d no more than chance", page)
+
+
+def test_trend_has_its_interval_in_a_picture_and_in_a_table() -> None:
+    client = Pages(days(0.9, 0.8, 0.4)).client()
+    html = client.get("/?since=30d").text
+    assert html.count('<figure class="card trend"') == 2
+    assert '<polyline class="line"' in html
+    assert re.search(r"2026-11-2\d 00:00 0\.\d\d 0\.\d\d to 0\.\d\d \d+", text_of(client, "/?since=30d"))
+
+
+def test_worst_answers_lead_to_their_pages() -> None:
+    rows = [a_row(number, number / 10, minute=-number, tenant="acme") for number in range(1, 10)]
+    html = Pages(rows).client().get("/").text
+    found = re.findall(r'href="(/answers/[^"]+)"', html)
+    assert len(found) == 8
+    assert unescape(found[0]) == f"/answers/{1:032x}/{1:016x}?tenant=acme"
+
+
+def test_scope_narrows_everything_and_is_kept_in_every_link() -> None:
+    rows = [*days(0.9), a_row(77, 0.1, minute=-5, service="billing & more")]
+    client = Pages(rows).client()
+    path = "/?since=24h&service=billing+%26+more"
+    assert "Answers 1 with an evaluation" in text_of(client, path)
+    html = unescape(client.get(path).text)
+    assert "service=billing+%26+more&label=fail" in html
+    listed = re.search(r'href="(/answers\?[^"]+)"', html)
+    assert listed
+    assert client.get(listed[1]).text.count("/answers/00000000") == 1
+
+
+def test_unjudged_answers_are_counted_with_their_reasons() -> None:
+    skipped = [replace(a_row(n, None, minute=-n), label=Label.SKIPPED, reason="no_claims") for n in range(3)]
+    page = text_of(Pages([*days(0.9), *skipped]).client())
+    assert "no claims 3" in page
+    assert "Not judged 3" in page
+
+
+def test_quadrant_counts_answers_by_what_passes() -> None:
+    page = text_of(Pages(days(0.9)).client())
+    assert re.search(r"75 % healthy 45 answers", page.replace("\N{NO-BREAK SPACE}", " "))
+    assert re.search(r"25 % retrieval noise 15 answers", page.replace("\N{NO-BREAK SPACE}", " "))
+
+
+def test_range_that_makes_no_sense_is_told_beside_its_field() -> None:
+    page = Pages(days(0.9)).client().get("/?since=yesterdayish")
+    assert page.status_code == 400
+    assert 'aria-invalid="true"' in page.text
+
+
+def test_tenant_sees_its_own_numbers_only() -> None:
+    rows = [a_row(n, minute=-n, tenant="acme" if n % 3 else "other") for n in range(1, 10)]
+    client = Pages(rows, [grant("rt_a", tenant="acme")]).client()
+    log_in(client, "rt_a")
+    page = text_of(client)
+    assert "Answers 6 with an evaluation" in page
+    assert 'value="other"' not in client.get("/").text
+    assert client.get("/?tenant=other").status_code == 404
+
+
+def test_names_are_text_and_nothing_inline_runs() -> None:
+    evil = '"><script>alert(1)</script>'
+    rows = [a_row(n, minute=-n, service=evil, model=evil, reason=evil, label=Label.ERROR) for n in range(3)]
+    page = Pages(rows).client().get("/")
+    assert evil not in page.text
+    assert not re.search(r"<script(?![^>]*src=)|\sstyle=|\son\w+=", page.text)
+
+
+@pytest.mark.parametrize("is_down", [False, True], ids=["readable", "unreadable"])
+def test_collector_is_shown_if_there_is_one(is_down: bool) -> None:
+    async def status(_: str | None) -> Mapping[str, object]:
+        if is_down:
+            raise ReadError("the store is busy")
+        return {
+            "collector": {"phase": "serving", "ready": True, "reasons": [], "notes": ["nothing is judged"]},
+            "judges": {"judge": {"state": "open", "reason": "401 from the judge"}},
+            "budget": [{"limit": "day_usd", "spent": 4 * 10**9, "most": 5 * 10**9, "resets_ns": NOW_NS}],
+            "ledger": {"seen": 120, "pending": 0, "ended": 120, "superseded": 0},
+            "store": {"judged": 100, "sampled_out": 20, "undelivered": 0},
+        }
+
+    client = Pages(days(0.9)).client()
+    client.app.state.site = replace(client.app.state.site, status=status)  # type: ignore[attr-defined]
+    page = text_of(client)
+    if is_down:
+        assert "state cannot be read now" in page
+        return
+    assert "401 from the judge" in page
+    assert "$4.00 of $5.00" in page
+    assert "sampled out 20" in page

@@ -1,0 +1,224 @@
+"""A person confirms or overrules verdicts on the page; reviews reach the trace, labels and averages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from starlette.testclient import TestClient
+
+from ragtrace import semconv
+from ragtrace.answers.index.own_file import open_index
+from ragtrace.answers.summary import AnswerKey, summary_of
+from ragtrace.cli.app import cli
+from ragtrace.reviews.file import ReviewFile
+from ragtrace.traces.extract import extract_records
+from ragtrace.traces.otlp import decode
+from ragtrace.traces.trace import Span, Trace
+from ragtrace_collector.ui.app import ui_app
+from ragtrace_collector.ui.security import UiAccess
+from ragtrace_collector.ui.session import Sessions
+from ragtrace_collector.ui.site import Site
+from ragtrace_collector.web.tokens import TokenAuth, TokenGrant
+from tests.integration.collector.answer_pages import (
+    ANSWER,
+    CHUNKS,
+    QUESTION,
+    RIGHT,
+    WRONG,
+    JudgedTrace,
+    MemorySource,
+    a_result,
+)
+from tests.integration.collector.ui_pages import HandClock, grant, log_in
+from tests.rag_spans import rag_trace
+
+NUMBER = re.compile(r'name="label-(\d+)"')
+
+
+def judged(number: int) -> tuple[AnswerKey, list[Span]]:
+    """Build a judged trace: its first claim is wrong, its second right."""
+    spans = rag_trace(number, question=QUESTION, chunks=CHUNKS, answer=ANSWER)
+    trace = JudgedTrace(spans=spans).judged(a_result(WRONG, RIGHT))
+    [record] = extract_records(Trace.of(spans[0].trace_id, spans)).records
+    assert record.target
+    return AnswerKey(record.target.trace_id, record.target.span_id), [*trace.spans, *trace.carriers]
+
+
+class ReviewPages:
+    """The pages over some judged answers, with a file of reviews."""
+
+    def __init__(self, folder: Path, *, answers: int, grants: tuple[TokenGrant, ...] = ()) -> None:
+        from ragtrace.answers.opening import open_answer
+        from ragtrace.traces.extract import ExtractRules
+
+        self.keys, opened = [], {}
+        self.index = open_index()
+        for number in range(answers):
+            key, spans = judged(number)
+            trace = Trace.of(key.trace_id, spans)
+            opened[key] = open_answer(trace, key, ExtractRules(), read_from="memory:test")
+            summary = summary_of(spans[-1])
+            assert summary
+            self.index._put([summary])
+            self.keys.append(key)
+        self.clock = HandClock()
+        self.reviews = ReviewFile(folder / "reviews.db")
+        self.source = MemorySource(opened)
+        self.auth = TokenAuth(grants, self.clock)
+        self.site = Site(
+            index=self.index,
+            source=self.source,
+            reviews=self.reviews,
+            clock=self.clock,
+            review_sinks=("to",),
+        )
+
+    def client(self) -> TestClient:
+        sessions = Sessions(self.auth, self.clock, lifetime_s=3600)
+        app = ui_app(self.site, access=UiAccess(tokens=self.auth, sessions=sessions))
+        return TestClient(app, base_url="http://127.0.0.1:4330")
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Iterator[ReviewPages]:
+    made = ReviewPages(tmp_path, answers=3)
+    yield made
+    made.reviews._close()
+
+
+def fields_of(page: httpx.Response) -> dict[str, str]:
+    """Return the hidden fields of the form that saves a review."""
+    form = page.text[page.text.index('class="left" method="post"') :]
+    return dict(re.findall(r'<input type="hidden" name="([a-z]+)" value="([^"]*)">', form)[:3])
+
+
+def save(client: TestClient, page: httpx.Response, label: str, **more: str) -> httpx.Response:
+    """Give every claim of the shown answer a label."""
+    labels = {f"label-{number}": label for number in dict.fromkeys(NUMBER.findall(page.text))}
+    return client.post(page.url.path, data={**fields_of(page), **labels, **more})
+
+
+def test_a_queue_leads_through_all_answers_and_then_is_empty(pages: ReviewPages) -> None:
+    client = pages.client()
+    page = client.get("/review/next?queue=random")
+    seen = set()
+    for _ in pages.keys:
+        seen.add(page.url.path.split("/")[2])
+        page = save(client, page, "supported")
+    assert seen == {key.trace_id for key in pages.keys}
+    assert "This queue is empty" in page.text
+    assert "3 answers</b>" not in page.text
+    assert "3 answers reviewed by 1 person" in " ".join(re.sub("<[^>]+>", " ", page.text).split())
+
+
+def test_a_review_is_kept_with_its_texts_and_waits_as_a_span(pages: ReviewPages) -> None:
+    client = pages.client()
+    save(client, client.get("/review/next?queue=uncertain"), "supported", **{"note-1": "Looks right to me."})
+    rows = pages.reviews._db.execute("SELECT claim, verdict, label, picked FROM review").fetchall()
+    assert set(rows) == {
+        (WRONG.claim.text, "contradicted", "supported", "uncertain"),
+        (RIGHT.claim.text, "supported", "supported", "uncertain"),
+    }
+    assert ("Looks right to me.",) in pages.reviews._db.execute("SELECT note FROM review").fetchall()
+    [(payload,)] = pages.reviews._db.execute("SELECT payload FROM outbox").fetchall()
+    spans = decode(payload)
+    assert {span.attributes[semconv.REVIEW_OVERRULES] for span in spans} == {True, False}
+    assert {span.parent_span_id for span in spans} <= {key.span_id for key in pages.keys}
+
+
+def test_undo_takes_the_last_answer_back(pages: ReviewPages) -> None:
+    client = pages.client()
+    first = client.get("/review/next?queue=random")
+    second = save(client, first, "supported")
+    assert "The answer before is saved." in second.text
+    saved = re.search(r'name="saved" value="([^"]+)"', second.text)
+    assert saved
+    data = {"csrf": fields_of(second)["csrf"], "saved": saved[1], "queue": "random"}
+    again = client.post("/review/undo", data=data)
+    assert again.url.path == first.url.path
+    assert pages.reviews._db.execute("SELECT count(*) FROM review WHERE is_current").fetchone() == (0,)
+
+
+def test_the_claims_are_the_carriers_whatever_the_form_says(pages: ReviewPages) -> None:
+    client = pages.client()
+    page = client.get("/review/next?queue=random")
+    reply = client.post(
+        page.url.path, data={**fields_of(page), "label-77": "supported", "claim-1": "planned"}
+    )
+    assert reply.status_code == 400
+    assert "Choose a label for at least one claim." in reply.text
+
+
+def test_a_full_disk_keeps_what_was_typed(pages: ReviewPages) -> None:
+    client = pages.client()
+    page = client.get("/review/next?queue=random")
+    (in_use,) = pages.reviews._db.execute("PRAGMA page_count").fetchone()
+    pages.reviews._db.execute(f"PRAGMA max_page_count = {in_use}")
+    for key, answer in pages.source.answers.items():
+        record = replace(answer.record, answer="x" * 1_000_000)
+        pages.source.answers[key] = replace(answer, record=record)
+    reply = save(client, page, "contradicted", **{"note-1": "My long thought."})
+    assert reply.status_code == 507
+    assert "nothing that was kept before is lost" in reply.text
+    assert 'value="My long thought."' in reply.text
+    assert len(re.findall(r'value="contradicted" checked', reply.text)) == 2
+
+
+def test_an_answer_that_is_gone_is_told_with_a_way_on(pages: ReviewPages) -> None:
+    client = pages.client()
+    page = client.get("/review/next?queue=random")
+    pages.source.answers.clear()
+    reply = client.get(str(page.url))
+    assert reply.status_code == 410
+    assert "Next answer" in reply.text
+
+
+def test_a_review_needs_its_permission_and_its_form(tmp_path: Path) -> None:
+    grants = (grant("rt_reader", "read"), grant("rt_reviewer", "read", "review"))
+    pages = ReviewPages(tmp_path, answers=1, grants=grants)
+    path = f"/review/{pages.keys[0].trace_id}/{pages.keys[0].span_id}"
+    reader, reviewer = pages.client(), pages.client()
+    log_in(reader, "rt_reader")
+    log_in(reviewer, "rt_reviewer")
+    assert reader.get(path).status_code == 403
+    assert reader.post(path, data={"label-1": "supported"}).status_code == 403
+    assert ">Review</a>" not in reader.get("/answers").text
+    assert (
+        reviewer.post(path, data={"label-1": "supported"}).status_code == 403
+    )  # without the form's own token
+    assert save(reviewer, reviewer.get(path), "supported").status_code == 200
+    assert pages.reviews._db.execute("SELECT DISTINCT reviewer FROM review").fetchall() == [("reviewer",)]
+    pages.reviews._close()
+
+
+def test_a_tenant_reviews_its_own_answers_only(tmp_path: Path) -> None:
+    pages = ReviewPages(tmp_path, answers=1, grants=(grant("rt_acme", "read", "review", tenant="acme"),))
+    client = pages.client()
+    log_in(client, "rt_acme")
+    key = pages.keys[0]
+    assert client.get(f"/review/{key.trace_id}/{key.span_id}?tenant=other").status_code == 404
+    assert client.get(f"/review/{key.trace_id}/{key.span_id}").status_code == 410  # not in its traffic
+    assert client.get("/review/labels.jsonl").text == ""
+    pages.reviews._close()
+
+
+def test_labels_of_the_page_are_read_by_calibrate(pages: ReviewPages, tmp_path: Path) -> None:
+    client = pages.client()
+    page = client.get("/review/next?queue=random")
+    for _ in pages.keys:
+        wrong = re.search(r"claim contradicted\" tabindex=\"-1\" data-claim=\"(\d+)", page.text)
+        assert wrong
+        page = save(client, page, "supported", **{f"label-{wrong[1]}": "contradicted"})
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text(client.get("/review/labels.jsonl").text, "utf-8")
+    rows = [json.loads(line) for line in labels.read_text("utf-8").splitlines()]
+    assert {(row["question"], row["answer"], len(row["claims"])) for row in rows} == {(QUESTION, ANSWER, 2)}
+    result = CliRunner().invoke(cli, ["calibrate", str(labels), "--judge", "lexical", "--json"])
+    assert result.exit_code == 0, result.output
