@@ -24,7 +24,7 @@ from ragtrace.answers.port import (
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import RagtraceError
 from ragtrace.model import Label
-from ragtrace.stats import Difference, WeightedMean, difference_of
+from ragtrace.stats import MeanDifference, WeightedMean, difference_of
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.ui._charts import Chart, chart_of
 from ragtrace_collector.ui.query import ListQuery, read_query
@@ -67,7 +67,7 @@ class DailyChange:
     metric: str
     newer: WeightedMean | None
     older: WeightedMean | None
-    difference: Difference | None
+    difference: MeanDifference | None
     """``None`` if one of the two days has no score."""
     lower_is_better: bool
 
