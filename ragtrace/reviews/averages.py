@@ -7,18 +7,19 @@ better the judge, the shorter its interval.
 
 Only answers that were reviewed in random order count, and of these only the ones before the first that was
 left out: they are a simple random sample. Reviews of opened or uncertain answers would make the sample worse
-than the traffic.
+than the traffic, so the random queue asks about these answers again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, sqrt
 from typing import Final, NamedTuple
 
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label, VerdictLabel
+from ragtrace.reviews.labels import by_claim, majority
 from ragtrace.reviews.review import Review, ReviewPick
 from ragtrace.stats import WeightedMean, wilson
 
@@ -27,7 +28,6 @@ METRIC: Final = "faithfulness"
 LEAST: Final = 30
 """Fewer reviewed answers say too little: their interval would be no better than none."""
 _WRONG: Final = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
-_DECIDED: Final = (VerdictLabel.SUPPORTED, *_WRONG)
 
 
 class ReviewedPair(NamedTuple):
@@ -53,15 +53,21 @@ class CorrectedMean:
 
 
 def random_prefix(
-    in_order: Iterable[tuple[float, AnswerSummary]], reviewed: Mapping[AnswerKey, Sequence[Review]]
+    in_order: Iterable[tuple[float, AnswerSummary]],
+    reviewed: Mapping[AnswerKey, Sequence[Review]],
+    *,
+    gone: Collection[AnswerKey] = (),
 ) -> Sequence[ReviewedPair]:
     """Return the reviewed answers of a random order, up to the first one that nobody reviewed.
 
     An answer without a decided outcome of the judge, or of which people cannot tell, is passed over: it has
-    no place in the judge's mean either.
+    no place in the judge's mean either. So is one whose content is ``gone``: that depends on its age, not on
+    its verdict.
     """
     pairs = []
     for _, answer in in_order:
+        if answer.key in gone:
+            continue
         said = [review for review in reviewed.get(answer.key, ()) if review.picked is ReviewPick.RANDOM]
         if not said:
             break
@@ -76,7 +82,7 @@ def random_prefix(
 
 def passes(reviews: Sequence[Review]) -> bool | None:
     """Say whether an answer passes by its reviews: no claim is wrong; ``None`` if none is decided."""
-    labels = [review.label for review in reviews if review.label in _DECIDED]
+    labels = [label for said in by_claim(reviews).values() if (label := majority(said))]
     return None if not labels else not any(label in _WRONG for label in labels)
 
 

@@ -16,7 +16,7 @@ from ragtrace.model import Chunk, RagRecord, Target, VerdictLabel
 from ragtrace.reviews.delivery import ReviewDelivery
 from ragtrace.reviews.file import ReviewFile
 from ragtrace.reviews.labels import calibration_row
-from ragtrace.reviews.review import Review, SavedView
+from ragtrace.reviews.review import Review, ReviewPick, SavedView
 from ragtrace.reviews.span import review_span
 from ragtrace.traces.otlp import decode, encode
 
@@ -113,7 +113,41 @@ async def test_labels_are_those_of_most_people(file: ReviewFile, labels: str, jo
         "contexts": [{"id": "faq-12", "text": "Refunds take 14 days."}],
         "answer": RECORD.answer,
         "claims": [{"text": REVIEW.claim, "label": joined}],
+        "answer_label": joined,
     }
+
+
+@pytest.mark.parametrize(
+    ("said", "claims", "label"),
+    [
+        ("s", 1, VerdictLabel.SUPPORTED),
+        ("s", 2, None),
+        ("s", None, None),
+        ("c", 2, VerdictLabel.CONTRADICTED),
+        ("u", 1, None),
+    ],
+)
+async def test_an_answer_is_supported_only_if_every_claim_was_labeled_so(
+    file: ReviewFile, said: str, claims: int | None, label: VerdictLabel | None
+) -> None:
+    meant = {"c": VerdictLabel.CONTRADICTED, "s": VerdictLabel.SUPPORTED, "u": VerdictLabel.UNJUDGED}
+    await file.add([replace(REVIEW, label=meant[said])], record=RECORD, claims=claims)
+    [row] = await file.labels(tenant=None)
+    assert row.label is label
+
+
+async def test_a_random_review_stays_random_when_it_is_changed(file: ReviewFile) -> None:
+    await file.add([replace(REVIEW, picked=ReviewPick.RANDOM)], record=RECORD)
+    await file.add([replace(REVIEW, label=VerdictLabel.SUPPORTED)], record=RECORD)
+    [said] = await file.of(KEY)
+    assert (said.label, said.picked) == (VerdictLabel.SUPPORTED, ReviewPick.RANDOM)
+
+
+async def test_answers_that_are_gone_are_remembered(file: ReviewFile) -> None:
+    for _ in range(2):
+        await file.pass_over(KEY)
+    assert await file.passed_over(tenant=None) == {KEY}
+    assert await file.passed_over(tenant="other") == frozenset()
 
 
 async def test_a_full_disk_is_told_and_nothing_is_lost(file: ReviewFile) -> None:

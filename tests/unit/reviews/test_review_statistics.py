@@ -9,7 +9,7 @@ import pytest
 
 from ragtrace.model import VerdictLabel
 from ragtrace.reviews.agreement import agreement
-from ragtrace.reviews.averages import ReviewedPair, corrected_mean, random_prefix
+from ragtrace.reviews.averages import ReviewedPair, corrected_mean, passes, random_prefix
 from ragtrace.reviews.review import Review, ReviewPick
 from ragtrace.stats import WeightedMean
 from tests.unit.answers.rows import a_row
@@ -62,6 +62,21 @@ def test_only_a_random_prefix_counts() -> None:
     }
     pairs = random_prefix(rows, reviewed)  # type: ignore[arg-type]
     assert [(pair.judge, pair.human) for pair in pairs] == [(1.0, 1.0), (0.0, 0.0)]
+
+
+def test_an_answer_that_is_gone_does_not_end_the_prefix() -> None:
+    rows = [(number / 10, a_row(number, 1.0)) for number in range(1, 4)]
+    said = [replace(REVIEW, label=GOOD, picked=ReviewPick.RANDOM)]
+    reviewed = {rows[0][1].key: said, rows[2][1].key: said}
+    assert len(random_prefix(rows, reviewed)) == 1
+    assert len(random_prefix(rows, reviewed, gone={rows[1][1].key})) == 2
+
+
+def test_several_people_are_one_voice_for_each_claim() -> None:
+    bad, good = replace(REVIEW, label=WRONG), replace(REVIEW, label=GOOD)
+    assert passes([replace(bad, reviewer="a"), replace(good, reviewer="b"), replace(good, reviewer="c")])
+    assert passes([replace(bad, reviewer="a"), replace(good, reviewer="b")]) is None
+    assert passes([good, replace(bad, claim="Another claim.")]) is False
 
 
 def test_agreement_is_counted_by_claim() -> None:
