@@ -11,6 +11,7 @@ from tests.mutants.promises import (
     capture,
     delivery,
     durability,
+    index,
     judging,
     limits,
     opening,
@@ -24,6 +25,7 @@ __all__ = ["CATALOGUE"]
 CATALOGUE: Final[tuple[Mutant, ...]] = (
     *durability.MUTANTS,
     *work.MUTANTS,
+    *index.MUTANTS,
     *delivery.MUTANTS,
     *access.MUTANTS,
     *limits.MUTANTS,

@@ -28,7 +28,7 @@ from ragtrace_collector.ui._answer_view import AnswerView, ClaimLine, VersionCho
 from ragtrace_collector.ui._review_queue import CorrectedMetric, at_random, corrected_metric, next_answer
 from ragtrace_collector.ui.answer import answer_url
 from ragtrace_collector.ui.render import render
-from ragtrace_collector.ui.security import checked_form, own_tenant
+from ragtrace_collector.ui.security import checked_form, open_own, own_tenant
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
 
 _MOST_NOTE: Final = 2_000
@@ -242,7 +242,7 @@ def _save_path(request: Request, key: AnswerKey) -> str:
 
 
 async def _view(request: Request, key: AnswerKey, reviews: ReviewStore, *, carrier: str = "") -> AnswerView:
-    opened = await site_of(request).source.open(key)
+    opened = await open_own(request, key)
     chosen = [version for version in opened.versions if version.judged.carrier_span_id == carrier]
     if chosen:
         opened = replace(opened, versions=tuple(chosen))

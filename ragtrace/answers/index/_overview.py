@@ -121,6 +121,8 @@ def _periods(
 ) -> Iterator[tuple[int, Counter[str]]]:
     """Yield the sums of each period by the hour it begins at; a period of 0 is the whole range."""
     start = f"first_hour - first_hour % {period}" if period else "0"
+    if period == part.hours:
+        start = "first_hour"  # in the order of the table, so that nothing is sorted
     columns = ", ".join(f"sum({name})" for name in METRIC_SUMS)
     condition, values = listed(streams)
     found = db.execute(
