@@ -15,6 +15,7 @@ from tests.mutants.promises import (
     judging,
     limits,
     opening,
+    reviews,
     sampling,
     strangers,
     work,
@@ -33,6 +34,7 @@ CATALOGUE: Final[tuple[Mutant, ...]] = (
     *judging.MUTANTS,
     *opening.MUTANTS,
     *answer_page.MUTANTS,
+    *reviews.MUTANTS,
     *capture.MUTANTS,
     *strangers.MUTANTS,
 )

@@ -14,19 +14,18 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ragtrace.answers.opened import AnswerGone, OpenedAnswer
-from ragtrace.answers.port import TrafficScope
+from ragtrace.answers.port import TrafficScope, TrendPoint
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ReadError, WriteError
 from ragtrace.model import VerdictLabel
 from ragtrace.reviews.agreement import LABELS, ReviewAgreement, agreement
-from ragtrace.reviews.averages import LEAST, METRIC, CorrectedMean, corrected_mean, random_prefix
+from ragtrace.reviews.averages import LEAST, METRIC
 from ragtrace.reviews.labels import calibration_line
 from ragtrace.reviews.review import Review, ReviewPick, ReviewStore
 from ragtrace.reviews.span import review_span
-from ragtrace.stats import WeightedMean
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.ui._answer_view import AnswerView, ClaimLine, VersionChoice, view_of
-from ragtrace_collector.ui._review_queue import next_answer, random_answers
+from ragtrace_collector.ui._review_queue import CorrectedMetric, at_random, corrected_metric, next_answer
 from ragtrace_collector.ui.answer import answer_url
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant
@@ -57,11 +56,9 @@ class ReviewNumbers:
 
     answers: int
     agreement: ReviewAgreement
-    passing: WeightedMean | None
-    """The share of answers that pass, as the judge says; ``None`` without an answer."""
-    corrected: CorrectedMean | None
-    random: int
-    """Answers of the random sample that count."""
+    judged: TrendPoint
+    """Faithfulness of everything, as the judge says."""
+    corrected: CorrectedMetric
 
 
 async def show_queue(request: Request) -> Response:
@@ -189,12 +186,8 @@ def _key_of(request: Request, text: str) -> AnswerKey | None:
 async def _done(reviews: ReviewStore, pick: ReviewPick, tenant: str | None) -> Collection[AnswerKey]:
     """Return the answers that a queue leaves out; the random one asks again about those of other queues."""
     reviewed = await reviews.reviewed(tenant=tenant)
-    done = [key for key, said in reviewed.items() if pick is not ReviewPick.RANDOM or _at_random(said)]
+    done = [key for key, said in reviewed.items() if pick is not ReviewPick.RANDOM or at_random(said)]
     return {*done, *await reviews.passed_over(tenant=tenant)}
-
-
-def _at_random(reviews: Sequence[Review]) -> bool:
-    return any(review.picked is ReviewPick.RANDOM for review in reviews)
 
 
 async def _is_gone(site: Site, key: AnswerKey) -> bool:
@@ -344,19 +337,12 @@ def _unreadable(request: Request, key: AnswerKey, exc: ReadError) -> Response:
 
 
 async def _numbers(site: Site, reviews: ReviewStore, tenant: str | None) -> ReviewNumbers:
-    reviewed, gone = await reviews.reviewed(tenant=tenant), await reviews.passed_over(tenant=tenant)
+    reviewed = await reviews.reviewed(tenant=tenant)
     scope = TrafficScope(tenant=tenant)
-    in_order = []
-    async for position, answer in random_answers(site.index, scope):
-        in_order.append((position, answer))
-        if answer.key not in gone and not _at_random(reviewed.get(answer.key, ())):
-            break
-    pairs = random_prefix(in_order, reviewed, gone=gone)
-    passing = (await site.index.trend(METRIC, scope, period_ns=_PERIOD_NS)).whole.passing
+    trend = await site.index.trend(METRIC, scope, period_ns=_PERIOD_NS)
     return ReviewNumbers(
         answers=len(reviewed),
         agreement=agreement(reviewed.values()),
-        passing=passing,
-        corrected=corrected_mean(passing, pairs) if passing else None,
-        random=len(pairs),
+        judged=trend.whole,
+        corrected=await corrected_metric(site.index, scope, reviews, trend),
     )

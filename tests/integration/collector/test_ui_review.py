@@ -169,6 +169,35 @@ def test_the_random_queue_asks_again_about_answers_of_other_queues(pages: Review
     assert "3 answers of the random order reviewed without a gap" in page.text
 
 
+@pytest.mark.slow
+def test_the_overview_says_what_people_make_of_the_averages(tmp_path: Path) -> None:
+    pages = ReviewPages(tmp_path, answers=30)
+    client = pages.client()
+    page = client.get("/review/next?queue=random")
+    for _ in range(30):
+        page = save(client, page, "supported")
+    for path in ("/review", "/?since=3650d"):
+        text = " ".join(re.sub("<[^>]+>", " ", client.get(path).text).split())
+        assert re.search(r"30 random answers( that people reviewed: 100 ?% pass)?", text)
+    assert re.search(
+        r"By 30 random answers that people reviewed: 100 ?% pass \(\d\d ?% to 100 ?%\), mean 1\.00", text
+    )
+    pages.reviews._close()
+
+
+@pytest.mark.slow
+def test_reviews_of_another_queue_enter_no_average(tmp_path: Path) -> None:
+    pages = ReviewPages(tmp_path, answers=31)
+    client = pages.client()
+    page = client.get("/review/next?queue=uncertain")
+    while "This queue is empty" not in page.text:
+        page = save(client, page, "supported")
+    assert "31 answers" in page.text
+    assert "No random answer was reviewed, so averages are the judge" in page.text
+    assert "that people reviewed" not in client.get("/?since=3650d").text
+    pages.reviews._close()
+
+
 def test_a_random_answer_is_reviewed_as_a_whole(pages: ReviewPages) -> None:
     client = pages.client()
     for queue, status in (("random", 400), ("uncertain", 200)):
