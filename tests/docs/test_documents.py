@@ -50,7 +50,8 @@ def test_every_dependency_has_its_reason() -> None:
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = pyproject["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
-    lines = project["dependencies"] + extras + pyproject["dependency-groups"]["dev"]
+    groups = pyproject["dependency-groups"]
+    lines = project["dependencies"] + extras + groups["dev"] + groups["pictures"]
     declared = {Requirement(line).name for line in lines} - {project["name"]}
     tables = re.findall(r"^\| (`.+?) \|", (ROOT / "docs/dependencies.md").read_text(), re.MULTILINE)
     assert {name for cell in tables for name in re.findall(r"`([\w.-]+)`", cell)} == declared
