@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import EXISTING_FILE, FILE, AccessOptions, ExtractOptions
-from ragtrace.cli.render import talk
+from ragtrace.cli.render import print_json, talk
 from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.cli.times import Moment, moment
 from ragtrace.errors import ConfigError, InputError
@@ -124,6 +124,9 @@ class PageOptions:
         default=None,
         help="Open the page in a browser. [default: if there is a desktop]",
     )
+    as_json: bool = option(
+        "--json", is_flag=True, help="Print a JSON line with the page's address to stdout when it is ready."
+    )
 
 
 @command()
@@ -170,7 +173,7 @@ async def _run(place: PlaceOptions, page: PageOptions) -> None:
             await found.index.newest_ns(TrafficScope())  # a store that cannot be read is told at once
             app = configured_app(config, found, auth=auth, clock=clock, reviews=reviews)
             listening = _listening(config)
-            _announce(config, listening.getsockname()[1], is_secure=bool(auth.certificate), opens=page.opens)
+            _announce(config, listening.getsockname()[1], page, is_secure=bool(auth.certificate))
             await serve_until(signals.stop, app, listening, certificate=auth.certificate)
 
 
@@ -296,11 +299,13 @@ class _Progress:
         self._tenths = tenths
 
 
-def _announce(config: CollectorConfig, port: int, *, is_secure: bool, opens: bool | None) -> None:
+def _announce(config: CollectorConfig, port: int, page: PageOptions, *, is_secure: bool) -> None:
     host = (config.ui.listen or "").rpartition(":")[0]
     url = f"http{'s' if is_secure else ''}://{'127.0.0.1' if host in ('0.0.0.0', '[::]') else host}:{port}/"
     talk(f"The page is at {url} (Ctrl-C ends it)")
-    if opens or (opens is None and _has_desktop()):
+    if page.as_json:
+        print_json({"event": "ready", "url": url, "port": port})
+    if page.opens or (page.opens is None and _has_desktop()):
         webbrowser.open(url)
 
 

@@ -514,7 +514,7 @@ def test_composite_diagnosis_and_another_tools_number_are_searchable() -> None:
 
 def test_verdicts_that_people_gave_say_so() -> None:
     people = JudgeIdentity(provider="human", model="ragtruth", computes=True, is_human=True)
-    span = a_carrier(an_evaluation(replace(a_result(), judge=people)))
+    span = a_carrier(an_evaluation(replace(a_result(), judge=people)), options=OPENINFERENCE)
     assert span.events[0].attributes["ragtrace.evaluator.type"] == "human"
     assert span.attributes["evaluations.0.evaluation.annotator_kind"] == "HUMAN"
 
