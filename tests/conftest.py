@@ -31,7 +31,7 @@ settings.load_profile("ragtrace-ci" if os.environ.get("CI") else "ragtrace")
 # could not interrupt the programs they start. With a handler here, children start with the default again.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_BACKEND_FIXTURES = {"jaeger", "tempo", "otelcol", "gguf", "frameworks", "phoenix"}
+_BACKEND_FIXTURES = {"jaeger", "tempo", "otelcol", "gguf", "frameworks", "phoenix", "browser"}
 _IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 _CLEANED = ("OTEL_", "RAGTRACE_", "OPENAI_")
 

@@ -28,7 +28,7 @@ from ragtrace_collector.web.tokens import TokenAuth
 log = logging.getLogger("ragtrace.collector")
 
 _CSP: Final = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 _HEADERS: Final = {

@@ -1,0 +1,95 @@
+"""The whole job by keyboard alone: list, answer, claim, evidence, review, saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.chromium import watched_page
+from tests.browser.served import serving
+
+pytestmark = pytest.mark.slow
+
+
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def tab_to(page: Page, selector: str) -> None:
+    """Press Tab until an element has the focus."""
+    for _ in range(100):
+        if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+            return
+        press(page, "Tab")
+    raise AssertionError(f"Tab never reaches {selector}")
+
+
+def focused(page: Page) -> str:
+    found: str = page.evaluate("document.activeElement.textContent")
+    return found
+
+
+def test_from_the_list_to_a_saved_review(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path) as pages, watched_page(browser) as page:
+        page.goto(pages.url)
+        press(page, "g", "a")
+        page.wait_for_url("**/answers")
+        press(page, "j", "j", "k", "Enter")
+        page.wait_for_url("**/answers/*/*")
+        press(page, "w")
+        assert "Refunds take 30 days." in focused(page)
+        press(page, "Enter")
+        assert "Refunds take 14 days" in page.evaluate("document.activeElement.closest('.chunk').textContent")
+        press(page, "Escape")
+        assert "Refunds take 30 days." in focused(page)
+        tab_to(page, "a[href*='/review/']")
+        press(page, "Enter")
+        page.wait_for_url("**/review/*/*")
+        path = page.url
+        press(page, "j", "2", "j", "1", "n")
+        page.keyboard.type("as the FAQ says")
+        press(page, "Enter")
+        page.wait_for_url("**/answers/*/*")
+        assert "as the FAQ says" in page.locator("main").inner_text()
+        reviewed = next(key for key in pages.keys.values() if key.trace_id in path)
+        assert sorted(pages.reviews(reviewed)) == ["contradicted", "supported"]
+
+
+def test_a_queue_is_reviewed_without_the_mouse_until_it_is_empty(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path) as pages, watched_page(browser) as page:
+        page.goto(pages.url)
+        press(page, "g", "r")
+        page.wait_for_url("**/review")
+        tab_to(page, "a[href*='queue=random']")
+        press(page, "Enter")
+        for _ in pages.keys:
+            page.wait_for_url("**/review/*/*queue=random*")
+            at = page.url
+            press(page, "j", "1", "Enter")
+            page.wait_for_url(lambda url, before=at: url != before)
+        assert "This queue is empty" in page.locator("main").inner_text()
+        assert all(pages.reviews(key) == ["supported"] for key in pages.keys.values())
+
+
+@pytest.mark.parametrize("path", ["/", "/answers", "/answers/{answer}", "/review", "/review/{answer}"])
+def test_help_opens_says_the_keys_and_gives_the_focus_back(
+    browser: Browser, tmp_path: Path, path: str
+) -> None:
+    with serving(tmp_path) as pages, watched_page(browser) as page:
+        page.goto(pages.path(path))
+        press(page, "?")
+        assert page.locator("dialog[open] kbd").count() >= 5
+        press(page, "Escape")
+        page.locator("dialog").wait_for(state="detached")
+        press(page, "Tab")
+        assert page.evaluate("document.activeElement !== document.body")
+
+
+def test_the_first_tab_skips_to_the_content(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path) as pages, watched_page(browser) as page:
+        page.goto(pages.path("/answers"))
+        press(page, "Tab", "Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
