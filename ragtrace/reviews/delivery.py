@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ragtrace.errors import SendError, SendRefused, SendRejected, SendUnconfirmed, WriteError
+from ragtrace.errors import ReadError, SendError, SendRefused, SendRejected, SendUnconfirmed, WriteError
 from ragtrace.ports import SpanSink
 from ragtrace.reviews.file import ReviewFile
 
@@ -31,7 +31,10 @@ class ReviewDelivery:
         while True:
             self.reviews.added.clear()
             for name in self.sinks:
-                await self.deliver(name)
+                try:
+                    await self.deliver(name)
+                except (ReadError, WriteError) as exc:  # it is sent again, and is the same span
+                    log.warning("%s", exc)
             try:
                 async with asyncio.timeout(self.pause_s):
                     await self.reviews.added.wait()
@@ -39,7 +42,12 @@ class ReviewDelivery:
                 pass
 
     async def deliver(self, name: str) -> None:
-        """Send what waits for one sink, until nothing is left or it fails."""
+        """Send what waits for one sink, until nothing is left or it fails.
+
+        Raises:
+            ReadError: the file cannot be read.
+            WriteError: it cannot be written: what was delivered still waits.
+        """
         sink = self.sinks[name]
         while waiting := await self.reviews.waiting(name):
             for span in waiting:
@@ -57,8 +65,4 @@ class ReviewDelivery:
                 except SendError as exc:
                     log.warning("reviews wait for %s: %s", sink.name, exc)
                     return
-                try:
-                    await self.reviews.delivered([span])
-                except WriteError as exc:
-                    log.warning("%s", exc)
-                    return
+                await self.reviews.delivered([span])

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ragtrace.answers.summary import AnswerKey
-from ragtrace.errors import ConfigError, WriteError
+from ragtrace.errors import ConfigError, ReadError, WriteError
 from ragtrace.model import RagRecord, VerdictLabel
 from ragtrace.reviews.labels import label_row
 from ragtrace.reviews.review import LabelRow, Review, ReviewPick, SavedView
@@ -217,8 +217,11 @@ class ReviewFile:
 
     async def _read(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         def work() -> list[tuple[Any, ...]]:
-            with self._turn:
-                return self._db.execute(query, tuple(values)).fetchall()
+            try:
+                with self._turn:
+                    return self._db.execute(query, tuple(values)).fetchall()
+            except sqlite3.Error as exc:
+                raise ReadError(f"the reviews in {str(self._path)!r} cannot be read: {exc}") from exc
 
         return await asyncio.to_thread(work)
 

@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ragtrace import semconv
 from ragtrace.answers.summary import AnswerKey, summary_of
-from ragtrace.errors import ConfigError, SendRejected, SendRetryable, WriteError
+from ragtrace.errors import ConfigError, SendRefused, SendRejected, SendRetryable, WriteError
 from ragtrace.model import Chunk, RagRecord, Target, VerdictLabel
 from ragtrace.reviews.delivery import ReviewDelivery
 from ragtrace.reviews.file import ReviewFile
@@ -204,8 +204,9 @@ class Sink:
         """Nothing is open."""
 
 
-async def test_spans_wait_for_a_sink_that_is_down(file: ReviewFile) -> None:
-    sink = Sink(SendRetryable("down"))
+@pytest.mark.parametrize("fault", [SendRetryable("down"), SendRefused("token")])
+async def test_spans_wait_for_a_sink_that_is_down(file: ReviewFile, fault: Exception) -> None:
+    sink = Sink(fault)
     delivery = ReviewDelivery(reviews=file, sinks={"to": sink})
     await file.add([REVIEW], record=RECORD, outbox={"to": b"first"})
     await delivery.deliver("to")
