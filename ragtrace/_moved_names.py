@@ -162,7 +162,6 @@ MODULES: Final = {
     "ragtrace.traces.extract.streams": "ragtrace.traces.extract._streams",
     "ragtrace.traces.extract.switches": "ragtrace.traces.extract._switches",
     "ragtrace.traces.extract.tools": "ragtrace.traces.extract._tools",
-    "ragtrace.traces.text": "ragtrace.traces.text",
     "ragtrace.transcripts.asking": "ragtrace.transcripts._reevaluation",
     "ragtrace.transcripts.comparing": "ragtrace.transcripts._comparison",
     "ragtrace.transcripts.differences": "ragtrace.transcripts._differences",

@@ -158,7 +158,7 @@ def mean_of(moments: Moments, *, records: int, left_out: int, origin: float = 0.
     )
 
 
-class Difference(NamedTuple):
+class MeanDifference(NamedTuple):
     """How much two means differ."""
 
     change: float
@@ -173,7 +173,7 @@ class Difference(NamedTuple):
         return self.low <= 0 <= self.high
 
 
-def difference_of(newer: WeightedMean, older: WeightedMean) -> Difference:
+def difference_of(newer: WeightedMean, older: WeightedMean) -> MeanDifference:
     """Compare the means of two independent samples.
 
     The interval is made of those of the two means (Newcombe 1998, *Interval estimation for the
@@ -182,7 +182,7 @@ def difference_of(newer: WeightedMean, older: WeightedMean) -> Difference:
     change = newer.mean - older.mean
     below = sqrt((newer.mean - newer.low) ** 2 + (older.high - older.mean) ** 2)
     above = sqrt((newer.high - newer.mean) ** 2 + (older.mean - older.low) ** 2)
-    return Difference(change, max(-1.0, change - below), min(1.0, change + above))
+    return MeanDifference(change, max(-1.0, change - below), min(1.0, change + above))
 
 
 class RatioTotal(NamedTuple):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
 from ragtrace.model import VerdictLabel
-from ragtrace.reviews.labels import majority
+from ragtrace.reviews.labels import by_claim, majority
 from ragtrace.reviews.review import Review
 from ragtrace.stats import wilson_interval
 
@@ -79,11 +79,8 @@ def agreement(answers: Iterable[Sequence[Review]]) -> ReviewAgreement:
     names: set[str] = set()
     pairs = pairs_agreed = 0
     for reviews in answers:
-        of_claim: defaultdict[tuple[str, int | None], list[Review]] = defaultdict(list)
-        for review in reviews:
-            of_claim[review.claim, review.start].append(review)
-            names.add(review.reviewer)
-        for said in of_claim.values():
+        names |= {review.reviewer for review in reviews}
+        for said in by_claim(reviews).values():
             table[said[0].verdict, majority(said) or VerdictLabel.UNJUDGED] += 1
             for one, other in combinations(said, 2):
                 pairs += 1

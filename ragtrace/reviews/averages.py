@@ -7,18 +7,19 @@ better the judge, the shorter its interval.
 
 Only answers that were reviewed in random order count, and of these only the ones before the first that was
 left out: they are a simple random sample. Reviews of opened or uncertain answers would make the sample worse
-than the traffic.
+than the traffic, so the random queue asks about these answers again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, sqrt
 from typing import Final, NamedTuple
 
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label, VerdictLabel
+from ragtrace.reviews.labels import by_claim, majority
 from ragtrace.reviews.review import Review, ReviewPick
 from ragtrace.stats import WeightedMean, wilson
 
@@ -27,14 +28,13 @@ METRIC: Final = "faithfulness"
 LEAST: Final = 30
 """Fewer reviewed answers say too little: their interval would be no better than none."""
 _WRONG: Final = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
-_DECIDED: Final = (VerdictLabel.SUPPORTED, *_WRONG)
 
 
 class ReviewedPair(NamedTuple):
     """One reviewed answer of the random sample."""
 
     judge: float
-    """1 if it passes, 0 if not."""
+    """1 if it passes and 0 if not; or its score."""
     human: float
     weight: float
     """One over the probability with which the answer was sampled for the judge."""
@@ -42,7 +42,7 @@ class ReviewedPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedMean:
-    """A share of passing answers, corrected by reviews."""
+    """A share of passing answers or a mean score, corrected by reviews."""
 
     mean: float
     low: float
@@ -53,35 +53,58 @@ class CorrectedMean:
 
 
 def random_prefix(
-    in_order: Iterable[tuple[float, AnswerSummary]], reviewed: Mapping[AnswerKey, Sequence[Review]]
+    in_order: Iterable[tuple[float, AnswerSummary]],
+    reviewed: Mapping[AnswerKey, Sequence[Review]],
+    *,
+    gone: Collection[AnswerKey] = (),
+    scores: bool = False,
 ) -> Sequence[ReviewedPair]:
     """Return the reviewed answers of a random order, up to the first one that nobody reviewed.
 
     An answer without a decided outcome of the judge, or of which people cannot tell, is passed over: it has
-    no place in the judge's mean either.
+    no place in the judge's mean either. So is one whose content is ``gone``: that depends on its age, not on
+    its verdict.
+
+    Args:
+        in_order: Answers with their places in the random order.
+        reviewed: The reviews by answer.
+        gone: Answers that cannot be read any more.
+        scores: Compare scores, not who passes: people's is the share of supported claims.
     """
     pairs = []
     for _, answer in in_order:
+        if answer.key in gone:
+            continue
         said = [review for review in reviewed.get(answer.key, ()) if review.picked is ReviewPick.RANDOM]
         if not said:
             break
-        human = passes(said)
+        human = score(said) if scores else passes(said)
         metric = answer.metric(METRIC)
         if human is None or metric is None or metric.score is None or answer.probability is None:
             continue
-        judge = float(metric.label is Label.PASS)
+        judge = metric.score if scores else float(metric.label is Label.PASS)
         pairs.append(ReviewedPair(judge=judge, human=float(human), weight=1 / answer.probability))
     return pairs
 
 
 def passes(reviews: Sequence[Review]) -> bool | None:
     """Say whether an answer passes by its reviews: no claim is wrong; ``None`` if none is decided."""
-    labels = [review.label for review in reviews if review.label in _DECIDED]
+    labels = _labels(reviews)
     return None if not labels else not any(label in _WRONG for label in labels)
 
 
+def score(reviews: Sequence[Review]) -> float | None:
+    """Return the share of the decided claims that people find supported; ``None`` if none is decided."""
+    labels = _labels(reviews)
+    return None if not labels else sum(label not in _WRONG for label in labels) / len(labels)
+
+
+def _labels(reviews: Sequence[Review]) -> Sequence[VerdictLabel]:
+    return [label for said in by_claim(reviews).values() if (label := majority(said))]
+
+
 def corrected_mean(judged: WeightedMean, pairs: Sequence[ReviewedPair]) -> CorrectedMean | None:
-    """Correct the judge's share of passing answers by the reviewed pairs; ``None`` if they are fewer than 30.
+    """Correct the judge's share of passing answers, or its mean score; ``None`` with fewer than 30 pairs.
 
     The interval of the judge's share is part of the result's.
     """
@@ -105,7 +128,8 @@ def _halves(better: float, worse: float, size: float) -> tuple[float, float]:
     """Return how far the interval of ``better - worse`` reaches down and up.
 
     Two shares of one sample, by the method of variance estimates recovery (Zou and Donner 2008) from their
-    Wilson intervals, with their correlation. It is true for few and rare differences, too.
+    Wilson intervals, with their correlation. It is true for few and rare differences, too. Differences of
+    scores vary less than shares with the same means, so for them it is rather too long.
     """
     low_of_better, high_of_better = wilson(better, size)
     low_of_worse, high_of_worse = wilson(worse, size)

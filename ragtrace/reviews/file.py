@@ -35,7 +35,15 @@ CREATE TABLE outbox (
 CREATE TABLE view (
     tenant TEXT NOT NULL, name TEXT NOT NULL, query TEXT NOT NULL, PRIMARY KEY (tenant, name)) WITHOUT ROWID;
 """
-_FORM: Final = SqliteForm(application_id=0x52545256, steps=(_SCHEMA,), pragmas=("synchronous = FULL",))
+_CLAIMS_AND_GONE: Final = """
+ALTER TABLE answer ADD COLUMN claims INTEGER;
+CREATE TABLE gone (
+    trace_id TEXT NOT NULL, span_id TEXT NOT NULL, tenant TEXT NOT NULL,
+    PRIMARY KEY (trace_id, span_id, tenant)) WITHOUT ROWID;
+"""
+_FORM: Final = SqliteForm(
+    application_id=0x52545256, steps=(_SCHEMA, _CLAIMS_AND_GONE), pragmas=("synchronous = FULL",)
+)
 _COLUMNS: Final = (
     "trace_id, span_id, tenant, carrier_span_id, claim, start, end, verdict, label, note, reviewer, time_ns,"
     " picked"
@@ -76,9 +84,12 @@ class ReviewFile:
         reviews: Sequence[Review],
         *,
         record: RagRecord,
+        claims: int | None = None,
         outbox: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         """Keep reviews of one answer, all or none. A person's later review of a claim replaces the earlier.
+
+        What a person was asked at random stays a random review, also if they change it later.
 
         Raises:
             WriteError: the file cannot be written; nothing that was kept is lost.
@@ -88,7 +99,7 @@ class ReviewFile:
             for review in reviews:
                 _replace(db, review)
             if reviews:
-                _keep_answer(db, reviews[0].key, record)
+                _keep_answer(db, reviews[0].key, record, claims)
             db.executemany("INSERT INTO outbox (sink, payload) VALUES (?, ?)", list(outbox.items()))
 
         await self._write(work)
@@ -124,16 +135,30 @@ class ReviewFile:
         """Return the reviewed answers in the form that ``ragtrace calibrate`` reads."""
         reviewed = await self.reviewed(tenant=tenant)
         texts = {
-            AnswerKey(trace_id, span_id, of_tenant): (question, json.loads(contexts), answer)
-            for trace_id, span_id, of_tenant, question, contexts, answer in await self._read(
-                "SELECT trace_id, span_id, tenant, question, contexts, answer FROM answer", ()
+            AnswerKey(trace_id, span_id, of_tenant): (question, json.loads(contexts), answer, asked)
+            for trace_id, span_id, of_tenant, question, contexts, answer, asked in await self._read(
+                "SELECT trace_id, span_id, tenant, question, contexts, answer, claims FROM answer", ()
             )
         }
         return [
-            label_row(key, reviews, question=question, contexts=contexts, answer=answer)
+            label_row(key, reviews, question=question, contexts=contexts, answer=answer, asked=asked)
             for key, reviews in reviewed.items()
-            for question, contexts, answer in [texts[key]]
+            for question, contexts, answer, asked in [texts[key]]
         ]
+
+    async def pass_over(self, key: AnswerKey) -> None:
+        """Keep that an answer cannot be reviewed: its content is gone.
+
+        Raises:
+            WriteError: the file cannot be written.
+        """
+        statement = "INSERT INTO gone VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+        await self._write(lambda db: db.execute(statement, key))
+
+    async def passed_over(self, *, tenant: str | None) -> frozenset[AnswerKey]:
+        """Return the answers whose content is gone."""
+        query = "SELECT trace_id, span_id, tenant FROM gone WHERE (?1 IS NULL OR tenant = ?1)"
+        return frozenset(AnswerKey(*row) for row in await self._read(query, (tenant,)))
 
     async def views(self, *, tenant: str | None) -> Sequence[SavedView]:
         """Return the saved views, by name."""
@@ -212,10 +237,12 @@ class ReviewFile:
 
 
 def _replace(db: sqlite3.Connection, review: Review) -> None:
-    db.execute(
-        f"UPDATE review SET is_current = 0 WHERE {_OF_KEY} AND reviewer = ? AND claim = ? AND start IS ?",
+    earlier = db.execute(
+        f"UPDATE review SET is_current = 0 WHERE {_OF_KEY} AND reviewer = ? AND claim = ? AND start IS ?"
+        " AND is_current RETURNING picked",
         (*review.key, review.reviewer, review.claim, review.start),
-    )
+    ).fetchall()
+    picked = ReviewPick.RANDOM if (ReviewPick.RANDOM.value,) in earlier else review.picked
     db.execute(
         f"INSERT INTO review ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -229,17 +256,18 @@ def _replace(db: sqlite3.Connection, review: Review) -> None:
             review.note,
             review.reviewer,
             review.time_ns,
-            review.picked.value,
+            picked.value,
         ),
     )
 
 
-def _keep_answer(db: sqlite3.Connection, key: AnswerKey, record: RagRecord) -> None:
+def _keep_answer(db: sqlite3.Connection, key: AnswerKey, record: RagRecord, claims: int | None) -> None:
     contexts = json.dumps([[chunk.id, chunk.text or ""] for chunk in record.chunks])
     db.execute(
-        "INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-        " question = excluded.question, contexts = excluded.contexts, answer = excluded.answer",
-        (*key, record.question, contexts, record.answer),
+        "INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+        " question = excluded.question, contexts = excluded.contexts, answer = excluded.answer,"
+        " claims = excluded.claims",
+        (*key, record.question, contexts, record.answer, claims),
     )
 
 

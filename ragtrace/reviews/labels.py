@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from ragtrace.answers.summary import AnswerKey
+from ragtrace.escaping import escaped_json
 from ragtrace.model import VerdictLabel
-from ragtrace.reviews.review import LabeledClaim, LabelRow, Review
+from ragtrace.reviews.review import LabeledClaim, LabelRow, Review, ReviewPick
 
 
 def label_row(
@@ -17,12 +19,12 @@ def label_row(
     question: str | None,
     contexts: Sequence[tuple[str, str]],
     answer: str | None,
+    asked: int | None,
 ) -> LabelRow:
     """Join the reviews of an answer: each claim once, in the order of the answer."""
-    of_claim: defaultdict[tuple[str, int | None], list[Review]] = defaultdict(list)
-    for review in reviews:
-        of_claim[review.claim, review.start].append(review)
-    in_order = sorted(of_claim.items(), key=lambda item: (item[0][1] is None, item[0][1] or 0, item[0][0]))
+    in_order = sorted(
+        by_claim(reviews).items(), key=lambda item: (item[0][1] is None, item[0][1] or 0, item[0][0])
+    )
     return LabelRow(
         key=key,
         question=question,
@@ -32,8 +34,22 @@ def label_row(
             LabeledClaim(text=text, label=majority(said), verdict=said[0].verdict)
             for (text, _), said in in_order
         ),
-        picked=reviews[0].picked,
+        asked=asked,
+        picked=_picked(reviews),
     )
+
+
+def by_claim(reviews: Sequence[Review]) -> Mapping[tuple[str, int | None], Sequence[Review]]:
+    """Return the reviews of an answer by the claim's text and place."""
+    of_claim: defaultdict[tuple[str, int | None], list[Review]] = defaultdict(list)
+    for review in reviews:
+        of_claim[review.claim, review.start].append(review)
+    return of_claim
+
+
+def _picked(reviews: Sequence[Review]) -> ReviewPick:
+    picks = [review.picked for review in reviews]
+    return ReviewPick.RANDOM if ReviewPick.RANDOM in picks else picks[0]
 
 
 def majority(reviews: Sequence[Review]) -> VerdictLabel | None:
@@ -55,4 +71,10 @@ def calibration_row(row: LabelRow) -> Mapping[str, object]:
         "claims": [
             {"text": claim.text, "label": claim.label.value if claim.label else None} for claim in row.claims
         ],
+        "answer_label": row.label.value if row.label else None,
     }
+
+
+def calibration_line(row: LabelRow) -> str:
+    """Return that row as a line of JSON."""
+    return f"{escaped_json(json.dumps(calibration_row(row), ensure_ascii=False))}\n"

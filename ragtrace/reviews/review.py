@@ -72,7 +72,21 @@ class LabelRow:
     """Id and text of each chunk."""
     answer: str | None
     claims: tuple[LabeledClaim, ...]
+    """The claims that somebody reviewed."""
+    asked: int | None = None
+    """How many claims the evaluation has, reviewed or not; ``None`` if unknown."""
     picked: ReviewPick
+    """``random`` if anybody was asked at random."""
+
+    @property
+    def label(self) -> VerdictLabel | None:
+        """The whole answer's: of a wrong claim, else ``supported`` if people labeled every claim so."""
+        labels = [claim.label for claim in self.claims]
+        for wrong in (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED):
+            if wrong in labels:
+                return wrong
+        is_whole = self.asked is not None and len(labels) >= self.asked and None not in labels
+        return VerdictLabel.SUPPORTED if labels and is_whole else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +111,7 @@ class ReviewStore(Protocol):
         reviews: Sequence[Review],
         *,
         record: RagRecord,
+        claims: int | None = None,
         outbox: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         """Keep reviews of one answer, all or none. A person's later review of a claim replaces the earlier.
@@ -104,6 +119,7 @@ class ReviewStore(Protocol):
         Args:
             reviews: What one person says.
             record: The answer, so that labels have its texts.
+            claims: How many claims the evaluation has, reviewed or not.
             outbox: Serialized spans of the reviews by sink: kept until they are delivered.
         """
         ...
@@ -122,6 +138,14 @@ class ReviewStore(Protocol):
 
     async def labels(self, *, tenant: str | None) -> Sequence[LabelRow]:
         """Return the reviewed answers in the form that ``ragtrace calibrate`` reads."""
+        ...
+
+    async def pass_over(self, key: AnswerKey) -> None:
+        """Keep that an answer cannot be reviewed: its content is gone."""
+        ...
+
+    async def passed_over(self, *, tenant: str | None) -> frozenset[AnswerKey]:
+        """Return the answers whose content is gone."""
         ...
 
     async def views(self, *, tenant: str | None) -> Sequence[SavedView]:

@@ -1,11 +1,11 @@
 """Measure what the index of judged answers costs a collector, beside one without it.
 
-    python -m tests.benchmarks.index_cost [--rounds 7] [--requests 60] [--answers 3000]
+    python -m tests.benchmarks.index_cost [--rounds 15] [--requests 20] [--answers 1000]
 
-*Ingest*: batches of 100 spans of 2.2 kB, ten traces each, come in by OTLP/gRPC, and a share of the answers is
-judged by words, which costs no request. In each round, both collectors get as many, in turns; the ratio is
-that of the processor time of whole processes, until they are at rest. *Finish* is the transaction that ends
-one judged answer, 32 at once, in a store of its own.
+*Ingest*: batches of 100 spans of 2.2 kB, ten traces each, come in, and a share of the answers is judged by
+words, which costs no request. Two collectors get the same in turns, in this process and without a network;
+the ratio is that of the processor time of all threads, until the carriers are delivered. *Finish* is the
+transaction that ends one judged answer, 32 at once, in a store of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import itertools
 import statistics
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -27,28 +27,32 @@ from ragtrace.traces.attach import AttachOptions, Sample, carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span, Trace
+from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.store.port import Job, JudgedInput, KeptCarrier, WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
-from tests.benchmarks.ingest.load import Load
-from tests.benchmarks.ingest.servers import ragtrace
+from tests.benchmarks.ingest.load import SPANS, Load
 from tests.benchmarks.judge_cost import subject
-from tests.benchmarks.measured import Server, table
+from tests.benchmarks.measured import table
+from tests.integration.collector.running import config_of
+from tests.integration.collector.stepping import Stepped, stepped_collector
 from tests.rag_spans import rag_trace
 from tests.unit.traces.builders import a_claim, a_result, an_evaluation
 
 SHARES: Final = (0.1, 1.0)
 AT_ONCE: Final = 32
+QUIET_S: Final = 5.0
 SAMPLE: Final = Sample(rule="ratio", rate=1.0, probability=1.0)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--requests", type=int, default=60)
-    parser.add_argument("--answers", type=int, default=3_000)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--requests", type=int, default=20)
+    parser.add_argument("--answers", type=int, default=1_000)
     options = parser.parse_args()
-    rows = [ingest(share, options.rounds, options.requests) for share in SHARES]
-    print(table([*rows, asyncio.run(finish(options.rounds, options.answers))]))
+    for share in SHARES:
+        print(table([asyncio.run(ingest(share, options.rounds, options.requests))]), flush=True)
+    print(table([asyncio.run(finish(options.rounds, options.answers))]))
 
 
 def row(what: str, without: list[float], with_index: list[float]) -> dict[str, object]:
@@ -58,44 +62,55 @@ def row(what: str, without: list[float], with_index: list[float]) -> dict[str, o
         "without": statistics.median(without),
         "with": statistics.median(with_index),
         "ratio, median of rounds": statistics.median(ratios),
-        "lowest": min(ratios),
-        "highest": max(ratios),
+        "half of the rounds": "{0:.3f} to {2:.3f}".format(*statistics.quantiles(ratios)),
+        "of the best rounds": f"{min(with_index) / min(without):.3f}",
     }
 
 
-def ingest(share: float, rounds: int, requests: int) -> dict[str, object]:
+async def ingest(share: float, rounds: int, requests: int) -> dict[str, object]:
     """Measure the CPU of a span, in microseconds, without the index and with it."""
-    load = Load(spans_a_trace=10, at_once=8)
-    with ExitStack() as stack:
-        servers = [
-            stack.enter_context(ragtrace("ragtrace", ("grpc",), config(share, is_indexed=is_indexed)))[0]
-            for is_indexed in (False, True)
-        ]
-        for server in servers:
-            cost(load, server, requests)  # to warm up
-        taken = [
-            {server: cost(load, server, requests) for server in in_turns(servers, number)}
-            for number in range(rounds)
-        ]
-    without, with_index = ([found[server] for found in taken] for server in servers)
-    return row(f"CPU µs a span, {share:.0%} judged", without, with_index)
+    load = Load(spans_a_trace=10, at_once=1)
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            stepped_collector(config(Path(folder) / "without", share, is_indexed=False)) as without,
+            stepped_collector(config(Path(folder) / "with", share, is_indexed=True)) as with_index,
+        ):
+            taken: list[dict[int, float]] = []
+            for number in range(rounds + 1):  # the first warms up
+                sides = (without, with_index) if number % 2 else (with_index, without)
+                batch = load.requests(requests)
+                taken.append({id(side): await cost(side, batch) for side in sides})
+    sides_taken = ([found[id(side)] for found in taken[1:]] for side in (without, with_index))
+    return row(f"CPU µs a span, {share:.0%} judged", *sides_taken)
 
 
-def config(share: float, *, is_indexed: bool) -> dict[str, object]:
-    return {
-        "assemble": {"quiet_period": "500ms"},
-        "sample": {"ratio": share},
-        "judge": {"use": "lexical"},
-        "index": {"enabled": is_indexed},
-    }
+def config(folder: Path, share: float, *, is_indexed: bool) -> CollectorConfig:
+    folder.mkdir()
+    return config_of(
+        folder,
+        assemble={"quiet_period": f"{QUIET_S}s", "linger": "1s"},
+        sample={"ratio": share},
+        judge={"use": "lexical"},
+        store={"path": str(folder / "store.db"), "max_bytes": "100GiB"},
+        index={"enabled": is_indexed},
+    )
 
 
-def in_turns(servers: list[Server], number: int) -> list[Server]:
-    return servers if number % 2 else servers[::-1]
-
-
-def cost(load: Load, server: Server, requests: int) -> float:
-    return asyncio.run(load.drive(server, load.requests(requests))).cpu_us
+async def cost(side: Stepped, requests: Sequence[bytes]) -> float:
+    """Take spans in, judge them and deliver the carriers; forget what is past."""
+    begun = time.process_time()
+    async with asyncio.TaskGroup() as senders:
+        for request in requests:
+            senders.create_task(side.collector.intake.accept(request, encoding="protobuf"))
+    side.clock.time_ns += int(2 * QUIET_S * 1e9)
+    await side.collector.sample_stage.step()
+    while jobs := await side.collector.evaluator.take(AT_ONCE):
+        async with asyncio.TaskGroup() as workers:
+            for job in jobs:
+                workers.create_task(side.collector.evaluator.attempt(job))
+    await side.work()
+    await side.collector._expire()
+    return (time.process_time() - begun) / (len(requests) * SPANS) * 1e6
 
 
 async def finish(rounds: int, answers: int) -> dict[str, object]:

@@ -11,9 +11,11 @@ from tests.mutants.promises import (
     capture,
     delivery,
     durability,
+    index,
     judging,
     limits,
     opening,
+    reviews,
     sampling,
     strangers,
     work,
@@ -24,6 +26,7 @@ __all__ = ["CATALOGUE"]
 CATALOGUE: Final[tuple[Mutant, ...]] = (
     *durability.MUTANTS,
     *work.MUTANTS,
+    *index.MUTANTS,
     *delivery.MUTANTS,
     *access.MUTANTS,
     *limits.MUTANTS,
@@ -31,6 +34,7 @@ CATALOGUE: Final[tuple[Mutant, ...]] = (
     *judging.MUTANTS,
     *opening.MUTANTS,
     *answer_page.MUTANTS,
+    *reviews.MUTANTS,
     *capture.MUTANTS,
     *strangers.MUTANTS,
 )

@@ -14,6 +14,11 @@ COMMANDS = (
         "ragtrace_collector.cli.ui:ui",
     ),
     CommandEntry(
+        "reviews",
+        "Write what people said of verdicts as labels.",
+        "ragtrace_collector.cli.reviews:reviews",
+    ),
+    CommandEntry(
         "token",
         "Make a token for the collector's receivers and pages.",
         "ragtrace_collector.cli.token:token",

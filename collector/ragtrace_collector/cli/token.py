@@ -23,11 +23,11 @@ class TokenOptions:
     )
     may: tuple[str, ...] = option(
         "--may",
-        type=click.Choice(["send", "read"]),
+        type=click.Choice(["send", "read", "review"]),
         multiple=True,
         default=("send",),
         show_default=True,
-        help="Send spans, or read the collector's pages. Repeatable.",
+        help="Send spans, read the collector's pages and judged answers, or review answers. Repeatable.",
     )
     json: JsonOption = group(JsonOption)
 
@@ -44,6 +44,7 @@ def token(options: TokenOptions) -> None:
     Examples:
       ragtrace token --name checkout --tenant shop
       ragtrace token --name prometheus --may read
+      ragtrace token --name ada --may read --may review
     """
     with needs_extra("collector"):
         from ragtrace_collector.web.tokens import digest_of, new_token

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import sys
 import webbrowser
 from collections.abc import AsyncIterator, Mapping
@@ -46,6 +48,12 @@ def _links(pairs: tuple[str, ...]) -> dict[str, str]:
     return links
 
 
+def _address(text: str) -> str:
+    if not re.fullmatch(r"[^\s:]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}", text):
+        raise ValueError("write HOST:PORT, such as 127.0.0.1:4330")
+    return text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceOptions:
     """Where the answers are."""
@@ -87,6 +95,7 @@ class PageOptions:
     listen: str | None = option(
         "--listen",
         metavar="HOST:PORT",
+        parse=_address,
         help="Where the page is served; port 0 takes a free one."
         f" [default: `ui.listen`, else {_DEFAULT_LISTEN}]",
     )
@@ -142,13 +151,15 @@ def ui(place: PlaceOptions, page: PageOptions) -> None:
 
 
 async def _run(place: PlaceOptions, page: PageOptions) -> None:
+    from ragtrace.answers.port import TrafficScope
     from ragtrace.clock import SystemClock
     from ragtrace_collector.operations.signals import Signals
     from ragtrace_collector.ui.serving import configured_app, serve_until
-    from ragtrace_collector.web.auth import open_auth
+    from ragtrace_collector.web.auth import check_page, open_auth
 
     clock = SystemClock()
     config = _configured(place, page)
+    check_page(config)
     auth = open_auth(config, clock)
     signals = Signals(longest_stop_s=10.0)
     with signals.handled():
@@ -156,6 +167,7 @@ async def _run(place: PlaceOptions, page: PageOptions) -> None:
             _opened(config, place, clock) as found,
             _opened_reviews(config, place, page) as reviews,
         ):
+            await found.index.newest_ns(TrafficScope())  # a store that cannot be read is told at once
             app = configured_app(config, found, auth=auth, clock=clock, reviews=reviews)
             listening = _listening(config)
             _announce(config, listening.getsockname()[1], is_secure=bool(auth.certificate), opens=page.opens)
@@ -184,10 +196,16 @@ def _opened_reviews(
 def _listening(config: CollectorConfig) -> socket:
     from ragtrace_collector.web.server import open_socket
 
+    listen = config.ui.listen or ""
     try:
-        return open_socket(config.ui.listen or "", key="--listen")
+        return open_socket(listen, key="--listen")
     except ConfigError as exc:
-        raise ConfigError(f"{exc}: name another, such as --listen 127.0.0.1:0 for a free port") from exc
+        if getattr(exc.__cause__, "errno", None) != errno.EADDRINUSE:
+            raise
+        raise ConfigError(
+            f"another program listens on {listen}, perhaps another `ragtrace ui`: end it, or give"
+            " --listen 127.0.0.1:0 for a free port"
+        ) from exc
 
 
 def _configured(place: PlaceOptions, page: PageOptions) -> CollectorConfig:

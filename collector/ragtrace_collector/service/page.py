@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from ragtrace.answer_sources import first_of, open_source, store_source
@@ -114,6 +115,10 @@ def open_configured_reviews(config: CollectorConfig) -> AbstractAsyncContextMana
     Raises:
         ConfigError: the file or the address of a back end cannot be used.
     """
-    path = config.ui.reviews or config.store.file.with_name(REVIEWS_NAME)
     sinks = {export.endpoint: open_export(export) for export in config.export}
-    return open_reviews(path, sinks=sinks, content=config.attach.content)
+    return open_reviews(reviews_of(config), sinks=sinks, content=config.attach.content)
+
+
+def reviews_of(config: CollectorConfig) -> Path:
+    """Return where reviews are kept."""
+    return config.ui.reviews or config.store.file.with_name(REVIEWS_NAME)

@@ -32,14 +32,19 @@ class ExportFormat:
     row: Callable[[AnswerSummary, Sequence[str]], bytes]
 
 
+def _iso(time_ns: int) -> str:
+    whole = moment(time_ns).removesuffix(" UTC").replace(" ", "T")
+    return f"{whole}.{time_ns // 1_000_000 % 1_000:03d}Z"
+
+
 def _facts(answer: AnswerSummary) -> dict[str, str | float | int | None]:
     return {
         "trace_id": answer.key.trace_id,
         "span_id": answer.key.span_id,
         "tenant": answer.key.tenant,
         "carrier_span_id": answer.carrier_span_id,
-        "time": moment(answer.time_ns),
-        "judged_at": moment(answer.judged_ns),
+        "time": _iso(answer.time_ns),
+        "judged_at": _iso(answer.judged_ns),
         "service": answer.service,
         "model": answer.model,
         "prompt_version": answer.prompt_version,

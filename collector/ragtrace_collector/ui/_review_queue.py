@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from ragtrace.answers.port import AnswerFilter, AnswerIndex, TrafficScope
+from ragtrace.answers.port import AnswerFilter, AnswerIndex, MetricTrend, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label
-from ragtrace.reviews.review import ReviewPick
+from ragtrace.reviews.averages import CorrectedMean, corrected_mean, random_prefix
+from ragtrace.reviews.review import Review, ReviewPick, ReviewStore
 
 _CANDIDATES: Final = 500
 """The newest answers, among which the most uncertain ones come first."""
@@ -60,6 +62,44 @@ async def uncertain_answers(index: AnswerIndex, scope: TrafficScope) -> Sequence
     return sorted(
         asked.values(), key=lambda answer: (-len(labels[answer.key]), -_doubt(answer), -answer.time_ns)
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedMetric:
+    """Faithfulness as people correct it."""
+
+    passing: CorrectedMean | None = None
+    """The share that passes; ``None`` with too few answers."""
+    mean: CorrectedMean | None = None
+    sample: int = 0
+    """Answers of the random sample that count."""
+
+
+async def corrected_metric(
+    index: AnswerIndex, scope: TrafficScope, reviews: ReviewStore, trend: MetricTrend
+) -> CorrectedMetric:
+    """Correct the whole of a trend of the scope by the reviews of its random answers."""
+    reviewed = await reviews.reviewed(tenant=scope.tenant)
+    if not any(map(at_random, reviewed.values())):
+        return CorrectedMetric()
+    gone = await reviews.passed_over(tenant=scope.tenant)
+    in_order = []
+    async for position, answer in random_answers(index, scope):
+        in_order.append((position, answer))
+        if answer.key not in gone and not at_random(reviewed.get(answer.key, ())):
+            break
+    passing, scores = (random_prefix(in_order, reviewed, gone=gone, scores=which) for which in (False, True))
+    whole = trend.whole
+    return CorrectedMetric(
+        passing=corrected_mean(whole.passing, passing) if whole.passing else None,
+        mean=corrected_mean(whole.mean, scores) if whole.mean else None,
+        sample=len(passing),
+    )
+
+
+def at_random(reviews: Sequence[Review]) -> bool:
+    """Whether somebody was asked about the answer at random."""
+    return any(review.picked is ReviewPick.RANDOM for review in reviews)
 
 
 def _doubt(answer: AnswerSummary) -> float:

@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import NoMatchFound, Route
 
-from ragtrace import semconv
-from ragtrace.answers.opened import AnswerGone, OpenedAnswer
+from ragtrace.answers.opened import AnswerGone
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import RagtraceError, ReadError, ReadUnavailable
 from ragtrace.reviews.review import Review
@@ -26,7 +25,7 @@ from ragtrace_collector.ui._answer_view import (
     view_of,
 )
 from ragtrace_collector.ui.render import render
-from ragtrace_collector.ui.security import own_tenant
+from ragtrace_collector.ui.security import open_own, own_tenant
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
 
 _MOST_OF_SESSION: Final = 100
@@ -72,7 +71,7 @@ def _review_url(request: Request, key: AnswerKey) -> str:
 async def _answer(request: Request) -> Response:
     key, site = _asked_key(request), site_of(request)
     try:
-        opened = await _opened(request, key)
+        opened = await open_own(request, key)
     except ReadError as exc:
         return await _not_opened(request, key, exc)
     reviews, untold = await _reviews(site, key)
@@ -95,7 +94,7 @@ async def _answer(request: Request) -> Response:
 async def _answer_raw(request: Request) -> Response:
     key = _asked_key(request)
     try:
-        opened = await _opened(request, key)
+        opened = await open_own(request, key)
     except AnswerGone:
         raise HTTPException(404) from None
     except ReadError:
@@ -113,23 +112,6 @@ def _asked_key(request: Request) -> AnswerKey:
     if not _TRACE_ID.fullmatch(trace_id) or not _SPAN_ID.fullmatch(span_id):
         raise HTTPException(404)
     return AnswerKey(trace_id, span_id, own_tenant(request, request.query_params.get("tenant")) or "")
-
-
-async def _opened(request: Request, key: AnswerKey) -> OpenedAnswer:
-    """Open the answer, and look once more whose it is.
-
-    Raises:
-        ReadError: it is not there, or the place cannot be read.
-    """
-    site, own = site_of(request), viewer_of(request).tenant
-    opened = await site.source.open(key)
-    target = opened.record.target
-    owner = target.resource.get(semconv.TENANT) if target else None
-    if own is None or (opened.key == key and owner == own):
-        return opened
-    if owner is not None or not await site.index.versions(key):  # a back end may have left the tenant out
-        raise HTTPException(404)
-    return opened
 
 
 def _choice(request: Request) -> VersionChoice:

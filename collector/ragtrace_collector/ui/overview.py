@@ -24,9 +24,12 @@ from ragtrace.answers.port import (
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import RagtraceError
 from ragtrace.model import Label
-from ragtrace.stats import Difference, WeightedMean, difference_of
+from ragtrace.reviews.averages import METRIC
+from ragtrace.reviews.review import ReviewStore
+from ragtrace.stats import MeanDifference, WeightedMean, difference_of
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.ui._charts import Chart, chart_of
+from ragtrace_collector.ui._review_queue import CorrectedMetric, corrected_metric
 from ragtrace_collector.ui.query import ListQuery, read_query
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import scoped
@@ -58,6 +61,8 @@ class MetricCard:
     chart: Chart
     mean: WeightedMean | None
     passing: WeightedMean | None
+    people: CorrectedMetric | None = None
+    """As people correct it, if they reviewed answers of the scope at random."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +72,7 @@ class DailyChange:
     metric: str
     newer: WeightedMean | None
     older: WeightedMean | None
-    difference: Difference | None
+    difference: MeanDifference | None
     """``None`` if one of the two days has no score."""
     lower_is_better: bool
 
@@ -123,6 +128,8 @@ async def show_overview(request: Request) -> Response:
     has_problem = bool(query.problems)
     overview = None if has_problem else await read_overview(site.index, scope, now_ns=now_ns)
     everything = TrafficScope(tenant=scope.tenant)
+    if overview is not None and site.reviews is not None:
+        overview = await _corrected(overview, site.index, site.reviews, scope)
     return render(
         request,
         "overview.html",
@@ -174,6 +181,18 @@ def period_of(scope: TrafficScope) -> int:
     if length_ns <= 2 * _DAY_NS + _HOUR_NS:
         return _HOUR_NS
     return 6 * _HOUR_NS if length_ns <= 10 * _DAY_NS else _DAY_NS
+
+
+async def _corrected(
+    overview: Overview, index: AnswerIndex, reviews: ReviewStore, scope: TrafficScope
+) -> Overview:
+    cards = [
+        replace(card, people=await corrected_metric(index, scope, reviews, card.trend))
+        if card.trend.metric == METRIC
+        else card
+        for card in overview.cards
+    ]
+    return replace(overview, cards=cards)
 
 
 async def _card(index: AnswerIndex, metric: str, scope: TrafficScope) -> MetricCard:

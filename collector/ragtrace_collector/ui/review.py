@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlencode
@@ -14,26 +14,26 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ragtrace.answers.opened import AnswerGone, OpenedAnswer
-from ragtrace.answers.port import TrafficScope
+from ragtrace.answers.port import TrafficScope, TrendPoint
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ReadError, WriteError
-from ragtrace.escaping import escaped_json
 from ragtrace.model import VerdictLabel
 from ragtrace.reviews.agreement import LABELS, ReviewAgreement, agreement
-from ragtrace.reviews.averages import LEAST, METRIC, CorrectedMean, corrected_mean, random_prefix
-from ragtrace.reviews.labels import calibration_row
+from ragtrace.reviews.averages import LEAST, METRIC
+from ragtrace.reviews.labels import calibration_line
 from ragtrace.reviews.review import Review, ReviewPick, ReviewStore
 from ragtrace.reviews.span import review_span
-from ragtrace.stats import WeightedMean
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.ui._answer_view import AnswerView, ClaimLine, VersionChoice, view_of
-from ragtrace_collector.ui._review_queue import next_answer, random_answers
+from ragtrace_collector.ui._review_queue import CorrectedMetric, at_random, corrected_metric, next_answer
 from ragtrace_collector.ui.answer import answer_url
 from ragtrace_collector.ui.render import render
-from ragtrace_collector.ui.security import checked_form, own_tenant
+from ragtrace_collector.ui.security import checked_form, open_own, own_tenant
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
 
 _MOST_NOTE: Final = 2_000
+_MOST_SKIPPED: Final = 50
+_MOST_GONE: Final = 20
 _PERIOD_NS: Final = 30 * 86_400 * 1_000_000_000
 _QUEUES: Final = (ReviewPick.UNCERTAIN, ReviewPick.RANDOM)
 
@@ -56,11 +56,9 @@ class ReviewNumbers:
 
     answers: int
     agreement: ReviewAgreement
-    passing: WeightedMean | None
-    """The share of answers that pass, as the judge says; ``None`` without an answer."""
-    corrected: CorrectedMean | None
-    random: int
-    """Answers of the random sample that count."""
+    judged: TrendPoint
+    """Faithfulness of everything, as the judge says."""
+    corrected: CorrectedMetric
 
 
 async def show_queue(request: Request) -> Response:
@@ -83,14 +81,20 @@ async def go_to_next(request: Request) -> Response:
     reviews, site = _reviews(request), site_of(request)
     scope = TrafficScope(tenant=own_tenant(request, request.query_params.get("tenant")))
     pick = _pick(request.query_params.get("queue", ""))
-    done = await reviews.reviewed(tenant=scope.tenant)
-    found = await next_answer(site.index, scope, pick, {*done, *_skipped(request)})
-    given = request.query_params
-    passed_on = {name: given[name] for name in ("saved", "skipped") if name in given}
+    done = {*await _done(reviews, pick, scope.tenant), *_keys_skipped(request)}
+    found = await next_answer(site.index, scope, pick, done)
+    for _ in range(_MOST_GONE):
+        if found is None or not await _is_gone(site, found.key):
+            break
+        await _pass_over(reviews, found.key)
+        done.add(found.key)
+        found = await next_answer(site.index, scope, pick, done)
+    saved = [("saved", _saved(request))] if _saved(request) else []
     if found is None:
-        query = urlencode({**passed_on, "empty": pick.value})
+        query = urlencode([*saved, ("empty", pick.value)])
         return RedirectResponse(f"{request.url_for('review').path}?{query}", 303)
-    return RedirectResponse(_answer_path(request, found.key, queue=pick.value, **passed_on), 303)
+    passed_on = [("queue", pick.value), *saved, *_skipped(request)]
+    return RedirectResponse(_answer_path(request, found.key, *passed_on), 303)
 
 
 async def show_answer(request: Request) -> Response:
@@ -112,17 +116,16 @@ async def save(request: Request) -> Response:
     except ReadError as exc:
         return _unreadable(request, key, exc)
     said = tuple(_said(request, view, fields))
-    if not said:
-        problem = "Choose a label for at least one claim."
+    if problem := _problem(fields, said, view):
         return _form(request, view, typed=fields, problem=problem, status=400)
     outbox = _outbox(site_of(request), view.opened, said)
     try:
-        await reviews.add(said, record=view.opened.record, outbox=outbox)
+        await reviews.add(said, record=view.opened.record, claims=len(view.claims), outbox=outbox)
     except WriteError as exc:
         return _form(request, view, typed=fields, problem=str(exc), status=507)
     saved = f"{key.trace_id}:{key.span_id}:{key.tenant}"
     if fields.get("queue") in _QUEUES:
-        query = urlencode({"queue": fields["queue"], "saved": saved})
+        query = urlencode([("queue", fields["queue"]), ("saved", saved), *_skipped(request)])
         return RedirectResponse(f"{request.url_for('review_next').path}?{query}", 303)
     return RedirectResponse(answer_url(request, key), 303)
 
@@ -134,7 +137,8 @@ async def undo(request: Request) -> Response:
     if key is None:
         raise HTTPException(404)
     await reviews.undo(key, reviewer=viewer_of(request).name)
-    return RedirectResponse(_answer_path(request, key, queue=_pick(fields.get("queue", "")).value), 303)
+    queue = _pick(fields.get("queue", "")).value
+    return RedirectResponse(_answer_path(request, key, ("queue", queue)), 303)
 
 
 async def send_labels(request: Request) -> Response:
@@ -143,8 +147,7 @@ async def send_labels(request: Request) -> Response:
 
     async def lines() -> AsyncIterator[bytes]:
         for row in rows:
-            line = escaped_json(json.dumps(calibration_row(row), ensure_ascii=False))
-            yield f"{line}\n".encode("utf-8", "replace")
+            yield calibration_line(row).encode("utf-8", "replace")
 
     return StreamingResponse(
         lines(),
@@ -180,9 +183,36 @@ def _key_of(request: Request, text: str) -> AnswerKey | None:
     return AnswerKey(trace_id, span_id, own_tenant(request, tenant) or "")
 
 
-def _skipped(request: Request) -> Iterator[AnswerKey]:
-    if found := _key_of(request, request.query_params.get("skipped", "")):
-        yield found
+async def _done(reviews: ReviewStore, pick: ReviewPick, tenant: str | None) -> Collection[AnswerKey]:
+    """Return the answers that a queue leaves out; the random one asks again about those of other queues."""
+    reviewed = await reviews.reviewed(tenant=tenant)
+    done = [key for key, said in reviewed.items() if pick is not ReviewPick.RANDOM or at_random(said)]
+    return {*done, *await reviews.passed_over(tenant=tenant)}
+
+
+async def _is_gone(site: Site, key: AnswerKey) -> bool:
+    try:
+        await site.source.open(key)
+    except AnswerGone:
+        return True
+    except ReadError:
+        return False  # the answer's page says why, and the queue waits for it
+    return False
+
+
+async def _pass_over(reviews: ReviewStore, key: AnswerKey) -> None:
+    with suppress(WriteError):  # it is found gone again next time
+        await reviews.pass_over(key)
+
+
+def _skipped(request: Request) -> list[tuple[str, str]]:
+    return [("skipped", text) for text in request.query_params.getlist("skipped")[-_MOST_SKIPPED:]]
+
+
+def _keys_skipped(request: Request) -> Iterator[AnswerKey]:
+    for _, text in _skipped(request):
+        if found := _key_of(request, text):
+            yield found
 
 
 def _saved(request: Request) -> str:
@@ -194,13 +224,25 @@ def _pick(text: str) -> ReviewPick:
     return ReviewPick(text) if text in _QUEUES else ReviewPick.UNCERTAIN
 
 
-def _answer_path(request: Request, key: AnswerKey, **query: str) -> str:
+def _answer_path(request: Request, key: AnswerKey, *query: tuple[str, str]) -> str:
     path = request.url_for("review_answer", trace_id=key.trace_id, span_id=key.span_id).path
-    return f"{path}?{urlencode({**({'tenant': key.tenant} if key.tenant else {}), **query})}"
+    tenant = [("tenant", key.tenant)] if key.tenant else []
+    return f"{path}?{urlencode([*tenant, *query])}"
+
+
+def _skip_path(request: Request, key: AnswerKey, queue: str) -> str:
+    skipped = [*_skipped(request), ("skipped", f"{key.trace_id}:{key.span_id}:{key.tenant}")]
+    return f"{request.url_for('review_next').path}?{urlencode([('queue', queue), *skipped])}"
+
+
+def _save_path(request: Request, key: AnswerKey) -> str:
+    path = request.url_for("review_save", trace_id=key.trace_id, span_id=key.span_id).path
+    query = [*([("tenant", key.tenant)] if key.tenant else []), *_skipped(request)]
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 async def _view(request: Request, key: AnswerKey, reviews: ReviewStore, *, carrier: str = "") -> AnswerView:
-    opened = await site_of(request).source.open(key)
+    opened = await open_own(request, key)
     chosen = [version for version in opened.versions if version.judged.carrier_span_id == carrier]
     if chosen:
         opened = replace(opened, versions=tuple(chosen))
@@ -225,6 +267,8 @@ def _form(
         labels=LABELS,
         typed=typed if typed is not None else _earlier(view.claims, viewer_of(request).name),
         queue=queue if queue in _QUEUES else "",
+        skip_url=_skip_path(request, view.key, queue),
+        save_url=_save_path(request, view.key),
         problem=problem,
         saved=_saved(request),
         answer_url=answer_url,
@@ -240,6 +284,13 @@ def _earlier(claims: Sequence[ClaimLine], reviewer: str) -> Mapping[str, str]:
             said[f"label-{line.shown.number}"] = mine.label.value
             said[f"note-{line.shown.number}"] = mine.note
     return said
+
+
+def _problem(fields: Mapping[str, str], said: Sequence[Review], view: AnswerView) -> str:
+    """Say what a form lacks. A random answer counts as a whole, so a claim left out would be a guess."""
+    if fields.get("queue") == ReviewPick.RANDOM and len(said) < len(view.claims):
+        return "Choose a label for every claim: averages count whole answers. 'Cannot tell' is one."
+    return "" if said else "Choose a label for at least one claim."
 
 
 def _said(request: Request, view: AnswerView, fields: Mapping[str, str]) -> Iterator[Review]:
@@ -275,31 +326,23 @@ def _outbox(site: Site, opened: OpenedAnswer, said: Sequence[Review]) -> Mapping
 
 def _unreadable(request: Request, key: AnswerKey, exc: ReadError) -> Response:
     queue = request.query_params.get("queue", "")
-    skip = urlencode({"queue": queue, "skipped": f"{key.trace_id}:{key.span_id}:{key.tenant}"})
     return render(
         request,
         "review_missing.html",
         status_code=410 if isinstance(exc, AnswerGone) else 503,
         page="review",
         sentence=str(exc),
-        next_url=f"{request.url_for('review_next').path}?{skip}" if queue in _QUEUES else "",
+        next_url=_skip_path(request, key, queue) if queue in _QUEUES else "",
     )
 
 
 async def _numbers(site: Site, reviews: ReviewStore, tenant: str | None) -> ReviewNumbers:
     reviewed = await reviews.reviewed(tenant=tenant)
     scope = TrafficScope(tenant=tenant)
-    in_order = []
-    async for position, answer in random_answers(site.index, scope):
-        in_order.append((position, answer))
-        if answer.key not in reviewed:
-            break
-    pairs = random_prefix(in_order, reviewed)
-    passing = (await site.index.trend(METRIC, scope, period_ns=_PERIOD_NS)).whole.passing
+    trend = await site.index.trend(METRIC, scope, period_ns=_PERIOD_NS)
     return ReviewNumbers(
         answers=len(reviewed),
         agreement=agreement(reviewed.values()),
-        passing=passing,
-        corrected=corrected_mean(passing, pairs) if passing else None,
-        random=len(pairs),
+        judged=trend.whole,
+        corrected=await corrected_metric(site.index, scope, reviews, trend),
     )

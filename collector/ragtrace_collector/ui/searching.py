@@ -17,7 +17,7 @@ from ragtrace.answers.summary import AnswerSummary
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock
-from ragtrace_collector.telemetry.logs import event
+from ragtrace_collector.telemetry.logs import event, place_of
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -70,9 +70,14 @@ class AnswerSearch:
                 if self._is_back_end:
                     begin_ns = max(self.since_ns, until_ns - _OVERLAP_NS)
             except RagtraceError as exc:
-                self._read, self._problem = None, f"The search stopped: {exc}. It is tried again"
-                log.warning("the search stopped: %s", exc, extra=event("search_failed"))
+                self._failed(str(exc))
+            except Exception as exc:  # noqa: BLE001 -- the page goes on; the exception may quote an answer
+                self._failed(f"something went wrong inside ragtrace ({place_of(exc)})")
             await asyncio.sleep(self.pause_s)
+
+    def _failed(self, why: str) -> None:
+        self._read, self._problem = None, f"The search stopped: {why}. It is tried again"
+        log.warning("the search stopped: %s", why, extra=event("search_failed"))
 
     async def _search(self, index: OwnIndex, *, since_ns: int, until_ns: int) -> None:
         answers = find_answers(

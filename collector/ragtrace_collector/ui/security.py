@@ -14,18 +14,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ragtrace import semconv
+from ragtrace.answers.opened import OpenedAnswer
 from ragtrace.answers.port import TrafficScope
+from ragtrace.answers.summary import AnswerKey
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.ui.errors import error_page
 from ragtrace_collector.ui.session import Sessions, viewer_of_grant
-from ragtrace_collector.ui.site import Viewer, viewer_of
+from ragtrace_collector.ui.site import Viewer, site_of, viewer_of
 from ragtrace_collector.web.errors import RequestRefused
 from ragtrace_collector.web.tokens import TokenAuth
 
 log = logging.getLogger("ragtrace.collector")
 
 _CSP: Final = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 _HEADERS: Final = {
@@ -137,6 +140,26 @@ def own_tenant(request: Request, named: str | None) -> str | None:
     if named not in (None, "", tenant):
         raise HTTPException(404)
     return tenant
+
+
+async def open_own(request: Request, key: AnswerKey) -> OpenedAnswer:
+    """Open an answer for the viewer, and look at its spans once more whose it is.
+
+    A key names the viewer's tenant already. But back ends keep the traces of all tenants together.
+
+    Raises:
+        HTTPException: 404, it is another tenant's.
+        ReadError: it is not there, or the place cannot be read.
+    """
+    site, own = site_of(request), viewer_of(request).tenant
+    opened = await site.source.open(key)
+    target = opened.record.target
+    owner = target.resource.get(semconv.TENANT) if target else None
+    if own is None or (opened.key == key and owner == own):
+        return opened
+    if owner is not None or not await site.index.versions(key):  # a back end may have left the tenant out
+        raise HTTPException(404)
+    return opened
 
 
 async def checked_form(request: Request) -> dict[str, str]:

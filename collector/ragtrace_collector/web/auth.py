@@ -50,8 +50,8 @@ def open_auth(config: CollectorConfig, clock: Clock) -> ReceiverAuth:
     Raises:
         ConfigError: a file cannot be used, or an address is open to everyone without `insecure`.
     """
+    check_page(config)
     _check_exposure(config)
-    _check_page(config)
     access = TokenAuth(_grants(config.receive), clock, hosts=_hosts(config))
     return ReceiverAuth(access=access, certificate=_certificate(config.receive))
 
@@ -75,13 +75,19 @@ def _check_exposure(config: CollectorConfig) -> None:
     )
 
 
-def _check_page(config: CollectorConfig) -> None:
-    """The page shows what people asked: `insecure`, which is about senders, does not open it to everyone."""
+def check_page(config: CollectorConfig) -> None:
+    """See that other machines need a token for the page, which shows what people asked.
+
+    `receive.insecure` is about senders: it does not open the page to everyone.
+
+    Raises:
+        ConfigError: they would need none.
+    """
     listen, receive = config.ui.listen, config.receive
     if listen is not None and not is_loopback(listen) and not (receive.tokens or receive.tokens_file):
         raise ConfigError(
-            f"`ui.listen`: other machines reach {listen}, and the page shows answers: set `receive.tokens`"
-            " (`ragtrace token` makes one), or listen on 127.0.0.1"
+            f"`ui.listen`: other machines reach {listen}, and the page shows answers: listen on 127.0.0.1, or"
+            " set `receive.tokens` in the configuration (`ragtrace token` makes one)"
         )
 
 

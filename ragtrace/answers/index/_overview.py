@@ -15,7 +15,7 @@ from typing import Final
 
 from ragtrace.answers.index._rows import DOLLARS, HOUR_NS
 from ragtrace.answers.index._scope import SumRange, listed, ranges_in, streams_in
-from ragtrace.answers.index._sums import LIMB, METRIC_SUMS, SUMS, UNIT
+from ragtrace.answers.index._sums import DAY, LIMB, METRIC_SUMS, SUMS, UNIT
 from ragtrace.answers.index._words import Kind, find_word, words
 from ragtrace.answers.port import MetricTrend, Quadrant, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
@@ -100,9 +100,11 @@ def trend(db: sqlite3.Connection, metric: str, scope: TrafficScope, *, period_ns
         for part in ranges_in(scope, period_hours=period):
             for start, found in _periods(db, number, part, streams, period):
                 by_period.setdefault(start, Counter()).update(found)
-        for part in ranges_in(scope):
+        for part in ranges_in(scope) if period % DAY else ():
             for _, found in _periods(db, number, part, streams, 0):
                 whole.update(found)
+        for found in () if period % DAY else by_period.values():  # the same sums, read once
+            whole.update(found)
     row = db.execute("SELECT is_lower_better FROM answer_word WHERE id = ?", (number,)).fetchone()
     start_ns = scope.since_ns if scope.since_ns is not None else min(by_period, default=0) * HOUR_NS
     return MetricTrend(
@@ -119,6 +121,8 @@ def _periods(
 ) -> Iterator[tuple[int, Counter[str]]]:
     """Yield the sums of each period by the hour it begins at; a period of 0 is the whole range."""
     start = f"first_hour - first_hour % {period}" if period else "0"
+    if period == part.hours:
+        start = "first_hour"  # in the order of the table, so that nothing is sorted
     columns = ", ".join(f"sum({name})" for name in METRIC_SUMS)
     condition, values = listed(streams)
     found = db.execute(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from ragtrace.answers.index._rows import SCORES, IndexedMetric, IndexRow, metric_in, metrics_in
@@ -60,16 +61,19 @@ def count(db: sqlite3.Connection, row: IndexRow, mates: Sequence[IndexRow], *, s
 
     ``mates`` are the other valid rows of its trace that are summed together with it.
     """
-    quadrant = _quadrant(db, row)
+    amounts_of_row = [sign * amount for amount in [*_of_answer(row), *_quadrant(db, row)]]
+    metrics = list(metrics_in(row.metrics))
+    alone = {metric: [sign * amount for amount in _of_metric(row, metric, ())] for metric in metrics}
     for hours in SPANS:
         first_hour = row.hour - row.hour % hours
         place = (hours, first_hour, row.stream)
-        _change(db, "answer_sums", place, [sign * amount for amount in [*_of_answer(row), *quadrant]])
+        _change(db, "answer_sums", place, amounts_of_row)
         for word in filter(None, (row.blame, row.reason)):
             _change(db, "answer_word_sums", (hours, word, first_hour, row.stream), [sign])
         near = [mate for mate in mates if mate.stream == row.stream and _same(mate, first_hour, hours)]
-        for metric in metrics_in(row.metrics):
-            amounts = [sign * amount for amount in _of_metric(row, metric, near)]
+        for metric in metrics:
+            beside = [sign * amount for amount in _of_metric(row, metric, near)] if near else None
+            amounts = beside or alone[metric]
             _change(db, "answer_metric_sums", (hours, metric.metric, first_hour, row.stream), amounts)
 
 
@@ -86,8 +90,9 @@ def _of_answer(row: IndexRow) -> Iterator[int]:
 
 def _quadrant(db: sqlite3.Connection, row: IndexRow) -> list[int]:
     """Return one of healthy, generation problem, retrieval noise and failure as 1, then cost and unpriced."""
-    labels = [_label(db, row, name) for name in ("chunk_precision", "faithfulness")]
     fields = [0, 0, 0, 0]
+    has_both = next(islice(metrics_in(row.metrics), 1, None), None) is not None
+    labels = [_label(db, row, name) for name in ("chunk_precision", "faithfulness")] if has_both else [None]
     if all(label in (_PASS, _FAIL) for label in labels):
         fields[2 * (labels[0] == _FAIL) + (labels[1] == _FAIL)] = 1
     return [*fields, row.cost or 0, int(row.cost is None)]

@@ -40,6 +40,10 @@ def put(db: sqlite3.Connection, summary: AnswerSummary) -> None:
         ValueError: an id of its key or its carrier is not hexadecimal.
     """
     row = row_of(db, summary)
+    if _is_first(db, row):  # as most are: then there is nothing to compare it with
+        feedback = row.feedback or _waiting_feedback(db, summary.key) or 0
+        _insert(db, row._replace(feedback=feedback), mates=())
+        return
     feedback = row.feedback or _feedback_before(db, row, summary.key)
     row = row._replace(feedback=feedback, is_alone=int(_is_crowded(db, row)), is_valid=int(_is_last(db, row)))
     known = _of_carrier(db, row, row.carrier)
@@ -48,7 +52,7 @@ def put(db: sqlite3.Connection, summary: AnswerSummary) -> None:
         if known._replace(id=None) == row:
             return
         _delete(db, known)
-    _insert(db, row)
+    _insert(db, row, mates=_mates(db, row))
     old = None if row.supersedes is None else _of_carrier(db, row, row.supersedes)
     if old is not None and old.is_valid:
         _invalidate(db, old)
@@ -99,8 +103,7 @@ def size(db: sqlite3.Connection) -> int:
     return int(rows)
 
 
-def _insert(db: sqlite3.Connection, row: IndexRow) -> None:
-    mates = _mates(db, row)
+def _insert(db: sqlite3.Connection, row: IndexRow, *, mates: Sequence[IndexRow]) -> None:
     marks = ", ".join("?" for _ in row)
     cursor = db.execute(f"INSERT INTO answer_row ({COLUMNS}) VALUES ({marks})", row)
     db.execute("UPDATE answer_size SET rows = rows + 1")
@@ -142,6 +145,12 @@ def _mates(db: sqlite3.Connection, row: IndexRow) -> Sequence[IndexRow]:
     return [mate for mate in found if mate.trace_high == row.trace_high and mate.id != row.id]
 
 
+def _is_first(db: sqlite3.Connection, row: IndexRow) -> bool:
+    """Return whether no other row is of this trace."""
+    found = db.execute("SELECT 1 FROM answer_row WHERE trace_low = ? LIMIT 1", (row.trace_low,))
+    return found.fetchone() is None
+
+
 def _is_crowded(db: sqlite3.Connection, row: IndexRow) -> bool:
     (rows,) = db.execute(
         "SELECT count(*) FROM (SELECT 1 FROM answer_row WHERE trace_low = ? AND is_alone = 0 LIMIT ?)",
@@ -174,12 +183,20 @@ _BESIDE: Final = f"trace_high = ? AND {_TENANT_OF.format('stream')} = {_TENANT_O
 
 def _feedback_before(db: sqlite3.Connection, row: IndexRow, key: AnswerKey) -> int:
     """Return the feedback that was given on an answer before this row came."""
-    waiting = db.execute(f"SELECT feedback FROM answer_feedback WHERE {_OF_KEY}", key).fetchone()
+    waiting = _waiting_feedback(db, key)
     if waiting is not None:
-        db.execute(f"DELETE FROM answer_feedback WHERE {_OF_KEY}", key)
-        return int(waiting[0])
+        return waiting
     others = versions_of(db, key, tenant=tenant_number(db, key.tenant))
     return next((other.feedback for other in others if other.feedback), 0)
+
+
+def _waiting_feedback(db: sqlite3.Connection, key: AnswerKey) -> int | None:
+    """Take the feedback that waits for an answer."""
+    waiting = db.execute(f"SELECT feedback FROM answer_feedback WHERE {_OF_KEY}", key).fetchone()
+    if waiting is None:
+        return None
+    db.execute(f"DELETE FROM answer_feedback WHERE {_OF_KEY}", key)
+    return int(waiting[0])
 
 
 def _forget_names(db: sqlite3.Connection, from_hour: int) -> None:

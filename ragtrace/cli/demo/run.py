@@ -55,7 +55,7 @@ def run_demo(options: DemoOptions) -> None:
     sample = load_sample()[: options.limit]
     backend = find_backend(options.endpoint, options.ui)
     show: Show = JsonShow() if options.json.wanted else TerminalShow(table=options.table)
-    page = _page(backend)
+    page = _page(backend, stays=_stays(options))
     with ended_cleanly(), tempfile.TemporaryDirectory(prefix="ragtrace-demo-") as name:
         judges = _judges(Path(name) / "traces", os.environ)
         show.introduction(
@@ -77,9 +77,9 @@ def run_demo(options: DemoOptions) -> None:
         )
 
 
-def _page(backend: Backend | None) -> DemoPage:
-    port = choose_port()
-    if port != PREFERRED_PORT:
+def _page(backend: Backend | None, *, stays: bool) -> DemoPage:
+    port = choose_port(PREFERRED_PORT if stays else 0)  # nobody goes to a page that ends at once
+    if stays and port != PREFERRED_PORT:
         talk(f"port {PREFERRED_PORT} is taken: the page is on port {port}")
     links = {"Jaeger": f"{backend.ui.rstrip('/')}/trace/{{trace_id}}"} if backend and backend.ui else {}
     return DemoPage(port=port, links=links)
@@ -91,7 +91,7 @@ def _show_page(
     """Say where the page is, open it, and stay until the person has seen enough."""
     wrong = result.wrong_claim()
     url = wrong.answer.page if wrong else page.url
-    stays = options.stays if options.stays is not None else _is_terminal() and not options.json.wanted
+    stays = _stays(options)
     if fault := page.fault(url):
         talk(f"the page {url} cannot be shown: {fault}")
         return
@@ -102,8 +102,10 @@ def _show_page(
         stay(collectors.check)
 
 
-def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
+def _stays(options: DemoOptions) -> bool:
+    if options.stays is not None:
+        return options.stays
+    return sys.stdin.isatty() and sys.stdout.isatty() and not options.json.wanted
 
 
 def _judges(folder: Path, environ: Mapping[str, str]) -> tuple[DemoJudge, ...]:
@@ -158,7 +160,7 @@ class _Run:
                 labeled=labeled,
                 trace_id=trace_id,
                 verdicts={judge: read[trace_id] for judge, read in self._read.items()},
-                page=self._page.url_of(trace_id, self._read[PEOPLE_NAME][trace_id].span_id),
+                page=self._page_of(trace_id),
                 link=trace_link(self._backend, trace_id) if self._backend else None,
             )
             for trace_id, labeled in self._sent.items()
@@ -180,6 +182,13 @@ class _Run:
             self._read[judge][verdict.trace_id] = verdict
         self._show.progress(sent=len(self._sent), judged=len(self._complete()), total=len(self._sample))
         return bool(news)
+
+    def _page_of(self, trace_id: str) -> str:
+        """Return the page of what people say; it numbers evaluations by the time of judging."""
+        people = self._read[PEOPLE_NAME][trace_id]
+        times = sorted(read[trace_id].started_at for read in self._read.values())
+        number = times.index(people.started_at) + 1
+        return f"{self._page.url_of(trace_id, people.span_id)}?version={number}"
 
     def _complete(self) -> set[str]:
         return set.intersection(*(set(read) for read in self._read.values()))

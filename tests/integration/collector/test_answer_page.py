@@ -663,7 +663,10 @@ def test_broken_ids_are_not_found(path: str) -> None:
 def test_a_tenant_sees_its_own_answers_and_hears_nothing_of_others() -> None:
     opened = a_judged_trace().opened()
     mine, theirs = AnswerKey(*KEY[:2], "a"), AnswerKey(*KEY[:2], "b")
-    site = site_of_answers(replace(opened, key=mine), replace(opened, key=theirs))
+    assert opened.record.target is not None
+    target = replace(opened.record.target, resource={"ragtrace.tenant": "a"})
+    of_tenant = replace(opened, key=mine, record=replace(opened.record, target=target))
+    site = site_of_answers(of_tenant, replace(opened, key=theirs))
     viewer = Viewer(tenant="a")
     assert QUESTION in get(site, viewer=viewer).text
     assert QUESTION in get(site, f"{PATH}?tenant=a", viewer=viewer).text

@@ -244,3 +244,22 @@ async def test_a_copy_of_the_store_has_the_index_and_the_carriers(
     assert await StoreReader(to).carriers(KEY) == kept
     async with stepped_collector(config(tmp_path, store={"path": str(to)})) as spans:
         assert await spans.collector.store.index_size() == IndexSize(rows=1, oldest_ns=ROOT.start_ns)
+
+
+async def test_the_index_is_switched_by_a_reload(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await spans.collector.reload(config(tmp_path, index={"enabled": False}))
+        await judge(spans)
+        assert (await spans.collector.store.index_size()).rows == 0
+
+
+@pytest.mark.parametrize(
+    ("max_rows", "max_bytes", "most"),
+    [(1_000_000, "2GiB", 1_000_000), (1_000_000, "160MB", 100_000), (10, "2GiB", 10)],
+    ids=["the default", "a quarter of the store", "the number"],
+)
+def test_the_index_takes_at_most_a_quarter_of_the_store(
+    tmp_path: Path, max_rows: int, max_bytes: str, most: int
+) -> None:
+    store = {"path": str(tmp_path / "store.db"), "max_bytes": max_bytes}
+    assert config(tmp_path, store=store, index={"max_rows": max_rows}).most_index_rows == most

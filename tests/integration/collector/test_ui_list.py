@@ -240,6 +240,7 @@ def test_an_export_has_every_answer_of_the_filter() -> None:
     answer = client.get("/answers.jsonl?label=fail")
     rows = [json.loads(line) for line in answer.text.splitlines()]
     assert [int(row["span_id"], 16) for row in rows] == list(range(129, 0, -2))
+    assert rows[0]["time"] == "2026-11-21T14:09:00.000Z"
     assert rows[0]["metrics"] == {"faithfulness": {"label": "fail", "score": 0.1}}
     assert answer.headers["content-disposition"] == 'attachment; filename="answers.jsonl"'
     table = list(

@@ -148,12 +148,87 @@ def test_undo_takes_the_last_answer_back(pages: ReviewPages) -> None:
 
 def test_the_claims_are_the_carriers_whatever_the_form_says(pages: ReviewPages) -> None:
     client = pages.client()
-    page = client.get("/review/next?queue=random")
+    page = client.get("/review/next?queue=uncertain")
     reply = client.post(
         page.url.path, data={**fields_of(page), "label-77": "supported", "claim-1": "planned"}
     )
     assert reply.status_code == 400
     assert "Choose a label for at least one claim." in reply.text
+
+
+def test_the_random_queue_asks_again_about_answers_of_other_queues(pages: ReviewPages) -> None:
+    client = pages.client()
+    page = client.get("/review/next?queue=uncertain")
+    for _ in pages.keys:
+        page = save(client, page, "supported")
+    assert "This queue is empty" in page.text
+    page = client.get("/review/next?queue=random")
+    for _ in pages.keys:
+        assert len(re.findall(r'value="supported" checked', page.text)) == 2  # what the person said before
+        page = save(client, page, "supported")
+    assert "3 answers of the random order reviewed without a gap" in page.text
+
+
+@pytest.mark.slow
+def test_the_overview_says_what_people_make_of_the_averages(tmp_path: Path) -> None:
+    pages = ReviewPages(tmp_path, answers=30)
+    client = pages.client()
+    page = client.get("/review/next?queue=random")
+    for _ in range(30):
+        page = save(client, page, "supported")
+    for path in ("/review", "/?since=3650d"):
+        text = " ".join(re.sub("<[^>]+>", " ", client.get(path).text).split())
+        assert re.search(r"30 random answers( that people reviewed: 100 ?% pass)?", text)
+    assert re.search(
+        r"By 30 random answers that people reviewed: 100 ?% pass \(\d\d ?% to 100 ?%\), mean 1\.00", text
+    )
+    pages.reviews._close()
+
+
+@pytest.mark.slow
+def test_reviews_of_another_queue_enter_no_average(tmp_path: Path) -> None:
+    pages = ReviewPages(tmp_path, answers=31)
+    client = pages.client()
+    page = client.get("/review/next?queue=uncertain")
+    while "This queue is empty" not in page.text:
+        page = save(client, page, "supported")
+    assert "31 answers" in page.text
+    assert "No random answer was reviewed, so averages are the judge" in page.text
+    assert "that people reviewed" not in client.get("/?since=3650d").text
+    pages.reviews._close()
+
+
+def test_a_random_answer_is_reviewed_as_a_whole(pages: ReviewPages) -> None:
+    client = pages.client()
+    for queue, status in (("random", 400), ("uncertain", 200)):
+        page = client.get(f"/review/next?queue={queue}")
+        reply = client.post(page.url.path, data={**fields_of(page), "label-1": "supported"})
+        assert reply.status_code == status
+    assert pages.reviews._db.execute("SELECT count(*) FROM review").fetchone() == (1,)
+
+
+def test_skipped_answers_do_not_come_back_at_once(pages: ReviewPages) -> None:
+    client = pages.client()
+    page, seen = client.get("/review/next?queue=uncertain"), []
+    for _ in pages.keys:
+        seen.append(page.url.path)
+        skip = re.search(r'href="(/review/next[^"]+)">Skip', page.text)
+        assert skip
+        page = client.get(skip[1].replace("&amp;", "&"))
+    assert len({*seen}) == 3
+    assert "This queue is empty" in page.text
+
+
+def test_a_queue_passes_over_answers_that_are_gone(pages: ReviewPages) -> None:
+    client = pages.client()
+    first = client.get("/review/next?queue=random").url.path
+    gone = next(key for key in pages.keys if key.trace_id in first)
+    del pages.source.answers[gone]
+    page = client.get("/review/next?queue=random")
+    for _ in range(2):
+        assert page.url.path != first
+        page = save(client, page, "supported")
+    assert "2 answers of the random order reviewed without a gap" in page.text
 
 
 def test_a_full_disk_keeps_what_was_typed(pages: ReviewPages) -> None:

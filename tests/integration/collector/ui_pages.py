@@ -80,6 +80,12 @@ class Views:
     async def undo(self, key: AnswerKey, *, reviewer: str) -> None:
         raise NotImplementedError
 
+    async def pass_over(self, key: AnswerKey) -> None:
+        raise NotImplementedError
+
+    async def passed_over(self, *, tenant: str | None) -> frozenset[AnswerKey]:
+        return frozenset()
+
     async def views(self, *, tenant: str | None) -> Sequence[SavedView]:
         return [view for (owner, _), view in sorted(self.views_of.items(), key=str) if owner == tenant]
 

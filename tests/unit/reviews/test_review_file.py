@@ -8,17 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace import semconv
-from ragtrace.answers.summary import AnswerKey
+from ragtrace.answers.summary import AnswerKey, summary_of
 from ragtrace.errors import ConfigError, SendRejected, SendRetryable, WriteError
 from ragtrace.model import Chunk, RagRecord, Target, VerdictLabel
 from ragtrace.reviews.delivery import ReviewDelivery
 from ragtrace.reviews.file import ReviewFile
 from ragtrace.reviews.labels import calibration_row
-from ragtrace.reviews.review import Review, SavedView
+from ragtrace.reviews.review import Review, ReviewPick, SavedView
 from ragtrace.reviews.span import review_span
+from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
+from ragtrace.traces.trace import Trace
+from ragtrace_collector.receive.loop_guard import drop_own_spans, may_have_own_spans
+from tests.rag_spans import rag_trace
 
 KEY = AnswerKey("a" * 32, "b" * 16)
 RECORD = RagRecord(
@@ -113,7 +118,41 @@ async def test_labels_are_those_of_most_people(file: ReviewFile, labels: str, jo
         "contexts": [{"id": "faq-12", "text": "Refunds take 14 days."}],
         "answer": RECORD.answer,
         "claims": [{"text": REVIEW.claim, "label": joined}],
+        "answer_label": joined,
     }
+
+
+@pytest.mark.parametrize(
+    ("said", "claims", "label"),
+    [
+        ("s", 1, VerdictLabel.SUPPORTED),
+        ("s", 2, None),
+        ("s", None, None),
+        ("c", 2, VerdictLabel.CONTRADICTED),
+        ("u", 1, None),
+    ],
+)
+async def test_an_answer_is_supported_only_if_every_claim_was_labeled_so(
+    file: ReviewFile, said: str, claims: int | None, label: VerdictLabel | None
+) -> None:
+    meant = {"c": VerdictLabel.CONTRADICTED, "s": VerdictLabel.SUPPORTED, "u": VerdictLabel.UNJUDGED}
+    await file.add([replace(REVIEW, label=meant[said])], record=RECORD, claims=claims)
+    [row] = await file.labels(tenant=None)
+    assert row.label is label
+
+
+async def test_a_random_review_stays_random_when_it_is_changed(file: ReviewFile) -> None:
+    await file.add([replace(REVIEW, picked=ReviewPick.RANDOM)], record=RECORD)
+    await file.add([replace(REVIEW, label=VerdictLabel.SUPPORTED)], record=RECORD)
+    [said] = await file.of(KEY)
+    assert (said.label, said.picked) == (VerdictLabel.SUPPORTED, ReviewPick.RANDOM)
+
+
+async def test_answers_that_are_gone_are_remembered(file: ReviewFile) -> None:
+    for _ in range(2):
+        await file.pass_over(KEY)
+    assert await file.passed_over(tenant=None) == {KEY}
+    assert await file.passed_over(tenant="other") == frozenset()
 
 
 async def test_a_full_disk_is_told_and_nothing_is_lost(file: ReviewFile) -> None:
@@ -181,3 +220,24 @@ async def test_a_refused_span_stops_no_other(file: ReviewFile) -> None:
         await file.add([REVIEW], record=RECORD, outbox={"to": payload})
     await ReviewDelivery(reviews=file, sinks={"to": sink}).deliver("to")
     assert sink.taken == [b"second"]
+
+
+@pytest.mark.parametrize("scope", [semconv.SCOPE_EVALUATION, ""])
+def test_a_review_in_a_trace_is_no_answer_and_no_evaluation(scope: str) -> None:
+    spans = rag_trace(1)
+    [record] = extract_records(Trace.of(spans[0].trace_id, spans)).records
+    assert record.target
+    made = review_span(REVIEW, record.target)
+    review = replace(made, scope=replace(made.scope, name=scope))
+    with_review = extract_records(Trace.of(spans[0].trace_id, [*spans, review])).records
+    assert [found.id for found in with_review] == [record.id]
+    assert with_review[0].answer == record.answer
+    assert summary_of(review) is None
+
+
+def test_a_collector_drops_reviews_that_come_back() -> None:
+    assert RECORD.target
+    body = encode([review_span(REVIEW, RECORD.target)])
+    request = ExportTraceServiceRequest.FromString(body)
+    assert may_have_own_spans(request, body)
+    assert drop_own_spans(request, body) == 1

@@ -9,7 +9,7 @@ import pytest
 
 from ragtrace.model import VerdictLabel
 from ragtrace.reviews.agreement import agreement
-from ragtrace.reviews.averages import ReviewedPair, corrected_mean, random_prefix
+from ragtrace.reviews.averages import ReviewedPair, corrected_mean, passes, random_prefix
 from ragtrace.reviews.review import Review, ReviewPick
 from ragtrace.stats import WeightedMean
 from tests.unit.answers.rows import a_row
@@ -41,6 +41,30 @@ def test_the_corrected_mean_has_no_bias_and_a_true_interval(recall: float) -> No
     assert 0.93 <= sum(run[1] for run in runs) / len(runs) <= 0.99
 
 
+def test_a_corrected_mean_score_has_no_bias_and_a_true_interval() -> None:
+    rng, runs = random.Random(19), []
+    for _ in range(1_000):
+        human = [rng.randint(0, 4) / 4 for _ in range(1_000)]
+        judge = [min(1.0, truth + rng.choice((0.0, 0.0, 0.25))) for truth in human]
+        picked = rng.sample(range(1_000), 60)
+        pairs = [ReviewedPair(judge=judge[i], human=human[i], weight=1.0) for i in picked]
+        mean, truth = sum(judge) / 1_000, sum(human) / 1_000
+        exact = WeightedMean(mean=mean, low=mean, high=mean, records=1_000, left_out=0, effective=1_000)
+        found = corrected_mean(exact, pairs)
+        assert found
+        runs.append((found.mean - truth, found.low <= truth <= found.high))
+    assert abs(sum(error for error, _ in runs) / len(runs)) < 0.005  # the judge is 0.07 too high
+    assert sum(is_true for _, is_true in runs) / len(runs) >= 0.93
+
+
+def test_scores_are_compared_with_the_share_of_supported_claims() -> None:
+    rows = [(0.1, a_row(1, 0.5))]
+    wrong = replace(REVIEW, label=WRONG, picked=ReviewPick.RANDOM)
+    said = [wrong, *(replace(wrong, label=GOOD, claim=f"Claim {number}.") for number in range(3))]
+    [pair] = random_prefix(rows, {rows[0][1].key: said}, scores=True)
+    assert (pair.judge, pair.human) == (0.5, 0.75)
+
+
 def test_few_reviews_correct_nothing() -> None:
     pair = ReviewedPair(judge=1.0, human=0.0, weight=1.0)
     judged = WeightedMean(mean=0.9, low=0.8, high=0.95, records=99, left_out=0, effective=99)
@@ -62,6 +86,21 @@ def test_only_a_random_prefix_counts() -> None:
     }
     pairs = random_prefix(rows, reviewed)  # type: ignore[arg-type]
     assert [(pair.judge, pair.human) for pair in pairs] == [(1.0, 1.0), (0.0, 0.0)]
+
+
+def test_an_answer_that_is_gone_does_not_end_the_prefix() -> None:
+    rows = [(number / 10, a_row(number, 1.0)) for number in range(1, 4)]
+    said = [replace(REVIEW, label=GOOD, picked=ReviewPick.RANDOM)]
+    reviewed = {rows[0][1].key: said, rows[2][1].key: said}
+    assert len(random_prefix(rows, reviewed)) == 1
+    assert len(random_prefix(rows, reviewed, gone={rows[1][1].key})) == 2
+
+
+def test_several_people_are_one_voice_for_each_claim() -> None:
+    bad, good = replace(REVIEW, label=WRONG), replace(REVIEW, label=GOOD)
+    assert passes([replace(bad, reviewer="a"), replace(good, reviewer="b"), replace(good, reviewer="c")])
+    assert passes([replace(bad, reviewer="a"), replace(good, reviewer="b")]) is None
+    assert passes([good, replace(bad, claim="Another claim.")]) is False
 
 
 def test_agreement_is_counted_by_claim() -> None:

@@ -7,6 +7,8 @@
     ["?", "this help"],
     ["/", "the search"],
     ["g o, g a, g r", "overview, answers, review"],
+  ];
+  const keysOfRows = [
     ["j, k", "next and previous row"],
     ["Enter", "open the row"],
   ];
@@ -20,7 +22,7 @@
     const title = document.createElement("h2");
     title.textContent = "Keys";
     const list = document.createElement("dl");
-    for (const [name, what] of [...keys, ...pageKeys()]) {
+    for (const [name, what] of [...keys, ...(rowLinks().length ? keysOfRows : []), ...pageKeys()]) {
       const term = document.createElement("dt");
       const key = document.createElement("kbd");
       key.textContent = name;
@@ -42,8 +44,10 @@
   const pageKeys = () =>
     [...document.querySelectorAll("[data-keys] [data-key]")].map((item) => [item.dataset.key, item.textContent]);
 
+  const rowLinks = () => [...document.querySelectorAll("[data-rows] tbody th a")];
+
   const moveRow = (step) => {
-    const links = [...document.querySelectorAll("[data-rows] tbody th a")];
+    const links = rowLinks();
     if (!links.length) return false;
     const at = links.indexOf(document.activeElement);
     links[Math.max(0, Math.min(links.length - 1, at < 0 ? 0 : at + step))].focus();
