@@ -129,7 +129,7 @@ SETTINGS = {
     f"{path}.{name}": setting
     for path, (_, settings) in SECTIONS.items()
     for name, setting in settings.items()
-}
+} | {"ui.public_url": Setting(value="https://rag.example.com/pages", enters_version=False)}
 
 
 def test_every_setting_of_an_evaluator_is_here() -> None:
@@ -151,6 +151,24 @@ def test_live_and_back_filled_carriers_are_the_same(path: str, tmp_path: Path) -
     assert live.span_id == stored.span_id
     assert told(live) == told(stored)
     assert (live.span_id != plain.live().span_id) == setting.enters_version
+
+
+def test_objects_of_openinference_are_the_same_too(tmp_path: Path) -> None:
+    place = Place(tmp_path / "place")
+    place.set("export.0.openinference", True)
+    live = place.live()
+    stored = place.backfilled("--config", str(place.config), "--openinference")
+    assert f"{semconv.OI_EVALUATIONS}.0.evaluation.name" in live.attributes
+    assert told(live) == told(stored)
+    place.set("export.0.openinference", "auto")
+    assert place.live().span_id == live.span_id
+
+
+def test_carriers_of_live_traffic_and_back_fill_link_to_the_page(tmp_path: Path) -> None:
+    place = Place(tmp_path / "place")
+    place.set("ui.public_url", "https://rag.example.com/pages/")
+    url = f"https://rag.example.com/pages/answers/{SPANS[0].trace_id}/{SPANS[0].span_id}"
+    assert {span.attributes[semconv.URL] for span in (place.live(), place.backfilled())} == {url}
 
 
 FLAGS: Mapping[str, tuple[str, Any]] = {
