@@ -116,7 +116,9 @@ def test_each_mutant_is_alone_in_its_copy_and_the_checkout_stays_as_it_is(toy: P
 @pytest.mark.parametrize("each", CATALOGUE, ids=[each.breaks for each in CATALOGUE])
 def test_the_mutant_applies_and_its_tests_are_there(each: Mutant) -> None:
     each.check(ROOT)
-    compile(each.applied_to((ROOT / each.file).read_text("utf-8")), each.file, "exec")
+    mutated = each.applied_to((ROOT / each.file).read_text("utf-8"))
+    if each.file.endswith(".py"):  # templates have no syntax of their own to check here
+        compile(mutated, each.file, "exec")
 
 
 def test_no_two_mutants_have_one_name() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -9,11 +10,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ragtrace_collector.ui.render import render
-from ragtrace_collector.ui.security import UiAccess, checked_form
-from ragtrace_collector.ui.session import COOKIE
+from ragtrace_collector.ui.security import UiAccess, checked_form, login_page, read_form
+from ragtrace_collector.ui.session import COOKIE, Session
 from ragtrace_collector.web.errors import RequestRefused
 
-_MOST_BYTES = 4 << 10
+_MOST_BYTES: Final = 1 << 20
+"""With a form that waits to be sent."""
 
 
 def login_routes(access: UiAccess) -> list[Route]:
@@ -26,25 +28,26 @@ def login_routes(access: UiAccess) -> list[Route]:
         if request.headers.get("sec-fetch-site") == "cross-site":
             # The browser holds the session's cookie back as long as another site leads here: begin again.
             return render(request, "onward.html", page="login", onward=_local(request, back))
-        return _form(request, back)
+        return login_page(request, back)
 
     async def send(request: Request) -> Response:
-        fields = await _fields(request)
-        back = fields.get("back", "/")
+        fields = await read_form(request, most_bytes=_MOST_BYTES)
+        back, pending = fields.get("back", "/"), fields.get("pending", "")
         if access.tokens.is_open:
             return RedirectResponse(_home(request), 303)
         client = request.client.host if request.client else ""
         if not access.sessions.may_try(client):
-            return _form(request, back, "Too many attempts: wait a minute, then try again.", 429)
+            wait = "Too many attempts: wait a minute, then try again."
+            return login_page(request, back, wait, pending=pending, status=429)
         try:
             sender = access.tokens.admit(f"Bearer {fields.get('token', '')}", "read")
         except RequestRefused as exc:
             access.sessions.note_failure(client)
-            return _form(request, back, _said(exc), 403)
+            return login_page(request, back, _said(exc), pending=pending, status=403)
         assert sender is not None
         access.sessions.end(request.cookies)
         session = access.sessions.begin(sender.grant)
-        response = RedirectResponse(_local(request, back), 303)
+        response = _resumed(request, session, back, pending)
         response.set_cookie(
             COOKIE,
             session.id,
@@ -70,8 +73,13 @@ def login_routes(access: UiAccess) -> list[Route]:
     ]
 
 
-def _form(request: Request, back: str, problem: str = "", status: int = 200) -> Response:
-    return render(request, "login.html", status_code=status, page="login", back=back, problem=problem)
+def _resumed(request: Request, session: Session, back: str, pending: str) -> Response:
+    """Go where the login was asked for; a form that was being sent is shown, to be sent with a click."""
+    if not pending:
+        return RedirectResponse(_local(request, back), 303)
+    request.state.viewer = session.viewer
+    fields = parse_qsl(pending, keep_blank_values=True)
+    return render(request, "resume.html", page="login", action=_local(request, back), fields=fields)
 
 
 def _said(exc: RequestRefused) -> str:
@@ -88,12 +96,3 @@ def _local(request: Request, back: str) -> str:
     """Return where to go after the login: a path of this site and nothing else."""
     is_local = back.startswith("/") and not back.startswith(("//", "/\\")) and back.isprintable()
     return request.scope.get("root_path", "") + back if is_local and "\\" not in back else _home(request)
-
-
-async def _fields(request: Request) -> dict[str, str]:
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _MOST_BYTES:
-            return {}
-    return dict(parse_qsl(body.decode("utf-8", "replace"), max_num_fields=10))

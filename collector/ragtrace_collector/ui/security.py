@@ -6,7 +6,7 @@ import hmac
 import logging
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -20,6 +20,7 @@ from ragtrace.answers.port import TrafficScope
 from ragtrace.answers.summary import AnswerKey
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.ui.errors import error_page
+from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.session import Sessions, viewer_of_grant
 from ragtrace_collector.ui.site import Viewer, site_of, viewer_of
 from ragtrace_collector.web.errors import RequestRefused
@@ -73,7 +74,7 @@ class Gate:
             return
         request = Request(scope, receive)
         request.state.viewer = Viewer(may_review=False)
-        refusal = self._refusal(request)
+        refusal = await self._refusal(request)
         answering = _Answering(send, is_static=_path(request).startswith("/static/"))
         try:
             await (refusal or self._app)(scope, receive, answering.send)
@@ -84,16 +85,16 @@ class Gate:
             if not answering.has_begun:
                 await error_page(request, 500)(scope, receive, answering.send)
 
-    def _refusal(self, request: Request) -> Response | None:
+    async def _refusal(self, request: Request) -> Response | None:
         try:
             self._access.tokens.check_host(request.headers.get("host"))
         except RequestRefused as exc:
             return error_page(request, exc.http_status, str(exc))
         if request.method not in _SAFE and not _is_same_site(request):
             return error_page(request, 403, "this request came from another site: open the page itself.")
-        return self._find_viewer(request)
+        return await self._find_viewer(request)
 
-    def _find_viewer(self, request: Request) -> Response | None:
+    async def _find_viewer(self, request: Request) -> Response | None:
         """Set the viewer; return a response if nobody is known who may read."""
         tokens, sessions = self._access.tokens, self._access.sessions
         if tokens.is_open:
@@ -106,7 +107,7 @@ class Gate:
             return None
         if authorization := request.headers.get("authorization"):
             return self._admit(request, authorization)
-        return _to_login(request)
+        return await _to_login(request)
 
     def _admit(self, request: Request, authorization: str) -> Response | None:
         """Let a program read with a token in the header; it has no session, so it writes nothing."""
@@ -162,25 +163,48 @@ async def open_own(request: Request, key: AnswerKey) -> OpenedAnswer:
     return opened
 
 
+def login_page(
+    request: Request, back: str, problem: str = "", *, pending: str = "", status: int = 200
+) -> Response:
+    """Return the page that asks for a token; ``pending`` is a form to send after it, as a query string."""
+    return render(
+        request,
+        "login.html",
+        status_code=status,
+        page="login",
+        back=back,
+        problem=problem,
+        pending=pending,
+    )
+
+
 async def checked_form(request: Request) -> dict[str, str]:
     """Return the fields of a form that this page sent; a repeated field keeps its last value.
 
     Raises:
         HTTPException: 403 without the viewer's CSRF token, 413 if the form is too large.
     """
+    fields = await read_form(request, most_bytes=_MOST_FORM_BYTES)
+    check_csrf(request, fields.pop("csrf", ""))
+    return fields
+
+
+async def read_form(request: Request, *, most_bytes: int) -> dict[str, str]:
+    """Return the fields of a form, whoever sent it.
+
+    Raises:
+        HTTPException: 413, it is too large.
+    """
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > _MOST_FORM_BYTES:
+        if len(body) > most_bytes:
             raise HTTPException(413)
+    text = body.decode("utf-8", "replace")
     try:
-        fields = dict(
-            parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
-        )
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
     except ValueError:
         raise HTTPException(413) from None
-    check_csrf(request, fields.pop("csrf", ""))
-    return fields
 
 
 def check_csrf(request: Request, given: str) -> None:
@@ -208,12 +232,16 @@ def _path(request: Request) -> str:
     return request.scope["path"].removeprefix(request.scope.get("root_path", "")) or "/"
 
 
-def _to_login(request: Request) -> Response:
-    if request.method not in _SAFE:
-        return error_page(
-            request, 401, "your session has ended: log in in another tab, then go back and send this again."
-        )
+async def _to_login(request: Request) -> Response:
+    """Lead to the login, and back; the login keeps a form that was sent, so that nothing typed is lost."""
     back = _path(request) + (f"?{request.url.query}" if request.url.query else "")
+    if request.method not in _SAFE:
+        try:
+            fields = await read_form(request, most_bytes=_MOST_FORM_BYTES)
+        except HTTPException:
+            return error_page(request, 413)
+        fields.pop("csrf", None)
+        return login_page(request, back, "Your session has ended.", pending=urlencode(fields), status=401)
     return RedirectResponse(f"{request.scope.get('root_path', '')}/login?back={quote(back, safe='')}", 303)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -220,7 +221,7 @@ def test_a_session_that_ended_while_typing_loses_nothing() -> None:
     pages.clock.now += SESSION_S * 1_000_000_000
     answer = client.post("/views", data={**SAVED, "csrf": csrf})
     assert answer.status_code == 401
-    assert "another tab" in answer.text
+    assert "What you sent is kept on this page" in answer.text
 
 
 @pytest.mark.parametrize("token", [None, ALICE])
@@ -372,3 +373,27 @@ def test_a_token_may_review_by_the_configuration(tmp_path: Path) -> None:
     sender = open_auth(config, HandClock()).access.admit(f"Bearer {ALICE}", "review")
     assert sender
     assert sender.grant.may == {"read", "review"}
+
+
+def test_a_form_that_was_sent_after_the_session_ended_waits_for_the_login() -> None:
+    pages = Pages(grants=OF_TENANTS)
+    client = pages.client()
+    log_in(client, SHOP)
+    data = {**SAVED, "name": "mine & <yours>", "csrf": csrf_of(client)}
+    pages.clock.now += SESSION_S * 10**9
+    asked = client.post("/views", data=data)
+    assert asked.status_code == 401
+    assert "Your session has ended" in asked.text
+    pending = html.unescape(re.search(r'name="pending" value="([^"]*)"', asked.text)[1])  # type: ignore[index]
+    assert "csrf" not in pending
+    again = client.post("/login", data={"token": SHOP, "back": "/views", "pending": pending})
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', again.text))
+    sent = {name: html.unescape(value) for name, value in fields.items()}
+    client.post("/views", data=sent)
+    assert "mine &amp; &lt;yours&gt;" in client.get("/answers").text
+
+
+def test_a_form_is_not_sent_to_another_site_after_the_login() -> None:
+    client = Pages(grants=OF_TENANTS).client()
+    again = client.post("/login", data={"token": SHOP, "back": "https://evil.example/", "pending": "a=1"})
+    assert 'action="/"' in again.text

@@ -17,9 +17,9 @@ MUTANTS: Final = (
     Mutant(
         promise="answer page",
         breaks="an answer is its reader's, whoever the place says it is of",
-        file=_PAGE,
-        old="if own is not None and (opened.key != key or owner not in (None, own)):",
-        new="if own is not None and opened.key != key:",
+        file="collector/ragtrace_collector/ui/security.py",
+        old="if own is None or (opened.key == key and owner == own):",
+        new="if own is None or opened.key == key:",
         tests=(f"{_TESTS}::test_a_source_that_hands_out_another_tenants_answer_is_not_believed",),
     ),
     Mutant(
