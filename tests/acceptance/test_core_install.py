@@ -53,6 +53,8 @@ NEEDS_THE_COLLECTOR: dict[str, Sequence[str]] = {
     "budget": ["--config", "collector.yaml"],
     "outbox": [],
     "backup": ["copy.db"],
+    "ui": ["--from", "traces.jsonl"],
+    "reviews": ["export"],
 }
 
 
