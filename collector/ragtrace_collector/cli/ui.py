@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ragtrace.cli.desktop import has_desktop
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import EXISTING_FILE, FILE, AccessOptions, ExtractOptions
 from ragtrace.cli.render import print_json, talk
@@ -305,14 +306,5 @@ def _announce(config: CollectorConfig, port: int, page: PageOptions, *, is_secur
     talk(f"The page is at {url} (Ctrl-C ends it)")
     if page.as_json:
         print_json({"event": "ready", "url": url, "port": port})
-    if page.opens or (page.opens is None and _has_desktop()):
+    if page.opens or (page.opens is None and sys.stderr.isatty() and has_desktop(os.environ)):
         webbrowser.open(url)
-
-
-def _has_desktop() -> bool:
-    """Say whether a browser that is opened here is seen by somebody."""
-    if not sys.stderr.isatty() or "CI" in os.environ or "SSH_CONNECTION" in os.environ:
-        return False
-    return sys.platform in ("darwin", "win32") or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    )

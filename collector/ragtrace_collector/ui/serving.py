@@ -42,7 +42,6 @@ def configured_app(
         clock=clock,
         status=status,
         links=tuple(TraceLink(name=name, template=url) for name, url in ui.links.items()),
-        public_url=ui.public_url or "",
     )
     is_secure = auth.certificate is not None or (ui.public_url or "").startswith("https:")
     sessions = Sessions(auth.access, clock, lifetime_s=ui.session.total_seconds())

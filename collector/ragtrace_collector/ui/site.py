@@ -44,8 +44,6 @@ class Site:
     """Names of the sinks that get a span for each review."""
     review_content: bool = True
     """Whether such a span has the claim and the note."""
-    public_url: str = ""
-    """Where people reach the page; empty for the address of the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

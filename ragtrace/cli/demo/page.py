@@ -21,15 +21,6 @@ _TRY_S: Final = 5.0
 _LINE_BYTES: Final = 1024
 
 
-def has_desktop(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Say whether a browser can be opened here for the person who runs the demo."""
-    if environ.get("CI") or environ.get("SSH_CONNECTION"):
-        return False
-    if platform in ("darwin", "win32"):
-        return True
-    return bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
-
-
 def open_page(url: str) -> bool:
     """Open the page in the person's browser; say whether there is one."""
     try:

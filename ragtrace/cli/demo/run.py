@@ -19,7 +19,6 @@ from ragtrace.cli.demo.page import (
     DemoPage,
     choose_port,
     ended_cleanly,
-    has_desktop,
     open_page,
     stay,
 )
@@ -33,6 +32,7 @@ from ragtrace.cli.demo.process import (
 from ragtrace.cli.demo.results import AnswerResult, DemoResult
 from ragtrace.cli.demo.traffic import DemoAnswer, ReplayedRag, load_sample
 from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
+from ragtrace.cli.desktop import has_desktop
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.render import talk
 from ragtrace.errors import ConfigError, RagtraceError
