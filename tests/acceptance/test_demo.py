@@ -195,6 +195,7 @@ def test_in_a_terminal_it_opens_the_page_on_the_wrong_claim_and_stays_until_ctrl
         assert "The first known reference to the Gemini constellation was in Aristotle's" in " ".join(marked)
         assert "The first known reference of the Gemini constellation" in " ".join(marked)
         assert "human:ragtruth" in page
+        assert "There is no evaluation" not in page
         assert shown.process.poll() is None
         os.killpg(shown.process.pid, signal.SIGINT)
         assert shown.process.wait(PATIENCE_S) == 0

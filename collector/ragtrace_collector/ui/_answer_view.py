@@ -131,7 +131,8 @@ class PlaceLink:
 class VersionChoice:
     """Which evaluations a URL asks for, by their numbers; ``None`` for the valid one, and the two newest."""
 
-    shown: int | None = None
+    shown: int | str | None = None
+    """Also by its id, the span id of the carrier, which is the same wherever the answer is read."""
     before: int | None = None
     after: int | None = None
 
@@ -253,10 +254,11 @@ def _chosen(
 ) -> tuple[AnswerVersion, tuple[str, ...]]:
     if choice.shown is None:
         return opened.versions[0], ()
-    if 1 <= choice.shown <= len(in_order):
-        return in_order[choice.shown - 1], ()
+    for number, version in enumerate(in_order, 1):
+        if choice.shown in (number, version.evaluation_id):
+            return version, ()
     return opened.versions[0], (
-        f"There is no evaluation {choice.shown:,} of this answer: the valid one is shown",
+        f"There is no evaluation {choice.shown} of this answer here: the valid one is shown",
     )
 
 

@@ -119,7 +119,9 @@ def _choice(request: Request) -> VersionChoice:
         text = request.query_params.get(name, "")
         return int(text) if _NUMBER.fullmatch(text) else None
 
-    return VersionChoice(shown=number("version"), before=number("from"), after=number("to"))
+    named = request.query_params.get("version", "")
+    shown = named if _SPAN_ID.fullmatch(named) else number("version")
+    return VersionChoice(shown=shown, before=number("from"), after=number("to"))
 
 
 async def _reviews(site: Site, key: AnswerKey) -> tuple[Sequence[Review], Sequence[str]]:

@@ -184,11 +184,9 @@ class _Run:
         return bool(news)
 
     def _page_of(self, trace_id: str) -> str:
-        """Return the page of what people say; it numbers evaluations by the time of judging."""
+        """Return the page of what people say, whoever else judged the answer."""
         people = self._read[PEOPLE_NAME][trace_id]
-        times = sorted(read[trace_id].started_at for read in self._read.values())
-        number = times.index(people.started_at) + 1
-        return f"{self._page.url_of(trace_id, people.span_id)}?version={number}"
+        return f"{self._page.url_of(trace_id, people.span_id)}?version={people.carrier_span_id}"
 
     def _complete(self) -> set[str]:
         return set.intersection(*(set(read) for read in self._read.values()))

@@ -33,8 +33,7 @@ class TraceVerdict:
     trace_id: str
     span_id: str
     """The judged span's."""
-    started_at: str
-    """When it was judged; sorts by time."""
+    carrier_span_id: str
     label: str
     score: float | None
     skip_reason: str | None
@@ -85,7 +84,7 @@ def _read(span: Span) -> TraceVerdict:
     return TraceVerdict(
         trace_id=span.trace_id,
         span_id=str(attributes.get(semconv.TARGET_SPAN_ID, span.parent_span_id)),
-        started_at=str(attributes.get(semconv.EVAL_STARTED_AT, "")),
+        carrier_span_id=span.span_id,
         label=str(attributes.get(f"{semconv.LABEL_PREFIX}{_METRIC}", "error")),
         score=score if isinstance(score, float) else None,
         skip_reason=_text(attributes, semconv.EVAL_SKIP_REASON),

@@ -521,6 +521,14 @@ def test_an_older_version_can_be_opened_and_says_that_it_is_replaced() -> None:
     assert "evaluation 1 of 2" in page.text
 
 
+def test_a_version_is_found_by_the_id_of_its_carrier() -> None:
+    judged = two_versions()
+    page = get(site_of_answers(judged.opened()), f"{PATH}?version={judged.carriers[0].span_id}")
+    assert "evaluation 1 of 2" in page.text
+    page = get(site_of_answers(judged.opened()), f"{PATH}?version={'f' * 16}")
+    assert "There is no evaluation ffffffffffffffff of this answer here" in page.text
+
+
 def test_two_versions_are_compared_claim_by_claim() -> None:
     page = get(site_of_answers(two_versions().opened()), f"{PATH}?from=1&to=2")
     difference = " ".join(page.of["difference"].split())
