@@ -86,6 +86,8 @@ class ChunkLine:
     text: FoldablePassages
     is_open: bool
     """Whether it is shown without a click: it is cited, or there are few."""
+    is_unused: bool
+    """No claim cites it, and every supported claim says what it cites."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +208,7 @@ def view_of(
     record = version.judged.record
     shown = shown_answer(version.judged, most_chunks=MOST_CHUNKS, most_claims=MOST_CLAIMS)
     summary = version_summary(version)
-    chunks = tuple(_chunk_lines(shown.chunks))
+    chunks = tuple(_chunk_lines(shown.chunks, shown.claims))
     reviews = (*reviews, *_reviews_told(opened, {review.time_ns for review in reviews}))
     claims = {
         line.shown: line for line in _claim_lines((*shown.claims, *shown.of_reference), chunks, reviews)
@@ -399,12 +401,15 @@ def _why(result: MetricResult) -> str:
 
 
 # -- claims and chunks ------------------------------------------------------------------------------------
-def _chunk_lines(chunks: Sequence[ShownChunk]) -> Iterator[ChunkLine]:
+def _chunk_lines(chunks: Sequence[ShownChunk], claims: Sequence[ShownClaim]) -> Iterator[ChunkLine]:
+    supported = [claim for claim in claims if claim.verdict.label is VerdictLabel.SUPPORTED]
+    are_uses_known = all(claim.places for claim in supported)
     for chunk in chunks:
         yield ChunkLine(
             shown=chunk,
             text=fold(chunk.pieces, shown=_CHUNK_CHARACTERS),
             is_open=chunk.is_cited or len(chunks) <= 3,
+            is_unused=not chunk.is_cited and are_uses_known,
         )
 
 

@@ -124,6 +124,12 @@ def test_chunks_tell_rank_id_score_relevance_and_which_no_claim_used() -> None:
     assert "off the question" in page.text
 
 
+def test_no_chunk_is_called_unused_if_a_judge_names_no_chunks_of_supported_claims() -> None:
+    uncited = replace(RIGHT, chunk_ids=(), quote=None)
+    page = get(site_of_answers(JudgedTrace().judged(a_result(WRONG, uncited, score=0.5)).opened()))
+    assert "no claim used it" not in page.text
+
+
 def test_overlapping_claims_are_marked_by_the_worst_and_both_are_said() -> None:
     answer = "abcdefghi and more"
     first = a_verdict("abcdef", of=answer)
