@@ -18,7 +18,8 @@ class PredictedAnswer(NamedTuple):
     """An answer that the cheap judge judged, or both did. Values are in [0, 1]."""
 
     cheap: float | None
-    """``None`` if only the better judge judged it: then it is left out."""
+    """``None`` if only the better judge judged it: then it is left out. Where the cheap one could not decide,
+    give a constant instead."""
     cheap_probability: float | None
     """With which the answer was sampled for the cheap judge; ``None`` if unknown: then it is left out."""
     better: float | None
