@@ -16,7 +16,7 @@ _Json = dict[str, Any]
 
 
 def report_as_json(report: QualityReport) -> Mapping[str, Any]:
-    """Return the report as plain values. No number stands without what it is a part of."""
+    """Return the report as plain values. Every share has its two counts beside it."""
     return {
         "version": VERSION,
         "place": report.place,

@@ -63,7 +63,7 @@ class MetricSample:
     def joined(self, *, passes: bool) -> list[PredictedAnswer]:
         """Return the answers of the cheap judge, with the better one's result where there is one.
 
-        Where the cheap judge could not decide, its mean stands for its score. To leave these answers out
+        Where the cheap judge could not decide, its mean is taken for its score. To leave these answers out
         would leave out a kind of answer; a constant only predicts them less well.
         """
         said = {key: row.passes if passes else row.score for key, row in self.cheap.items()}

@@ -54,7 +54,7 @@ def _signed(value: float, digits: int) -> str:
 
 
 def shares(metric: MetricFigures) -> str:
-    """Say what stands beside every estimate: what failed, what was skipped, and how much was judged."""
+    """Say what goes with every estimate: what failed, what was skipped, and how much was judged."""
     parts = [
         f"failed {part(metric.failed, metric.results)}",
         f"skipped {part(metric.skipped, metric.results)}",
