@@ -164,6 +164,9 @@ class ConfiguredAnswers:
     index: AnswerIndex
     source: AnswerSource
     """Opens their content, in the store or where the configuration says."""
+    states: Callable[[], Mapping[str, int]]
+    """Counts all answers that the collector ever saw, by their state in its ledger; ReadError if it cannot be
+    read."""
 
 
 def collector_port() -> CollectorPort:

@@ -10,4 +10,12 @@ from ragtrace.quality.figures import (
     PredictedFigures,
 )
 from ragtrace.quality.grouping import Dimension, source_of
-from ragtrace.quality.report import Comparison, QualityReport, ReportRequest, quality_report
+from ragtrace.quality.report import (
+    Comparison,
+    LedgerCoverage,
+    QualityReport,
+    ReportRequest,
+    ReviewedFigures,
+    ReviewedPairs,
+    quality_report,
+)

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ragtrace.quality.figures import EffortFigures, GroupFigures, MetricFigures, PredictedFigures
-from ragtrace.quality.report import Comparison, QualityReport
+from ragtrace.quality.report import Comparison, LedgerCoverage, QualityReport, ReviewedFigures
+from ragtrace.reviews.averages import CorrectedMean
 from ragtrace.stats import MeanDifference, PredictedMean, WeightedMean, WeightedQuantile
 
 VERSION: Final = 1
@@ -30,8 +31,30 @@ def report_as_json(report: QualityReport) -> Mapping[str, Any]:
         "comparisons": [_comparison(one) for one in report.comparisons],
         "effort": _effort(report.effort),
         "calibration": _calibration(report),
+        "reviewed": _reviewed(report.reviewed),
+        "ledger": _ledger(report.ledger),
         "notices": list(report.notices),
     }
+
+
+def _reviewed(found: ReviewedFigures | None) -> _Json | None:
+    if found is None:
+        return None
+    return {
+        "answers": found.reviewed,
+        "mean": _corrected_mean(found.mean),
+        "pass_rate": _corrected_mean(found.passing),
+    }
+
+
+def _corrected_mean(mean: CorrectedMean | None) -> _Json | None:
+    return None if mean is None else {"value": mean.mean, "low": mean.low, "high": mean.high}
+
+
+def _ledger(found: LedgerCoverage | None) -> _Json | None:
+    if found is None:
+        return None
+    return {"judged": found.judged, "eligible": found.eligible, "seen": found.seen}
 
 
 def _time(time_ns: int | None) -> str | None:

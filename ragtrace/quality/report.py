@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragtrace.quality.collecting import AnswerCollector
 from ragtrace.quality.figures import (
@@ -18,6 +18,8 @@ from ragtrace.quality.figures import (
     is_corrected,
 )
 from ragtrace.quality.grouping import Dimension
+from ragtrace.reviews.averages import METRIC as REVIEWED
+from ragtrace.reviews.averages import CorrectedMean, ReviewedPair, corrected_mean
 from ragtrace.stats import MeanDifference, difference_of
 
 MOST_GROUPS: Final = 100
@@ -43,6 +45,13 @@ class ReportRequest:
         return AnswerCollector(by=self.by, metrics=self.metrics, judge=self.judge, cheap=self.cheap)
 
 
+class ReviewedPairs(NamedTuple):
+    """The judge and people on the answers that were reviewed in random order."""
+
+    passing: Sequence[ReviewedPair]
+    scores: Sequence[ReviewedPair]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """One metric in two groups, or in two periods."""
@@ -57,6 +66,33 @@ class Comparison:
     mean: MeanDifference | None
     """Newer minus older; ``None`` if one of them has no score."""
     passing: MeanDifference | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerCoverage:
+    """All answers that a collector ever saw, by its ledger."""
+
+    judged: int
+    eligible: int
+    """Seen ones, without those that had nothing to judge (ineligible) or that rules drop (filtered)."""
+    seen: int
+
+    @classmethod
+    def of(cls, states: Mapping[str, int]) -> LedgerCoverage:
+        """Make it of the answers by state."""
+        seen = sum(number for state, number in states.items() if state != "superseded")
+        never = states.get("ineligible", 0) + states.get("filtered", 0)
+        return cls(judged=states.get("judged", 0), eligible=seen - never, seen=seen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewedFigures:
+    """Faithfulness as people correct it, by the answers that they reviewed in random order."""
+
+    passing: CorrectedMean | None
+    """``None`` below 30 reviewed answers."""
+    mean: CorrectedMean | None
+    reviewed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +116,10 @@ class QualityReport:
     effort: EffortFigures | None
     """What it takes to detect the drop; ``None`` without a pass rate."""
     measured: MeasuredJudge | None
+    reviewed: ReviewedFigures | None
+    """``None`` if no reviews were named."""
+    ledger: LedgerCoverage | None
+    """``None`` unless a collector's store was read."""
     notices: tuple[str, ...]
     """Sentences about what the numbers do not have."""
 
@@ -93,6 +133,8 @@ def quality_report(
     until_ns: int,
     baseline: AnswerCollector | None = None,
     baseline_ns: int | None = None,
+    pairs: ReviewedPairs | None = None,
+    ledger: LedgerCoverage | None = None,
     notices: Sequence[str] = (),
 ) -> QualityReport:
     """Make the estimates of the collected answers, and compare."""
@@ -117,8 +159,17 @@ def quality_report(
         drop=request.drop,
         effort=effort,
         measured=request.measured,
+        reviewed=_reviewed(whole, pairs) if pairs else None,
+        ledger=ledger,
         notices=(*notices, *_notices(request, found, whole)),
     )
+
+
+def _reviewed(whole: GroupFigures, pairs: ReviewedPairs) -> ReviewedFigures:
+    found = whole.metric(REVIEWED)
+    passing = corrected_mean(found.passing, pairs.passing) if found and found.passing else None
+    mean = corrected_mean(found.mean, pairs.scores) if found and found.mean else None
+    return ReviewedFigures(passing=passing, mean=mean, reviewed=len(pairs.passing))
 
 
 def _groups(request: ReportRequest, found: AnswerCollector) -> tuple[GroupFigures, ...]:

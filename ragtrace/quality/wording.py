@@ -11,7 +11,8 @@ from ragtrace.quality.figures import (
     MetricFigures,
     PredictedFigures,
 )
-from ragtrace.quality.report import Comparison, QualityReport
+from ragtrace.quality.report import Comparison, LedgerCoverage, QualityReport, ReviewedFigures
+from ragtrace.reviews.averages import LEAST
 from ragtrace.stats import CountedShare, MeanDifference, PredictedMean, WeightedMean
 
 ABSENT = "–"  # noqa: RUF001 -- an en dash
@@ -125,6 +126,26 @@ def effort(found: EffortFigures) -> str:
             f" ({found.judged:,} judged in {found.days:,.1f} days)"
         )
     return f"{said} (two-sided test at 5 %, power 80 %)."
+
+
+def reviewed(found: ReviewedFigures) -> str:
+    """Say what people correct."""
+    many = f"{found.reviewed:,} answer{'' if found.reviewed == 1 else 's'} reviewed in random order"
+    if found.passing is None or found.mean is None:
+        return f"{many}: below {LEAST} they correct nothing"
+    mean, passing = found.mean, found.passing
+    return (
+        f"As people correct faithfulness ({many}): mean {mean.mean:.2f} [{mean.low:.2f}, {mean.high:.2f}],"
+        f" pass rate {_rate(passing.mean, passing.low, passing.high)}"
+    )
+
+
+def ledger(found: LedgerCoverage) -> str:
+    """Say how much was judged since the store was made."""
+    return (
+        f"Since the store was made, {part(found.judged, found.eligible)} answers that could be judged were"
+        f" judged, of {found.seen:,} seen"
+    )
 
 
 def left_out(report: QualityReport) -> str:

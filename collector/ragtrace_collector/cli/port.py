@@ -107,6 +107,7 @@ class _Port:
         with needs_extra("collector"):
             from ragtrace_collector.config import default_config_text, load_config, parse_config
             from ragtrace_collector.service.page import open_store_place
+            from ragtrace_collector.store.ledger import take_stock
 
         configured = (
             load_config(config)
@@ -121,7 +122,12 @@ class _Port:
             )
         section = configured.store.model_copy(update={"path": path})
         async with open_store_place(configured.model_copy(update={"store": section})) as place:
-            yield ConfiguredAnswers(name=f"store:{path}", index=place.index, source=place.source)
+            yield ConfiguredAnswers(
+                name=f"store:{path}",
+                index=place.index,
+                source=place.source,
+                states=lambda: take_stock(path).by(lambda account: account.state),
+            )
 
 
 PORT: CollectorPort = _Port()

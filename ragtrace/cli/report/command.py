@@ -107,6 +107,12 @@ class FigureOptions:
         metavar="FILE",
         help="What `ragtrace calibrate --save` wrote: correct the pass rate for the judge's errors.",
     )
+    reviews: Path | None = option(
+        "--reviews",
+        type=EXISTING_FILE,
+        metavar="PATH",
+        help="The file of reviews of `ragtrace ui`: those in random order correct faithfulness.",
+    )
     drop: float = option(
         "--detect",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),

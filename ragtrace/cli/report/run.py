@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,16 +24,22 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.files.private import replace_file
 from ragtrace.metrics.calibration_file import read_calibration
+from ragtrace.model import Label
 from ragtrace.quality import (
     AnswerCollector,
     Dimension,
+    LedgerCoverage,
     MeasuredJudge,
     QualityReport,
     ReportRequest,
+    ReviewedPairs,
     quality_report,
     report_as_json,
     source_of,
 )
+from ragtrace.quality.collecting import is_judge
+from ragtrace.reviews.averages import random_prefix
+from ragtrace.reviews.file import ReviewFile
 from ragtrace.stats import CountedShare, JudgeErrors
 
 if TYPE_CHECKING:
@@ -44,6 +50,7 @@ _DAY_NS: Final = 86_400 * 10**9
 _MOST_ANSWERS: Final = 1_000_000
 _AT_ONCE: Final = 500
 _OPENED_AT_ONCE: Final = 8
+_MOST_REVIEWED: Final = 5_000
 
 
 def run_report(place: AnswerPlaceOptions, figures: FigureOptions, output: ReportOutputOptions) -> None:
@@ -143,6 +150,7 @@ class _Place:
     index: AnswerIndex
     source: AnswerSource
     notices: list[str] = field(default_factory=list)
+    states: Callable[[], Mapping[str, int]] | None = None
 
 
 async def _report(
@@ -152,8 +160,8 @@ async def _report(
         scope = TrafficScope(since_ns=times.first_ns, until_ns=times.until_ns, service=options.service)
         found, baseline = request.collector(), request.collector()
         notices = place.notices + await _collect(place.index, scope, times, found, baseline)
+        within = TrafficScope(since_ns=times.since_ns, until_ns=times.until_ns, service=options.service)
         if request.by is Dimension.SOURCE:
-            within = TrafficScope(since_ns=times.since_ns, until_ns=times.until_ns, service=options.service)
             notices.append(await _collect_sources(place, within, found, most=figures.most_opened))
         if ahead := await _ahead(place.index, options, times):
             notices.append(
@@ -168,6 +176,8 @@ async def _report(
             until_ns=times.until_ns,
             baseline=baseline if times.baseline_ns is not None else None,
             baseline_ns=times.baseline_ns,
+            pairs=await _reviewed(place.index, within, figures.reviews, request) if figures.reviews else None,
+            ledger=LedgerCoverage.of(await asyncio.to_thread(place.states)) if place.states else None,
             notices=notices,
         )
 
@@ -235,12 +245,38 @@ async def _sources(place: _Place, key: AnswerKey) -> list[str] | None:
     return [name for chunk in opened.record.chunks if (name := source_of(chunk))]
 
 
+async def _reviewed(
+    index: AnswerIndex, scope: TrafficScope, path: Path, request: ReportRequest
+) -> ReviewedPairs:
+    """Return what people said of the answers of the random order, up to the first that nobody reviewed."""
+    async with aclosing(ReviewFile(path)) as file:
+        reviews, gone = await file.reviewed(tenant=None), await file.passed_over(tenant=None)
+    in_order: list[tuple[float, AnswerSummary]] = []
+    after, has_more = -1.0, bool(reviews)
+    while has_more and len(in_order) < _MOST_REVIEWED:
+        batch = await index.random_order(scope, after=after, limit=_AT_ONCE)
+        has_more = len(batch) == _AT_ONCE
+        for position, answer in batch:
+            after = position
+            if _is_asked(answer, request):
+                in_order.append((position, answer))
+    return ReviewedPairs(
+        random_prefix(in_order, reviews, gone=gone), random_prefix(in_order, reviews, gone=gone, scores=True)
+    )
+
+
+def _is_asked(answer: AnswerSummary, request: ReportRequest) -> bool:
+    """Whether the random queue of the page asks about an answer, and the report is about its judge."""
+    is_decided = answer.label in (Label.PASS, Label.FAIL) and answer.claims.total > 0
+    return is_decided and (request.judge is None or is_judge(answer.judge, request.judge))
+
+
 @asynccontextmanager
 async def _opened(options: AnswerPlaceOptions, times: _Times) -> AsyncIterator[_Place]:
     if options.source is None or options.source.startswith(_STORE):
         named = (options.source or "").removeprefix(_STORE)
         async with collector_port().answers(options.config, Path(named) if named else None) as found:
-            yield _Place(name=found.name, index=found.index, source=found.source)
+            yield _Place(name=found.name, index=found.index, source=found.source, states=found.states)
         return
     access, rules = options.access.access("from"), options.extract.rules()
     source = open_source(options.source, access=access, rules=rules)

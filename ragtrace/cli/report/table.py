@@ -12,9 +12,11 @@ from ragtrace.quality.wording import (
     change,
     compared,
     effort,
+    ledger,
     left_out,
     measured,
     rate,
+    reviewed,
     score,
     shares,
     unjudged_claims,
@@ -45,6 +47,12 @@ def print_report(report: QualityReport) -> None:
     if report.measured is not None:
         console.print()
         print_indented(console, 0, f"Calibration: {measured(report.measured)}.")
+    if report.reviewed is not None:
+        console.print()
+        print_indented(console, 0, f"{reviewed(report.reviewed)}.")
+    if report.ledger is not None:
+        console.print()
+        print_indented(console, 0, f"{ledger(report.ledger)}.")
     if report.effort is not None:
         console.print()
         print_indented(console, 0, effort(report.effort))

@@ -6,20 +6,31 @@ import asyncio
 import json
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from ragtrace import semconv
+from ragtrace.answers.summary import summary_of
+from ragtrace.backends import open_sink
+from ragtrace.model import VerdictLabel
+from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews.review import ReviewPick
 from ragtrace.traces.attach import AttachOptions, Sample, carrier
 from ragtrace.traces.extract import extract_records
-from ragtrace.traces.otlp import encode_json
-from ragtrace.traces.trace import Span, Trace
+from ragtrace.traces.otlp import encode, encode_json
+from ragtrace.traces.trace import Resource, Span, Trace
+from tests.backends.jaeger_server import Jaeger
+from tests.backends.process import eventually
+from tests.backends.tempo_server import Tempo
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
-from tests.rag_spans import START_NS, rag_trace
-from tests.unit.traces.builders import a_result, an_evaluation
+from tests.rag_spans import START_NS, rag_trace, trace_id_of
+from tests.unit.reviews.test_review_file import RECORD, REVIEW
+from tests.unit.traces.builders import a_claim, a_result, an_evaluation
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text("utf-8"))
 HOUR_NS = 3_600 * 10**9
@@ -32,7 +43,10 @@ def judged_trace(number: int, score: float, *, source: str = "", start_ns: int |
     spans = [_from_source(span, source) for span in rag_trace(number, service=service, start_ns=began_ns)]
     (record,) = extract_records(Trace.of(spans[0].trace_id, tuple(spans))).records
     made = carrier(
-        replace(an_evaluation(a_result(score=score)), started_at_ns=began_ns + 10**9),
+        replace(
+            an_evaluation(a_result(a_claim(0, VerdictLabel.SUPPORTED), score=score)),
+            started_at_ns=began_ns + 10**9,
+        ),
         record,
         sample=Sample(rule="ratio", rate=0.5, probability=0.5),
         options=AttachOptions(),
@@ -168,6 +182,33 @@ def test_a_calibration_that_measured_answers_corrects(stored: str, tmp_path: Pat
     assert "190 of 200 answers that people support" in " ".join(told.stdout.split())
 
 
+@pytest.mark.parametrize(("people", "corrected"), [(40, True), (29, False)])
+def test_reviews_in_random_order_correct_faithfulness(tmp_path: Path, people: int, corrected: bool) -> None:
+    traces = [judged_trace(number, 0.9) for number in range(people)]
+    label = {0: VerdictLabel.CONTRADICTED}
+
+    async def review() -> None:
+        file = ReviewFile(tmp_path / "reviews.db")
+        for number, spans in enumerate(traces):
+            answer = summary_of(spans[-1])
+            assert answer is not None
+            said = label.get(number % 4, VerdictLabel.SUPPORTED)
+            await file.add(
+                [replace(REVIEW, key=answer.key, label=said, picked=ReviewPick.RANDOM)], record=RECORD
+            )
+        await file.aclose()
+
+    asyncio.run(review())
+    place = file_of(tmp_path / "traces.jsonl", *traces)
+    reviewed = as_json("--from", place, "--reviews", str(tmp_path / "reviews.db"))["reviewed"]
+    assert reviewed["answers"] == people
+    assert (reviewed["pass_rate"] is not None) is corrected
+    if corrected:
+        assert reviewed["pass_rate"]["value"] == pytest.approx(0.75)  # the judge passes all of them
+    told = run("report", "--from", place, "--reviews", str(tmp_path / "reviews.db"))
+    assert f"{people} answers reviewed in random order" in " ".join(told.stdout.split())
+
+
 def test_an_older_calibration_is_refused_with_what_to_do(stored: str, tmp_path: Path) -> None:
     old = {"provider": "openai", "model": "m", "form": "json", "threshold": 0.5}
     measured = {"files": [], "answers": 1, "claims": 1, "balanced_accuracy": 0.5}
@@ -216,6 +257,7 @@ async def test_the_store_of_a_running_collector_is_read(tmp_path: Path) -> None:
         found = await asyncio.to_thread(as_json, "--from", store, "--by", "tenant")
     assert found["all"]["answers"] == 3
     assert found["place"] == store
+    assert found["ledger"] == {"judged": 3, "eligible": 3, "seen": 3}
     assert found["groups"][0]["name"] == "(none)"
 
 
@@ -236,3 +278,32 @@ def test_a_saved_calibration_has_the_errors_on_answers(tmp_path: Path) -> None:
     assert told.exit_code == 0, told.stderr
     saved = json.loads((tmp_path / "judge.json").read_text())["measured_on"]["answer_errors"]
     assert saved == {"sensitivity": {"right": 6, "of": 6}, "specificity": {"right": 5, "of": 5}}
+
+
+def test_a_real_jaeger_and_a_real_tempo_give_the_same_report(jaeger: Jaeger, tempo: Tempo) -> None:
+    service, began_ns = "report-shop", time.time_ns() - 30 * 10**9
+
+    async def send(number: int) -> None:
+        spans = judged_trace(0xEE10 + number, 0.9 if number else 0.2, start_ns=began_ns + number)
+        of_service = Resource(attributes={semconv.SERVICE_NAME: service})
+        for endpoint in (jaeger.otlp_http, tempo.otlp_http):
+            sink = open_sink(endpoint)
+            await sink.send(encode([replace(span, resource=of_service) for span in spans]))
+            await sink.aclose()
+
+    for number in range(6):
+        asyncio.run(send(number))
+        for server in (jaeger, tempo):
+            server.wait_for_trace(trace_id_of(0xEE10 + number), spans=4)
+
+    def complete(place: str) -> dict[str, Any] | None:  # a search may lag behind
+        found = as_json("--from", place, "--since", "2h", "--service", service)["all"]
+        return found if found["answers"] == 6 else None
+
+    places = (f"jaeger:{jaeger.query_url}", f"tempo:{tempo.url}")
+    of_jaeger, of_tempo = (
+        eventually(partial(complete, place), what="six answers", deadline_s=90) for place in places
+    )
+    assert of_jaeger == of_tempo
+    (metric,) = of_jaeger["metrics"]
+    assert metric["pass_rate"]["value"] == pytest.approx(5 / 6)
