@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.model import Direction, Label
 from ragtrace.quality.grouping import Dimension, groups_of
 from ragtrace.stats import PredictedAnswer, Weighed
+
+MOST_GROUPS_KEPT: Final = 10_000
+OTHER: Final = "(other)"
+"""The group of what comes when there are so many: names may be anything that a sender writes."""
 
 
 class JudgedRow(NamedTuple):
@@ -30,6 +34,10 @@ class JudgedRow(NamedTuple):
     def as_pass(self) -> Weighed:
         """1 if it passes and 0 if not, weighed."""
         return Weighed(float(self.passes), self.probability, self.cluster)
+
+
+_MetricRow: TypeAlias = tuple[MetricSummary, JudgedRow | None]
+"""A metric's outcome, and its row if it has a score."""
 
 
 class CheapRow(NamedTuple):
@@ -122,42 +130,52 @@ class AnswerCollector:
         self._by, self._metrics = by, frozenset(metrics)
         self._judge, self._cheap = judge, cheap
 
-    def add(self, answer: AnswerSummary, *, sources: Sequence[str] | None = None) -> None:
-        """Add a valid evaluation. By source, one whose sources were not read is in no group."""
+    def add(self, answer: AnswerSummary) -> None:
+        """Add a valid evaluation. By source, it is in no group before `add_sources`."""
         self.judges[answer.judge] += 1
         is_cheap = self._cheap is not None and is_judge(answer.judge, self._cheap)
         if not is_cheap and self._judge is not None and not is_judge(answer.judge, self._judge):
             return
         self.judged_early += 0 < answer.judged_ns < answer.time_ns
-        self._put(self.whole, answer, is_cheap)
-        if self._by is not None and (self._by is not Dimension.SOURCE or sources is not None):
-            for name in groups_of(answer, self._by, sources or ()):
-                self._put(self.groups[name], answer, is_cheap)
+        rows = self._rows(answer)
+        self._put(self.whole, answer, rows, is_cheap)
+        if self._by is not None and self._by is not Dimension.SOURCE:
+            for name in groups_of(answer, self._by):
+                self._put(self._group(name), answer, rows, is_cheap)
 
     def add_sources(self, answer: AnswerSummary, sources: Sequence[str]) -> None:
         """Put an evaluation that was added already into the groups of its sources."""
         if self._judge is None or is_judge(answer.judge, self._judge):
+            rows = self._rows(answer)
             for name in groups_of(answer, Dimension.SOURCE, sources):
-                self._put(self.groups[name], answer, is_cheap=False)
+                self._put(self._group(name), answer, rows, is_cheap=False)
 
-    def _put(self, group: GroupSample, answer: AnswerSummary, is_cheap: bool) -> None:
-        cluster = f"{answer.key.trace_id}@{answer.key.tenant}"
+    def _group(self, name: str) -> GroupSample:
+        is_known = name in self.groups or len(self.groups) < MOST_GROUPS_KEPT
+        return self.groups[name if is_known else OTHER]
+
+    def _put(
+        self, group: GroupSample, answer: AnswerSummary, rows: Sequence[_MetricRow], is_cheap: bool
+    ) -> None:
         if not is_cheap:
             _count(group, answer)
-        for metric in answer.metrics:
-            if self._metrics and metric.name not in self._metrics:
-                continue
+        for metric, row in rows:
             sample = group.metrics[metric.name]
-            row = _row(metric, answer.probability, cluster)
             if is_cheap:
-                passes = None if row is None else float(row.passes)
-                score = None if row is None else row.score
-                sample.cheap[answer.key] = CheapRow(score, passes, answer.probability, cluster)
+                sample.cheap[answer.key] = _cheap(row, answer)
                 continue
             _add(sample, metric, row)
             sample.judges.add(answer.judge)
             if self._cheap is not None and row is not None:
                 sample.better[answer.key] = row
+
+    def _rows(self, answer: AnswerSummary) -> Sequence[_MetricRow]:
+        cluster = _cluster(answer)
+        return [
+            (metric, _row(metric, answer.probability, cluster))
+            for metric in answer.metrics
+            if not self._metrics or metric.name in self._metrics
+        ]
 
 
 def is_judge(judge: str, named: str) -> bool:
@@ -175,6 +193,16 @@ def _count(group: GroupSample, answer: AnswerSummary) -> None:
     if answer.time_ns:
         group.first_ns = min(group.first_ns or answer.time_ns, answer.time_ns)
         group.last_ns = max(group.last_ns, answer.time_ns)
+
+
+def _cluster(answer: AnswerSummary) -> str:
+    return f"{answer.key.trace_id}@{answer.key.tenant}"
+
+
+def _cheap(row: JudgedRow | None, answer: AnswerSummary) -> CheapRow:
+    if row is None:
+        return CheapRow(None, None, answer.probability, _cluster(answer))
+    return CheapRow(row.score, float(row.passes), row.probability, row.cluster)
 
 
 def _row(metric: MetricSummary, probability: float | None, cluster: str) -> JudgedRow | None:

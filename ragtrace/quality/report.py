@@ -22,7 +22,8 @@ from ragtrace.reviews.averages import METRIC as REVIEWED
 from ragtrace.reviews.averages import CorrectedMean, ReviewedPair, corrected_mean
 from ragtrace.stats import MeanDifference, difference_of
 
-MOST_GROUPS: Final = 100
+MOST_GROUPS: Final = 200
+"""So many are shown: the hours of a week, or the groups with the most answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +154,8 @@ def quality_report(
         baseline_ns=baseline_ns,
         by=request.by,
         whole=whole,
-        groups=groups[: request.most_groups],
-        groups_left_out=max(0, len(groups) - request.most_groups),
+        groups=groups,
+        groups_left_out=sum(bool(group.answers) for group in found.groups.values()) - len(groups),
         comparisons=tuple(compared),
         drop=request.drop,
         effort=effort,
@@ -173,16 +174,15 @@ def _reviewed(whole: GroupFigures, pairs: ReviewedPairs) -> ReviewedFigures:
 
 
 def _groups(request: ReportRequest, found: AnswerCollector) -> tuple[GroupFigures, ...]:
-    is_time = request.by is not None and request.by.is_time
-
-    def order(name: str) -> tuple[int, str]:
-        return (0 if is_time else -found.groups[name].answers, name)
-
-    return tuple(
-        group_figures(name, found.groups[name], request.measured)
-        for name in sorted(found.groups, key=order)
-        if found.groups[name].answers
-    )
+    """Estimate the newest periods, or the groups with the most answers and those that are compared."""
+    names = [name for name in found.groups if found.groups[name].answers]
+    if request.by is not None and request.by.is_time:
+        names = sorted(names)[-request.most_groups :]
+    else:
+        names.sort(key=lambda name: (-found.groups[name].answers, name))
+        others = [name for name in request.compare or () if name in names[request.most_groups :]]
+        names = [*names[: request.most_groups], *others]
+    return tuple(group_figures(name, found.groups[name], request.measured) for name in names)
 
 
 def _of_groups(request: ReportRequest, groups: Sequence[GroupFigures]) -> Sequence[Comparison]:

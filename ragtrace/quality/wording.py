@@ -153,7 +153,8 @@ def left_out(report: QualityReport) -> str:
     shown = len(report.groups)
     if not report.groups_left_out:
         return ""
-    return f"{shown:,} of {shown + report.groups_left_out:,} groups are shown: those with the most answers."
+    which = "the newest" if report.by and report.by.is_time else "those with the most answers"
+    return f"{shown:,} of {shown + report.groups_left_out:,} groups are shown: {which}."
 
 
 def _rate(value: float, low: float, high: float) -> str:

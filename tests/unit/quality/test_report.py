@@ -268,9 +268,29 @@ def test_an_answer_judged_before_it_was_given_tells_of_a_wrong_clock() -> None:
 
 
 def test_more_groups_than_are_shown_are_counted() -> None:
-    answers = [judged(number, 1.0, tenant=f"tenant {number}") for number in range(1, 130)]
-    report = report_of(answers, replace(ALL, by=Dimension.TENANT))
-    assert (len(report.groups), report.groups_left_out) == (100, 29)
+    answers = [judged(number, 1.0, tenant=f"tenant {number}") for number in range(1, 230)]
+    request = replace(ALL, by=Dimension.TENANT, compare=("tenant 1", "tenant 99"))
+    report = report_of(answers, request)
+    assert (len(report.groups), report.groups_left_out) == (201, 28)  # one that is compared is far behind
+    assert len(report.comparisons) == 1
+
+
+def test_of_many_periods_the_newest_are_shown() -> None:
+    answers = [judged(hour + 1, 1.0, time_ns=NOON_NS + hour * HOUR_NS) for hour in range(210)]
+    report = report_of(answers, replace(ALL, by=Dimension.HOUR))
+    names = [group.name for group in report.groups]
+    assert (len(names), report.groups_left_out) == (200, 10)
+    assert names == sorted(names)
+    assert "the newest" in render_page(report)
+
+
+def test_a_bomb_of_names_is_one_group_beyond_ten_thousand() -> None:
+    request = replace(ALL, by=Dimension.MODEL)
+    found = request.collector()
+    for number in range(1, 10_051):
+        found.add(judged(number, 1.0, model=f"model-{number}"))
+    assert len(found.groups) == 10_001
+    assert found.groups["(other)"].answers == 50
 
 
 def test_a_hostile_name_is_text_on_the_page() -> None:
