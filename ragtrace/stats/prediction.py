@@ -71,7 +71,7 @@ def predicted_mean(answers: Iterable[PredictedAnswer]) -> PredictedMean | None:
     residuals = _Residuals(known, joined)
     weight = residuals.best_weight
     variance, before = residuals.variance(weight), residuals.variance(0.0)
-    mean = min(1.0, max(0.0, alone.mean + weight * residuals.shift))
+    mean = min(1.0, max(0.0, residuals.mean + weight * residuals.shift))
     even = mean * (1 - mean)
     if not (variance and even):
         low, high = wilson(mean, alone.effective)
@@ -100,10 +100,11 @@ class _Residuals:
         better = [(one.cluster, one.better or 0.0, one.better_probability or 1.0) for one in joined]
         mean_of_all, all_errors = _linearized(of_all)
         mean_of_joined, joined_errors = _linearized(of_joined)
-        _, self._better = _linearized(better)
+        mean_of_better, self._better = _linearized(better)
         self._shift = {
             cluster: error - joined_errors.get(cluster, 0.0) for cluster, error in all_errors.items()
         }
+        self.mean = mean_of_better
         self.shift = mean_of_all - mean_of_joined
         """The cheap judge's mean of all minus that of the joined answers."""
         self.clusters = len(self._better)

@@ -67,7 +67,7 @@ def test_a_quantile_is_a_value_within_its_interval(found: list[Weighed], share: 
 
 
 def test_a_quantile_weighs_answers_by_what_they_stand_for() -> None:
-    found = [Weighed(0.1, 1.0, "low"), *(Weighed(0.9, 0.1, str(number)) for number in range(3))]
+    found = [Weighed(0.9, 0.1, "high"), *(Weighed(0.1, 1.0, str(number)) for number in range(3))]
     (median,) = weighted_quantiles(found, [0.5])
     assert median.value == 0.9
     assert weighted_quantiles(found, [0.02])[0].value == 0.1
