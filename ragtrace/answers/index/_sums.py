@@ -55,7 +55,9 @@ class TraceSums(NamedTuple):
         return [limb for product in pairs for limb in divmod(round(product * UNIT), LIMB)]
 
 
-def count(db: sqlite3.Connection, row: IndexRow, mates: Sequence[IndexRow], pair: QuadrantMetrics, *, sign: int) -> None:
+def count(
+    db: sqlite3.Connection, row: IndexRow, mates: Sequence[IndexRow], pair: QuadrantMetrics, *, sign: int
+) -> None:
     """Add a valid row to the sums, or with the sign -1 take it away.
 
     ``mates`` are the other valid rows of its trace that are summed together with it.

@@ -25,7 +25,14 @@ from ragtrace.answers.index._rows import (
     select,
     versions_of,
 )
-from ragtrace.answers.index._words import NameCache, Names, QuadrantMetrics, forget_unused, quadrant_metrics, tenant_number
+from ragtrace.answers.index._words import (
+    NameCache,
+    Names,
+    QuadrantMetrics,
+    forget_unused,
+    quadrant_metrics,
+    tenant_number,
+)
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label
 
