@@ -9,7 +9,7 @@ from ragtrace.quality.figures import (
     MetricFigures,
     PredictedFigures,
 )
-from ragtrace.quality.grouping import Dimension, source_of
+from ragtrace.quality.grouping import ReportDimension, source_of
 from ragtrace.quality.report import (
     Comparison,
     LedgerCoverage,

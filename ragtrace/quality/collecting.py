@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.model import Direction, Label
-from ragtrace.quality.grouping import Dimension, groups_of
+from ragtrace.quality.grouping import ReportDimension, groups_of
 from ragtrace.stats import PredictedAnswer, Weighed
 
 MOST_GROUPS_KEPT: Final = 10_000
@@ -114,7 +114,7 @@ class AnswerCollector:
     def __init__(
         self,
         *,
-        by: Dimension | None = None,
+        by: ReportDimension | None = None,
         metrics: Collection[str] = (),
         judge: str | None = None,
         cheap: str | None = None,
@@ -139,7 +139,7 @@ class AnswerCollector:
         self.judged_early += 0 < answer.judged_ns < answer.time_ns
         rows = self._rows(answer)
         self._put(self.whole, answer, rows, is_cheap)
-        if self._by is not None and self._by is not Dimension.SOURCE:
+        if self._by is not None and self._by is not ReportDimension.SOURCE:
             for name in groups_of(answer, self._by):
                 self._put(self._group(name), answer, rows, is_cheap)
 
@@ -147,7 +147,7 @@ class AnswerCollector:
         """Put an evaluation that was added already into the groups of its sources."""
         if self._judge is None or is_judge(answer.judge, self._judge):
             rows = self._rows(answer)
-            for name in groups_of(answer, Dimension.SOURCE, sources):
+            for name in groups_of(answer, ReportDimension.SOURCE, sources):
                 self._put(self._group(name), answer, rows, is_cheap=False)
 
     def _group(self, name: str) -> GroupSample:

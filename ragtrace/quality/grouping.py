@@ -11,7 +11,7 @@ from ragtrace.answers.summary import AnswerSummary
 from ragtrace.model import Chunk
 
 
-class Dimension(StrEnum):
+class ReportDimension(StrEnum):
     """What the answers of a group have in common."""
 
     SERVICE = "service"
@@ -26,24 +26,24 @@ class Dimension(StrEnum):
     @property
     def is_time(self) -> bool:
         """Whether the groups are periods, in the order of time."""
-        return self in (Dimension.DAY, Dimension.HOUR)
+        return self in (ReportDimension.DAY, ReportDimension.HOUR)
 
 
 NONE: Final = "(none)"
 """The group of answers that name no service, model and so on."""
 _SOURCE_KEYS: Final = ("source", "url", "uri", "file_path", "file_name", "filename", "path", "title")
-_FORMS: Final = {Dimension.DAY: "%Y-%m-%d", Dimension.HOUR: "%Y-%m-%d %H:00"}
+_FORMS: Final = {ReportDimension.DAY: "%Y-%m-%d", ReportDimension.HOUR: "%Y-%m-%d %H:00"}
 
 
-def groups_of(answer: AnswerSummary, by: Dimension, sources: Sequence[str] = ()) -> Sequence[str]:
+def groups_of(answer: AnswerSummary, by: ReportDimension, sources: Sequence[str] = ()) -> Sequence[str]:
     """Return the groups of an answer: one, or one for each source of its chunks. Periods are in UTC."""
-    if by is Dimension.SOURCE:
+    if by is ReportDimension.SOURCE:
         return tuple(dict.fromkeys(sources)) or (NONE,)
     if by.is_time:
         if not answer.time_ns:
             return (NONE,)
         return (f"{datetime.fromtimestamp(answer.time_ns / 1e9, UTC):{_FORMS[by]}}",)
-    if by is Dimension.TENANT:
+    if by is ReportDimension.TENANT:
         return (answer.key.tenant or NONE,)
     return (str(getattr(answer, by.value)) or NONE,)
 

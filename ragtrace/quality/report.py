@@ -17,7 +17,7 @@ from ragtrace.quality.figures import (
     group_figures,
     is_corrected,
 )
-from ragtrace.quality.grouping import Dimension
+from ragtrace.quality.grouping import ReportDimension
 from ragtrace.reviews.averages import METRIC as REVIEWED
 from ragtrace.reviews.averages import CorrectedMean, ReviewedPair, corrected_mean
 from ragtrace.stats import MeanDifference, difference_of
@@ -30,7 +30,7 @@ MOST_GROUPS: Final = 200
 class ReportRequest:
     """What a report is to say."""
 
-    by: Dimension | None = None
+    by: ReportDimension | None = None
     metrics: tuple[str, ...] = ()
     """The wanted ones; empty for all."""
     judge: str | None = None
@@ -107,7 +107,7 @@ class QualityReport:
     until_ns: int
     baseline_ns: int | None
     """When the baseline began; it ends where the range begins."""
-    by: Dimension | None
+    by: ReportDimension | None
     whole: GroupFigures
     groups: tuple[GroupFigures, ...]
     """Periods in order of time, other groups by their number of answers."""

@@ -14,7 +14,7 @@ from ragtrace.cli.settings import command, group, option, section, takes
 from ragtrace.cli.times import Moment, duration, moment
 
 DIMENSIONS: Final = ("service", "model", "prompt_version", "tenant", "judge", "source", "day", "hour")
-"""The values of `ragtrace.quality.Dimension`."""
+"""The values of `ragtrace.quality.ReportDimension`."""
 DEFAULT_SINCE: Final = "7d"
 OUT_SUFFIXES: Final = (".html", ".json")
 

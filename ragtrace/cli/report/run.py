@@ -27,10 +27,10 @@ from ragtrace.metrics.calibration_file import read_calibration
 from ragtrace.model import Label
 from ragtrace.quality import (
     AnswerCollector,
-    Dimension,
     LedgerCoverage,
     MeasuredJudge,
     QualityReport,
+    ReportDimension,
     ReportRequest,
     ReviewedPairs,
     quality_report,
@@ -75,7 +75,7 @@ def run_report(place: AnswerPlaceOptions, figures: FigureOptions, output: Report
 
 def _request(figures: FigureOptions) -> ReportRequest:
     return ReportRequest(
-        by=Dimension(figures.by) if figures.by else None,
+        by=ReportDimension(figures.by) if figures.by else None,
         metrics=figures.metrics,
         judge=figures.judge,
         cheap=figures.cheap,
@@ -161,7 +161,7 @@ async def _report(
         found, baseline = request.collector(), request.collector()
         notices = place.notices + await _collect(place.index, scope, times, found, baseline)
         within = TrafficScope(since_ns=times.since_ns, until_ns=times.until_ns, service=options.service)
-        if request.by is Dimension.SOURCE:
+        if request.by is ReportDimension.SOURCE:
             notices.append(await _collect_sources(place, within, found, most=figures.most_opened))
         if ahead := await _ahead(place.index, options, times):
             notices.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.cli.render import many, one_line, open_console, print_indented, shortened, utc
-from ragtrace.quality import Dimension, GroupFigures, MetricFigures, QualityReport
+from ragtrace.quality import GroupFigures, MetricFigures, QualityReport, ReportDimension
 from ragtrace.quality.wording import (
     ABSENT,
     below,
@@ -63,7 +63,7 @@ def print_report(report: QualityReport) -> None:
         print_indented(console, 2, f"{notice}.")
 
 
-def _named(by: Dimension | None) -> str:
+def _named(by: ReportDimension | None) -> str:
     return "" if by is None else by.value.replace("_", " ")
 
 

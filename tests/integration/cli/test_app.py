@@ -24,7 +24,7 @@ from ragtrace.compat.tools import PROFILES
 from ragtrace.errors import ConfigError
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
-from ragtrace.quality import Dimension
+from ragtrace.quality import ReportDimension
 from ragtrace.reports import SUFFIXES
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import ContextFrom
@@ -133,7 +133,7 @@ def test_the_choices_in_options_are_those_of_the_library() -> None:
     assert get_args(CarrierTime) == CARRIER_TIMES
     assert tuple(VerifyForm) == VERIFY_FORMS
     assert REPORT_SUFFIXES == SUFFIXES
-    assert tuple(Dimension) == DIMENSIONS
+    assert tuple(ReportDimension) == DIMENSIONS
     verify = {field.name: field.default for field in fields(VerifyOptions)}
     assert verify["claims_per_call"] == StepLimits().claims_per_call
     assert verify["canary_rate"] == VerifySettings().sentinel_rate

@@ -13,9 +13,9 @@ import pytest
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.model import Chunk, VerdictCounts
 from ragtrace.quality import (
-    Dimension,
     MeasuredJudge,
     QualityReport,
+    ReportDimension,
     ReportRequest,
     quality_report,
     report_as_json,
@@ -90,13 +90,13 @@ def test_groups_have_only_their_own_answers_the_largest_first() -> None:
         *traffic(300, seed=2, service="large"),
         judged(999, 1.0, service=""),
     ]
-    report = report_of(answers, replace(ALL, by=Dimension.SERVICE))
+    report = report_of(answers, replace(ALL, by=ReportDimension.SERVICE))
     assert [group.name for group in report.groups] == ["large", "small", "(none)"]
     assert sum(group.answers for group in report.groups) == report.whole.answers == len(answers)
 
 
-@pytest.mark.parametrize(("by", "names"), [(Dimension.DAY, 2), (Dimension.HOUR, 24)])
-def test_periods_are_in_order_of_time(by: Dimension, names: int) -> None:
+@pytest.mark.parametrize(("by", "names"), [(ReportDimension.DAY, 2), (ReportDimension.HOUR, 24)])
+def test_periods_are_in_order_of_time(by: ReportDimension, names: int) -> None:
     answers = [judged(hour, 1.0, time_ns=NOON_NS + (23 - hour) * HOUR_NS) for hour in range(24)]
     found = [group.name for group in report_of(answers, replace(ALL, by=by)).groups]
     assert len(found) == names
@@ -106,7 +106,7 @@ def test_periods_are_in_order_of_time(by: Dimension, names: int) -> None:
 def test_two_groups_are_compared_and_a_worse_one_is_noticed() -> None:
     worse = (judged(number, 0.3, prompt_version="v2", probability=1.0) for number in range(2_000, 2_060))
     answers = [*traffic(400, prompt_version="v1"), *worse]
-    request = replace(ALL, by=Dimension.PROMPT_VERSION, compare=("v1", "v2"))
+    request = replace(ALL, by=ReportDimension.PROMPT_VERSION, compare=("v1", "v2"))
     (difference,) = report_of(answers, request).comparisons
     assert difference.passing is not None
     assert difference.passing.change < -0.5
@@ -115,7 +115,7 @@ def test_two_groups_are_compared_and_a_worse_one_is_noticed() -> None:
 
 
 def test_a_group_that_is_not_there_is_named() -> None:
-    request = replace(ALL, by=Dimension.PROMPT_VERSION, compare=("7", "v9"))
+    request = replace(ALL, by=ReportDimension.PROMPT_VERSION, compare=("7", "v9"))
     report = report_of(traffic(100), request)
     assert report.comparisons == ()
     assert "there is no group 'v9' to compare" in report.notices
@@ -205,7 +205,7 @@ def test_nothing_judged_is_a_sentence() -> None:
 
 
 def test_one_answer_has_a_wide_interval_and_no_quantiles() -> None:
-    (metric,) = report_of([judged(1, 1.0)], replace(ALL, by=Dimension.TENANT)).whole.metrics
+    (metric,) = report_of([judged(1, 1.0)], replace(ALL, by=ReportDimension.TENANT)).whole.metrics
     assert metric.passing is not None
     assert metric.passing.low < 0.25
     assert metric.median is metric.worst_tenth is None
@@ -213,7 +213,7 @@ def test_one_answer_has_a_wide_interval_and_no_quantiles() -> None:
 
 def test_a_tenant_with_one_answer_says_little_beside_a_large_one() -> None:
     answers = [*traffic(300, tenant="large"), judged(999, 0.0, tenant="small")]
-    report = report_of(answers, replace(ALL, by=Dimension.TENANT))
+    report = report_of(answers, replace(ALL, by=ReportDimension.TENANT))
     small = report.groups[-1].metrics[0]
     assert (small.judged, small.results) == (1, 1)
     assert small.passing is not None
@@ -258,7 +258,7 @@ def test_mixed_judges_are_told_apart() -> None:
     assert any(
         notice.startswith("several judges are mixed: lexical:lexical-v2 200") for notice in report.notices
     )
-    by_judge = report_of(by_both(200), replace(ALL, by=Dimension.JUDGE))
+    by_judge = report_of(by_both(200), replace(ALL, by=ReportDimension.JUDGE))
     assert [group.name for group in by_judge.groups] == [LEXICAL, MODEL]
 
 
@@ -269,7 +269,7 @@ def test_an_answer_judged_before_it_was_given_tells_of_a_wrong_clock() -> None:
 
 def test_more_groups_than_are_shown_are_counted() -> None:
     answers = [judged(number, 1.0, tenant=f"tenant {number}") for number in range(1, 230)]
-    request = replace(ALL, by=Dimension.TENANT, compare=("tenant 1", "tenant 99"))
+    request = replace(ALL, by=ReportDimension.TENANT, compare=("tenant 1", "tenant 99"))
     report = report_of(answers, request)
     assert (len(report.groups), report.groups_left_out) == (201, 28)  # one that is compared is far behind
     assert len(report.comparisons) == 1
@@ -277,7 +277,7 @@ def test_more_groups_than_are_shown_are_counted() -> None:
 
 def test_of_many_periods_the_newest_are_shown() -> None:
     answers = [judged(hour + 1, 1.0, time_ns=NOON_NS + hour * HOUR_NS) for hour in range(210)]
-    report = report_of(answers, replace(ALL, by=Dimension.HOUR))
+    report = report_of(answers, replace(ALL, by=ReportDimension.HOUR))
     names = [group.name for group in report.groups]
     assert (len(names), report.groups_left_out) == (200, 10)
     assert names == sorted(names)
@@ -285,7 +285,7 @@ def test_of_many_periods_the_newest_are_shown() -> None:
 
 
 def test_a_bomb_of_names_is_one_group_beyond_ten_thousand() -> None:
-    request = replace(ALL, by=Dimension.MODEL)
+    request = replace(ALL, by=ReportDimension.MODEL)
     found = request.collector()
     for number in range(1, 10_051):
         found.add(judged(number, 1.0, model=f"model-{number}"))
@@ -295,7 +295,7 @@ def test_a_bomb_of_names_is_one_group_beyond_ten_thousand() -> None:
 
 def test_a_hostile_name_is_text_on_the_page() -> None:
     report = report_of(
-        [judged(1, 1.0, service="<script>alert(1)</script>")], replace(ALL, by=Dimension.SERVICE)
+        [judged(1, 1.0, service="<script>alert(1)</script>")], replace(ALL, by=ReportDimension.SERVICE)
     )
     assert "<script>" not in render_page(report)
 
