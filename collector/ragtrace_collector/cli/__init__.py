@@ -44,6 +44,11 @@ COMMANDS = (
         "ragtrace_collector.cli.outbox:outbox",
     ),
     CommandEntry(
+        "slo",
+        "Write objectives as alert rules of Prometheus or Grafana.",
+        "ragtrace_collector.cli.slo:slo",
+    ),
+    CommandEntry(
         "backup",
         "Copy a collector's store while it runs.",
         "ragtrace_collector.cli.backup:backup",
