@@ -92,7 +92,7 @@ _FIRING = re.compile(r'alertname=\\?"(\w+)\\?"(?:, long_window=\\?"(\w+)\\?")?')
         (f"0+10x{DAY} {DAY * 10}+0x90", f"0x{DAY} 0+10x70 710x20", DAY + 80, {(FAST, "1h")}),
         # it is over: the shorter window ends the alert
         (f"0+10x{DAY} {DAY * 10}x70 {DAY * 10}+10x20", f"0x{DAY} 0+10x70 710x20", DAY + 80, set()),
-        # one of ten judged fails, and stands for 91 of 100 answers
+        # one of ten judged fails, and represents 91 of 100 answers
         ("0+9x200|0+9x200", "0+1x200|0+91x200", 90, {(FAST, "1h"), (FAST, "6h"), (SLOW, "3d")}),
     ],
     ids=["meets", "burns_fast", "burns_in_hours", "burns_slowly", "few", "pauses", "is_over", "weighted"],

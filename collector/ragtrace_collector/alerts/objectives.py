@@ -80,7 +80,7 @@ class GoodBy:
     """How a histogram of scores tells good answers from failing ones."""
 
     bound: str | None
-    """Scores up to this bound of a bucket fail; ``None``: what the metric's rule labelled ``fail``."""
+    """Scores up to this bound of a bucket fail; ``None``: what the metric's rule labeled ``fail``."""
     told: str = ""
     """What the bound gets wrong, as a sentence; empty if it is exact."""
 

@@ -12,7 +12,7 @@ from ragtrace_collector.alerts.objectives import BurnRate, GoodBy
 from ragtrace_collector.config import SloConfig
 
 _WEIGHTED: Final = "ragtrace_evaluation_score_weighted"
-"""Counts each judged answer as the answers of the whole traffic that it stands for."""
+"""Counts each judged answer as the answers of the whole traffic that it represents."""
 _RAW: Final = "ragtrace_evaluation_score"
 _LABELS: Final = {
     "service": semconv.SERVICE_NAME,

@@ -49,6 +49,11 @@ COMMANDS = (
         "ragtrace_collector.cli.slo:slo",
     ),
     CommandEntry(
+        "alerts",
+        "Show which objectives are broken, or send a test notice.",
+        "ragtrace_collector.cli.alerts:alerts",
+    ),
+    CommandEntry(
         "backup",
         "Copy a collector's store while it runs.",
         "ragtrace_collector.cli.backup:backup",

@@ -265,6 +265,7 @@ class EvaluateStage:
             evaluator=evaluation.evaluator_version if span else "",
             judged=judged,
             is_indexed=setup.live.config.index.enabled,
+            is_watched=bool(setup.live.config.slo),
         )
 
     async def _end(
@@ -276,6 +277,7 @@ class EvaluateStage:
         evaluator: str = "",
         judged: JudgedInput | None = None,
         is_indexed: bool = False,
+        is_watched: bool = False,
     ) -> None:
         payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
         outbox_items = self._payloads(carrier, payload) if carrier else {}
@@ -290,7 +292,7 @@ class EvaluateStage:
             evaluator=evaluator,
             addition=addition,
             judged=judged,
-            kept=_kept(job, carrier, payload) if carrier and is_indexed else None,
+            kept=_kept(job, carrier, payload, is_watched) if carrier and is_indexed else None,
         )
         self.counters.add(Counts.ANSWERS_ON_SPAN, await self._write(finish))
         if counted := _COUNTED_AS.get(FinalOutcome.of(outcome).state):
@@ -320,9 +322,12 @@ class EvaluateStage:
         await self._end(job, State.FAILED.because(type(exc).__name__))
 
 
-def _kept(job: Job, carrier: Span, payload: bytes) -> KeptCarrier | None:
+def _kept(job: Job, carrier: Span, payload: bytes, is_watched: bool) -> KeptCarrier | None:
     summary = summary_of(carrier, tenant=tenant_of(job.trace_id) or job.tenant)
-    return KeptCarrier(summary=summary, payload=payload) if summary else None
+    if summary is None:
+        return None
+    is_first = not summary.supersedes  # an answer that is judged again counts by its first verdict
+    return KeptCarrier(summary=summary, payload=payload, is_watched=is_watched and is_first)
 
 
 def _of(job: Job, name: str, **fields: str) -> dict[str, object]:

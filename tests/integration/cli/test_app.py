@@ -56,6 +56,7 @@ def test_help_names_every_command() -> None:
         "budget",
         "outbox",
         "slo",
+        "alerts",
         "backup",
     ]
     assert all(f"\n  {name} " in output for name in COMMANDS)
