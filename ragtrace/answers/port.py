@@ -36,6 +36,8 @@ class SortBy(StrEnum):
     BEST = "best"
     COST = "cost"
     """The most expensive first."""
+    DOUBT = "doubt"
+    """Those first whose evaluations disagree, then by `AnswerSummary.doubt`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,8 @@ class AnswerFilter:
     verdict: VerdictLabel | None = None
     """At least one claim (or chunk) has this verdict."""
     blame: str | None = None
+    judge: str | None = None
+    """``provider:model``."""
     session: str | None = None
     feedback: str | None = None
     """``up``, ``down``, ``any`` or ``none``."""

@@ -77,6 +77,9 @@ class AnswerSummary:
     cost_usd: float | None = None
     feedback: str = ""
     """``up`` or ``down``."""
+    doubt: float = 0.0
+    """How far from sure the verdicts are, in [0, 1] and in hundredths: the largest of twice what the least
+    confident claim lacks, the share of undecided claims, and half the nearness to the other label."""
 
     def metric(self, name: str) -> MetricSummary | None:
         """Return the outcome of a metric, if it ran."""
@@ -96,6 +99,7 @@ def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
     results = _results(carrier)
     metrics = tuple(_metrics(told, results))
     label = _label(carrier, metrics)
+    claims = _claims(carrier, results)
     return AnswerSummary(
         key=AnswerKey(carrier.trace_id, answer_span, tenant or _text(resource.get(semconv.TENANT))),
         carrier_span_id=carrier.span_id,
@@ -109,7 +113,7 @@ def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
         label=label,
         reason=_reason(told, results) if label in (Label.ERROR, Label.SKIPPED) else "",
         metrics=metrics,
-        claims=_claims(carrier, results),
+        claims=claims,
         chunks=_chunks(results),
         blame=_text(told.get(semconv.DIAGNOSIS)),
         judge=_judge(told),
@@ -117,6 +121,7 @@ def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
         rule=_text(told.get(semconv.SAMPLE_RULE)),
         probability=_probability(told.get(semconv.SAMPLE_PROBABILITY)),
         cost_usd=_cost(told.get(semconv.JUDGE_COST_USD)),
+        doubt=round(max(_unsure(carrier), claims.unjudged / (claims.total or 1), _near(told, results)), 2),
     )
 
 
@@ -251,6 +256,31 @@ def _preferred(names: Iterable[str], first: Sequence[str]) -> list[str]:
 
 def _counts(told: _Attributes, prefix: str, words: Sequence[str]) -> VerdictCounts:
     return VerdictCounts(**{word: _count(told.get(f"{prefix}{word}")) for word in words})
+
+
+def _unsure(carrier: Span) -> float:
+    """Return twice what the least confident claim lacks: a claim as likely wrong as right has 1."""
+    told = (_share(event.attributes.get(semconv.CLAIM_CONFIDENCE)) for event in carrier.events)
+    confidence = min((share for share in told if share is not None), default=1.0)
+    return min(1.0, 2 * (1 - confidence))
+
+
+def _near(told: _Attributes, results: Mapping[str, _Attributes]) -> float:
+    """Return how near the nearest metric is to the other label, halved: by its threshold, or by claims."""
+    return max((_nearness(name, told, result) for name, result in results.items()), default=0.0) / 2
+
+
+def _nearness(name: str, told: _Attributes, result: _Attributes) -> float:
+    score = _share(result.get(semconv.EVALUATION_SCORE))
+    given = result.get(semconv.THRESHOLD, told.get(f"{semconv.THRESHOLD_PREFIX}{name}"))
+    threshold = _share(given)
+    if score is None:
+        return 0.0
+    if threshold is not None:
+        return 1 - abs(score - threshold) / max(threshold, 1 - threshold)
+    counts = _counts(result, semconv.CLAIMS_PREFIX, _SUPPORT)
+    wrong = counts.contradicted + counts.unsupported
+    return 1 / wrong if wrong else 0.0
 
 
 def _judge(told: _Attributes) -> str:

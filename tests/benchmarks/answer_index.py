@@ -17,7 +17,7 @@ from typing import Final
 
 from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import forget, note_feedback, put
+from ragtrace.answers.index.writes import NameCache, forget, note_feedback, put
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
@@ -70,6 +70,7 @@ def _answer(draw: random.Random, time_ns: int, trace: str, session: str, service
         prompt_version=str(min(int(draw.expovariate(1)), 3)),
         session=session,
         label=label,
+        doubt=round(draw.random() ** 4, 2),
         reason="judge_timeout" if is_error else "no_claims" if is_skipped else "",
         metrics=metrics,
         claims=VerdictCounts(
@@ -98,10 +99,11 @@ def fill(path: Path, number: int) -> None:
         db.execute("PRAGMA synchronous = NORMAL")
         db.executescript(INDEX_TABLES)
         db.execute("BEGIN")
+        names = NameCache()
         spent = last = 0.0
         for place, answer in enumerate(answers(number), 1):
             start = time.perf_counter()
-            put(db, answer)
+            put(db, answer, names)
             if draw_feedback(place):
                 note_feedback(db, answer.key, "down" if place % 3 else "up")
             if place % _AT_ONCE == 0:
@@ -132,6 +134,7 @@ def filters() -> Iterator[tuple[str, AnswerFilter]]:
     yield "frequent service", AnswerFilter(scope=TrafficScope(service="service-0"))
     yield "rare service", AnswerFilter(scope=TrafficScope(service="service-11"))
     yield "no such service", AnswerFilter(scope=TrafficScope(service="what"))
+    yield "judge", AnswerFilter(judge="openai:gpt-4o")
     yield "model", AnswerFilter(scope=TrafficScope(model="model-3"))
     yield "prompt version", AnswerFilter(scope=TrafficScope(prompt_version="3"))
     for label in Label:

@@ -13,9 +13,13 @@ import httpx
 import pytest
 import yaml
 
+from tests.acceptance.collector_process import collector_process
 from tests.backends.process import eventually, free_ports, is_listening, running
+from tests.backends.prometheus_server import running_prometheus
 from tests.deploy.test_deploy import PROMETHEUS, alert_rules, run
 from tests.integration.cli import program
+from tests.integration.collector.test_score_metrics import config as score_config
+from tests.integration.collector.test_score_metrics import send as send_answers
 from tests.patience import PATIENCE_S
 
 CONFIG = """
@@ -31,7 +35,7 @@ FAST, SLOW, UNJUDGED = "RagtraceSloBurnsFast", "RagtraceSloBurnsSlowly", "Ragtra
 
 def write_rules(folder: Path, slo: str = FAITHFUL, form: str = "prometheus") -> Path:
     (folder / "collector.yaml").write_text(CONFIG.format(slo=slo))
-    out = folder / f"{form}.yml"
+    out = folder / f"{form}-rules.yml"
     done = program.run(
         "slo", "rules", "--config", str(folder / "collector.yaml"), "--format", form, "--out", str(out)
     )
@@ -270,3 +274,56 @@ def test_every_alert_links_into_the_runbook(tmp_path: Path) -> None:
         assert rule["annotations"]["runbook_url"].endswith(f"docs/runbook.md#{rule['alert'].lower()}")
         assert f"## {rule['alert']}\n" in runbook
         assert rule["alert"] not in known
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("telemetry", "said"),
+    [
+        ("{scores: {by: [model]}}", "add `service` to `telemetry.scores.by`"),
+        ("{scores: {enabled: false}}", "Prometheus gets no scores"),
+    ],
+)
+def test_an_objective_that_no_metric_shows_is_refused(telemetry: str, said: str, tmp_path: Path) -> None:
+    config = tmp_path / "collector.yaml"
+    config.write_text(CONFIG.format(slo=FAITHFUL) + f"telemetry: {telemetry}\n")
+    done = program.run("slo", "rules", "--config", str(config))
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
+    checked = program.run("collector", "--config", str(config), "--check")
+    assert checked.exit_code == 0
+    assert said in " ".join(checked.stderr.split())
+
+
+@pytest.mark.slow
+def test_the_rules_find_what_a_real_collector_tells_a_real_prometheus(tmp_path: Path) -> None:
+    """Half of the shop's answers fail, and none of the bot's."""
+    few = "alerts: {fewest_answers: 1}"
+    slos = ", ".join(
+        (
+            f"{{name: shop, service: shop, {few}}}",
+            f"{{name: shop-by-score, service: shop, at_least: 0.8, {few}}}",
+            f"{{name: bot, service: bot, {few}}}",
+        )
+    )
+    rules = write_rules(tmp_path, slos)
+    rules.write_text(re.sub(r"interval: 10?m", "interval: 200ms", rules.read_text()))
+    (port,) = free_ports(1)
+    settings = score_config(tmp_path, telemetry={"listen": f"127.0.0.1:{port}"})
+    with (
+        collector_process(tmp_path, settings) as collector,
+        running_prometheus(tmp_path, scrapes={"ragtrace": port}, rule_files=[rules]) as prometheus,
+    ):
+        send_answers(collector, first=1_000)  # Prometheus sees growth only from a first scrape on
+        eventually(
+            lambda: len(prometheus.series("ragtrace_evaluation_score_count")) >= 3, what="first answers"
+        )
+        send_answers(collector)
+        burning = 'ALERTS{alertname="RagtraceSloBurnsFast", long_window="6h"}'
+        eventually(lambda: len(prometheus.series(burning)) == 2, what="an alert")
+        assert {labels["slo"] for labels, _ in prometheus.series(burning)} == {"shop", "shop-by-score"}
+        share = "slo:ragtrace_failing:ratio_increase6h"
+        shares = {labels["slo"]: value for labels, value in prometheus.series(share)}
+        assert shares["shop"] == pytest.approx(shares["shop-by-score"], abs=0.1)
+        assert shares["shop"] == pytest.approx(0.5, abs=0.3)
+        assert shares["bot"] == 0

@@ -92,8 +92,10 @@ def good_by(slo: SloConfig, config: CollectorConfig) -> GoodBy:
     the one of the objective, its labels are exact; else the bound is chosen that is wrong about fewer scores.
 
     Raises:
-        ConfigError: the score is on no bound of a bucket.
+        ConfigError: the score is on no bound of a bucket, or the metrics do not tell the objective's traffic
+            apart.
     """
+    _check_metrics(slo, config)
     if slo.at_least is None or slo.at_least == _threshold(slo.metric, config):
         return GoodBy(bound=None)
     twentieth = round(slo.at_least * _BUCKETS)
@@ -113,6 +115,20 @@ def good_by(slo: SloConfig, config: CollectorConfig) -> GoodBy:
         bound=_bound(below),
         told=f"a score between {float(below):g} and {slo.at_least:g} counts as good in these rules",
     )
+
+
+def _check_metrics(slo: SloConfig, config: CollectorConfig) -> None:
+    scores = config.telemetry.scores
+    if not scores.enabled:
+        raise ConfigError(
+            f"`slo` {slo.name!r}: Prometheus gets no scores with `telemetry.scores.enabled: false`: set it"
+        )
+    missing = [key for key in slo.dimensions if key not in scores.by]
+    if missing:
+        raise ConfigError(
+            f"`slo` {slo.name!r} is about one {missing[0]}, and the metrics tell no {missing[0]} apart: add"
+            f" `{missing[0]}` to `telemetry.scores.by`"
+        )
 
 
 def _threshold(metric: str, config: CollectorConfig) -> float | None:

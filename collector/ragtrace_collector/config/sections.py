@@ -286,6 +286,19 @@ class IndexConfig(Section):
     max_rows: int = Field(default=1_000_000, gt=0)
 
 
+class ScoresConfig(Section):
+    """What the metrics tell of verdicts."""
+
+    enabled: bool = True
+    by: tuple[Literal["service", "model", "prompt_version", "tenant"], ...] = (
+        "service",
+        "model",
+        "prompt_version",
+        "tenant",
+    )
+    max_values: int = Field(default=100, gt=0, le=10_000)
+
+
 class TelemetryConfig(Section):
     """What the collector tells whoever runs it about itself."""
 
@@ -293,6 +306,7 @@ class TelemetryConfig(Section):
     otlp_endpoint: OtlpUrl | None = None
     otlp_interval: Timeout = timedelta(seconds=60)
     trace_ratio: float = Field(default=1.0, ge=0, le=1)
+    scores: ScoresConfig = ScoresConfig()
 
 
 class UiConfig(Section):

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from opentelemetry.trace import Tracer
 
 from ragtrace import semconv
-from ragtrace.answers.summary import summary_of
+from ragtrace.answers.summary import AnswerSummary, summary_of
 from ragtrace.budget import OverBudget
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.outcomes import Status, outcome_of
@@ -33,6 +33,7 @@ from ragtrace_collector.store.port import Job, JudgedInput, KeptCarrier, StoreUn
 from ragtrace_collector.store.trace_key import tenant_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
+from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working
 
 log = logging.getLogger("ragtrace.collector")
@@ -100,6 +101,7 @@ class EvaluateStage:
     openinference_sinks: frozenset[str] = frozenset()
     """The sinks that read OpenInference's ``evaluations.<i>.*``."""
     counters: Counters
+    scores: Scores | None = None
     clock: Clock
     done: asyncio.Event
     """Set when there are new items to deliver."""
@@ -281,6 +283,7 @@ class EvaluateStage:
     ) -> None:
         payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
         outbox_items = self._payloads(carrier, payload) if carrier else {}
+        summary = _summary(job, carrier) if carrier and (is_indexed or self.scores) else None
         addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
         finish = partial(
             self.store.finish,
@@ -292,9 +295,12 @@ class EvaluateStage:
             evaluator=evaluator,
             addition=addition,
             judged=judged,
-            kept=_kept(job, carrier, payload, is_watched) if carrier and is_indexed else None,
+            kept=_kept(summary, payload, is_watched) if summary and is_indexed else None,
         )
-        self.counters.add(Counts.ANSWERS_ON_SPAN, await self._write(finish))
+        is_on_span = await self._write(finish)
+        self.counters.add(Counts.ANSWERS_ON_SPAN, is_on_span)
+        if summary and self.scores:
+            self.scores.note(summary, span_id=job.span_id if is_on_span else summary.carrier_span_id)
         if counted := _COUNTED_AS.get(FinalOutcome.of(outcome).state):
             self.counters.add(counted)
         self.done.set()
@@ -322,10 +328,11 @@ class EvaluateStage:
         await self._end(job, State.FAILED.because(type(exc).__name__))
 
 
-def _kept(job: Job, carrier: Span, payload: bytes, is_watched: bool) -> KeptCarrier | None:
-    summary = summary_of(carrier, tenant=tenant_of(job.trace_id) or job.tenant)
-    if summary is None:
-        return None
+def _summary(job: Job, carrier: Span) -> AnswerSummary | None:
+    return summary_of(carrier, tenant=tenant_of(job.trace_id) or job.tenant)
+
+
+def _kept(summary: AnswerSummary, payload: bytes, is_watched: bool) -> KeptCarrier:
     is_first = not summary.supersedes  # an answer that is judged again counts by its first verdict
     return KeptCarrier(summary=summary, payload=payload, is_watched=is_watched and is_first)
 

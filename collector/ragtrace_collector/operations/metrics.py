@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Final
@@ -17,7 +18,9 @@ from prometheus_client.exposition import choose_encoder
 
 from ragtrace import semconv
 from ragtrace_collector.operations._instruments import METRICS, Instrument, InstrumentKind, Readings
+from ragtrace_collector.operations._score_points import ScoreFamilies, otlp_of
 from ragtrace_collector.telemetry.resource import own_resource
+from ragtrace_collector.telemetry.scores import Scores
 
 _NOW: ContextVar[Readings] = ContextVar("readings")
 """The readings of one collection. A scrape and a push that overlap have separate ones."""
@@ -26,10 +29,18 @@ _NOW: ContextVar[Readings] = ContextVar("readings")
 class SelfMetrics:
     """Reads all values at one moment for each scrape and each push, so that the numbers add up."""
 
-    def __init__(self, read: Callable[[], Awaitable[Readings]], *, push_to: MetricExporter | None) -> None:
-        self._read = read
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[Readings]],
+        *,
+        push_to: MetricExporter | None,
+        scores: Scores | None = None,
+    ) -> None:
+        self._read, self._scores, self._exporter = read, scores, push_to
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
+        if scores is not None:
+            self._registry.register(ScoreFamilies(scores))
         self._pushing = _pushing_reader(push_to)
         scraped = PrometheusMetricReader(registry=self._registry, scope_info_enabled=False)
         self._provider = MeterProvider(
@@ -55,6 +66,9 @@ class SelfMetrics:
         _NOW.set(await self._read())
         for reader in self._pushing:
             await asyncio.to_thread(reader.collect)  # the thread has a copy of the context, with the readings
+        if self._scores is not None and self._exporter is not None:
+            points = otlp_of(self._scores, own_resource(), now_ns=time.time_ns())
+            await asyncio.to_thread(self._exporter.export, points)
 
     async def aclose(self) -> None:
         """Close the exporter."""

@@ -20,6 +20,7 @@ from ragtrace_collector.operations.systemd import notify_watchdog, watchdog_paus
 from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.telemetry.exporters import open_metric_exporter
 from ragtrace_collector.telemetry.logs import event
+from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.web.auth import ReceiverAuth
 from ragtrace_collector.web.server import HttpServer, open_socket
 
@@ -33,6 +34,7 @@ class Operations:
     config: TelemetryConfig
     vitals: Vitals
     auth: ReceiverAuth
+    scores: Scores | None = None
     accounts: tuple[Route, ...] = ()
     """Pages about single answers, and all of them."""
     port: int | None = None
@@ -50,7 +52,7 @@ class Operations:
         """
         endpoint = self.config.otlp_endpoint
         exporter = open_metric_exporter(endpoint) if endpoint else None
-        self._metrics = SelfMetrics(self.vitals.readings, push_to=exporter)
+        self._metrics = SelfMetrics(self.vitals.readings, push_to=exporter, scores=self.scores)
         async with aclosing(self._metrics):
             if self.config.listen is None:
                 yield

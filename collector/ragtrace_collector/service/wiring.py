@@ -53,6 +53,7 @@ from ragtrace_collector.store.port import HoldMode, WorkStore
 from ragtrace_collector.telemetry.clock import SteadyClock
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
+from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.telemetry.tracing import open_tracer
 from ragtrace_collector.web.auth import ReceiverAuth, open_auth
 
@@ -110,10 +111,16 @@ async def open_collector(
             clock=clock,
             tracer=tracer,
             assembly=Assembly(assemble_policy_of(config), monotonic_ns=monotonic_ns),
+            scores=_open_scores(config, clock),
         )
         collector = parts.collector()
         await collector.recover()
         yield collector
+
+
+def _open_scores(config: CollectorConfig, clock: Clock) -> Scores | None:
+    chosen = config.telemetry.scores
+    return Scores(clock=clock, by=chosen.by, most_values=chosen.max_values) if chosen.enabled else None
 
 
 def _open_sinks(config: CollectorConfig, tracer: Tracer, stack: AsyncExitStack) -> Mapping[str, SpanSink]:
@@ -147,6 +154,8 @@ class _Parts:
     tracer: Tracer
     assembly: Assembly
     counters: Counters = field(default_factory=Counters)
+    scores: Scores | None = None
+    """What verdicts add up to, if the metrics tell it."""
     queued: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to judge."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -206,7 +215,9 @@ class _Parts:
             sink_names={key: sink.name for key, sink in (*self.sinks.items(), *self.notice_sinks.items())},
         )
         accounts = account_routes(self.live, self.store, clock=self.clock, access=self.auth.access)
-        return Operations(config=self.config.telemetry, vitals=vitals, auth=self.auth, accounts=accounts)
+        return Operations(
+            config=self.config.telemetry, vitals=vitals, auth=self.auth, scores=self.scores, accounts=accounts
+        )
 
     def _intake(self, holder: HoldStage) -> Intake:
         receive = self.config.receive
@@ -251,6 +262,7 @@ class _Parts:
                 export.endpoint for export in self.config.export if export.reads_openinference
             ),
             counters=self.counters,
+            scores=self.scores,
             clock=self.clock,
             done=self.done,
             tracer=self.tracer,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from ragtrace.answers.index.writes import forget, note_feedback, put
+from ragtrace.answers.index.writes import NameCache, forget, note_feedback, put
 from ragtrace.answers.summary import AnswerKey
 from ragtrace_collector.store import _watch
 from ragtrace_collector.store.port import IndexSize, Job, KeptCarrier
@@ -28,12 +28,12 @@ _ROWS_AT_ONCE: Final = 200
 """A row changes its sums, too: so many take as long as what else is deleted at once."""
 
 
-def keep(db: sqlite3.Connection, job: Job, kept: KeptCarrier) -> None:
+def keep(db: sqlite3.Connection, job: Job, kept: KeptCarrier, names: NameCache) -> None:
     """Add an evaluation to the index and keep its carrier, inside the transaction that ends the job."""
     summary = kept.summary
     if summary.supersedes:
         summary = replace(summary, supersedes=_superseded(db, job, summary.supersedes))
-    put(db, summary)
+    put(db, summary, names)
     if kept.is_watched:
         _watch.add(db, summary)
     db.execute(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from ragtrace.answers.index.tables import INDEX_TABLES
+from ragtrace.answers.index.tables import INDEX_STEPS
 from ragtrace.sqlite_file import migrate
 from ragtrace_collector.store._holds import HOLDS
 from ragtrace_collector.store._judged import KEPT
@@ -58,9 +58,10 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
 {UNKEYED}
 """,
     f"""
-{INDEX_TABLES}
+{INDEX_STEPS[0]}
 {KEPT}
 """,
+    INDEX_STEPS[1],
     WATCH,
 )
 """One step a version. A released step is never changed; a new one is added after it."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from ragtrace.answers.index.writes import NameCache
 from ragtrace.answers.port import AnswerIndex
 from ragtrace.errors import ReadError
 from ragtrace.sqlite_file import primary_code
@@ -86,6 +87,7 @@ class SqliteStore:
         self._holds = HeldTraces(sinks=tuple(forward_to))
         self._lock = lock
         self._max_bytes = max_bytes
+        self._names = NameCache()
 
     @classmethod
     async def open(
@@ -258,7 +260,7 @@ class SqliteStore:
                 said_by = job.span_id if is_added else carrier
                 revisions.note_judged(db, job, judged, carrier=said_by, now_ns=now_ns)
             if kept is not None:
-                _judged.keep(db, job, kept)
+                _judged.keep(db, job, kept, self._names)
             db.execute(
                 "UPDATE job SET is_on_span = ? WHERE trace_id = ? AND span_id = ? AND is_on_span != ?1",
                 (is_added, job.trace_id, job.span_id),

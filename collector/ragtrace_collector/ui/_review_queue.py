@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ragtrace.answers.port import AnswerFilter, AnswerIndex, MetricTrend, TrafficScope
+from ragtrace.answers.port import AnswerFilter, AnswerIndex, MetricTrend, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label
 from ragtrace.reviews.averages import CorrectedMean, corrected_mean, random_prefix
 from ragtrace.reviews.review import Review, ReviewPick, ReviewStore
 
-_CANDIDATES: Final = 500
-"""The newest answers, among which the most uncertain ones come first."""
+_AT_ONCE: Final = 500
+_MOST_SEEN: Final = 20_000
 _RANDOM_AT_ONCE: Final = 100
 _MOST_RANDOM: Final = 5_000
-_MIDDLE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOrder:
+    """A list of answers that people go through."""
+
+    chosen: AnswerFilter
+    sort: SortBy = SortBy.DOUBT
 
 
 async def next_answer(
-    index: AnswerIndex, scope: TrafficScope, pick: ReviewPick, done: Collection[AnswerKey]
+    index: AnswerIndex, queue: QueueOrder, pick: ReviewPick, done: Collection[AnswerKey]
 ) -> AnswerSummary | None:
-    """Return the next answer that nobody has reviewed; ``None`` if the queue is empty."""
+    """Return the next answer with claims that nobody has reviewed; ``None`` if the queue is empty."""
     if pick is ReviewPick.RANDOM:
-        async for _, answer in random_answers(index, scope):
+        async for _, answer in random_answers(index, queue.chosen.scope):
             if answer.key not in done:
                 return answer
         return None
-    return next((answer for answer in await uncertain_answers(index, scope) if answer.key not in done), None)
+    after, seen = None, 0
+    while seen < _MOST_SEEN:
+        page = await index.page(queue.chosen, sort=queue.sort, after=after, limit=_AT_ONCE)
+        for answer in page.answers:
+            if answer.claims.total and answer.key not in done:
+                return answer
+        after, seen = page.next, seen + _AT_ONCE
+        if after is None:
+            return None
+    return None
 
 
 async def random_answers(
@@ -45,23 +60,6 @@ async def random_answers(
         if len(part) < _RANDOM_AT_ONCE:
             return
         after, seen = part[-1][0], seen + len(part)
-
-
-async def uncertain_answers(index: AnswerIndex, scope: TrafficScope) -> Sequence[AnswerSummary]:
-    """Return the newest answers, those first about which the verdicts are least sure.
-
-    First where evaluators disagree, then by the share of claims that are undecided, and by how near to the
-    middle a score is.
-    """
-    page = await index.page(AnswerFilter(scope=scope), limit=_CANDIDATES)
-    labels: defaultdict[AnswerKey, set[Label]] = defaultdict(set)
-    for answer in page.answers:
-        if answer.label in (Label.PASS, Label.FAIL):
-            labels[answer.key].add(answer.label)
-    asked = {answer.key: answer for answer in page.answers if answer.claims.total}
-    return sorted(
-        asked.values(), key=lambda answer: (-len(labels[answer.key]), -_doubt(answer), -answer.time_ns)
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +98,3 @@ async def corrected_metric(
 def at_random(reviews: Sequence[Review]) -> bool:
     """Whether somebody was asked about the answer at random."""
     return any(review.picked is ReviewPick.RANDOM for review in reviews)
-
-
-def _doubt(answer: AnswerSummary) -> float:
-    undecided = answer.claims.unjudged / answer.claims.total
-    scores = [metric.score for metric in answer.metrics if metric.score is not None]
-    nearness = max((_MIDDLE - abs(score - _MIDDLE) for score in scores), default=0.0)
-    return undecided + nearness

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ragtrace.answers.opened import AnswerGone, OpenedAnswer
-from ragtrace.answers.port import TrafficScope, TrendPoint
+from ragtrace.answers.port import SortBy, TrafficScope, TrendPoint
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ReadError, WriteError
 from ragtrace.model import VerdictLabel
@@ -25,8 +25,15 @@ from ragtrace.reviews.review import Review, ReviewPick, ReviewStore
 from ragtrace.reviews.span import review_span
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.ui._answer_view import AnswerView, ClaimLine, VersionChoice, view_of
-from ragtrace_collector.ui._review_queue import CorrectedMetric, at_random, corrected_metric, next_answer
+from ragtrace_collector.ui._review_queue import (
+    CorrectedMetric,
+    QueueOrder,
+    at_random,
+    corrected_metric,
+    next_answer,
+)
 from ragtrace_collector.ui.answer import answer_url
+from ragtrace_collector.ui.query import read_query
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
@@ -34,6 +41,7 @@ from ragtrace_collector.ui.site import Site, site_of, viewer_of
 _MOST_NOTE: Final = 2_000
 _MOST_SKIPPED: Final = 50
 _MOST_GONE: Final = 20
+_MOST_LIST: Final = 4_000
 _PERIOD_NS: Final = 30 * 86_400 * 1_000_000_000
 _QUEUES: Final = (ReviewPick.UNCERTAIN, ReviewPick.RANDOM)
 
@@ -73,28 +81,38 @@ async def show_queue(request: Request) -> Response:
         labels=LABELS,
         least=LEAST,
         saved=_saved(request),
+        undo_url=_undo_path(request),
     )
 
 
 async def go_to_next(request: Request) -> Response:
     """Lead to the next answer of a queue, or back to the queues if it is empty."""
     reviews, site = _reviews(request), site_of(request)
-    scope = TrafficScope(tenant=own_tenant(request, request.query_params.get("tenant")))
-    pick = _pick(request.query_params.get("queue", ""))
-    done = {*await _done(reviews, pick, scope.tenant), *_keys_skipped(request)}
-    found = await next_answer(site.index, scope, pick, done)
+    pick, queue = _pick(request.query_params.get("queue", "")), _queue(request)
+    done = {*await _done(reviews, pick, queue.chosen.scope.tenant), *_keys_skipped(request)}
+    found = await next_answer(site.index, queue, pick, done)
     for _ in range(_MOST_GONE):
         if found is None or not await _is_gone(site, found.key):
             break
         await _pass_over(reviews, found.key)
         done.add(found.key)
-        found = await next_answer(site.index, scope, pick, done)
+        found = await next_answer(site.index, queue, pick, done)
     saved = [("saved", _saved(request))] if _saved(request) else []
     if found is None:
-        query = urlencode([*saved, ("empty", pick.value)])
+        query = urlencode([*saved, ("empty", pick.value), *_list(request)])
         return RedirectResponse(f"{request.url_for('review').path}?{query}", 303)
-    passed_on = [("queue", pick.value), *saved, *_skipped(request)]
+    passed_on = [("queue", pick.value), *saved, *_kept(request)]
     return RedirectResponse(_answer_path(request, found.key, *passed_on), 303)
+
+
+def _queue(request: Request) -> QueueOrder:
+    """Return what the queue is made of: a list of answers, or all of them."""
+    typed = dict(parse_qsl(dict(_list(request)).get("list", "")))
+    query = read_query(typed, now_ns=site_of(request).clock.now_ns())
+    asked = query.chosen.scope.tenant or request.query_params.get("tenant")
+    scope = replace(query.chosen.scope, tenant=own_tenant(request, asked))
+    sort = query.sort if "sort" in query.typed else SortBy.DOUBT
+    return QueueOrder(chosen=replace(query.chosen, scope=scope), sort=sort)
 
 
 async def show_answer(request: Request) -> Response:
@@ -125,7 +143,7 @@ async def save(request: Request) -> Response:
         return _form(request, view, typed=fields, problem=str(exc), status=507)
     saved = f"{key.trace_id}:{key.span_id}:{key.tenant}"
     if fields.get("queue") in _QUEUES:
-        query = urlencode([("queue", fields["queue"]), ("saved", saved), *_skipped(request)])
+        query = urlencode([("queue", fields["queue"]), ("saved", saved), *_kept(request)])
         return RedirectResponse(f"{request.url_for('review_next').path}?{query}", 303)
     return RedirectResponse(answer_url(request, key), 303)
 
@@ -138,7 +156,7 @@ async def undo(request: Request) -> Response:
         raise HTTPException(404)
     await reviews.undo(key, reviewer=viewer_of(request).name)
     queue = _pick(fields.get("queue", "")).value
-    return RedirectResponse(_answer_path(request, key, ("queue", queue)), 303)
+    return RedirectResponse(_answer_path(request, key, ("queue", queue), *_kept(request)), 303)
 
 
 async def send_labels(request: Request) -> Response:
@@ -209,6 +227,17 @@ def _skipped(request: Request) -> list[tuple[str, str]]:
     return [("skipped", text) for text in request.query_params.getlist("skipped")[-_MOST_SKIPPED:]]
 
 
+def _list(request: Request) -> list[tuple[str, str]]:
+    """Return the filter that the queue is made of, as the list's URL has it."""
+    text = request.query_params.get("list", "")
+    return [("list", text)] if 0 < len(text) <= _MOST_LIST else []
+
+
+def _kept(request: Request) -> list[tuple[str, str]]:
+    """Return what goes from page to page of a queue."""
+    return [*_list(request), *_skipped(request)]
+
+
 def _keys_skipped(request: Request) -> Iterator[AnswerKey]:
     for _, text in _skipped(request):
         if found := _key_of(request, text):
@@ -231,13 +260,19 @@ def _answer_path(request: Request, key: AnswerKey, *query: tuple[str, str]) -> s
 
 
 def _skip_path(request: Request, key: AnswerKey, queue: str) -> str:
-    skipped = [*_skipped(request), ("skipped", f"{key.trace_id}:{key.span_id}:{key.tenant}")]
+    skipped = [*_kept(request), ("skipped", f"{key.trace_id}:{key.span_id}:{key.tenant}")]
     return f"{request.url_for('review_next').path}?{urlencode([('queue', queue), *skipped])}"
+
+
+def _undo_path(request: Request) -> str:
+    query = urlencode(_kept(request))
+    path = request.url_for("review_undo").path
+    return f"{path}?{query}" if query else path
 
 
 def _save_path(request: Request, key: AnswerKey) -> str:
     path = request.url_for("review_save", trace_id=key.trace_id, span_id=key.span_id).path
-    query = [*([("tenant", key.tenant)] if key.tenant else []), *_skipped(request)]
+    query = [*([("tenant", key.tenant)] if key.tenant else []), *_kept(request)]
     return f"{path}?{urlencode(query)}" if query else path
 
 
@@ -269,6 +304,7 @@ def _form(
         queue=queue if queue in _QUEUES else "",
         skip_url=_skip_path(request, view.key, queue),
         save_url=_save_path(request, view.key),
+        undo_url=_undo_path(request),
         problem=problem,
         saved=_saved(request),
         answer_url=answer_url,

@@ -123,6 +123,9 @@ def conditions_of(db: sqlite3.Connection, chosen: AnswerFilter) -> Conditions:
     if chosen.blame is not None:
         blame = find_word(db, Kind.BLAME, chosen.blame)
         row.append(SqlCondition(sql="coalesce(blame, 0) = ?", values=(-1 if blame is None else blame,)))
+    if chosen.judge is not None:
+        judge = find_word(db, Kind.JUDGE, chosen.judge)
+        row.append(SqlCondition(sql="coalesce(judge, 0) = ?", values=(-1 if judge is None else judge,)))
     return Conditions(
         since_ns=-(2**63) if scope.since_ns is None else scope.since_ns,
         until_ns=2**63 - 1 if scope.until_ns is None else min(scope.until_ns, 2**63 - 1),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ragtrace.answers.index._words import Kind, Stream, clean, stream_of, word_of
+from ragtrace.answers.index._words import Kind, Names, Stream, clean
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.model import Direction, Label, VerdictCounts
 
@@ -18,6 +18,10 @@ SCORES: Final = 1_000_000
 """A score is kept in millionths, so that sums are exact."""
 DOLLARS: Final = 1_000_000_000
 """A cost is kept in billionths of a US dollar."""
+CERTAIN: Final = 100
+"""Doubt is kept in hundredths."""
+DISPUTED: Final = CERTAIN + 1
+"""So much is added where evaluations disagree: these come first."""
 POSITIONS: Final = 2**48
 LABELS: Final = (Label.PASS, Label.FAIL, Label.ERROR, Label.SKIPPED)
 FEEDBACKS: Final = ("", "up", "down")
@@ -72,6 +76,8 @@ class IndexRow(NamedTuple):
     is_alone: int
     position: int
     metrics: bytes
+    doubt: int
+    """In hundredths; more than 100 if valid evaluations of the answer disagree."""
 
     @property
     def hour(self) -> int:
@@ -82,14 +88,13 @@ class IndexRow(NamedTuple):
 COLUMNS: Final = ", ".join(IndexRow._fields)
 
 
-def row_of(db: sqlite3.Connection, summary: AnswerSummary) -> IndexRow:
+def row_of(summary: AnswerSummary, names: Names) -> IndexRow:
     """Return a new, valid row; new names get their numbers."""
     time_ns = min(summary.time_ns, _LATEST)
-    hour = time_ns // HOUR_NS
     trace_high, trace_low = trace_numbers(summary.key.trace_id)
 
     def word(kind: Kind, text: str) -> int | None:
-        return word_of(db, kind, text, hour) or None
+        return names.number(kind, text) or None
 
     session = packed_session(summary.session)
     claims, chunks = summary.claims, summary.chunks
@@ -102,7 +107,7 @@ def row_of(db: sqlite3.Connection, summary: AnswerSummary) -> IndexRow:
         span=signed(int(summary.key.span_id, 16)),
         carrier=signed(int(summary.carrier_span_id, 16)),
         supersedes=_superseded(summary),
-        stream=stream_of(db, summary, hour),
+        stream=names.stream(summary),
         session=session,
         session_hash=None if session is None else session_hash(summary.session),
         label=LABELS.index(summary.label),
@@ -125,8 +130,14 @@ def row_of(db: sqlite3.Connection, summary: AnswerSummary) -> IndexRow:
         is_valid=1,
         is_alone=0,
         position=position_of(summary.key),
-        metrics=b"".join(_packed_metric(db, metric, hour) for metric in summary.metrics),
+        metrics=b"".join(_packed_metric(names, metric) for metric in summary.metrics),
+        doubt=round(summary.doubt * CERTAIN),
     )
+
+
+def hour_of(summary: AnswerSummary) -> int:
+    """Return the hour since 1970 that an answer is counted in."""
+    return min(summary.time_ns, _LATEST) // HOUR_NS
 
 
 def summary_of_row(row: IndexRow, names: Mapping[int, str], streams: Mapping[int, Stream]) -> AnswerSummary:
@@ -180,6 +191,7 @@ def summary_of_row(row: IndexRow, names: Mapping[int, str], streams: Mapping[int
         probability=row.probability,
         cost_usd=None if row.cost is None else row.cost / DOLLARS,
         feedback=FEEDBACKS[row.feedback],
+        doubt=row.doubt % DISPUTED / CERTAIN,
     )
 
 
@@ -195,17 +207,13 @@ def metric_in(packed: bytes, number: int) -> IndexedMetric | None:
     return next((metric for metric in metrics_in(packed) if metric.metric == number), None)
 
 
-def _packed_metric(db: sqlite3.Connection, metric: MetricSummary, hour: int) -> bytes:
-    number = word_of(db, Kind.METRIC, metric.name, hour)
-    score = None if metric.score is None else round(metric.score * SCORES)
+def _packed_metric(names: Names, metric: MetricSummary) -> bytes:
     is_lower_better = metric.direction is Direction.LOWER_IS_BETTER
     flags = LABELS.index(metric.label) | (_IS_LOWER_BETTER if is_lower_better else 0)
-    if score is None:
-        return _METRIC.pack(number, flags, 0, 0)
-    db.execute(
-        "UPDATE answer_word SET is_lower_better = ?1 WHERE id = ?2 AND is_lower_better != ?1",
-        (int(is_lower_better), number),
-    )
+    if metric.score is None:
+        return _METRIC.pack(names.number(Kind.METRIC, metric.name), flags, 0, 0)
+    number = names.metric(metric.name, is_lower_better=is_lower_better)
+    score = round(metric.score * SCORES)
     return _METRIC.pack(number, flags | _HAS_SCORE, score >> 16, score & 0xFFFF)
 
 

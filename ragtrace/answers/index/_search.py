@@ -50,7 +50,7 @@ class Order:
     """An order of rows."""
 
     column: str
-    """``time_ns``, ``score``, ``cost`` or ``position``."""
+    """``time_ns``, ``score``, ``cost``, ``doubt`` or ``position``."""
     is_descending: bool
 
     def after(self, place: Place | None) -> SqlCondition:
@@ -80,8 +80,8 @@ class Found(NamedTuple):
 
 def order_of(sort: SortBy, *, is_lower_better: bool) -> Order:
     """Return the order of rows that a list has."""
-    if sort is SortBy.COST:
-        return Order(column="cost", is_descending=True)
+    if sort in (SortBy.COST, SortBy.DOUBT):
+        return Order(column=sort.value, is_descending=True)
     if sort in (SortBy.WORST, SortBy.BEST):
         return Order(column="score", is_descending=(sort is SortBy.WORST) == is_lower_better)
     return Order(column="time_ns", is_descending=sort is SortBy.NEWEST)
@@ -187,7 +187,7 @@ class Search:
         if self.order.column == "time_ns":
             return self._by_time(after)
         meets = self._meets()
-        valid = " AND is_valid = 1 AND cost IS NOT NULL" if self.order.column == "cost" else ""
+        valid = _INDEXED.get(self.order.column, "")
         place = self.order.after(after)
         return self._rows(
             f"SELECT {self.order.column}, id, {meets.sql}, metrics FROM answer_row"
@@ -294,6 +294,10 @@ class Search:
 
     def _rows(self, query: str, values: tuple[object, ...]) -> Iterator[Candidate]:
         return map(Candidate._make, self.db.execute(query, values))
+
+
+_INDEXED: Final = {"cost": " AND is_valid = 1 AND cost IS NOT NULL", "doubt": " AND is_valid = 1"}
+"""What the rows of these indexes have in common."""
 
 
 def _place(candidate: Candidate) -> Place:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Final, NamedTuple
 
 from ragtrace.answers.index._rows import SCORES, IndexedMetric, IndexRow, metric_in, metrics_in
-from ragtrace.answers.index._words import Kind, find_word
+from ragtrace.answers.index._words import QuadrantMetrics
 
 DAY: Final = 24
 SPANS: Final = (1, DAY)
@@ -56,25 +55,27 @@ class TraceSums(NamedTuple):
         return [limb for product in pairs for limb in divmod(round(product * UNIT), LIMB)]
 
 
-def count(db: sqlite3.Connection, row: IndexRow, mates: Sequence[IndexRow], *, sign: int) -> None:
+def count(
+    db: sqlite3.Connection, row: IndexRow, mates: Sequence[IndexRow], pair: QuadrantMetrics, *, sign: int
+) -> None:
     """Add a valid row to the sums, or with the sign -1 take it away.
 
     ``mates`` are the other valid rows of its trace that are summed together with it.
     """
-    amounts_of_row = [sign * amount for amount in [*_of_answer(row), *_quadrant(db, row)]]
     metrics = list(metrics_in(row.metrics))
-    alone = {metric: [sign * amount for amount in _of_metric(row, metric, ())] for metric in metrics}
+    amounts_of_row = _signed([*_of_answer(row), *_quadrant(row, metrics, pair)], sign)
+    alone = {metric: _signed(_of_metric(row, metric, ()), sign) for metric in metrics}
+    of_metrics = []
     for hours in SPANS:
         first_hour = row.hour - row.hour % hours
-        place = (hours, first_hour, row.stream)
-        _change(db, "answer_sums", place, amounts_of_row)
-        for word in filter(None, (row.blame, row.reason)):
-            _change(db, "answer_word_sums", (hours, word, first_hour, row.stream), [sign])
+        _change(db, "answer_sums", [(hours, first_hour, row.stream, *amounts_of_row)])
+        words = [(hours, word, first_hour, row.stream, sign) for word in (row.blame, row.reason) if word]
+        _change(db, "answer_word_sums", words)
         near = [mate for mate in mates if mate.stream == row.stream and _same(mate, first_hour, hours)]
         for metric in metrics:
-            beside = [sign * amount for amount in _of_metric(row, metric, near)] if near else None
-            amounts = beside or alone[metric]
-            _change(db, "answer_metric_sums", (hours, metric.metric, first_hour, row.stream), amounts)
+            beside = _signed(_of_metric(row, metric, near), sign) if near else None
+            of_metrics.append((hours, metric.metric, first_hour, row.stream, *(beside or alone[metric])))
+    _change(db, "answer_metric_sums", of_metrics)
 
 
 def _same(mate: IndexRow, first_hour: int, hours: int) -> bool:
@@ -88,20 +89,17 @@ def _of_answer(row: IndexRow) -> Iterator[int]:
     yield from (row.relevant, row.partly_relevant, row.irrelevant, row.unjudged_chunks)
 
 
-def _quadrant(db: sqlite3.Connection, row: IndexRow) -> list[int]:
+def _quadrant(row: IndexRow, metrics: Sequence[IndexedMetric], pair: QuadrantMetrics) -> list[int]:
     """Return one of healthy, generation problem, retrieval noise and failure as 1, then cost and unpriced."""
     fields = [0, 0, 0, 0]
-    has_both = next(islice(metrics_in(row.metrics), 1, None), None) is not None
-    labels = [_label(db, row, name) for name in ("chunk_precision", "faithfulness")] if has_both else [None]
-    if all(label in (_PASS, _FAIL) for label in labels):
-        fields[2 * (labels[0] == _FAIL) + (labels[1] == _FAIL)] = 1
+    found = {metric.metric: metric.label for metric in metrics if metric.label in (_PASS, _FAIL)}
+    if pair.chunk_precision in found and pair.faithfulness in found:
+        fields[2 * (found[pair.chunk_precision] == _FAIL) + (found[pair.faithfulness] == _FAIL)] = 1
     return [*fields, row.cost or 0, int(row.cost is None)]
 
 
-def _label(db: sqlite3.Connection, row: IndexRow, name: str) -> int | None:
-    number = find_word(db, Kind.METRIC, name)
-    found = None if number is None else metric_in(row.metrics, number)
-    return None if found is None else found.label
+def _signed(amounts: list[int], sign: int) -> list[int]:
+    return amounts if sign == 1 else [sign * amount for amount in amounts]
 
 
 def is_scored(metric: IndexedMetric) -> bool:
@@ -114,20 +112,18 @@ def weight_of(row: IndexRow) -> float | None:
     return None if row.probability is None else 1 / max(row.probability, LOWEST_PROBABILITY)
 
 
-def _of_metric(row: IndexRow, metric: IndexedMetric, mates: Sequence[IndexRow]) -> Iterator[int]:
-    yield 1
-    yield from (int(metric.label == number) for number in range(4))
+def _of_metric(row: IndexRow, metric: IndexedMetric, mates: Sequence[IndexRow]) -> list[int]:
+    labels = [int(metric.label == number) for number in range(4)]
     weight = weight_of(row)
     if not is_scored(metric) or weight is None:
-        yield from (0, int(is_scored(metric)))
-        yield from [0] * 13
-        return
+        return [1, *labels, 0, int(is_scored(metric)), *[0] * 13]
     alone = TraceSums().plus(weight, metric)
-    yield from (1, 0)
-    yield from (round(amount * UNIT) for amount in alone)
-    without = _summed(mates, metric.metric).products()
-    together = _summed([*mates, row], metric.metric).products()
-    yield from (after - before for after, before in zip(together, without, strict=True))
+    products = alone.products()
+    if mates:
+        without = _summed(mates, metric.metric).products()
+        together = _summed([*mates, row], metric.metric).products()
+        products = [after - before for after, before in zip(together, without, strict=True)]
+    return [1, *labels, 1, 0, *(round(amount * UNIT) for amount in alone), *products]
 
 
 def _summed(rows: Sequence[IndexRow], number: int) -> TraceSums:
@@ -139,12 +135,16 @@ def _summed(rows: Sequence[IndexRow], number: int) -> TraceSums:
     return sums
 
 
-def _change(db: sqlite3.Connection, table: str, place: tuple[int, ...], amounts: Sequence[int]) -> None:
+def _change(db: sqlite3.Connection, table: str, rows: Sequence[tuple[int, ...]]) -> None:
+    """Add amounts, which follow the keys of each row; the first is the number of answers."""
     keys, _ = _COLUMNS[table]
-    db.execute(_UPSERTS[table], (*place, *amounts))
-    if amounts[0] < 0:
+    if not rows:
+        return
+    db.executemany(_UPSERTS[table], rows)
+    gone = [row[: len(keys)] for row in rows if row[len(keys)] < 0]
+    if gone:
         where = " AND ".join(f"{key} = ?" for key in keys)
-        db.execute(f"DELETE FROM {table} WHERE {where} AND answers = 0", place)
+        db.executemany(f"DELETE FROM {table} WHERE {where} AND answers = 0", gone)
 
 
 METRIC_SUMS: Final = (

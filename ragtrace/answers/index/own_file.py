@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from ragtrace.answers.index.reading import SqliteAnswerIndex
-from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import forget, note_feedback, put, size
+from ragtrace.answers.index.tables import INDEX_STEPS, INDEX_TABLES
+from ragtrace.answers.index.writes import NameCache, forget, note_feedback, put, size
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import WriteError
 from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private, open_temporary, transaction
 
 _FORM: Final = SqliteForm(
     application_id=0x72616769,  # "ragi"
-    steps=(INDEX_TABLES,),
+    steps=INDEX_STEPS,
     pragmas=("synchronous = NORMAL", "cache_size = -65536"),
 )
 _AT_ONCE: Final = 500
@@ -32,6 +32,7 @@ class OwnIndex(SqliteAnswerIndex):
     def __init__(self, db: sqlite3.Connection) -> None:
         super().__init__(self._turn)
         self._db = db
+        self._names = NameCache()
         self._lock = threading.Lock()  # one connection, and queries in several threads
 
     async def add(self, summaries: Iterable[AnswerSummary]) -> int:
@@ -76,7 +77,7 @@ class OwnIndex(SqliteAnswerIndex):
     def _put(self, summaries: Iterable[AnswerSummary]) -> None:
         with self._writing() as db:
             for summary in summaries:
-                put(db, summary)
+                put(db, summary, self._names)
             forget(db, before_ns=-(2**63), most_rows=_MOST_ROWS, at_once=2 * _AT_ONCE)
 
     def _note(self, key: AnswerKey, feedback: str) -> None:

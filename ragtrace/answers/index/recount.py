@@ -7,6 +7,7 @@ from typing import Final
 
 from ragtrace.answers.index import _sums
 from ragtrace.answers.index._rows import IndexRow, metrics_in, rows_of, select
+from ragtrace.answers.index._words import QuadrantMetrics, quadrant_metrics
 
 COUNTED: Final = ("answer_size", "answer_score", "answer_sums", "answer_word_sums", "answer_metric_sums")
 """The tables that follow from the rows."""
@@ -15,22 +16,23 @@ _AT_ONCE: Final = 1_000
 
 def recount(db: sqlite3.Connection) -> None:
     """Fill these tables from the rows, inside a transaction of the caller."""
+    (names,) = db.execute("SELECT names FROM answer_size").fetchone() or (0,)
     for table in COUNTED:
         db.execute(f"DELETE FROM {table}")
-    db.execute("INSERT INTO answer_size SELECT count(*) FROM answer_row")
-    last = -1
+    db.execute("INSERT INTO answer_size (rows, names) SELECT count(*), ? FROM answer_row", (names,))
+    pair, last = quadrant_metrics(db), -1
     while rows := rows_of(db.execute(select("id > ? ORDER BY id LIMIT ?"), (last, _AT_ONCE))):
         for row in rows:
             if row.is_valid:
-                _count(db, row)
+                _count(db, row, pair)
         last = rows[-1].id or 0
 
 
-def _count(db: sqlite3.Connection, row: IndexRow) -> None:
+def _count(db: sqlite3.Connection, row: IndexRow, pair: QuadrantMetrics) -> None:
     before = (
         [] if row.is_alone else rows_of(db.execute(select(_BEFORE), (row.trace_low, row.trace_high, row.id)))
     )
-    _sums.count(db, row, before, sign=1)
+    _sums.count(db, row, before, pair, sign=1)
     db.executemany(
         "INSERT INTO answer_score (metric, label, score, id) VALUES (?, ?, ?, ?)",
         [

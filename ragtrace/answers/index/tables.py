@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-INDEX_TABLES: Final[str] = """
+_FIRST: Final = """
 CREATE TABLE answer_word (              -- names as small numbers
     id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, text TEXT NOT NULL, newest_hour INTEGER NOT NULL,
     is_lower_better INTEGER NOT NULL DEFAULT 0);
@@ -69,4 +69,15 @@ CREATE TABLE answer_metric_sums (       -- the same, by metric
     pass_pass INTEGER NOT NULL, pass_pass_low INTEGER NOT NULL,
     PRIMARY KEY (hours, metric, first_hour, stream)) WITHOUT ROWID;
 """
-"""Names begin with ``answer_``, so that they fit into another store's file."""
+_DOUBT: Final = """
+ALTER TABLE answer_row ADD COLUMN doubt INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX answer_row_doubt ON answer_row (doubt) WHERE is_valid = 1;
+ALTER TABLE answer_size ADD COLUMN names INTEGER NOT NULL DEFAULT 0;    -- changes when a name does
+UPDATE answer_row SET doubt = 100 * unjudged / (supported + contradicted + unsupported + unjudged)
+    WHERE supported + contradicted + unsupported + unjudged > 0;
+"""
+INDEX_STEPS: Final[tuple[str, ...]] = (_FIRST, _DOUBT)
+"""From one version of the tables to the next. Names begin with ``answer_``, so that they fit into another
+store's file."""
+INDEX_TABLES: Final[str] = "".join(INDEX_STEPS)
+"""The tables as they are now, for a new file."""

@@ -13,17 +13,28 @@ from typing import Final
 from ragtrace.answers.index import _sums
 from ragtrace.answers.index._rows import (
     COLUMNS,
+    DISPUTED,
     HOUR_NS,
+    LABELS,
     IndexRow,
     feedback_number,
+    hour_of,
     metrics_in,
     row_of,
     rows_of,
     select,
     versions_of,
 )
-from ragtrace.answers.index._words import forget_unused, tenant_number
+from ragtrace.answers.index._words import (
+    NameCache,
+    Names,
+    QuadrantMetrics,
+    forget_unused,
+    quadrant_metrics,
+    tenant_number,
+)
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.model import Label
 
 _MOST_TOGETHER: Final = 256
 """Answers of a trace that are summed together; further ones count as traces of their own."""
@@ -31,31 +42,45 @@ _MOST_WAITING: Final = 100_000
 """Kept feedback on answers that are not here yet."""
 
 
-def put(db: sqlite3.Connection, summary: AnswerSummary) -> None:
+def put(db: sqlite3.Connection, summary: AnswerSummary, cache: NameCache | None = None) -> None:
     """Add an answer, or replace what its carrier said before.
 
-    The evaluation that it supersedes leaves all counts and lists, whichever of the two comes first.
+    The evaluation that it supersedes leaves all counts and lists, whichever of the two comes first. The cache
+    is the writer's own: it saves reading names again.
 
     Raises:
         ValueError: an id of its key or its carrier is not hexadecimal.
     """
-    row = row_of(db, summary)
+    names = Names(db, cache or NameCache(), hour=hour_of(summary))
+    row = row_of(summary, names)
     if _is_first(db, row):  # as most are: then there is nothing to compare it with
         feedback = row.feedback or _waiting_feedback(db, summary.key) or 0
-        _insert(db, row._replace(feedback=feedback), mates=())
+        _insert(db, row._replace(feedback=feedback), names.pair(), is_first=True)
         return
     feedback = row.feedback or _feedback_before(db, row, summary.key)
     row = row._replace(feedback=feedback, is_alone=int(_is_crowded(db, row)), is_valid=int(_is_last(db, row)))
     known = _of_carrier(db, row, row.carrier)
     if known is not None:
         row = row._replace(is_alone=known.is_alone, is_valid=known.is_valid)
-        if known._replace(id=None) == row:
+        if known._replace(id=None, doubt=known.doubt % DISPUTED) == row:
             return
         _delete(db, known)
-    _insert(db, row, mates=_mates(db, row))
+    _insert(db, row, names.pair())
     old = None if row.supersedes is None else _of_carrier(db, row, row.supersedes)
     if old is not None and old.is_valid:
         _invalidate(db, old)
+    _note_dispute(db, row)
+
+
+def _note_dispute(db: sqlite3.Connection, row: IndexRow) -> None:
+    """Say of all valid evaluations of an answer whether one passes and another fails."""
+    labels = f"SELECT label FROM answer_row WHERE {_SAME_ANSWER} AND label IN ({_DECIDED})"
+    same = (row.trace_low, row.span, row.trace_high, row.stream)
+    (found,) = db.execute(f"SELECT count(DISTINCT label) FROM ({labels})", same).fetchone()
+    db.execute(
+        f"UPDATE answer_row SET doubt = doubt % {DISPUTED} + ? WHERE {_SAME_ANSWER}",
+        (DISPUTED if found > 1 else 0, *same),
+    )
 
 
 def note_feedback(db: sqlite3.Connection, key: AnswerKey, feedback: str) -> None:
@@ -103,12 +128,13 @@ def size(db: sqlite3.Connection) -> int:
     return int(rows)
 
 
-def _insert(db: sqlite3.Connection, row: IndexRow, *, mates: Sequence[IndexRow]) -> None:
+def _insert(db: sqlite3.Connection, row: IndexRow, pair: QuadrantMetrics, *, is_first: bool = False) -> None:
+    mates = () if is_first else _mates(db, row)
     marks = ", ".join("?" for _ in row)
     cursor = db.execute(f"INSERT INTO answer_row ({COLUMNS}) VALUES ({marks})", row)
     db.execute("UPDATE answer_size SET rows = rows + 1")
     if row.is_valid and cursor.lastrowid is not None:
-        _sums.count(db, row, mates, sign=1)
+        _sums.count(db, row, mates, pair, sign=1)
         db.executemany(
             "INSERT OR IGNORE INTO answer_score VALUES (?, ?, ?, ?)",
             [(*score, cursor.lastrowid) for score in _scores(row)],
@@ -125,11 +151,13 @@ def _delete(db: sqlite3.Connection, row: IndexRow) -> None:
 def _invalidate(db: sqlite3.Connection, row: IndexRow) -> None:
     """Take a row out of all sums and lists."""
     db.execute("UPDATE answer_row SET is_valid = 0 WHERE id = ?", (row.id,))
-    _sums.count(db, row, _mates(db, row), sign=-1)
+    _sums.count(db, row, _mates(db, row), quadrant_metrics(db), sign=-1)
     db.executemany(
         "DELETE FROM answer_score WHERE metric = ? AND label = ? AND score = ? AND id = ?",
         [(*score, row.id) for score in _scores(row)],
     )
+    if row.doubt >= DISPUTED:
+        _note_dispute(db, row)
 
 
 def _scores(row: IndexRow) -> list[tuple[int, int, int]]:
@@ -178,7 +206,11 @@ def _is_last(db: sqlite3.Connection, row: IndexRow) -> bool:
 
 
 _TENANT_OF: Final = "(SELECT tenant FROM answer_stream WHERE id = {})"
+_DECIDED: Final = ", ".join(str(LABELS.index(label)) for label in (Label.PASS, Label.FAIL))
 _BESIDE: Final = f"trace_high = ? AND {_TENANT_OF.format('stream')} = {_TENANT_OF.format('?')}"
+
+
+_SAME_ANSWER: Final = f"trace_low = ? AND is_alone IN (0, 1) AND is_valid = 1 AND span = ? AND {_BESIDE}"
 
 
 def _feedback_before(db: sqlite3.Connection, row: IndexRow, key: AnswerKey) -> int:

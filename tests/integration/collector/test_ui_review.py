@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from ragtrace import semconv
 from ragtrace.answers.index.own_file import open_index
 from ragtrace.answers.summary import AnswerKey, summary_of
 from ragtrace.cli.app import cli
+from ragtrace.model import Label
 from ragtrace.reviews.file import ReviewFile
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode
@@ -105,6 +107,13 @@ def save(client: TestClient, page: httpx.Response, label: str, **more: str) -> h
     return client.post(page.url.path, data={**fields_of(page), **labels, **more})
 
 
+def save_in_place(client: TestClient, page: httpx.Response, label: str) -> httpx.Response:
+    """Give labels with the form's own address, as a browser does."""
+    (action,) = re.findall(r'<form[^>]* action="(/review/[0-9a-f]{32}/[^"]+)"', page.text)
+    labels = {f"label-{number}": label for number in dict.fromkeys(NUMBER.findall(page.text))}
+    return client.post(html.unescape(action), data={**fields_of(page), **labels})
+
+
 def test_a_queue_leads_through_all_answers_and_then_is_empty(pages: ReviewPages) -> None:
     client = pages.client()
     page = client.get("/review/next?queue=random")
@@ -154,6 +163,32 @@ def test_the_claims_are_the_carriers_whatever_the_form_says(pages: ReviewPages) 
     )
     assert reply.status_code == 400
     assert "Choose a label for at least one claim." in reply.text
+
+
+def test_a_list_is_a_queue_that_goes_on_in_its_own_order(pages: ReviewPages) -> None:
+    client = pages.client()
+    others = client.get("/answers?label=pass").text
+    assert "Review these" not in others  # nothing is in this list
+    shown = html.unescape(client.get("/answers?label=fail&sort=oldest").text)
+    (path,) = re.findall(r'href="(/review/next[^"]+)">Review these', shown)
+    page = client.get(path)
+    order = [page.url.path.split("/")[2]]
+    page = save_in_place(client, page, "supported")
+    order.append(page.url.path.split("/")[2])
+    assert order == [key.trace_id for key in pages.keys[:2]]
+    page = save_in_place(client, page, "supported")
+    page = save_in_place(client, page, "supported")
+    assert "or has no claims" in page.text
+    assert 'href="/answers?label=fail&amp;sort=oldest"' in page.text
+
+
+def test_the_queue_begins_where_evaluators_disagree(pages: ReviewPages) -> None:
+    last = summary_of(judged(0)[1][-1])
+    assert last
+    other = replace(last, key=pages.keys[1], carrier_span_id="d" * 16, label=Label.PASS, judge="other:judge")
+    pages.index._put([other])
+    page = pages.client().get("/review/next?queue=uncertain")
+    assert page.url.path.split("/")[2] == pages.keys[1].trace_id
 
 
 def test_the_random_queue_asks_again_about_answers_of_other_queues(pages: ReviewPages) -> None:

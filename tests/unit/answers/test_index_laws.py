@@ -17,9 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import forget, note_feedback, put, size
+from ragtrace.answers.index.writes import NameCache, forget, note_feedback, put, size
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
-from ragtrace.answers.summary import AnswerSummary, MetricSummary
+from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.model import Direction, Label, VerdictLabel
 from ragtrace.stats import Weighed, WeightedMean, weighted_mean
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_metric, a_row, hex_id
@@ -50,6 +50,8 @@ def summaries(draw: st.DrawFn) -> AnswerSummary:
         blame=draw(st.sampled_from(["", "healthy", "retrieval_noise"])),
         probability=draw(st.none() | st.sampled_from([1.0, 0.1, 1 / 3, 0.0001])),
         cost_usd=draw(st.none() | st.sampled_from([0.0, 0.002, 1.5])),
+        judge=draw(st.sampled_from(["", "openai:gpt-4o"])),
+        doubt=draw(st.sampled_from([0.0, 0.29, 1.0])),
         metrics=(a_metric(faithful), a_metric(precise, "chunk_precision"), hallucination),
     )
 
@@ -71,6 +73,7 @@ filters = st.builds(
     label=st.none() | st.sampled_from(LABELS),
     verdict=st.sampled_from([None, None, *VerdictLabel]),
     blame=st.sampled_from([None, None, "healthy", "what"]),
+    judge=st.sampled_from([None, None, "openai:gpt-4o", "what"]),
     session=st.sampled_from([None, None, "one", "0f0f0f0f-0000-4000-8000-000000000001"]),
     feedback=st.sampled_from([None, None, "any", "none", "up"]),
     trace_id=st.sampled_from([None, None, hex_id(1, 32), "000", hex_id(2, 32)[:31]]),
@@ -115,6 +118,11 @@ class Kept:
     def valid(self) -> list[AnswerSummary]:
         return [row for row, is_valid in self.rows if is_valid]
 
+    def disputed(self) -> set[AnswerKey]:
+        """Return the answers that one valid evaluation passes and another fails."""
+        labels = {(row.key, row.label) for row in self.valid if row.label in (Label.PASS, Label.FAIL)}
+        return {key for key, number in Counter(key for key, _ in labels).items() if number > 1}
+
 
 def _beside(one: AnswerSummary, other: AnswerSummary) -> bool:
     return (one.key.trace_id, one.key.tenant) == (other.key.trace_id, other.key.tenant)
@@ -150,6 +158,7 @@ def matches(row: AnswerSummary, chosen: AnswerFilter) -> bool:
             chosen.label is None or labeled is chosen.label,
             any(counts),
             chosen.blame is None or row.blame == chosen.blame,
+            chosen.judge is None or row.judge == chosen.judge,
             chosen.session is None or row.session == chosen.session,
             chosen.feedback is None
             or {"any": bool(row.feedback), "none": not row.feedback}.get(
@@ -160,7 +169,9 @@ def matches(row: AnswerSummary, chosen: AnswerFilter) -> bool:
     )
 
 
-def sort_key(row: AnswerSummary, chosen: AnswerFilter, sort: SortBy) -> Any:
+def sort_key(row: AnswerSummary, chosen: AnswerFilter, sort: SortBy, disputed: set[AnswerKey]) -> Any:
+    if sort is SortBy.DOUBT:
+        return (row.key not in disputed, -row.doubt)
     metric = row.metric(chosen.metric or "faithfulness")
     score = metric.score if metric else None
     if sort in (SortBy.WORST, SortBy.BEST) and metric is not None and score is not None:
@@ -187,6 +198,7 @@ class IndexMachine(RuleBasedStateMachine):
         super().__init__()
         self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self.db.executescript(INDEX_TABLES)
+        self.names = NameCache()
         self.kept = Kept()
         self.index = SqliteAnswerIndex(self.connect)
         self.along = SqliteAnswerIndex(self.connect, few=0)  # never looks at all candidates
@@ -206,7 +218,18 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(summary=summaries())
     def put(self, summary: AnswerSummary) -> None:
-        put(self.db, summary)
+        put(self.db, summary, self.names)
+        self.kept.put(summary)
+
+    @rule(summary=summaries())
+    def put_and_take_back(self, summary: AnswerSummary) -> None:
+        self.db.execute("BEGIN")
+        put(self.db, replace(summary, service="never", metrics=(a_metric(0.5, "never"),)), self.names)
+        self.db.execute("ROLLBACK")
+
+    @rule(summary=summaries())
+    def put_by_another_writer(self, summary: AnswerSummary) -> None:
+        put(self.db, summary, NameCache())
         self.kept.put(summary)
 
     @rule(summary=summaries(), feedback=st.sampled_from(["up", "down"]))
@@ -230,7 +253,8 @@ class IndexMachine(RuleBasedStateMachine):
     def lists_are_the_same(self, chosen: AnswerFilter, sort: SortBy, limit: int, is_along: bool) -> None:
         index = self.along if is_along else self.index
         expected = [row for row in self.kept.valid if matches(row, chosen)]
-        expected = [row for row in expected if sort_key(row, chosen, sort) is not None]
+        disputed = self.kept.disputed()
+        expected = [row for row in expected if sort_key(row, chosen, sort, disputed) is not None]
         found: list[AnswerSummary] = []
         after = None
         while True:
@@ -241,7 +265,7 @@ class IndexMachine(RuleBasedStateMachine):
             after = page.next
             if after is None:
                 break
-        keys = [sort_key(row, chosen, sort) for row in found]
+        keys = [sort_key(row, chosen, sort, disputed) for row in found]
         assert keys == sorted(keys)
         assert _multiset(found) == _multiset(expected)
 

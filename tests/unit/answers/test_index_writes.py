@@ -6,8 +6,9 @@ import sqlite3
 
 import pytest
 
-from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import forget, note_feedback, put, size
+from ragtrace.answers.index.tables import INDEX_STEPS, INDEX_TABLES
+from ragtrace.answers.index.writes import NameCache, forget, note_feedback, put, size
+from ragtrace.model import VerdictCounts
 from tests.unit.answers.rows import NOON_NS, a_row
 
 
@@ -54,3 +55,33 @@ def test_feedback_may_come_before_its_answer(db: sqlite3.Connection) -> None:
     put(db, a_row(1, carrier=7, supersedes=1_000_001))
     assert db.execute("SELECT feedback FROM answer_row").fetchall() == [(2,), (2,)]
     assert db.execute("SELECT * FROM answer_feedback").fetchall() == []
+
+
+def test_names_that_were_forgotten_are_not_remembered_by_a_writer(db: sqlite3.Connection) -> None:
+    names = NameCache()
+    put(db, a_row(1, service="old"), names)
+    assert forget(db, before_ns=NOON_NS * 2, most_rows=9, at_once=9) == 1
+    put(db, a_row(2, service="new", minute=60), NameCache())  # takes the numbers that are free again
+    put(db, a_row(3, service="old", minute=61), names)
+    streams = "answer_row JOIN answer_stream ON answer_stream.id = stream"
+    services = f"SELECT text FROM {streams} JOIN answer_word ON answer_word.id = service"
+    assert db.execute(f"{services} ORDER BY answer_row.id").fetchall() == [("new",), ("old",)]
+
+
+def test_index_of_the_first_version_becomes_one_of_the_newest() -> None:
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.executescript(INDEX_TABLES)
+    put(db, a_row(1, claims=VerdictCounts(supported=1, unjudged=3)))
+    put(db, a_row(2, minute=1, claims=VerdictCounts()))
+    columns = [name for _, name, *_ in db.execute("PRAGMA table_info(answer_row)") if name != "doubt"]
+    rows = db.execute(f"SELECT {', '.join(columns)} FROM answer_row").fetchall()
+    old = sqlite3.connect(":memory:", isolation_level=None)
+    old.executescript(INDEX_STEPS[0])
+    old.executemany(
+        f"INSERT INTO answer_row ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})", rows
+    )
+    for step in INDEX_STEPS[1:]:
+        old.executescript(step)
+    assert old.execute("SELECT doubt FROM answer_row ORDER BY id").fetchall() == [(75,), (0,)]
+    put(old, a_row(3, minute=2), NameCache())
+    assert old.execute("SELECT count(*) FROM answer_row").fetchone() == (3,)

@@ -227,3 +227,25 @@ def test_failure_has_no_score() -> None:
     failure = a_failure()
     assert isinstance(failure, MetricFailure)
     assert summarized(a_carrier(an_evaluation(failure))).metrics[0].score is None
+
+
+SUPPORTED, CONTRADICTED, UNJUDGED = (
+    a_claim(0, label) for label in (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED, VerdictLabel.UNJUDGED)
+)
+
+
+@pytest.mark.parametrize(
+    ("result", "doubt"),
+    [
+        (a_result(SUPPORTED, score=1.0, threshold=0.5), 0.0),
+        (a_result(replace(SUPPORTED, confidence=0.9), score=1.0, threshold=0.5), 0.2),
+        (a_result(replace(SUPPORTED, confidence=0.4), score=1.0, threshold=0.5), 1.0),
+        (a_result(SUPPORTED, UNJUDGED, UNJUDGED, UNJUDGED, score=1.0, threshold=0.5), 0.75),
+        (a_result(SUPPORTED, score=0.65, threshold=0.6), 0.46),  # half of 1 - 0.05 / 0.6
+        (replace(a_result(SUPPORTED), threshold=None, pass_when="contradicted == 0"), 0.0),
+        (replace(a_result(SUPPORTED, CONTRADICTED), threshold=None, pass_when="contradicted == 0"), 0.5),
+        (a_result(UNJUDGED, score=None, skip_reason=SkipReason.ALL_UNJUDGED), 1.0),
+    ],
+)
+def test_doubt_is_that_of_the_least_sure_part(result: MetricResult, doubt: float) -> None:
+    assert summary_of(a_carrier(an_evaluation(result))).doubt == doubt  # type: ignore[union-attr]

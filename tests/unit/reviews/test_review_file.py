@@ -83,6 +83,16 @@ async def test_undo_takes_back_what_one_person_said(file: ReviewFile) -> None:
     assert [said.reviewer for said in await file.of(KEY)] == ["grace"]
 
 
+async def test_what_another_process_writes_is_seen(file: ReviewFile, tmp_path: Path) -> None:
+    assert await file.reviewed(tenant=None) == {}
+    other = ReviewFile(tmp_path / "reviews.db")
+    await other.add([REVIEW], record=RECORD)
+    assert list(await file.reviewed(tenant=None)) == [KEY]
+    await file.undo(KEY, reviewer="ada")
+    assert await file.reviewed(tenant=None) == await other.reviewed(tenant=None) == {}
+    await other.aclose()
+
+
 async def test_a_tenant_sees_its_own(file: ReviewFile) -> None:
     of_tenant = replace(REVIEW, key=KEY._replace(tenant="acme"))
     await file.add([REVIEW], record=RECORD)

@@ -1,0 +1,190 @@
+"""What the verdicts on answers add up to since the process started, in bounded memory.
+
+An answer counts once, as it was first judged: later evaluations only count as revised, because a counter
+cannot take back what it counted. A result without a score is never one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ragtrace.answers.summary import AnswerSummary, MetricSummary
+from ragtrace.model import Label
+from ragtrace.ports import Clock
+from ragtrace_collector.telemetry.score_table import (
+    BOUNDS,
+    CLAIMS,
+    COST,
+    DIMENSIONS,
+    OTHER,
+    PASS_SQUARED,
+    QUADRANT,
+    RESULTS,
+    REVISED,
+    SCORE,
+    SCORE_PRODUCT,
+    SCORE_SQUARED,
+    UNPRICED,
+    UNWEIGHTED,
+    WEIGHT_SQUARED,
+    WEIGHTED,
+    ScoreMetric,
+)
+
+ALL_DIMENSIONS: Final = tuple(dimension.key for dimension in DIMENSIONS)
+MOST_SERIES: Final = 10_000
+"""Of one metric; what would begin another is counted under ``other`` in all dimensions."""
+_MOST_REASONS: Final = 50
+_MOST_METRICS: Final = 100
+_DECIDED: Final = (Label.PASS, Label.FAIL)
+_VERDICTS: Final = ("supported", "contradicted", "unsupported", "unjudged")
+_PRECISION, _FAITHFULNESS = "chunk_precision", "faithfulness"
+_LEAST_PROBABILITY: Final = 1e-6
+"""A lower sampling probability counts as this one, as in the index."""
+
+Labels = tuple[str, ...]
+"""Values of attributes: the dimensions in their order, then the metric's own."""
+
+
+class ScoreExemplar(NamedTuple):
+    """The last trace of a bucket."""
+
+    score: float
+    trace_id: str
+    span_id: str
+    """The carrier's; in hold mode the answer's own."""
+    time_ns: int
+
+
+@dataclass(slots=True)
+class ScoreHistogram:
+    """Scores by bucket, each with the last trace that came into it."""
+
+    counts: list[float] = field(default_factory=lambda: [0.0] * len(BOUNDS))
+    total: float = 0.0
+    """The sum of the scores."""
+    lowest: float = 1.0
+    highest: float = 0.0
+    exemplars: dict[int, ScoreExemplar] = field(default_factory=dict)
+
+    def add(self, weight: float, exemplar: ScoreExemplar) -> None:
+        """Count a score so many times."""
+        bucket = bisect_left(BOUNDS, exemplar.score)
+        self.counts[bucket] += weight
+        self.total += weight * exemplar.score
+        self.lowest, self.highest = min(self.lowest, exemplar.score), max(self.highest, exemplar.score)
+        self.exemplars[bucket] = exemplar
+
+
+class _Bounded:
+    """The values of one attribute: the first ones keep their names, and the rest are ``other``."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._known = most, set[str]()
+
+    def name(self, value: str) -> str:
+        if value and value not in self._known:
+            if len(self._known) >= self._most:
+                return OTHER
+            self._known.add(value)
+        return value
+
+
+class Scores:
+    """Adds up what is judged."""
+
+    def __init__(self, *, clock: Clock, by: Sequence[str] = ALL_DIMENSIONS, most_values: int = 100) -> None:
+        self.by = tuple(dimension for dimension in DIMENSIONS if dimension.key in by)
+        self.started_ns = clock.now_ns()
+        self._clock = clock
+        self.histograms: defaultdict[ScoreMetric, dict[Labels, ScoreHistogram]] = defaultdict(dict)
+        self.sums: defaultdict[ScoreMetric, dict[Labels, float]] = defaultdict(dict)
+        self._dimensions = {dimension.key: _Bounded(most_values) for dimension in DIMENSIONS}
+        self._metrics, self._reasons = _Bounded(_MOST_METRICS), _Bounded(_MOST_REASONS)
+
+    def note(self, answer: AnswerSummary, *, span_id: str) -> None:
+        """Count a judged answer; ``span_id`` is where its scores are in the trace."""
+        where = self._where(answer)
+        if answer.supersedes:
+            self._add(REVISED, where, (), 1)
+            return
+        weight = 1 / max(answer.probability, _LEAST_PROBABILITY) if answer.probability else None
+        for metric in answer.metrics:
+            shown = ScoreExemplar(metric.score or 0.0, answer.key.trace_id, span_id, self._clock.now_ns())
+            self._note_metric(metric, answer, where, weight, shown)
+        for verdict in _VERDICTS:
+            self._add(CLAIMS, where, (verdict,), getattr(answer.claims, verdict))
+        quadrant = _quadrant(answer)
+        if quadrant and weight:
+            self._add(QUADRANT, where, (quadrant,), weight)
+        self._add(COST, where, (), answer.cost_usd or 0.0)
+        self._add(UNPRICED, where, (), answer.cost_usd is None)
+
+    def _note_metric(
+        self,
+        metric: MetricSummary,
+        answer: AnswerSummary,
+        where: Labels,
+        weight: float | None,
+        shown: ScoreExemplar,
+    ) -> None:
+        name, label = self._metrics.name(metric.name), metric.label
+        reason = "" if label in _DECIDED else self._reasons.name(answer.reason)
+        self._add(RESULTS, where, (name, label.value, reason), 1)
+        if metric.score is None or label not in _DECIDED:
+            return
+        self._histogram(SCORE, where, (name, label.value)).add(1, shown)
+        if weight is None:
+            self._add(UNWEIGHTED, where, (name,), 1)
+            return
+        self._histogram(WEIGHTED, where, (name, label.value)).add(weight, shown)
+        self._add(WEIGHT_SQUARED, where, (name,), weight**2)
+        self._add(SCORE_PRODUCT, where, (name,), weight**2 * metric.score)
+        self._add(SCORE_SQUARED, where, (name,), (weight * metric.score) ** 2)
+        self._add(PASS_SQUARED, where, (name,), weight**2 * (label is Label.PASS))
+
+    def _where(self, answer: AnswerSummary) -> Labels:
+        values = {
+            "service": answer.service,
+            "model": answer.model,
+            "prompt_version": answer.prompt_version,
+            "tenant": answer.key.tenant,
+        }
+        return tuple(self._dimensions[dimension.key].name(values[dimension.key]) for dimension in self.by)
+
+    def _add(self, metric: ScoreMetric, where: Labels, own: Labels, amount: float) -> None:
+        series = self.sums[metric]
+        labels = self._place(series, where, own)
+        series[labels] = series.get(labels, 0.0) + amount
+
+    def _histogram(self, metric: ScoreMetric, where: Labels, own: Labels) -> ScoreHistogram:
+        series = self.histograms[metric]
+        return series.setdefault(self._place(series, where, own), ScoreHistogram())
+
+    def _place(self, series: Mapping[Labels, object], where: Labels, own: Labels) -> Labels:
+        labels = (*where, *own)
+        is_full = len(series) >= MOST_SERIES and labels not in series
+        return (*(OTHER for _ in where), *own) if is_full else labels
+
+    def attributes(self, metric: ScoreMetric) -> tuple[str, ...]:
+        """Return the names of a metric's attributes, in the order of its labels."""
+        return (*(dimension.attribute for dimension in self.by), *metric.attributes)
+
+
+def _quadrant(answer: AnswerSummary) -> str:
+    """Say whether retrieval or generation failed; empty unless chunk precision and faithfulness are known."""
+    found = [answer.metric(name) for name in (_PRECISION, _FAITHFULNESS)]
+    labels = tuple(metric.label for metric in found if metric is not None)
+    return _QUADRANTS.get(labels, "")
+
+
+_QUADRANTS: Final[Mapping[tuple[Label, ...], str]] = {
+    (Label.PASS, Label.PASS): "healthy",
+    (Label.PASS, Label.FAIL): "generation_problem",
+    (Label.FAIL, Label.PASS): "retrieval_noise",
+    (Label.FAIL, Label.FAIL): "retrieval_failure",
+}
