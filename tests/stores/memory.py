@@ -382,7 +382,7 @@ class MemoryStore:
         addition: bytes = b"",
         judged: JudgedInput | None = None,
         kept: KeptCarrier | None = None,
-    ) -> bool:
+    ) -> bool | None:
         end = str(FinalOutcome.of(outcome))
         state = await self._turn()
         answer = state.answers.get((job.trace_id, job.span_id))
@@ -394,7 +394,7 @@ class MemoryStore:
                 )
             )
             self._release_if_done(job.trace_id)
-            return False
+            return None
         is_added = bool(addition) and job.trace_id in state.held
         if is_added:
             state.additions.setdefault(job.trace_id, {})[job.span_id] = addition

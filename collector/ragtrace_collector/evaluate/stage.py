@@ -298,8 +298,8 @@ class EvaluateStage:
             kept=_kept(summary, payload, is_watched) if summary and is_indexed else None,
         )
         is_on_span = await self._write(finish)
-        self.counters.add(Counts.ANSWERS_ON_SPAN, is_on_span)
-        if summary and self.scores:
+        self.counters.add(Counts.ANSWERS_ON_SPAN, bool(is_on_span))
+        if summary and self.scores and is_on_span is not None:
             self.scores.note(summary, span_id=job.span_id if is_on_span else summary.carrier_span_id)
         if counted := _COUNTED_AS.get(FinalOutcome.of(outcome).state):
             self.counters.add(counted)

@@ -81,7 +81,8 @@ def _sample_exemplar(shown: ScoreExemplar) -> SampleExemplar:
 def otlp_of(scores: Scores, resource: Resource, *, now_ns: int) -> MetricsData:
     """Return score metrics as OTLP, cumulative since the process started.
 
-    OTLP counts in whole numbers: a bucket of a weighted histogram is rounded down, by less than one answer.
+    OTLP counts in whole numbers: a bucket of a weighted histogram is rounded down, by less than one answer,
+    and the sum with it.
     """
     points = _Points(scores, now_ns)
     metrics = [found for metric in SCORE_METRICS if (found := points.metric(metric)) is not None]
@@ -115,12 +116,13 @@ class _Points:
 
     def _point(self, attributes: Mapping[str, str], histogram: ScoreHistogram) -> HistogramDataPoint:
         counts = [*map(int, histogram.counts), 0]
+        share = sum(counts) / sum(histogram.counts)  # so that the mean stays what it is
         return HistogramDataPoint(
             attributes=attributes,
             start_time_unix_nano=self._scores.started_ns,
             time_unix_nano=self._now_ns,
             count=sum(counts),
-            sum=histogram.total,
+            sum=histogram.total * share,
             bucket_counts=counts,
             explicit_bounds=BOUNDS,
             min=histogram.lowest,

@@ -63,12 +63,12 @@ class SelfMetrics:
         """Send everything to the OTLP endpoint, if there is one. A failure is logged by the exporter."""
         if not self._pushing:
             return
-        _NOW.set(await self._read())
-        for reader in self._pushing:
-            await asyncio.to_thread(reader.collect)  # the thread has a copy of the context, with the readings
         if self._scores is not None and self._exporter is not None:
             points = otlp_of(self._scores, own_resource(), now_ns=time.time_ns())
             await asyncio.to_thread(self._exporter.export, points)
+        _NOW.set(await self._read())
+        for reader in self._pushing:
+            await asyncio.to_thread(reader.collect)  # the thread has a copy of the context, with the readings
 
     async def aclose(self) -> None:
         """Close the exporter."""

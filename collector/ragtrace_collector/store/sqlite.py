@@ -246,14 +246,14 @@ class SqliteStore:
         addition: bytes = b"",
         judged: JudgedInput | None = None,
         kept: KeptCarrier | None = None,
-    ) -> bool:
+    ) -> bool | None:
         ended = FinalOutcome.of(outcome)
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: sqlite3.Connection) -> bool | None:
             if revisions.has_moved(db, job):
                 _end(db, job, FinalOutcome(State.SUPERSEDED), now_ns=now_ns)
                 self._holds.release_if_done(db, job.trace_id)
-                return False
+                return None
             _end(db, job, ended, now_ns=now_ns, carrier=carrier, evaluator=evaluator)
             is_added = bool(addition) and self._holds.add(db, job, addition)
             if judged is not None:

@@ -36,10 +36,10 @@ from ragtrace_collector.telemetry.score_table import (
 )
 
 ALL_DIMENSIONS: Final = tuple(dimension.key for dimension in DIMENSIONS)
-MOST_SERIES: Final = 10_000
-"""Of one metric; what would begin another is counted under ``other`` in all dimensions."""
-_MOST_REASONS: Final = 50
-_MOST_METRICS: Final = 100
+MOST_PLACES: Final = 500
+"""Combinations of service, model, prompt version and tenant; further ones are ``other`` in all of them."""
+_MOST_REASONS: Final = 30
+_MOST_METRICS: Final = 30
 _DECIDED: Final = (Label.PASS, Label.FAIL)
 _VERDICTS: Final = ("supported", "contradicted", "unsupported", "unjudged")
 _PRECISION, _FAITHFULNESS = "chunk_precision", "faithfulness"
@@ -104,6 +104,7 @@ class Scores:
         self.histograms: defaultdict[ScoreMetric, dict[Labels, ScoreHistogram]] = defaultdict(dict)
         self.sums: defaultdict[ScoreMetric, dict[Labels, float]] = defaultdict(dict)
         self._dimensions = {dimension.key: _Bounded(most_values) for dimension in DIMENSIONS}
+        self._places = set[Labels]()
         self._metrics, self._reasons = _Bounded(_MOST_METRICS), _Bounded(_MOST_REASONS)
 
     def note(self, answer: AnswerSummary, *, span_id: str) -> None:
@@ -154,21 +155,18 @@ class Scores:
             "prompt_version": answer.prompt_version,
             "tenant": answer.key.tenant,
         }
-        return tuple(self._dimensions[dimension.key].name(values[dimension.key]) for dimension in self.by)
+        where = tuple(self._dimensions[dimension.key].name(values[dimension.key]) for dimension in self.by)
+        if where not in self._places and len(self._places) >= MOST_PLACES:
+            return tuple(OTHER for _ in where)
+        self._places.add(where)
+        return where
 
     def _add(self, metric: ScoreMetric, where: Labels, own: Labels, amount: float) -> None:
-        series = self.sums[metric]
-        labels = self._place(series, where, own)
+        series, labels = self.sums[metric], (*where, *own)
         series[labels] = series.get(labels, 0.0) + amount
 
     def _histogram(self, metric: ScoreMetric, where: Labels, own: Labels) -> ScoreHistogram:
-        series = self.histograms[metric]
-        return series.setdefault(self._place(series, where, own), ScoreHistogram())
-
-    def _place(self, series: Mapping[Labels, object], where: Labels, own: Labels) -> Labels:
-        labels = (*where, *own)
-        is_full = len(series) >= MOST_SERIES and labels not in series
-        return (*(OTHER for _ in where), *own) if is_full else labels
+        return self.histograms[metric].setdefault((*where, *own), ScoreHistogram())
 
     def attributes(self, metric: ScoreMetric) -> tuple[str, ...]:
         """Return the names of a metric's attributes, in the order of its labels."""

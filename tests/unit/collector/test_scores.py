@@ -16,7 +16,7 @@ from ragtrace_collector.operations._score_points import otlp_of
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.telemetry import score_table as table
 from ragtrace_collector.telemetry.resource import own_resource
-from ragtrace_collector.telemetry.scores import MOST_SERIES, ScoreMetric, Scores
+from ragtrace_collector.telemetry.scores import MOST_PLACES, ScoreMetric, Scores
 from tests.unit.answers.rows import NOON_NS, a_metric, a_row
 
 
@@ -129,23 +129,26 @@ def test_claims_cost_and_quadrant_are_added_up() -> None:
 
 
 async def test_a_hundred_thousand_invented_models_fill_nothing() -> None:
-    found = noted(*(a_row(n, 0.5, model=f"model {n}") for n in range(20_000)), most_values=50)
+    found = noted(*(a_row(n, 0.5, model=f"model {n}") for n in range(100_000)), most_values=50)
     assert len(found.histograms[table.SCORE]) == 51
-    assert total(found, table.RESULTS, gen_ai_request_model="other") == 19_950
-    assert total(found, table.RESULTS) == 20_000
+    assert total(found, table.RESULTS, gen_ai_request_model="other") == 99_950
+    assert total(found, table.RESULTS) == 100_000
     text = await page(found)
     assert len(text) < 2_000_000
     assert 'gen_ai_request_model="other"' in text
 
 
-def test_series_are_bounded_whatever_the_values() -> None:
+async def test_series_are_bounded_whatever_the_values() -> None:
     rows = (
         a_row(n, 0.5, model=f"m{n % 100}", service=f"s{n // 100}", prompt_version=str(n % 7))
-        for n in range(2 * MOST_SERIES)
+        for n in range(20 * MOST_PLACES)
     )
     found = noted(*rows, most_values=10_000)
-    assert len(found.sums[table.COST]) <= MOST_SERIES + 1
-    assert total(found, table.RESULTS) == 2 * MOST_SERIES
+    assert all(
+        len(series) <= MOST_PLACES + 1 for series in (found.sums[table.COST], found.histograms[table.SCORE])
+    )
+    assert total(found, table.RESULTS) == 20 * MOST_PLACES
+    assert len(await page(found)) < 20_000_000
 
 
 async def test_only_the_chosen_dimensions_are_told_apart() -> None:
@@ -173,7 +176,7 @@ def test_otlp_counts_in_whole_numbers_and_names_the_carrier() -> None:
     (of_resource,) = otlp_of(found, own_resource(), now_ns=NOON_NS + 1).resource_metrics
     metrics = {metric.name: metric for metric in of_resource.scope_metrics[0].metrics}
     (point,) = metrics["ragtrace.evaluation.score.weighted"].data.data_points
-    assert (point.count, point.sum) == (33, pytest.approx(10 / 0.3))  # type: ignore[union-attr]
+    assert (point.count, point.sum) == (33, pytest.approx(33))  # type: ignore[union-attr]
     (exemplar,) = point.exemplars
     assert (exemplar.trace_id, exemplar.span_id) == (9, 1_000_009)
     assert point.start_time_unix_nano == NOON_NS

@@ -148,10 +148,10 @@ class JobStore(Protocol):
         addition: bytes = b"",
         judged: JudgedInput | None = None,
         kept: KeptCarrier | None = None,
-    ) -> bool:
+    ) -> bool | None:
         """End a job and put its payloads, by sink, into the outbox.
 
-        An answer that moved to another span meanwhile adds nothing. If the record changed since it was
+        An answer that moved to another span meanwhile adds nothing, and then this returns ``None``. If the record changed since it was
         ``judged``, the answer is queued again.
 
         If the trace is held, the ``addition`` is written on the answer span at its release, and only sinks
