@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -92,12 +93,11 @@ def _rows(watched: Watched, target: Target, values: Mapping[str, str]) -> list[A
 def _series(watched: Watched, asked: Mapping[str, Any], values: Mapping[str, str]) -> list[Any]:
     expression = filled(asked["expr"], values)
     if asked.get("instant"):
-        found = [[series["value"]] for series in watched.prometheus.instant(expression)]
+        found: list[Sequence[float]] = [[value] for _, value in watched.prometheus.series(expression)]
     else:
         now = time.time()
-        series = watched.prometheus.over_time(expression, start_s=now - 10, end_s=now, step_s=1)
-        found = [each["values"] for each in series]
-    return [points for points in found if any(value != "NaN" for _, value in points)]
+        found = [*watched.prometheus.over_time(expression, start_s=now - 10, end_s=now, step_s=1)]
+    return [values for values in found if not all(map(math.isnan, values))]
 
 
 def _spans(watched: Watched, asked: Mapping[str, Any], values: Mapping[str, str]) -> list[Any]:
@@ -130,7 +130,7 @@ def test_every_variable_has_values_and_every_annotation_is_understood(watched: W
     annotations = read(name)["annotations"]["list"]
     assert len(annotations) == 3
     for annotation in annotations:  # all is well here: what it asks must be right, not found
-        watched.prometheus.instant(filled(annotation["expr"], MACROS))
+        watched.prometheus.series(filled(annotation["expr"], MACROS))
 
 
 @pytest.mark.backend
@@ -139,7 +139,7 @@ def test_every_dot_on_a_chart_leads_to_a_trace_and_to_the_wrong_claim(watched: W
     charts = [target for _, target in TARGETS if target.asked.get("exemplar")]
     assert {target.panel for target in charts} == {"Scores of all traffic", "Single answers"}
     for chart in charts:
-        dots = _dots(watched, filled(chart.asked["expr"], MACROS | CHOSEN["all"]))
+        dots = watched.prometheus.exemplars(filled(chart.asked["expr"], MACROS | CHOSEN["all"]))
         assert len({dot["labels"]["trace_id"] for dot in dots}) > 1
         for dot in dots:
             carrier = _carrier(watched, dot["labels"]["trace_id"], dot["labels"]["span_id"])
@@ -147,12 +147,6 @@ def test_every_dot_on_a_chart_leads_to_a_trace_and_to_the_wrong_claim(watched: W
                 assert semconv.CLAIM_EVENT_PREFIX + "contradicted" in {
                     event["name"] for event in carrier["events"]
                 }
-
-
-def _dots(watched: Watched, expression: str) -> list[dict[str, Any]]:
-    now = time.time()
-    series = watched.prometheus.exemplars(expression, start_s=watched.since_s, end_s=now)
-    return [dot for each in series for dot in each["exemplars"]]
 
 
 def _carrier(watched: Watched, trace_id: str, span_id: str) -> dict[str, Any]:

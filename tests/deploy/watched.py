@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -27,7 +26,7 @@ from tests.backends.process import eventually, free_ports
 from tests.backends.prometheus_server import Prometheus, running_prometheus
 from tests.backends.tempo_server import Tempo, running_tempo
 from tests.dashboards.series import AWAITED, label
-from tests.deploy.test_deploy import COMPOSE, PROMETHEUS
+from tests.deploy.test_deploy import COMPOSE
 
 __all__ = ["MODEL", "SERVICE", "TENANT", "VERSION", "Watched", "watched_answers"]
 
@@ -50,9 +49,6 @@ class Watched:
 @contextmanager
 def watched_answers(folder: Path) -> Iterator[Watched]:
     """Run the back ends with their deployed files, and judge two rounds of answers, good and bad."""
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("prometheus is not installed")
     since_s = int(time.time()) - STEP_S
     with ExitStack() as stack:
         tempo = stack.enter_context(
@@ -61,10 +57,8 @@ def watched_answers(folder: Path) -> Iterator[Watched]:
         jaeger = stack.enter_context(running_jaeger(required_binary("jaeger"), folder))
         collector = stack.enter_context(collector_process(folder, _collector_config(folder, tempo, jaeger)))
         later = stack.enter_context(_page_of_awaited())
-        scraped = _prometheus_config(collector, later)
-        prometheus = stack.enter_context(
-            running_prometheus(program, folder, scraped, flags=["--enable-feature=exemplar-storage"])
-        )
+        scrapes = {"ragtrace-collector": collector.pages_port or 0, "later": later}
+        prometheus = stack.enter_context(running_prometheus(folder, scrapes=scrapes))
         for asked in (1, 2):  # growth needs a scrape before it
             _run_application(f"http://127.0.0.1:{collector.grpc_port}")
             eventually(lambda asked=asked: _scores(prometheus) == asked * len(_ANSWERS), what="scores")  # type: ignore[misc]
@@ -72,8 +66,8 @@ def watched_answers(folder: Path) -> Iterator[Watched]:
 
 
 def _scores(prometheus: Prometheus) -> float:
-    found = prometheus.instant('sum(ragtrace_evaluation_score_count{gen_ai_evaluation_name="faithfulness"})')
-    return float(found[0]["value"][1]) if found else 0.0
+    found = prometheus.value('sum(ragtrace_evaluation_score_count{gen_ai_evaluation_name="faithfulness"})')
+    return found or 0.0
 
 
 def _tempo_file(folder: Path) -> Path:
@@ -106,17 +100,6 @@ def _collector_config(folder: Path, tempo: Tempo, jaeger: Jaeger) -> Mapping[str
     }
 
 
-def _prometheus_config(collector: CollectorProcess, later: str) -> Mapping[str, Any]:
-    """Return the deployed file, which looks at the collector of the test, and often."""
-    config: dict[str, Any] = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
-    job = config["scrape_configs"][0]
-    job["static_configs"] = [{"targets": [f"127.0.0.1:{collector.pages_port}", later]}]
-    return {
-        "global": {"scrape_interval": "200ms", "evaluation_interval": "200ms"},
-        "scrape_configs": [job],
-    }
-
-
 def _run_application(endpoint: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"{semconv.TENANT}={TENANT}")
@@ -140,7 +123,7 @@ def _ask(question: str, answer: str) -> None:
 
 
 @contextmanager
-def _page_of_awaited() -> Iterator[str]:
+def _page_of_awaited() -> Iterator[int]:
     """Serve the metrics that no collector has yet: anchors and alerts that all is well with."""
     declared = {metric.name for metric in METRICS}
     lines = []
@@ -164,7 +147,7 @@ def _page_of_awaited() -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"127.0.0.1:{server.server_port}"
+        yield server.server_port
     finally:
         server.shutdown()
         server.server_close()

@@ -15,10 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ragtrace_collector.operations._instruments import METRICS, InstrumentKind, Measurement, Readings
 from ragtrace_collector.operations.metrics import SelfMetrics
+from ragtrace_collector.telemetry.score_table import SCORE_METRICS
 from tests.integration.cli.program import run
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS, RUNBOOK = ROOT / "docs" / "operations.md", ROOT / "docs" / "runbook.md"
+SCORE_PAGE = ROOT / "docs" / "score-metrics.md"
+SCORE_TABLE = re.compile(r"(?<= writes it -->\n).*?(?=<!-- end of the score metrics -->)", re.DOTALL)
 REGENERATE = "REGENERATE_GOLDEN"
 TABLE = re.compile(r"(?<= writes it -->\n).*?(?=<!-- end of the metrics -->)", re.DOTALL)
 
@@ -44,6 +47,25 @@ async def test_the_page_has_every_metric() -> None:
     if os.environ.get(REGENERATE) and not os.environ.get("CI"):
         OPERATIONS.write_text(written, "utf-8")
     assert OPERATIONS.read_text("utf-8") == written, f"run once with {REGENERATE}=1 if this is meant"
+
+
+def score_table() -> str:
+    """Return a row a score metric, with its attributes besides the dimensions."""
+    rows = [
+        f"| `{metric.name}` | {metric.kind.value} | `{metric.unit}` | {metric.description} |"
+        f" {', '.join(f'`{name}`' for name in metric.attributes)} |\n"
+        for metric in SCORE_METRICS
+    ]
+    head = ["| metric | kind | unit | what it says | also by |\n", "| --- | --- | --- | --- | --- |\n"]
+    return "".join([*head, *rows])
+
+
+def test_the_page_has_every_score_metric() -> None:
+    written = SCORE_TABLE.sub(lambda _: score_table(), SCORE_PAGE.read_text("utf-8"))
+    if os.environ.get(REGENERATE) and not os.environ.get("CI"):
+        SCORE_PAGE.write_text(written, "utf-8")
+    assert SCORE_PAGE.read_text("utf-8") == written, f"run once with {REGENERATE}=1 if this is meant"
+    assert all(metric.name in written for metric in SCORE_METRICS)
 
 
 def log_calls() -> Iterator[tuple[Path, ast.Call]]:

@@ -1,7 +1,7 @@
 """The table of score metrics: what the verdicts on sampled answers add up to, for dashboards and alerts.
 
 Names follow OpenTelemetry's rules for metrics, attributes those of its GenAI conventions where it has them.
-Histograms that are weighted count an answer once for each answer that it stands for: one over its sampling
+Histograms that are weighted count an answer once for each answer that it represents: one over its sampling
 probability (Horvitz and Thompson 1952).
 """
 
@@ -63,7 +63,7 @@ WEIGHTED: Final = ScoreMetric(
     "ragtrace.evaluation.score.weighted",
     _HISTOGRAM,
     "1",
-    "scores, each counted once for each answer of all traffic that it stands for",
+    "scores, each counted once for each answer of all traffic that it represents",
     (_NAME, _LABEL),
 )
 WEIGHT_SQUARED: Final = ScoreMetric(

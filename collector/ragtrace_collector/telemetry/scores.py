@@ -51,7 +51,7 @@ Labels = tuple[str, ...]
 
 
 class ScoreExemplar(NamedTuple):
-    """A trace that stands for those of a bucket."""
+    """The last trace of a bucket."""
 
     score: float
     trace_id: str

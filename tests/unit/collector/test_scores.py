@@ -1,0 +1,185 @@
+"""What verdicts add up to: every answer once, failures never as a score, in bounded memory."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from ragtrace.answers.summary import AnswerSummary, MetricSummary
+from ragtrace.model import Label, VerdictCounts
+from ragtrace.stats import Weighed, weighted_mean
+from ragtrace_collector.operations._score_points import otlp_of
+from ragtrace_collector.operations.metrics import SelfMetrics
+from ragtrace_collector.telemetry import score_table as table
+from ragtrace_collector.telemetry.resource import own_resource
+from ragtrace_collector.telemetry.scores import MOST_SERIES, ScoreMetric, Scores
+from tests.unit.answers.rows import NOON_NS, a_metric, a_row
+
+
+class FixedClock:
+    """Tells one time."""
+
+    def now_ns(self) -> int:
+        return NOON_NS
+
+
+def scores(**options: object) -> Scores:
+    return Scores(clock=FixedClock(), **options)  # type: ignore[arg-type]
+
+
+def noted(*answers: AnswerSummary, **options: object) -> Scores:
+    found = scores(**options)
+    for answer in answers:
+        found.note(answer, span_id=answer.carrier_span_id)
+    return found
+
+
+def total(found: Scores, metric: ScoreMetric, **wanted: str) -> float:
+    """Return the sum of the series that have these values."""
+    names = [name.replace(".", "_") for name in found.attributes(metric)]
+    series = found.sums[metric]
+    return sum(
+        amount
+        for labels, amount in series.items()
+        if wanted.items() <= dict(zip(names, labels, strict=True)).items()
+    )
+
+
+async def page(found: Scores, accept: str = "") -> str:
+    async def nothing() -> dict[str, object]:
+        return {}
+
+    metrics = SelfMetrics(nothing, push_to=None, scores=found)  # type: ignore[arg-type]
+    text, _ = await metrics.page(accept)
+    await metrics.aclose()
+    return text.decode()
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 0.25, 0.5, 0.8, 1.0]), st.sampled_from([1.0, 0.5, 0.1, 0.03])),
+        min_size=2,
+    )
+)
+def test_mean_and_interval_follow_from_the_sums(drawn: list[tuple[float, float]]) -> None:
+    answers = [a_row(n, score, probability=probability) for n, (score, probability) in enumerate(drawn)]
+    found = noted(*answers)
+    expected = weighted_mean(
+        Weighed(score, probability, str(n)) for n, (score, probability) in enumerate(drawn)
+    )
+    assert expected is not None
+    (histogram,) = _joined(found)
+    weight, mean = sum(histogram[0]), histogram[1] / sum(histogram[0])
+    squares = total(found, table.SCORE_SQUARED) - 2 * mean * total(found, table.SCORE_PRODUCT)
+    variance = (squares + mean**2 * total(found, table.WEIGHT_SQUARED)) / weight**2
+    assert mean == pytest.approx(expected.mean)
+    # the library's interval is Wilson's, and never shorter than that of the linearized variance
+    assert 1.96 * sqrt(max(0.0, variance)) <= (expected.high - expected.low) * 1.1 + 1e-9
+
+
+def _joined(found: Scores) -> list[tuple[list[float], float]]:
+    """Return the weighted histograms of a metric, both labels together."""
+    histograms = found.histograms[table.WEIGHTED].values()
+    counts = [sum(column) for column in zip(*(histogram.counts for histogram in histograms), strict=True)]
+    return [(counts, sum(histogram.total for histogram in histograms))]
+
+
+def test_what_failed_or_was_skipped_is_no_score() -> None:
+    failed = MetricSummary(name="faithfulness", label=Label.ERROR, score=None)
+    found = noted(
+        a_row(1, 1.0),
+        a_row(2, metrics=(failed,), label=Label.ERROR, reason="judge_timeout"),
+        a_row(3, None, label=Label.SKIPPED, reason="no_claims"),
+    )
+    assert sum(sum(histogram.counts) for histogram in found.histograms[table.SCORE].values()) == 1
+    assert total(found, table.RESULTS, ragtrace_evaluation_reason="judge_timeout") == 1
+    assert total(found, table.RESULTS, ragtrace_evaluation_reason="no_claims") == 1
+    assert total(found, table.RESULTS) == 3
+
+
+def test_a_later_evaluation_of_an_answer_counts_as_revised_alone() -> None:
+    found = noted(a_row(1, 1.0), a_row(1, 0.0, carrier=7, supersedes=1_000_001))
+    assert total(found, table.REVISED) == 1
+    assert total(found, table.RESULTS) == 1
+
+
+def test_an_unknown_probability_has_no_weight() -> None:
+    found = noted(a_row(1, 1.0, probability=None), a_row(2, 0.5, probability=0.25))
+    assert total(found, table.UNWEIGHTED) == 1
+    assert sum(sum(histogram.counts) for histogram in found.histograms[table.SCORE].values()) == 2
+    assert sum(sum(histogram.counts) for histogram in found.histograms[table.WEIGHTED].values()) == 4
+
+
+def test_claims_cost_and_quadrant_are_added_up() -> None:
+    both = (a_metric(0.0), a_metric(1.0, "chunk_precision"))
+    found = noted(
+        a_row(
+            1, metrics=both, probability=0.5, cost_usd=0.25, claims=VerdictCounts(contradicted=3, unjudged=1)
+        ),
+        a_row(2, cost_usd=None),
+    )
+    assert total(found, table.QUADRANT, ragtrace_diagnosis="generation_problem") == 2
+    assert total(found, table.CLAIMS, ragtrace_claim_verdict="contradicted") == 3
+    assert total(found, table.CLAIMS, ragtrace_claim_verdict="unjudged") == 1
+    assert (total(found, table.COST), total(found, table.UNPRICED)) == (0.25, 1)
+
+
+async def test_a_hundred_thousand_invented_models_fill_nothing() -> None:
+    found = noted(*(a_row(n, 0.5, model=f"model {n}") for n in range(20_000)), most_values=50)
+    assert len(found.histograms[table.SCORE]) == 51
+    assert total(found, table.RESULTS, gen_ai_request_model="other") == 19_950
+    assert total(found, table.RESULTS) == 20_000
+    text = await page(found)
+    assert len(text) < 2_000_000
+    assert 'gen_ai_request_model="other"' in text
+
+
+def test_series_are_bounded_whatever_the_values() -> None:
+    rows = (
+        a_row(n, 0.5, model=f"m{n % 100}", service=f"s{n // 100}", prompt_version=str(n % 7))
+        for n in range(2 * MOST_SERIES)
+    )
+    found = noted(*rows, most_values=10_000)
+    assert len(found.sums[table.COST]) <= MOST_SERIES + 1
+    assert total(found, table.RESULTS) == 2 * MOST_SERIES
+
+
+async def test_only_the_chosen_dimensions_are_told_apart() -> None:
+    found = noted(a_row(1, 1.0), a_row(2, 1.0, service="other-bot"), by=("model",))
+    text = await page(found)
+    assert "service_name" not in text
+    assert 'ragtrace_evaluation_score_count{gen_ai_evaluation_name="faithfulness"' in text
+
+
+async def test_a_scrape_has_buckets_and_in_openmetrics_the_trace_of_a_score() -> None:
+    found = noted(a_row(1, 0.5, tenant="acme"), a_row(2, 0.42, tenant="acme"))
+    families = {family.name: family for family in text_string_to_metric_families(await page(found))}
+    buckets = {
+        sample.labels["le"]: sample.value
+        for sample in families["ragtrace_evaluation_score"].samples
+        if sample.name.endswith("_bucket") and sample.labels["gen_ai_evaluation_score_label"] == "fail"
+    }
+    assert (buckets["0.4"], buckets["0.45"], buckets["+Inf"]) == (0, 1, 1)
+    text = await page(found, "application/openmetrics-text; version=1.0.0")
+    assert f'# {{span_id="{1_000_001:016x}",trace_id="{1:032x}"}} 0.5' in text
+
+
+def test_otlp_counts_in_whole_numbers_and_names_the_carrier() -> None:
+    found = noted(*(a_row(n, 1.0, probability=0.3) for n in range(10)))
+    (of_resource,) = otlp_of(found, own_resource(), now_ns=NOON_NS + 1).resource_metrics
+    metrics = {metric.name: metric for metric in of_resource.scope_metrics[0].metrics}
+    (point,) = metrics["ragtrace.evaluation.score.weighted"].data.data_points
+    assert (point.count, point.sum) == (33, pytest.approx(10 / 0.3))  # type: ignore[union-attr]
+    (exemplar,) = point.exemplars
+    assert (exemplar.trace_id, exemplar.span_id) == (9, 1_000_009)
+    assert point.start_time_unix_nano == NOON_NS
+
+
+async def test_every_metric_of_the_table_is_on_the_page_under_its_name() -> None:
+    text = await page(noted(a_row(1, 1.0)))
+    for metric in table.SCORE_METRICS:
+        assert f"# HELP {metric.name.replace('.', '_')}" in text
