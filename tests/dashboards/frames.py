@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from grafana_foundation_sdk.builders import common as parts
+from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.builders import heatmap, prometheus, stat, statetimeline, table, timeseries
 from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
@@ -15,6 +16,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 __all__ = [
     "PROMETHEUS",
     "Ask",
+    "alerts_panel",
     "banded",
     "heat_panel",
     "joined_table",
@@ -76,14 +78,12 @@ def number_panel(
     *,
     unit: str = "short",
     width: int = 4,
-    over_time: bool = False,
 ) -> stat.Panel:
     """Return big numbers: each query's of now."""
-    panel = (
-        stat.Panel().title(title).description(text).unit(unit).span(width).height(4).datasource(PROMETHEUS)
-    )
+    panel = stat.Panel().title(title).description(text).unit(unit).span(width).height(4)
+    panel = panel.datasource(PROMETHEUS).decimals(1 if unit == "percentunit" else 0)
     for ref, ask in _refs(asks):
-        panel = panel.with_target(ask.ranged(ref) if over_time else ask.instant(ref))
+        panel = panel.with_target(ask.instant(ref))
     panel = panel.reduce_options(parts.ReduceDataOptions().calcs(["lastNotNull"])).no_value(NOTHING)
     panel = panel.color_mode(common.BigValueColorMode.NONE).graph_mode(common.BigValueGraphMode.NONE)
     return panel.text_mode(
@@ -119,6 +119,7 @@ def heat_panel(title: str, text: str, ask: Ask) -> heatmap.Panel:
     """Return buckets over time: the darker, the more."""
     panel = heatmap.Panel().title(title).description(text).span(12).height(8).datasource(PROMETHEUS)
     colors = heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Blues").steps(32)
+    ask = replace(ask, name="{{le}}")
     return (
         panel.with_target(ask.ranged("A", PromQueryFormat.HEATMAP))
         .calculate(False)
@@ -155,7 +156,21 @@ def states_panel(
         value: dashboard.ValueMappingResult(text=word, color=color) for value, (word, color) in states.items()
     }
     panel = statetimeline.Panel().title(title).description(text).span(12).height(6).datasource(PROMETHEUS)
-    panel = panel.mappings([dashboard.ValueMap(options=results)]).no_value("no alert has a state yet")
+    panel = panel.mappings([dashboard.ValueMap(options=results)]).no_value("nothing noted yet")
     for ref, ask in _refs(asks):
         panel = panel.with_target(ask.ranged(ref))
     return panel
+
+
+def alerts_panel(title: str, text: str) -> build.Panel:
+    """Return the list of alerts that fire. The SDK has no builder for its options."""
+    options = {
+        "viewMode": "list",
+        "maxItems": 20,
+        "sortOrder": 3,
+        "alertName": "",
+        "datasource": PROMETHEUS.uid,
+        "stateFilter": {"firing": True, "pending": True, "noData": False, "normal": False, "error": True},
+    }
+    panel = build.Panel().type("alertlist").title(title).description(text).options(options)
+    return panel.span(12).height(6).datasource(PROMETHEUS)

@@ -30,6 +30,7 @@ from ragtrace_collector.telemetry.score_table import (
 from tests.dashboards.estimates import MEAN, ONE_METRIC, PASS_RATE, Estimate, judged
 from tests.dashboards.frames import (
     Ask,
+    alerts_panel,
     banded,
     heat_panel,
     joined_table,
@@ -53,7 +54,7 @@ def rows(source: TraceSource) -> Iterator[tuple[str, Panels]]:
     """Yield the rows of a dashboard: their titles and panels."""
     yield f"Now: ${METRIC}", _now()
     yield "Trend", _trend()
-    yield "Retrieval or generation", (*_quadrants(), *source.quadrant())
+    yield "Retrieval or generation", _quadrants()
     yield "Wrong answers and claims", (_claims(), _results(), *source.wrong_answers())
     yield "By model, prompt version, service and tenant", [*map(_by, DIMENSIONS)]
     yield "Cost, coverage and health", _running()
@@ -190,11 +191,11 @@ def _by(dimension: Dimension) -> table.Panel:
     """Return means and pass rates by one dimension, with the scores that they are made of."""
     by = (dimension.attribute,)
     asks = [
-        Ask(expr=MEAN.value(by=by, window=RANGE), name=f"mean of ${METRIC}"),
+        Ask(expr=MEAN.value(by=by, window=RANGE), name="mean"),
         Ask(expr=PASS_RATE.value(by=by, window=RANGE), name="pass rate"),
         Ask(expr=judged(by=by, window=RANGE), name="scores"),
     ]
-    title = f"By {dimension.key.replace('_', ' ')}"
+    title = f"${METRIC} by {dimension.key.replace('_', ' ')}"
     found = joined_table(title, "`other` has all values beyond the bound of telemetry.scores.", asks)
     return found.override_by_name(
         label(dimension.attribute), properties(displayName=dimension.key.replace("_", " "))
@@ -221,7 +222,9 @@ def _running() -> Panels:
         ),
         number_panel("Coverage is of", "Answers that ended: judged, and eligible ones.", parts, width=8),
         number_panel("Collector", "1 while it takes spans; 1 while nothing is judged.", health, width=12),
-        lines_panel("Cost of the judge", "In the last $window.", money),
+        lines_panel("Cost of the judge", "In the last $window.", money).override_by_name(
+            money[0].name, properties(unit="currencyUSD")
+        ),
         lines_panel("Answers by state", "In the collector's ledger.", [states], stacked=True),
     )
 
@@ -239,6 +242,7 @@ def _drift() -> Panels:
         Ask(expr=f"sum({MODEL_CHANGES}) > bool 0", name="model of the judge"),
     ]
     alerts = [Ask(expr=f"max by ({alert}) ({gauge('ragtrace.alert.active')})", name=f"{{{{{alert}}}}}")]
+    quiet = {"0": ("quiet", "green"), "1": ("active", "red")}
     return (
         lines_panel(
             "Anchors: the same answers, judged again and again",
@@ -255,7 +259,6 @@ def _drift() -> Panels:
                 "1": ("changed", "orange"),
             },
         ),
-        states_panel(
-            "Alerts", "The collector's own alerts.", alerts, {"0": ("quiet", "green"), "1": ("active", "red")}
-        ),
+        alerts_panel("Alerts of Prometheus and Grafana", "Those that fire, as for missed objectives."),
+        states_panel("Alerts of the collector", "Its own, which need no Prometheus.", alerts, quiet),
     )

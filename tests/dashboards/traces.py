@@ -8,12 +8,11 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from grafana_foundation_sdk.builders import common as parts
-from grafana_foundation_sdk.builders import table, tempo, timeseries, xychart
+from grafana_foundation_sdk.builders import table, tempo, timeseries
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.runtime import UnknownDataquery
 from grafana_foundation_sdk.models import dashboard
 from grafana_foundation_sdk.models.tempo import MetricsQueryType, SearchTableType
-from grafana_foundation_sdk.models.xychart import SeriesMapping, XYShowMode
 
 from ragtrace import semconv
 from ragtrace.model import Label, VerdictLabel
@@ -25,9 +24,7 @@ __all__ = ["JAEGER", "TEMPO", "TraceSource"]
 
 Panels = Sequence[Builder[dashboard.Panel]]
 
-_PRECISION, _FAITHFULNESS = "chunk_precision", "faithfulness"
 _FAILED: Final = f"{semconv.CARRIER_NAME_PREFIX} {Label.FAIL}"
-_SCORE: Final = f"{semconv.SCORE_PREFIX}${METRIC}"
 _LABEL: Final = f"{semconv.LABEL_PREFIX}${METRIC}"
 
 
@@ -43,25 +40,25 @@ class TraceSource(Protocol):
         """Return the panels that list answers and claims, with a link to the trace."""
         ...
 
-    def quadrant(self) -> Panels:
-        """Return what shows single answers by chunk precision and faithfulness."""
-        ...
-
 
 class _Tempo:
     title, uid, one_service = "Tempo", "tempo", False
 
     def wrong_answers(self) -> Panels:
-        """Search carriers by TraceQL."""
+        """Search carriers by TraceQL.
+
+        No score is selected: Grafana's tables of spans show a 0 as nothing, and XY charts leave it out.
+        """
         failed = _spans(f'name = "{_FAILED}"', f'span.{_LABEL} = "{Label.FAIL}"')
         wrong = _spans(f'event.{semconv.CLAIM_VERDICT} = "{VerdictLabel.CONTRADICTED}"')
-        shown = (semconv.BRIEF, _SCORE, semconv.TARGET_MODEL, semconv.TARGET_PROMPT_VERSION, semconv.URL)
+        shown = (semconv.BRIEF, semconv.TARGET_MODEL, semconv.TARGET_PROMPT_VERSION, semconv.URL)
         claim = (semconv.CLAIM_ASSERTION, semconv.CLAIM_CHUNK_IDS, semconv.CLAIM_REASON)
         worst = _rows(
             "Worst answers",
-            f"Answers that fail ${METRIC}, worst first: the last ones found. A click opens the trace.",
+            f"Answers that fail ${METRIC}: of the last 100, the lowest scores first, as ragtrace.brief begins"
+            " with the first metric's. A click opens the trace.",
             f"{failed} | {_select('span', shown)}",
-            sort_by=_SCORE,
+            sort_by=semconv.BRIEF,
         )
         claims = _rows(
             "Contradicted claims",
@@ -76,33 +73,6 @@ class _Tempo:
         count = f"{wrong} | count_over_time() by (event.{semconv.CLAIM_CHUNK_IDS})"
         query = _traceql(count).metrics_query_type(MetricsQueryType.RANGE)
         return (worst, claims, by_chunk.with_target(query).min(0))
-
-    def quadrant(self) -> Panels:
-        """Draw one point an answer."""
-        names = [f"{semconv.SCORE_PREFIX}{name}" for name in (_PRECISION, _FAITHFULNESS)]
-        both = _spans(*(f"span.{name} >= 0.0" for name in names))
-        query = f"{both} | {_select('span', (*names, semconv.BRIEF))}"
-        axes = [parts_of(name) for name in names]
-        series = xychart.XYSeriesConfig().x(xychart.XychartXYSeriesConfigX().matcher(axes[0]))
-        series = series.y(xychart.XychartXYSeriesConfigY().matcher(axes[1]))
-        panel = (
-            xychart.Panel().title("Chunk precision and faithfulness, an answer a point").span(24).height(8)
-        )
-        panel = panel.description(
-            "Left: the wrong chunks were retrieved. Low: the answer isn't what the chunks say."
-        )
-        numbers = [{"destinationType": "number", "targetField": name} for name in names]
-        converted = dashboard.DataTransformerConfig(
-            id_val="convertFieldType", options={"conversions": numbers}
-        )
-        panel = panel.datasource(_ref(self)).with_target(_search(query, limit=500))
-        panel = panel.with_transformation(converted).mapping(SeriesMapping.MANUAL).series([series])
-        return (panel.show(XYShowMode.POINTS).min(0).max(1),)
-
-
-def parts_of(name: str) -> xychart.MatcherConfig:
-    """Match a column by its name."""
-    return xychart.MatcherConfig().id("byName").options(name)
 
 
 class _Jaeger:
@@ -121,10 +91,6 @@ class _Jaeger:
             {semconv.CLAIM_VERDICT: VerdictLabel.CONTRADICTED},
         )
         return (failed, wrong)
-
-    def quadrant(self) -> Panels:
-        """Return nothing: Jaeger's search returns no attributes."""
-        return ()
 
     def _found(self, title: str, text: str, tags: Mapping[str, str]) -> table.Panel:
         panel = table.Panel().title(title).description(text).span(12).height(9).datasource(_ref(self))
@@ -192,6 +158,9 @@ def _rows(title: str, text: str, query: str, *, sort_by: str) -> table.Panel:
     panel = table.Panel().title(title).description(text).span(24).height(9).datasource(_ref(TEMPO))
     panel = panel.with_target(_search(query, limit=100)).no_value("none found")
     panel = panel.sort_by([parts.TableSortByFieldState().display_name(sort_by).desc(False)])
+    for name in ("traceName", "name", "duration", semconv.SERVICE_NAME, semconv.CLAIM_VERDICT):
+        panel = panel.override_by_name(name, properties(custom__hidden=True))
+    panel = panel.override_by_regexp(f"/^{semconv.LABEL_PREFIX}/", properties(custom__hidden=True))
     opened = {"title": "Open the trace", "url": _explore_url(TEMPO.uid)}
     panel = panel.override_by_name(semconv.BRIEF, properties(links=[opened], custom__minWidth=400))
     page = {"title": "Open the answer's page", "url": "${__value.raw}", "targetBlank": True}
