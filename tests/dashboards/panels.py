@@ -163,7 +163,7 @@ def _quadrant(diagnosis: Diagnosis) -> Builder[dashboard.Panel]:
     title, text = _QUADRANTS[diagnosis]
     one = _amount(QUADRANT, RANGE, f'{label(semconv.DIAGNOSIS)}="{diagnosis}"')
     share = Ask(expr=_share(one, _amount(QUADRANT, RANGE)))
-    said = f"Share of all traffic with {text}, of the answers with both chunk_precision and faithfulness."
+    said = f"{text.capitalize()}: share of the traffic that has both chunk_precision and faithfulness."
     return number_panel(f"{title}: {text}", said, [share], unit=_SHARE, width=12)
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "filters",
     "gauge",
     "label",
+    "name_of",
 ]
 
 METRIC: Final = "metric"
@@ -62,10 +63,11 @@ def gauge(name: str, *matchers: str) -> str:
     Raises:
         KeyError: it is not declared.
     """
-    return f"{_own_name(_OWN[name])}{{{','.join(matchers)}}}" if matchers else _own_name(_OWN[name])
+    return f"{name_of(_OWN[name])}{{{','.join(matchers)}}}" if matchers else name_of(_OWN[name])
 
 
-def _own_name(metric: Instrument) -> str:
+def name_of(metric: Instrument) -> str:
+    """Return the name of one of the collector's own metrics in Prometheus."""
     unit = {"s": "_seconds", "By": "_bytes"}.get(metric.unit, "")
     return label(metric.name) + unit + ("_total" if metric.kind is InstrumentKind.COUNTER else "")
 
