@@ -52,6 +52,8 @@ NEEDS_THE_COLLECTOR: dict[str, Sequence[str]] = {
     "ledger": [],
     "budget": ["--config", "collector.yaml"],
     "outbox": [],
+    "alerts": ["list", "--config", "collector.yaml"],
+    "slo": ["rules", "--config", "collector.yaml"],
     "backup": ["copy.db"],
     "ui": ["--from", "traces.jsonl"],
     "reviews": ["export"],

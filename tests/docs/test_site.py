@@ -21,8 +21,8 @@ PAGES = """
     answer-index backfill budget calibration capture cli collector compatibility conventions dependencies
     feedback glossary grafana
     index instrumentation judges ledger migrating operations plugins privacy prompt-injection rejudge runbook
-    sampling score-metrics security security-of-the-judge spans ui what-works
-    metrics/README metrics/answer_relevance
+    sampling score-metrics security security-of-the-judge slo spans ui what-works metrics/README
+    metrics/answer_relevance
     metrics/chunk_precision metrics/context_precision metrics/context_recall metrics/context_relevance
     metrics/faithfulness metrics/groundedness metrics/hallucination metrics/question_similarity
     metrics/rag_score

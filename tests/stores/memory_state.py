@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from ragtrace.answers.summary import AnswerSummary
 from ragtrace.budget import Period, Spend
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
@@ -158,6 +159,9 @@ class MemoryState:
     left_out: set[tuple[str, int, str, str]] = field(default_factory=set)
     """Key, time, trace and span of answers that were sampled out."""
     index: MemoryIndex = field(default_factory=MemoryIndex)
+    watched: dict[int, AnswerSummary] = field(default_factory=dict)
+    watch_states: dict[str, str] = field(default_factory=dict)
+    last_watched: int = 0
     last_item: int = 0
 
     # answers: every change goes through `put` or `forget`, which make both entries

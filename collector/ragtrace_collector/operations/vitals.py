@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -34,6 +34,8 @@ class Vitals:
     live: LiveConfig
     sink_names: Mapping[str, str]
     """The display name of each endpoint, without parts that may be a key."""
+    alerts: Callable[[], Awaitable[Mapping[str, bool]]]
+    """Whether each objective is broken, by its name."""
     phase: Phase = Phase.STARTING
     lag: LoopLag = field(default_factory=LoopLag)
     reloads: Counter[str] = field(default_factory=Counter)
@@ -105,6 +107,10 @@ class Vitals:
             "ragtrace.budget.limit": tuple(Measurement(each.most, {"limit": each.limit}) for each in left),
             "ragtrace.budget.share_to_sample": tuple(self._shares()),
             "ragtrace.judge.stopped": tuple(self._stops()),
+            "ragtrace.alert.active": tuple(
+                Measurement(int(is_active), {"ragtrace.alert.name": name})
+                for name, is_active in (await self.alerts()).items()
+            ),
             "ragtrace.collector.ready": (Measurement(int(ready.is_ready)),),
             "ragtrace.collector.tasks": (Measurement(len(asyncio.all_tasks())),),
             "ragtrace.collector.loop_lag": (Measurement(self.lag.seconds),),

@@ -55,6 +55,8 @@ def test_help_names_every_command() -> None:
         "ledger",
         "budget",
         "outbox",
+        "slo",
+        "alerts",
         "backup",
     ]
     assert all(f"\n  {name} " in output for name in COMMANDS)
@@ -70,9 +72,9 @@ def test_help_has_an_example_and_fits_80_columns(command: tuple[str, ...]) -> No
     assert max(map(len, result.output.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "reviews"])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("reviews", "slo")])
 def test_every_command_speaks_json(name: str) -> None:
-    """`reviews export` writes nothing but JSON lines."""
+    """`reviews export` writes nothing but JSON lines, and `slo rules` the YAML of other programs."""
     assert "--json" in run(name, "--help").output
 
 
