@@ -37,10 +37,9 @@ AWAITED: Final = tuple(
         ("ragtrace.drift.agreement", InstrumentKind.GAUGE),
         ("ragtrace.drift.detected", InstrumentKind.GAUGE),
         ("ragtrace.judge.model_changes", InstrumentKind.COUNTER),
-        ("ragtrace.alert.active", InstrumentKind.GAUGE),
     )
 )
-"""Metrics of the anchors and of alerts, for as long as the collector's table doesn't declare them itself."""
+"""Metrics of the anchors, for as long as the collector's table doesn't declare them itself."""
 ALERT_NAME: Final = "ragtrace.alert.name"
 
 _OWN: Final = {metric.name: metric for metric in (*AWAITED, *METRICS)}

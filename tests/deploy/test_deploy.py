@@ -20,6 +20,7 @@ from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.service.check import check_config
 from tests.backends.binary import required_binary
 from tests.backends.otelcol import OtelCol
+from tests.integration.cli.program import run as program
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +61,15 @@ def names_in(text: str) -> set[str]:
 def test_prometheus_takes_its_configuration_and_rules() -> None:
     run("promtool", "check", "config", PROMETHEUS / "prometheus.yml")
     run("promtool", "check", "rules", PROMETHEUS / "alerts.yml")
+    run("promtool", "check", "rules", PROMETHEUS / "slo-rules.yml")
+
+
+@pytest.mark.slow
+def test_the_rules_of_objectives_are_those_of_the_configuration(tmp_path: Path) -> None:
+    written = tmp_path / "slo-rules.yml"
+    done = program("slo", "rules", "--config", str(COMPOSE / "collector.yaml"), "--out", str(written))
+    assert done.exit_code == 0, done.output
+    assert written.read_text() == (PROMETHEUS / "slo-rules.yml").read_text()
 
 
 @pytest.mark.slow
