@@ -233,9 +233,7 @@ def _drift() -> Panels:
     name, alert = label(semconv.EVALUATION_NAME), label(ALERT_NAME)
     anchors = [
         Ask(expr=f"avg by ({name}) ({gauge('ragtrace.drift.score')})", name=f"mean of {{{{{name}}}}}"),
-        Ask(
-            expr=f"avg by ({name}) ({gauge('ragtrace.drift.agreement')})", name=f"agreement of {{{{{name}}}}}"
-        ),
+        Ask(expr=f"avg({gauge('ragtrace.drift.agreement')})", name="agreement with known labels"),
     ]
     changes = [
         Ask(expr=f"max({gauge('ragtrace.drift.detected')})", name="judge drift"),
@@ -246,7 +244,7 @@ def _drift() -> Panels:
     return (
         lines_panel(
             "Anchors: the same answers, judged again and again",
-            "If these lines move, the judge changed, not the system. Agreement: share of known labels met.",
+            "If these lines move, the judge changed, not the system. Agreement: share of labels met.",
             anchors,
             unit=_SHARE,
         ),

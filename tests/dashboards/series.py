@@ -20,7 +20,6 @@ __all__ = [
     "filters",
     "gauge",
     "label",
-    "name_of",
 ]
 
 METRIC: Final = "metric"
@@ -62,11 +61,10 @@ def gauge(name: str, *matchers: str) -> str:
     Raises:
         KeyError: it is not declared.
     """
-    return f"{name_of(_OWN[name])}{{{','.join(matchers)}}}" if matchers else name_of(_OWN[name])
+    return f"{_name_of(_OWN[name])}{{{','.join(matchers)}}}" if matchers else _name_of(_OWN[name])
 
 
-def name_of(metric: Instrument) -> str:
-    """Return the name of one of the collector's own metrics in Prometheus."""
+def _name_of(metric: Instrument) -> str:
     unit = {"s": "_seconds", "By": "_bytes"}.get(metric.unit, "")
     return label(metric.name) + unit + ("_total" if metric.kind is InstrumentKind.COUNTER else "")
 

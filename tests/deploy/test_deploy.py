@@ -20,6 +20,8 @@ from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.service.check import check_config
 from tests.backends.binary import required_binary
 from tests.backends.otelcol import OtelCol
+from tests.dashboards.asked import read, targets_in
+from tests.dashboards.series import AWAITED, gauge
 from tests.integration.cli.program import run as program
 from tests.patience import PATIENCE_S
 
@@ -89,6 +91,22 @@ def test_every_alert_has_a_test() -> None:
 def alert_rules() -> Iterator[dict[str, Any]]:
     for group in yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]:
         yield from group["rules"]
+
+
+async def test_dashboards_of_quality_ask_for_metrics_that_there_are() -> None:
+    known = await scraped_names() | {gauge(metric.name) for metric in AWAITED}
+    for file in (COMPOSE / "grafana/dashboards").glob("quality-*.json"):
+        asked = {
+            name
+            for target in targets_in(read(file.name))
+            if target.source == "prometheus"
+            for name in re.findall(
+                r"\bragtrace_\w+(?=[{\[)])", re.sub(r"by \(.*?\)", "", target.asked["expr"])
+            )
+        }
+        own = {name for name in asked if not name.startswith("ragtrace_evaluation_")}
+        assert len(own) > 5
+        assert own <= known
 
 
 async def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:

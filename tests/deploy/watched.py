@@ -24,7 +24,7 @@ from tests.backends.jaeger_server import Jaeger, running_jaeger
 from tests.backends.process import eventually, free_ports
 from tests.backends.prometheus_server import Prometheus, running_prometheus
 from tests.backends.tempo_server import Tempo, running_tempo
-from tests.dashboards.series import AWAITED, name_of
+from tests.dashboards.series import AWAITED, gauge
 from tests.deploy.test_deploy import COMPOSE
 
 __all__ = ["MODEL", "SERVICE", "TENANT", "VERSION", "Watched", "watched_answers"]
@@ -125,7 +125,7 @@ def _ask(question: str, answer: str) -> None:
 @contextmanager
 def _page_of_awaited() -> Iterator[int]:
     """Serve what this collector does not tell: metrics of anchors, which are judged once a day."""
-    lines = [f"{name_of(metric)} 1" for metric in AWAITED]
+    lines = [f"{gauge(metric.name)} 1" for metric in AWAITED]
     page = "\n".join((*lines, "")).encode()
 
     class Page(BaseHTTPRequestHandler):
