@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["DASHBOARDS", "Target", "filled", "read", "targets_in", "variables_in"]
+__all__ = ["DASHBOARDS", "Target", "filled", "metrics_in", "read", "targets_in", "variables_in"]
 
 DASHBOARDS: Final = Path(__file__).parents[2] / "examples" / "deploy" / "compose" / "grafana" / "dashboards"
 
@@ -34,6 +34,12 @@ def targets_in(dashboard: Json) -> Iterator[Target]:
     for panel in dashboard["panels"]:
         for asked in panel.get("targets", ()):
             yield Target(panel=panel["title"], source=asked["datasource"]["type"], asked=asked)
+
+
+def metrics_in(expression: str) -> list[str]:
+    """Return the names of ragtrace's metrics that PromQL reads, in their order."""
+    without_labels = re.sub(r"by \(.*?\)", "", expression)
+    return re.findall(r"\bragtrace_\w+(?=[{\[)])", without_labels)
 
 
 def variables_in(dashboard: Json) -> list[Json]:

@@ -139,7 +139,7 @@ def _trend() -> Panels:
         banded(rate, low=_LOW, high=_HIGH),
         heat_panel(
             "Scores of all traffic",
-            f"Each judged answer counts for those that it stands for. {dots}",
+            f"Each judged answer counts for those that it represents. {dots}",
             Ask(expr=str(replace(weighed, window="$__rate_interval")), exemplars=True),
         ),
         lines_panel("Single answers", f"{dots} The lines: {window.lower()}", quantiles, unit=_SHARE),

@@ -20,7 +20,7 @@ from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.service.check import check_config
 from tests.backends.binary import required_binary
 from tests.backends.otelcol import OtelCol
-from tests.dashboards.asked import read, targets_in
+from tests.dashboards.asked import metrics_in, read, targets_in
 from tests.dashboards.series import AWAITED, gauge
 from tests.integration.cli.program import run as program
 from tests.patience import PATIENCE_S
@@ -100,9 +100,7 @@ async def test_dashboards_of_quality_ask_for_metrics_that_there_are() -> None:
             name
             for target in targets_in(read(file.name))
             if target.source == "prometheus"
-            for name in re.findall(
-                r"\bragtrace_\w+(?=[{\[)])", re.sub(r"by \(.*?\)", "", target.asked["expr"])
-            )
+            for name in metrics_in(target.asked["expr"])
         }
         own = {name for name in asked if not name.startswith("ragtrace_evaluation_")}
         assert len(own) > 5

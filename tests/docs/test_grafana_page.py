@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.dashboards.asked import read
+from tests.dashboards.asked import metrics_in, read
 from tests.dashboards.quality import SOURCES, file_name
 
 PAGE = Path(__file__).parents[2] / "docs" / "grafana.md"
@@ -42,8 +42,7 @@ def _read(panel: Mapping[str, Any]) -> str:
     names: dict[str, None] = {}
     for target in panel.get("targets", ()):
         if "expr" in target:
-            asked = re.sub(r"by \(.*?\)", "", target["expr"])
-            found = re.findall(r"\bragtrace_\w+(?=[{\[)])", asked)
+            found = metrics_in(target["expr"])
         elif "query" in target:
             found = [target["query"].split(" && (")[0].removeprefix("{ ")]
         else:
