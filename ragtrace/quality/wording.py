@@ -148,6 +148,11 @@ def ledger(found: LedgerCoverage) -> str:
     )
 
 
+def sentence(notice: str) -> str:
+    """Write a notice as a sentence."""
+    return f"{notice[:1].upper()}{notice[1:]}."
+
+
 def left_out(report: QualityReport) -> str:
     """Say how many groups are not shown; empty if all are."""
     shown = len(report.groups)

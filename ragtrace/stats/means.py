@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.stats.intervals import wilson
 
-_CAUTION: Final = 0.75
+CAUTION: Final = 0.75
 """How fast a sample that looks even is believed, as a power of its size: ``make test-stats`` measures it."""
 
 
@@ -130,7 +130,7 @@ class Moments(NamedTuple):
         worst, variance = even / self._kish, self._variance
         if not (even and variance):
             return self._kish
-        return even / (variance + max(0.0, worst - variance) / power(self._kish, _CAUTION))
+        return even / (variance + max(0.0, worst - variance) / power(self._kish, CAUTION))
 
     @property
     def _kish(self) -> float:

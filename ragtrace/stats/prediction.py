@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ragtrace.stats.intervals import wilson
-from ragtrace.stats.means import Weighed, WeightedMean, weighted_mean
+from ragtrace.stats.means import CAUTION, Weighed, WeightedMean, weighted_mean
 
 LEAST_JOINED: Final = 30
 """Fewer joined answers say too little about how the two judges go together."""
@@ -45,7 +45,7 @@ class PredictedMean:
     weight: float
     """How much the cheap judge counts: 0 (useless here) to 1."""
     factor: float
-    """So many times more answers the better judge alone would need for the same variance; 1 saves none."""
+    """So many times more answers the better judge alone would need for the same interval; 1 saves none."""
     alone: WeightedMean
     """The estimate from the better judge alone."""
 
@@ -73,12 +73,11 @@ def predicted_mean(answers: Iterable[PredictedAnswer]) -> PredictedMean | None:
     variance, before = residuals.variance(weight), residuals.variance(0.0)
     mean = min(1.0, max(0.0, residuals.mean + weight * residuals.shift))
     even = mean * (1 - mean)
-    if not (variance and even):
-        low, high = wilson(mean, alone.effective)
-    else:
-        # one degree of freedom for the mean, one for the weight
-        clusters = residuals.clusters
-        low, high = wilson(mean, even / variance * max(1, clusters - 2) / clusters)
+    # few joined answers may agree by chance: they are not believed at once, as in `Moments.interval_size`
+    variance += max(0.0, before - variance) / residuals.clusters**CAUTION
+    # one degree of freedom for the mean, one for the weight
+    size = even / variance * max(1, residuals.clusters - 2) / residuals.clusters if variance else 0.0
+    low, high = wilson(mean, size or alone.effective)
     return PredictedMean(
         mean=mean,
         low=low,

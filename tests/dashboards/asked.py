@@ -44,7 +44,7 @@ def metrics_in(expression: str) -> list[str]:
 
 def variables_in(dashboard: Json) -> list[Json]:
     """Return the variables that a data source fills."""
-    return [each for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    return [variable for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
 
 
 def filled(query: str, values: Mapping[str, str]) -> str:

@@ -111,7 +111,7 @@ def _spans(watched: Watched, asked: Mapping[str, Any], values: Mapping[str, str]
     )
     assert response.is_success, f"{query}: {response.text}"
     series = response.json().get("series") or []
-    return [each for each in series if any(sample.get("value") for sample in each["samples"])]
+    return [line for line in series if any(sample.get("value") for sample in line["samples"])]
 
 
 def _traces(watched: Watched, asked: Mapping[str, Any], values: Mapping[str, str]) -> list[Any]:
@@ -190,7 +190,7 @@ def test_a_dot_is_sent_to_data_sources_that_are_provisioned() -> None:
     file = COMPOSE / "grafana" / "provisioning" / "datasources" / "datasources.yaml"
     sources = {source["uid"]: source for source in yaml.safe_load(file.read_text())["datasources"]}
     sent = sources["prometheus"]["jsonData"]["exemplarTraceIdDestinations"]
-    assert [(each["name"], each["datasourceUid"]) for each in sent] == [
+    assert [(link["name"], link["datasourceUid"]) for link in sent] == [
         ("trace_id", "tempo"),
         ("trace_id", "jaeger"),
     ]

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 from tests.mutants.promises import (
     access,
+    alerts,
     answer_page,
     capture,
     delivery,
@@ -37,6 +38,7 @@ CATALOGUE: Final[tuple[Mutant, ...]] = (
     *opening.MUTANTS,
     *answer_page.MUTANTS,
     *reviews.MUTANTS,
+    *alerts.MUTANTS,
     *capture.MUTANTS,
     *strangers.MUTANTS,
 )

@@ -88,7 +88,8 @@ def trial_notice(slo: SloConfig, *, at_ns: int) -> bytes:
 def _sentence(slo: SloConfig, status: NoticeStatus, alarm: Alarm) -> str:
     of = f" of {slo.service}" if slo.service else ""
     counted = f"{alarm.failing} of {alarm.judged} judged answers{of} fail {slo.metric}"
-    weighted = f"{alarm.share:.1%} of all traffic, by estimate; {failing_share(slo):.3g} may"
+    allowed = 100 * failing_share(slo)
+    weighted = f"an estimated {100 * alarm.share:.3g} % of the traffic, and {allowed:.3g} % may"
     if status is NoticeStatus.FIRING:
         return f"{slo.name} is broken: {counted} since {moment(alarm.since_ns)} ({weighted})"
     if status is NoticeStatus.RESOLVED:
@@ -113,7 +114,7 @@ def slack_form(notice: Mapping[str, Any]) -> dict[str, Any]:
     about = ", ".join(f"{key} {value}" for key, value in notice["slo"].items() if value is not None)
     footer = f"{_escaped(about)} · <{notice['runbook_url']}|what to do>"
     blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": footer[:_SLACK_TEXT]}]})
-    return {"text": notice["text"], "blocks": blocks}
+    return {"text": _escaped(notice["text"]), "blocks": blocks}
 
 
 def _section(text: str) -> dict[str, Any]:

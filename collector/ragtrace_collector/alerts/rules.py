@@ -104,7 +104,7 @@ class SloRules:
             labels={**self.labels, "long_window": written(pair.long)},
             summary=(
                 f"{slo.name}: {{{{ $value | humanizePercentage }}}} of the answers of the last"
-                f" {written(pair.long)} fail {slo.metric}, and {share:.3g} may"
+                f" {written(pair.long)} fail {slo.metric}, and {100 * share:.3g} % may"
             ),
             description=" ".join((told, *(f"Note: {note}." for note in self.notes))),
         )

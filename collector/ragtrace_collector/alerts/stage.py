@@ -33,9 +33,12 @@ class AlertStage:
     done: asyncio.Event
     """Set when there are new items to deliver."""
     _has_begun: bool = False
+    """Whether all that was there at the start is counted."""
 
     async def step(self) -> bool:
         """Count some answers; say whether more may be waiting."""
+        if self._has_begun and not self.watches:
+            return False
         answers = await self.store.watched(_AT_ONCE)
         if not answers and self._has_begun:
             return False
@@ -54,7 +57,7 @@ class AlertStage:
         await self.store.note_watch(
             states={**changed, **gone}, up_to=answers[-1].id if answers else 0, notices=notices
         )
-        self._has_begun = True
+        self._has_begun = self._has_begun or len(answers) < _AT_ONCE
         if notices:
             self.done.set()
         return len(answers) == _AT_ONCE

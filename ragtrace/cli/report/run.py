@@ -16,7 +16,7 @@ from ragtrace.answers.opened import AnswerSource
 from ragtrace.answers.port import AnswerFilter, AnswerIndex, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.cli.collector_port import collector_port
-from ragtrace.cli.render import print_json, talk
+from ragtrace.cli.render import many, print_json, talk
 from ragtrace.cli.report.command import DEFAULT_SINCE, AnswerPlaceOptions, FigureOptions, ReportOutputOptions
 from ragtrace.cli.report.table import print_report
 from ragtrace.cli.times import Moment
@@ -165,8 +165,8 @@ async def _report(
             notices.append(await _collect_sources(place, within, found, most=figures.most_opened))
         if ahead := await _ahead(place.index, options, times):
             notices.append(
-                f"{ahead:,} answers are dated after this moment and left out: the clock of what gave them is"
-                " ahead"
+                f"{many(ahead, 'answer')} with a date after this moment left out: the clock of what gave the"
+                " answer is ahead"
             )
         return quality_report(
             request,

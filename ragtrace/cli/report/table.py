@@ -18,6 +18,7 @@ from ragtrace.quality.wording import (
     rate,
     reviewed,
     score,
+    sentence,
     shares,
     unjudged_claims,
 )
@@ -60,7 +61,7 @@ def print_report(report: QualityReport) -> None:
         console.print()
         console.print("Note", style="bold")
     for notice in report.notices:
-        print_indented(console, 2, f"{notice}.")
+        print_indented(console, 2, sentence(notice))
 
 
 def _named(by: ReportDimension | None) -> str:

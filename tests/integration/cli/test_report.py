@@ -147,13 +147,15 @@ def test_answers_of_a_clock_that_is_ahead_are_left_out_and_counted(tmp_path: Pat
     ahead = judged_trace(1, 0.9, start_ns=time.time_ns() + 6 * HOUR_NS)
     found = as_json("--from", file_of(tmp_path / "traces.jsonl", judged_trace(0, 0.9), ahead))
     assert found["all"]["answers"] == 1
-    assert any(notice.startswith("1 answers are dated after this moment") for notice in found["notices"])
+    assert any(
+        notice.startswith("1 answer with a date after this moment left out") for notice in found["notices"]
+    )
 
 
 def test_a_file_without_verdicts_is_a_sentence(tmp_path: Path) -> None:
     told = run("report", "--from", file_of(tmp_path / "traces.jsonl", list(rag_trace(0))))
     assert told.exit_code == 0
-    assert "no judged answers in this time range" in told.stdout
+    assert "No judged answers in this time range" in told.stdout
 
 
 def test_a_calibration_that_measured_answers_corrects(stored: str, tmp_path: Path) -> None:

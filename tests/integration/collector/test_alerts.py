@@ -103,7 +103,7 @@ async def test_slack_gets_blocks_that_mention_nobody(tmp_path: Path, hook: Webho
     (message,) = hook.notices
     assert message["text"].startswith("faithful is broken: ")
     assert [block["type"] for block in message["blocks"]] == ["section", "section", "context"]
-    assert "<!channel>" not in json.dumps(message["blocks"])
+    assert "<!channel>" not in json.dumps(message)
     assert "|Jaeger>" in message["blocks"][1]["text"]["text"]
 
 
