@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak fuzz sbom audit \
-  test-faults test-stats mutants bench pictures
+  test-faults test-stats mutants bench pictures dashboards
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,9 @@ docs: $(fifth)/.made-from-lock ## build the docs site into site/; a broken link 
 
 pictures: $(seventh)/.project-installed ## take the pictures of the docs again, from the demo (needs Chromium)
 	$(seventh)/bin/python -m tests.pictures $(ARGS)
+
+dashboards: venv ## write the dashboards of examples/deploy/compose again, from the tables of metrics
+	$(bin)/python -m tests.dashboards
 
 format: venv ## rewrite the code in the project's format
 	$(bin)/ruff format $(paths)

@@ -23,6 +23,7 @@ TOGETHER: Final = {
     "tests/browser/test_screens.py": "browser screens",
     "tests/browser/test_sessions.py": "browser sessions",
     "tests/browser/test_texts.py": "browser texts",
+    "tests/deploy/test_quality_dashboards.py": "quality dashboards",
     "tests/docs/test_examples.py": "examples",
     "tests/integration/capture/test_servers.py": "servers",
     "tests/integration/metrics/test_injections.py": "injections",

@@ -37,12 +37,25 @@ class Prometheus:
         assert len(found) <= 1, f"{len(found)} series for {expression}"
         return found[0] if found else None
 
+    def over_time(
+        self, expression: str, *, start_s: float, end_s: float, step_s: float
+    ) -> Sequence[Sequence[float]]:
+        """Return the values of each series of a query over time."""
+        query = {"query": expression, "start": start_s, "end": end_s, "step": step_s}
+        found = self._ask("query_range", query)["result"]
+        return [[float(value) for _, value in series["values"]] for series in found]
+
+    def label_values(self, series: str, label: str) -> Sequence[str]:
+        """Return the values of a label in some series."""
+        found: Sequence[str] = self._ask(f"label/{label}/values", {"match[]": series})
+        return found
+
     def exemplars(self, expression: str) -> Sequence[Mapping[str, Any]]:
         """Return the exemplars of a query's series, of all times."""
         found = self._ask("query_exemplars", {"query": expression, "start": 0, "end": 4_000_000_000})
         return [exemplar for series in found for exemplar in series["exemplars"]]
 
-    def _ask(self, what: str, parameters: Mapping[str, str | int]) -> Any:
+    def _ask(self, what: str, parameters: Mapping[str, str | float]) -> Any:
         response = httpx.get(f"{self.url}/api/v1/{what}", params=dict(parameters), timeout=PATIENCE_S)
         assert response.status_code == httpx.codes.OK, response.text
         return response.json()["data"]

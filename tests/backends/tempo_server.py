@@ -59,7 +59,14 @@ class Tempo:
 
 
 @contextmanager
-def running_tempo(binary: Path, folder: Path, *, slack: str = "2m", block: str = "5m") -> Iterator[Tempo]:
+def running_tempo(
+    binary: Path,
+    folder: Path,
+    *,
+    slack: str = "2m",
+    block: str = "5m",
+    config: Path = BACKENDS / "tempo" / "tempo.yaml",
+) -> Iterator[Tempo]:
     """Run a Tempo with an empty store in the folder, where its log is kept too.
 
     ``slack`` is its ``ingestion_time_range_slack``: how far from now spans count for the time of a block;
@@ -77,8 +84,7 @@ def running_tempo(binary: Path, folder: Path, *, slack: str = "2m", block: str =
         "TEMPO_MEMBERLIST_PORT": str(members),
     }
     url, log = f"http://127.0.0.1:{http}", folder / "tempo.log"
-    config = f"-config.file={BACKENDS / 'tempo' / 'tempo.yaml'}"
-    command = [binary, config, "-config.expand-env=true"]
+    command = [binary, f"-config.file={config}", "-config.expand-env=true"]
     with running(command, env=env, ready=lambda: _is_ready(url), log=log):
         yield Tempo(
             otlp_grpc=f"127.0.0.1:{otlp_grpc}",

@@ -20,6 +20,9 @@ from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.service.check import check_config
 from tests.backends.binary import required_binary
 from tests.backends.otelcol import OtelCol
+from tests.dashboards.asked import metrics_in, read, targets_in
+from tests.dashboards.series import AWAITED, gauge
+from tests.integration.cli.program import run as program
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +63,15 @@ def names_in(text: str) -> set[str]:
 def test_prometheus_takes_its_configuration_and_rules() -> None:
     run("promtool", "check", "config", PROMETHEUS / "prometheus.yml")
     run("promtool", "check", "rules", PROMETHEUS / "alerts.yml")
+    run("promtool", "check", "rules", PROMETHEUS / "slo-rules.yml")
+
+
+@pytest.mark.slow
+def test_the_rules_of_objectives_are_those_of_the_configuration(tmp_path: Path) -> None:
+    written = tmp_path / "slo-rules.yml"
+    done = program("slo", "rules", "--config", str(COMPOSE / "collector.yaml"), "--out", str(written))
+    assert done.exit_code == 0, done.output
+    assert written.read_text() == (PROMETHEUS / "slo-rules.yml").read_text()
 
 
 @pytest.mark.slow
@@ -79,6 +91,20 @@ def test_every_alert_has_a_test() -> None:
 def alert_rules() -> Iterator[dict[str, Any]]:
     for group in yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]:
         yield from group["rules"]
+
+
+async def test_dashboards_of_quality_ask_for_metrics_that_there_are() -> None:
+    known = await scraped_names() | {gauge(metric.name) for metric in AWAITED}
+    for file in (COMPOSE / "grafana/dashboards").glob("quality-*.json"):
+        asked = {
+            name
+            for target in targets_in(read(file.name))
+            if target.source == "prometheus"
+            for name in metrics_in(target.asked["expr"])
+        }
+        own = {name for name in asked if not name.startswith("ragtrace_evaluation_")}
+        assert len(own) > 5
+        assert own <= known
 
 
 async def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
