@@ -151,8 +151,8 @@ class JobStore(Protocol):
     ) -> bool | None:
         """End a job and put its payloads, by sink, into the outbox.
 
-        An answer that moved to another span meanwhile adds nothing, and then this returns ``None``. If the record changed since it was
-        ``judged``, the answer is queued again.
+        An answer that moved to another span meanwhile adds nothing, and then this returns ``None``. If the
+        record changed since it was ``judged``, the answer is queued again.
 
         If the trace is held, the ``addition`` is written on the answer span at its release, and only sinks
         that don't get the originals get an outbox item. Return whether that is so.
