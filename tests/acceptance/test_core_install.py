@@ -38,6 +38,7 @@ WORKS: dict[str, Sequence[str]] = {
     "explain": ["traces.jsonl"],
     "backfill": ["--from", "otlp-file:traces.jsonl", "--to", "otlp-file:scores.jsonl", "--judge", "lexical"],
     "metrics": [],
+    "report": ["--from", "traces.jsonl"],
     "token": ["--name", "checkout"],
     "doctor": ["--judge", "lexical"],
     "rejudge": ["--diff", "old.db", "new.db"],

@@ -17,12 +17,14 @@ from ragtrace.cli.evaluate.options import ToolMetricOptions
 from ragtrace.cli.evaluator_options import VERIFY_FORMS, VerifyOptions
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import CARRIER_TIMES, CONTEXT_SOURCES, TOOLS
+from ragtrace.cli.report.command import DIMENSIONS
 from ragtrace.cli.report_options import REPORT_SUFFIXES
 from ragtrace.compat.tool import ToolOptions
 from ragtrace.compat.tools import PROFILES
 from ragtrace.errors import ConfigError
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.quality import ReportDimension
 from ragtrace.reports import SUFFIXES
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import ContextFrom
@@ -44,6 +46,7 @@ def test_help_names_every_command() -> None:
         "explain",
         "backfill",
         "rejudge",
+        "report",
         "calibrate",
         "metrics",
         "doctor",
@@ -96,7 +99,7 @@ HEAVY = {
 }
 OWN_HEAVY = {
     f"ragtrace.{name}" for name in ("backfill", "budget", "calibration", "compat", "judge", "metrics")
-} | {f"ragtrace.{name}" for name in ("reports", "traces", "transcripts")}
+} | {f"ragtrace.{name}" for name in ("quality", "reports", "traces", "transcripts")}
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)], ids=lambda name: " ".join(name))
@@ -132,6 +135,7 @@ def test_the_choices_in_options_are_those_of_the_library() -> None:
     assert get_args(CarrierTime) == CARRIER_TIMES
     assert tuple(VerifyForm) == VERIFY_FORMS
     assert REPORT_SUFFIXES == SUFFIXES
+    assert tuple(ReportDimension) == DIMENSIONS
     verify = {field.name: field.default for field in fields(VerifyOptions)}
     assert verify["claims_per_call"] == StepLimits().claims_per_call
     assert verify["canary_rate"] == VerifySettings().sentinel_rate
