@@ -40,9 +40,9 @@ PUBLIC = {
         " check_sink"
     ),
     "ragtrace_collector.store.port": (
-        "HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier LedgerStore MaintenanceStore"
-        " OutboxItem OutboxStore Outcome QuarantineReason QuarantineRecord QuarantineStore RelatedAnswer"
-        " ReleasedTraces SamplingStore SpanStore StoreUnavailable StoredContent StoredSpans StoredTrace"
+        "DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier LedgerStore"
+        " MaintenanceStore OutboxItem OutboxStore Outcome QuarantineReason QuarantineRecord QuarantineStore"
+        " RelatedAnswer ReleasedTraces SamplingStore SpanStore StoreUnavailable StoredContent StoredSpans StoredTrace"
         " TraceDecided TraceReport WorkStore"
     ),
     "ragtrace_collector.testing": "check_store",

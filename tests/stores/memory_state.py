@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from ragtrace.budget import Period, Spend
+from ragtrace.drift.runs import AnchorRun, SeenModel
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
@@ -158,6 +159,8 @@ class MemoryState:
     left_out: set[tuple[str, int, str, str]] = field(default_factory=set)
     """Key, time, trace and span of answers that were sampled out."""
     index: MemoryIndex = field(default_factory=MemoryIndex)
+    anchor_runs: list[AnchorRun] = field(default_factory=list)
+    judge_models: dict[tuple[str, str, str], SeenModel] = field(default_factory=dict)
     last_item: int = 0
 
     # answers: every change goes through `put` or `forget`, which make both entries

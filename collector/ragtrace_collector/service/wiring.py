@@ -23,6 +23,7 @@ from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
 from ragtrace_collector.deliver.observed_sink import ObservedSink
 from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
@@ -155,6 +156,7 @@ class _Parts:
     def collector(self) -> Collector:
         """Wire the stages together."""
         holder = self._holder()
+        drift = DriftStage(live=self.live, store=self.store, clock=self.clock)
         reader = AnswerReader(store=self.store, counters=self.counters)
         return Collector(
             configuration=self.live,
@@ -163,7 +165,7 @@ class _Parts:
             counters=self.counters,
             clock=self.clock,
             auth=self.auth,
-            operations=(operations := self._operations()),
+            operations=(operations := self._operations(drift)),
             ui=UiService(
                 config=self.config, auth=self.auth, status=operations.vitals.status, clock=self.clock
             ),
@@ -173,6 +175,7 @@ class _Parts:
             sweeper=Sweeper(store=self.store, assembly=self.assembly, counters=self.counters),
             evaluator=self._evaluator(reader),
             deliverers=tuple(self._deliverers()),
+            drift=drift,
         )
 
     def _holder(self) -> HoldStage:
@@ -186,13 +189,14 @@ class _Parts:
             released=self.done,
         )
 
-    def _operations(self) -> Operations:
+    def _operations(self, drift: DriftStage) -> Operations:
         vitals = Vitals(
             store=self.store,
             counters=self.counters,
             clock=self.clock,
             store_limit_bytes=self.config.store.max_bytes,
             live=self.live,
+            drift=drift.state,
             sink_names={endpoint: sink.name for endpoint, sink in self.sinks.items()},
         )
         accounts = account_routes(self.live, self.store, clock=self.clock, access=self.auth.access)

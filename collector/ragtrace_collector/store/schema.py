@@ -14,6 +14,7 @@ from ragtrace_collector.store._quarantine import SUSPECTS
 from ragtrace_collector.store._tenant_keys import UNKEYED
 from ragtrace_collector.store.budget import BUDGET
 from ragtrace_collector.store.cipher import KEYS
+from ragtrace_collector.store.drift import DRIFT
 from ragtrace_collector.store.leases import LEASES
 from ragtrace_collector.store.open_errors import DAMAGED, UnfitFile
 from ragtrace_collector.store.revisions import REVISIONS
@@ -61,6 +62,7 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
 {KEPT}
 """,
     INDEX_STEPS[1],
+    DRIFT,
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 

@@ -54,6 +54,7 @@ def test_help_names_every_command() -> None:
         "why",
         "ledger",
         "budget",
+        "drift",
         "outbox",
         "backup",
     ]
