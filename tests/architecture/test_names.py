@@ -42,8 +42,8 @@ PUBLIC = {
     "ragtrace_collector.store.port": (
         "DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier LedgerStore"
         " MaintenanceStore OutboxItem OutboxStore Outcome QuarantineReason QuarantineRecord QuarantineStore"
-        " RelatedAnswer ReleasedTraces SamplingStore SpanStore StoreUnavailable StoredContent StoredSpans StoredTrace"
-        " TraceDecided TraceReport WorkStore"
+        " RelatedAnswer ReleasedTraces SamplingStore SpanStore StoreUnavailable StoredContent StoredSpans"
+        " StoredTrace TraceDecided TraceReport WorkStore"
     ),
     "ragtrace_collector.testing": "check_store",
 }
