@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak fuzz sbom audit \
-  test-faults mutants bench pictures
+  test-faults test-stats mutants bench pictures
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,10 @@ soak: venv ## load a real collector with everything at once: flat, and all accou
 
 test-faults: venv ## kill, fill, break and lock what a collector depends on: a table of what was lost and doubled
 	$(bin)/python -m tests.faults $(ARGS)
+
+test-stats: venv ## simulate thousands of weeks: do the intervals hold the truth as often as they say? (two minutes)
+	$(bin)/python -m tests.statistics
+	$(bin)/python -m pytest -n $(workers) tests/statistics $(ARGS)
 
 mutants: venv ## break each promise on purpose: a table of the tests that notice (ARGS="--quick", "--only durability")
 	$(bin)/python -m tests.mutants $(ARGS)

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from ragtrace.calibration.results import CandidateResult, Results
-from ragtrace.metrics.calibration_file import DEFAULT_THRESHOLD, Calibration, MeasuredOn
+from ragtrace.metrics.calibration_file import (
+    DEFAULT_THRESHOLD,
+    AnswerErrors,
+    Calibration,
+    MeasuredOn,
+    MeasuredShare,
+)
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 
@@ -34,4 +40,21 @@ def _measured_on(results: Results, chosen: CandidateResult) -> MeasuredOn:
         balanced_accuracy=found.value,
         low=found.low,
         high=found.high,
+        answer_errors=_answer_errors(chosen),
+    )
+
+
+def _answer_errors(chosen: CandidateResult) -> AnswerErrors | None:
+    """Return how often whole answers were judged right, end to end if that was measured."""
+    cuts = (chosen.claim_cut, chosen.answer_cut)
+    if any(cut is not None and cut.is_moved for cut in cuts):
+        return None
+    table = (chosen.end_to_end or chosen.answers).confusion
+
+    def decided(human: str, right: str) -> MeasuredShare:
+        row = table.get(human, {})
+        return MeasuredShare(right=row.get(right, 0), of=row.get("supported", 0) + row.get("unsupported", 0))
+
+    return AnswerErrors(
+        sensitivity=decided("supported", "supported"), specificity=decided("unsupported", "unsupported")
     )

@@ -19,6 +19,8 @@ from ragtrace.errors import ConfigError
 if TYPE_CHECKING:
     import asyncio
 
+    from ragtrace.answers.opened import AnswerSource
+    from ragtrace.answers.port import AnswerIndex
     from ragtrace.budget import Prices, Spender
     from ragtrace.http.tls import ClientTls
     from ragtrace.model import JudgeIdentity
@@ -62,6 +64,15 @@ class CollectorPort(Protocol):
 
     def open_store(self, path: Path) -> TraceReader:
         """Open a store without keys for reading, also while a collector uses it."""
+        ...
+
+    def answers(
+        self, config: Path | None, store: Path | None
+    ) -> AbstractAsyncContextManager[ConfiguredAnswers]:
+        """Open the judged answers of a store for reading, also while a collector uses it.
+
+        It is the named store, or that of the configuration, or the default one.
+        """
         ...
 
 
@@ -143,6 +154,19 @@ class ConfiguredStore:
     rules: ExtractRules
     open: Callable[[Path], TraceReader] = field(repr=False)
     """Opens this file, or a copy, for reading with the keys of the configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredAnswers:
+    """The judged answers of a collector's store."""
+
+    name: str
+    index: AnswerIndex
+    source: AnswerSource
+    """Opens their content, in the store or where the configuration says."""
+    states: Callable[[], Mapping[str, int]]
+    """Counts all answers that the collector ever saw, by their state in its ledger; ReadError if it cannot be
+    read."""
 
 
 def collector_port() -> CollectorPort:

@@ -70,6 +70,11 @@ _LIBRARY: Final = (
         "ragtrace.cli.rejudge:rejudge",
     ),
     CommandEntry(
+        "report",
+        "Say how good production is, from the judged answers.",
+        "ragtrace.cli.report:report",
+    ),
+    CommandEntry(
         "calibrate",
         "Measure a judge against human labels.",
         "ragtrace.cli.calibrate:calibrate",

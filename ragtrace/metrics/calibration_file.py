@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ragtrace.errors import ConfigError
 from ragtrace.files.private import replace_file
@@ -21,6 +21,31 @@ class _Saved(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class MeasuredShare(_Saved):
+    """How often a judge was right."""
+
+    right: int = Field(ge=0)
+    of: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _is_a_share(self) -> Self:
+        if self.right > self.of:
+            raise ValueError("`right` is more than `of`")
+        return self
+
+
+class AnswerErrors(_Saved):
+    """The judge's errors on whole answers, with the saved settings; `ragtrace report` corrects by them.
+
+    Answers that the judge left open are in neither share.
+    """
+
+    sensitivity: MeasuredShare
+    """Of the answers that people support: those that the judge passes."""
+    specificity: MeasuredShare
+    """Of the other answers: those that it fails."""
+
+
 class MeasuredOn(_Saved):
     """The basis of a recommendation, for people."""
 
@@ -30,6 +55,8 @@ class MeasuredOn(_Saved):
     balanced_accuracy: float
     low: float | None = None
     high: float | None = None
+    answer_errors: AnswerErrors | None = None
+    """``None`` if a threshold was moved: the errors were measured without it."""
 
 
 def _recommended(threshold: float | None) -> float | None:

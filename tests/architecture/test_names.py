@@ -34,6 +34,7 @@ PUBLIC = {
     "ragtrace.ports": (
         "Embedder Embeddings FreeText Judge JudgeReply JudgeRequest Metric SpanSink Steps YesProbability"
     ),
+    "ragtrace.sequential": "ShareDetector SinceChange",
     "ragtrace.stats": "Weighed weighted_mean",
     "ragtrace.testing": (
         "Script ScriptedJudge assert_faithful assert_metrics check_embedder check_judge check_metric"
@@ -41,9 +42,9 @@ PUBLIC = {
     ),
     "ragtrace_collector.store.port": (
         "DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier LedgerStore"
-        " MaintenanceStore OutboxItem OutboxStore Outcome QuarantineReason QuarantineRecord QuarantineStore"
-        " RelatedAnswer ReleasedTraces SamplingStore SpanStore StoreUnavailable StoredContent StoredSpans"
-        " StoredTrace TraceDecided TraceReport WorkStore"
+        " MaintenanceStore Notice OutboxItem OutboxStore Outcome QuarantineReason QuarantineRecord"
+        " QuarantineStore RelatedAnswer ReleasedTraces SamplingStore SpanStore StoreUnavailable StoredContent"
+        " StoredSpans StoredTrace TraceDecided TraceReport WatchStore WatchedAnswer WorkStore"
     ),
     "ragtrace_collector.testing": "check_store",
 }

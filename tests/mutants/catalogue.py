@@ -17,6 +17,7 @@ from tests.mutants.promises import (
     opening,
     reviews,
     sampling,
+    statistics,
     strangers,
     work,
 )
@@ -31,6 +32,7 @@ CATALOGUE: Final[tuple[Mutant, ...]] = (
     *access.MUTANTS,
     *limits.MUTANTS,
     *sampling.MUTANTS,
+    *statistics.MUTANTS,
     *judging.MUTANTS,
     *opening.MUTANTS,
     *answer_page.MUTANTS,

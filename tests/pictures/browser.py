@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -19,6 +20,8 @@ _FLAGS = (
     "--disable-sync",
 )
 _COLORS = 255
+_SETTLES_MS = 600
+"""For what moves when it is clicked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,8 @@ class Picture:
     height: int
     """In CSS pixels."""
     width: int = 1200
+    clicks: Sequence[str] = ()
+    """What to click first, as Playwright's selectors."""
 
 
 def take(picture: Picture, *, into: Path, chromium: Path) -> int:
@@ -41,6 +46,10 @@ def take(picture: Picture, *, into: Path, chromium: Path) -> int:
             viewport={"width": picture.width, "height": picture.height}, device_scale_factor=1.25
         )
         page.goto(picture.url, wait_until="networkidle")
+        for selector in picture.clicks:
+            page.locator(selector).first.click()
+        page.mouse.move(0, 0)
+        page.wait_for_timeout(_SETTLES_MS)
         shot = page.screenshot(animations="disabled")
         browser.close()
     file = into / picture.name

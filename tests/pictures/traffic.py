@@ -17,7 +17,7 @@ from ragtrace import semconv
 from ragtrace.backends import open_sink
 from ragtrace.cli.demo.page import DemoPage, choose_port
 from ragtrace.cli.demo.people import PEOPLE_JUDGE, PEOPLE_NAME
-from ragtrace.cli.demo.process import DemoJudge, running_collectors
+from ragtrace.cli.demo.process import Backend, DemoJudge, running_collectors
 from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
@@ -26,6 +26,7 @@ from tests.pictures.browser import Picture
 
 _DAY_NS = 86_400 * 10**9
 _DAYS = 14
+_MINUTE_NS = 60 * 10**9
 _A_DAY = 40
 _BAD_DAY = 3
 """Days ago."""
@@ -49,31 +50,42 @@ class ShownFortnight:
 
 
 @contextmanager
-def running_fortnight(folder: Path) -> Iterator[ShownFortnight]:
-    """Run a collector that judged two weeks of traffic, until the block ends."""
+def running_fortnight(folder: Path, backend: Backend | None) -> Iterator[ShownFortnight]:
+    """Run a collector that judged two weeks of traffic, until the block ends; a back end gets it, too."""
     recorded = _record(folder)
     page = DemoPage(port=choose_port(), links={})
     judge = DemoJudge(name=PEOPLE_NAME, use=PEOPLE_JUDGE, verdicts=folder / "verdicts.jsonl")
-    with running_collectors(folder, [judge], None, page) as collectors:
+    with running_collectors(folder, [judge], backend, page) as collectors:
         verdicts: dict[str, TraceVerdict] = {}
         sent = asyncio.run(_send(recorded, collectors.address, Random(18)))
+        last = asyncio.run(_send_one(_worth_a_look(recorded), collectors.address))
         file = VerdictFile(judge.verdicts)
 
         def all_are_judged() -> bool:
             verdicts.update({verdict.trace_id: verdict for verdict in file.new()})
-            return len(verdicts) == sent
+            return len(verdicts) == sent + 1
 
         eventually(all_are_judged, what="a verdict on every answer", deadline_s=120)
-        wrong = _worth_a_look(verdicts)
+        wrong = verdicts[last]
         answer = page.url_of(wrong.trace_id, wrong.span_id)
         if fault := page.fault(answer):
             raise RuntimeError(f"{answer}: {fault}")
         yield ShownFortnight(
             pictures=[
                 Picture(name="answer.png", url=answer, height=820),
-                Picture(name="overview.png", url=page.url, height=820),
+                Picture(name="overview.png", url=f"{page.url}/?since=14d", height=1010),
+                *([_in_jaeger(backend, wrong)] if backend else []),
             ]
         )
+
+
+def _in_jaeger(backend: Backend, wrong: TraceVerdict) -> Picture:
+    """Return Jaeger's page of a trace, with the wrong claim open."""
+    url = f"{backend.ui}/trace/{wrong.trace_id}?uiFind={wrong.carrier_span_id}"
+    return Picture(name="verdict-in-jaeger.png", url=url, height=900, clicks=_OPENS_CLAIM)
+
+
+_OPENS_CLAIM = (".AccordianLogs--content .AccordianKeyValues--header >> nth=1",)
 
 
 def _record(folder: Path) -> Sequence[Recorded]:
@@ -101,11 +113,20 @@ async def _send(recorded: Sequence[Recorded], address: str, chance: Random) -> i
         share = _BAD if days_ago == _BAD_DAY else _USUAL
         for _ in range(_A_DAY):
             answer = chance.choice(flawed if chance.random() < share else clean)
-            begins = now - days_ago * _DAY_NS - chance.randrange(_DAY_NS // 2)
+            begins = now - days_ago * _DAY_NS - chance.randrange(_DAY_NS)
             await sink.send(encode(_dated(answer.spans, begins, f"{chance.getrandbits(128):032x}")))
             sent += 1
     await sink.aclose()
     return sent
+
+
+async def _send_one(answer: Recorded, address: str) -> str:
+    """Send an answer of this minute: its verdict is beside it in Jaeger's timeline."""
+    trace_id = f"{0xBAD:032x}"
+    sink = open_sink(address.replace("http://", "grpc://"))
+    await sink.send(encode(_dated(answer.spans, time_ns() - _MINUTE_NS, trace_id)))
+    await sink.aclose()
+    return trace_id
 
 
 def _dated(spans: Sequence[Span], begins_ns: int, trace_id: str) -> Sequence[Span]:
@@ -116,11 +137,10 @@ def _dated(spans: Sequence[Span], begins_ns: int, trace_id: str) -> Sequence[Spa
     ]
 
 
-def _worth_a_look(verdicts: Mapping[str, TraceVerdict]) -> TraceVerdict:
-    """Return the last answer whose wrong claim is the demo's."""
-    found = [
-        verdict
-        for verdict in verdicts.values()
-        if any(claim.quote and "Gemini" in claim.quote for claim in verdict.findings)
-    ]
-    return found[-1]
+def _worth_a_look(recorded: Sequence[Recorded]) -> Recorded:
+    """Return the answer whose wrong claim the demo shows."""
+    return next(
+        answer
+        for answer in recorded
+        if not answer.is_faithful and any("Gemini" in str(span.attributes) for span in answer.spans)
+    )

@@ -23,6 +23,7 @@ from ragtrace_collector.store.port import (
     Job,
     JudgedInput,
     KeptCarrier,
+    Notice,
     OutboxItem,
     Outcome,
     QuarantineRecord,
@@ -32,6 +33,7 @@ from ragtrace_collector.store.port import (
     StoreUnavailable,
     TraceDecided,
     TraceReport,
+    WatchedAnswer,
 )
 from ragtrace_collector.store.trace_key import tenant_of
 from tests.stores.memory_content import MemoryContent
@@ -409,6 +411,9 @@ class MemoryStore:
             state.put(self._judged(ended, judged, job.span_id if is_added else carrier, now_ns))
         if kept is not None:
             state.index.keep(job, kept)
+            if kept.is_watched:
+                state.last_watched += 1
+                state.watched[state.last_watched] = kept.summary
         others = {sink: item for sink, item in outbox_items.items() if sink not in self._forward_to}
         state.post(others if is_added else outbox_items, (job.trace_id, job.span_id))
         self._release_if_done(job.trace_id)
@@ -449,6 +454,27 @@ class MemoryStore:
             for answer in state.answers.values()
         )
         return jobs + sum(item.rejected_ns is None for item in state.items.values())
+
+    # watch
+
+    async def watched(self, limit: int) -> tuple[WatchedAnswer, ...]:
+        state = await self._turn()
+        first = sorted(state.watched.items())[:limit]
+        return tuple(WatchedAnswer(id=id_, summary=summary) for id_, summary in first)
+
+    async def watch_states(self) -> Mapping[str, str]:
+        state = await self._turn()
+        return dict(state.watch_states)
+
+    async def note_watch(
+        self, *, states: Mapping[str, str | None], up_to: int, notices: Sequence[Notice]
+    ) -> None:
+        state = await self._turn()
+        kept = {**state.watch_states, **states}
+        state.watch_states = {name: text for name, text in kept.items() if text is not None}
+        state.watched = {id_: summary for id_, summary in state.watched.items() if id_ > up_to}
+        for notice in notices:
+            state.post({notice.sink: notice.payload})
 
     # the outbox
 

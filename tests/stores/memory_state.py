@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from ragtrace.answers.summary import AnswerSummary
 from ragtrace.budget import Period, Spend
 from ragtrace.drift.runs import AnchorRun, SeenModel
 from ragtrace.traces.attach import Sample
@@ -159,6 +160,9 @@ class MemoryState:
     left_out: set[tuple[str, int, str, str]] = field(default_factory=set)
     """Key, time, trace and span of answers that were sampled out."""
     index: MemoryIndex = field(default_factory=MemoryIndex)
+    watched: dict[int, AnswerSummary] = field(default_factory=dict)
+    watch_states: dict[str, str] = field(default_factory=dict)
+    last_watched: int = 0
     anchor_runs: list[AnchorRun] = field(default_factory=list)
     judge_models: dict[tuple[str, str, str], SeenModel] = field(default_factory=dict)
     last_item: int = 0

@@ -49,6 +49,16 @@ COMMANDS = (
         "ragtrace_collector.cli.outbox:outbox",
     ),
     CommandEntry(
+        "slo",
+        "Write objectives as alert rules of Prometheus or Grafana.",
+        "ragtrace_collector.cli.slo:slo",
+    ),
+    CommandEntry(
+        "alerts",
+        "Show which objectives are broken, or send a test notice.",
+        "ragtrace_collector.cli.alerts:alerts",
+    ),
+    CommandEntry(
         "backup",
         "Copy a collector's store while it runs.",
         "ragtrace_collector.cli.backup:backup",

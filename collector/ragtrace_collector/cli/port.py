@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragtrace.cli.collector_port import (
     CollectorPort,
+    ConfiguredAnswers,
     ConfiguredEvaluator,
     ConfiguredStore,
     ConfiguredTargets,
@@ -15,6 +17,8 @@ from ragtrace.cli.collector_port import (
     SharedBudget,
 )
 from ragtrace.cli.extras import needs_extra
+from ragtrace.errors import InputError
+from ragtrace.files.state import default_store
 
 if TYPE_CHECKING:
     from ragtrace.ports import TraceReader
@@ -97,6 +101,33 @@ class _Port:
             from ragtrace_collector.store.reader import StoreReader
 
         return StoreReader(path)
+
+    @asynccontextmanager
+    async def answers(self, config: Path | None, store: Path | None) -> AsyncIterator[ConfiguredAnswers]:
+        with needs_extra("collector"):
+            from ragtrace_collector.config import default_config_text, load_config, parse_config
+            from ragtrace_collector.service.page import open_store_place
+            from ragtrace_collector.store.ledger import take_stock
+
+        configured = (
+            load_config(config)
+            if config
+            else parse_config(default_config_text(), where="the default configuration")
+        )
+        path = store or (configured.store.file if config else default_store())
+        if not path.is_file():
+            raise InputError(
+                f"there is no collector's store {str(path)!r}: start `ragtrace collector`, name another with"
+                " --from store:PATH or --config FILE, or read a back end: --from jaeger:http://localhost:16686"
+            )
+        section = configured.store.model_copy(update={"path": path})
+        async with open_store_place(configured.model_copy(update={"store": section})) as place:
+            yield ConfiguredAnswers(
+                name=f"store:{path}",
+                index=place.index,
+                source=place.source,
+                states=lambda: take_stock(path).by(lambda account: account.state),
+            )
 
 
 PORT: CollectorPort = _Port()

@@ -32,3 +32,4 @@ from ragtrace_collector.config.security import (
     TokenConfig,
     TokenLimitsConfig,
 )
+from ragtrace_collector.config.slo import AlertsConfig, AlertSinkConfig, SloAlertsConfig, SloConfig

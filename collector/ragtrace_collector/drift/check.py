@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ragtrace.budget import SpendLedger
@@ -29,6 +29,8 @@ class DriftCheck:
     store: DriftStore
     spend_ledger: SpendLedger
     clock: Clock
+    tell: Callable[[AnchorRun, int], Awaitable[None]] | None = None
+    """Sends a notice of a drift that no earlier run showed, with the number of anchors that flipped."""
 
     async def run(self) -> tuple[AnchorRun, JudgeGuards]:
         """Judge the anchors now; return the run, and the guards that the requests passed.
@@ -42,6 +44,9 @@ class DriftCheck:
         judged = await judging.run(anchors)
         runs = await self.store.runs()
         run = compared(runs, judged, alpha=self.config.drift.alpha)
+        earlier = series_of(runs, run)
+        if self.tell and run.result is RunResult.DRIFTED and earlier[-1].result is not RunResult.DRIFTED:
+            await self.tell(run, _flipped(earlier, run))  # before it is kept: after a crash it is told again
         await self.store.add_run(run)
         _tell(runs, run)
         return run, judging.guards
@@ -62,13 +67,17 @@ def series_of(runs: Sequence[AnchorRun], run: AnchorRun) -> tuple[AnchorRun, ...
     return tuple(one for one in runs if one.series == run.series and one.is_complete and one is not run)
 
 
+def _flipped(earlier: Sequence[AnchorRun], run: AnchorRun) -> int:
+    return len({flip.anchor for flip in flips(earlier, run)})
+
+
 def _tell(runs: Sequence[AnchorRun], run: AnchorRun) -> None:
     """Log a run, without content: a drift as a warning, an incomplete run with its counts."""
     earlier = series_of(runs, run)
     what = event("drift_check", result=str(run.result), judged=run.judged, anchors=run.anchors)
     match run.result:
         case RunResult.DRIFTED:
-            number = len(flips(earlier, run))
+            number = _flipped(earlier, run)
             log.warning(
                 "the judge %s has changed: it judges %d of %d anchors another way than in the first runs; "
                 "`ragtrace drift status` names them",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ragtrace.drift.runs import AnchorRun, DriftState, RunResult, SeenModel
+from ragtrace.errors import ConfigError
 from ragtrace.ports import Clock
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.drift.check import DriftCheck
@@ -33,6 +34,8 @@ class DriftStage:
     clock: Clock
     changes: Counter[str] = field(default_factory=Counter)
     """Model changes since the process started, by requested model."""
+    tell: Callable[[AnchorRun, int], Awaitable[None]] | None = None
+    """Sends a notice when drift is found first, with the number of anchors that flipped."""
     _running: asyncio.Lock = field(default_factory=asyncio.Lock)
     """A run that is due and one before an alert would pay for the same anchors."""
 
@@ -56,6 +59,7 @@ class DriftStage:
                 store=self.store.drift,
                 spend_ledger=self.store.budget,
                 clock=self.clock,
+                tell=self.tell,
             )
             run, guards = await check.run()
         await self._note(guards.by_name.values())
@@ -68,14 +72,18 @@ class DriftStage:
         the judge leaves the check incomplete, nothing speaks against the judge: it counts as steady.
 
         Raises:
-            ConfigError: the anchors or the evaluator cannot be used.
             StoreUnavailable: the store cannot be read.
         """
         if not self._is_configured:
             return True
         state = await self.state()
         if not state.is_drifted and await self._is_older(_FRESH_NS):
-            await self.run()
+            try:
+                await self.run()
+            except (
+                ConfigError
+            ) as exc:  # such as a file of anchors that is gone: no reason to keep an alert back
+                log.error("the judge cannot be checked: %s", exc, extra=event("drift_check"))  # noqa: TRY400
             state = await self.state()
         return not state.is_drifted
 

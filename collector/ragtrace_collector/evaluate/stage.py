@@ -267,6 +267,7 @@ class EvaluateStage:
             evaluator=evaluation.evaluator_version if span else "",
             judged=judged,
             is_indexed=setup.live.config.index.enabled,
+            is_watched=bool(setup.live.config.slo),
         )
 
     async def _end(
@@ -278,6 +279,7 @@ class EvaluateStage:
         evaluator: str = "",
         judged: JudgedInput | None = None,
         is_indexed: bool = False,
+        is_watched: bool = False,
     ) -> None:
         payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
         outbox_items = self._payloads(carrier, payload) if carrier else {}
@@ -293,7 +295,7 @@ class EvaluateStage:
             evaluator=evaluator,
             addition=addition,
             judged=judged,
-            kept=KeptCarrier(summary=summary, payload=payload) if summary and is_indexed else None,
+            kept=_kept(summary, payload, is_watched) if summary and is_indexed else None,
         )
         is_on_span = await self._write(finish)
         self.counters.add(Counts.ANSWERS_ON_SPAN, is_on_span)
@@ -328,6 +330,11 @@ class EvaluateStage:
 
 def _summary(job: Job, carrier: Span) -> AnswerSummary | None:
     return summary_of(carrier, tenant=tenant_of(job.trace_id) or job.tenant)
+
+
+def _kept(summary: AnswerSummary, payload: bytes, is_watched: bool) -> KeptCarrier:
+    is_first = not summary.supersedes  # an answer that is judged again counts by its first verdict
+    return KeptCarrier(summary=summary, payload=payload, is_watched=is_watched and is_first)
 
 
 def _of(job: Job, name: str, **fields: str) -> dict[str, object]:

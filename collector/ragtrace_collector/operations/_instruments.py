@@ -208,6 +208,12 @@ METRICS: Final = (
         "",
         "1 while nothing is judged, by reason: until a response shows that the judge is back",
     ),
+    Instrument(
+        "ragtrace.alert.active",
+        InstrumentKind.GAUGE,
+        "",
+        "1 while the built-in test finds an objective broken, by ragtrace.alert.name",
+    ),
     Instrument("ragtrace.collector.ready", InstrumentKind.GAUGE, "", "1 while /readyz reports ready"),
     Instrument("ragtrace.collector.tasks", InstrumentKind.GAUGE, "", "tasks in the event loop"),
     Instrument("ragtrace.collector.loop_lag", InstrumentKind.GAUGE, "s", "how late the event loop last woke"),

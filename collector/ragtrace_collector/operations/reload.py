@@ -26,6 +26,8 @@ _NEEDS_A_RESTART: Final = (
     "store",
     "telemetry",
     "ui",
+    "slo",
+    "alerts",
     "drain_timeout",
     "cancel_timeout",
     "log_format",

@@ -38,6 +38,8 @@ class Vitals:
     """Reads whether the judge is steady."""
     sink_names: Mapping[str, str]
     """The display name of each endpoint, without parts that may be a key."""
+    alerts: Callable[[], Awaitable[Mapping[str, bool]]]
+    """Whether each objective is broken, by its name."""
     phase: Phase = Phase.STARTING
     lag: LoopLag = field(default_factory=LoopLag)
     reloads: Counter[str] = field(default_factory=Counter)
@@ -111,6 +113,10 @@ class Vitals:
             "ragtrace.budget.limit": tuple(Measurement(each.most, {"limit": each.limit}) for each in left),
             "ragtrace.budget.share_to_sample": tuple(self._shares()),
             "ragtrace.judge.stopped": tuple(self._stops()),
+            "ragtrace.alert.active": tuple(
+                Measurement(int(is_active), {"ragtrace.alert.name": name})
+                for name, is_active in (await self.alerts()).items()
+            ),
             "ragtrace.collector.ready": (Measurement(int(ready.is_ready)),),
             "ragtrace.collector.tasks": (Measurement(len(asyncio.all_tasks())),),
             "ragtrace.collector.loop_lag": (Measurement(self.lag.seconds),),

@@ -10,6 +10,8 @@ from typing import Final
 
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
+from ragtrace_collector.alerts.objectives import good_by
+from ragtrace_collector.alerts.sinks import signing_key
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.service.from_config import open_export
@@ -31,7 +33,16 @@ def check_config(config: CollectorConfig) -> tuple[str, ...]:
     faults = [fault for check in _CHECKS for fault in _faults(check, config)]
     if faults:
         raise ConfigError("\n".join(faults))
-    return (*_busy(config), *asyncio.run(_old_prices(config)))
+    return (*_busy(config), *asyncio.run(_old_prices(config)), *_unruled(config))
+
+
+def _unruled(config: CollectorConfig) -> Iterator[str]:
+    """Name the objectives that Prometheus cannot watch; the built-in test can."""
+    for slo in config.slo:
+        try:
+            good_by(slo, config)
+        except ConfigError as exc:
+            yield f"`ragtrace slo rules` cannot write this objective: {exc}"
 
 
 async def _old_prices(config: CollectorConfig) -> tuple[str, ...]:
@@ -86,7 +97,21 @@ def _check_page(config: CollectorConfig) -> None:
         _check_database(config.ui.reviews, key="ui.reviews")
 
 
-_CHECKS: Final = (_check_auth, _check_evaluator, _check_exports, _check_store, _check_cache, _check_page)
+def _check_alerts(config: CollectorConfig) -> None:
+    for sink in config.alerts.to:
+        if sink.secret is not None:
+            signing_key(sink.secret.get_secret_value())
+
+
+_CHECKS: Final = (
+    _check_auth,
+    _check_evaluator,
+    _check_exports,
+    _check_store,
+    _check_cache,
+    _check_page,
+    _check_alerts,
+)
 
 
 def _check_file(path: Path, *, key: str, makes_folder: bool = False, may_be_link: bool = False) -> None:

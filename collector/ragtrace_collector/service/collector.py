@@ -15,6 +15,7 @@ from typing import Final
 
 from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock
+from ragtrace_collector.alerts.stage import AlertStage
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.assemble.sweep import Sweeper
 from ragtrace_collector.config import CollectorConfig
@@ -68,6 +69,7 @@ class Collector:
     holder: HoldStage
     deliverers: tuple[DeliverStage, ...]
     drift: DriftStage
+    alerts: AlertStage
     intake: Intake
     counters: Counters
     clock: Clock
@@ -258,6 +260,7 @@ class Collector:
             *((release,) if self.config.attach.mode == "hold" else ()),
             Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
             Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
+            Stage(name="alerts", step=self.alerts.step, pause_s=_WORK_PAUSE_S),
             Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
             Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
         )

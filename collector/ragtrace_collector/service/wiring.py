@@ -14,6 +14,10 @@ from opentelemetry.trace import Tracer
 
 from ragtrace.clock import SystemClock
 from ragtrace.ports import Clock, SpanSink
+from ragtrace_collector.alerts.notices import AnswerLinks
+from ragtrace_collector.alerts.sinks import NoticeSink
+from ragtrace_collector.alerts.stage import AlertStage
+from ragtrace_collector.alerts.watch import SloWatch
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.assemble.quarantine import Quarantine
@@ -86,6 +90,7 @@ async def open_collector(
             open_tracer(config.telemetry.otlp_endpoint, ratio=config.telemetry.trace_ratio)
         )
         sinks = _open_sinks(config, tracer, stack)
+        notice_sinks = _open_notice_sinks(config, clock, stack)
         store = await open_store(config.store, forward_to=release_to(config), tenants=auth.access.tenants)
         stack.push_async_callback(store.aclose)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
@@ -102,6 +107,7 @@ async def open_collector(
             live=live,
             store=store,
             sinks=sinks,
+            notice_sinks=notice_sinks,
             auth=auth,
             clock=clock,
             tracer=tracer,
@@ -126,6 +132,16 @@ def _open_sinks(config: CollectorConfig, tracer: Tracer, stack: AsyncExitStack) 
     return sinks
 
 
+def _open_notice_sinks(
+    config: CollectorConfig, clock: Clock, stack: AsyncExitStack
+) -> Mapping[str, NoticeSink]:
+    sinks = {}
+    for sink in config.alerts.to:
+        sinks[sink.key] = NoticeSink(config=sink, clock=clock)
+        stack.push_async_callback(sinks[sink.key].aclose)
+    return sinks
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
     """What the stages share, and how each stage is built from it."""
@@ -133,6 +149,7 @@ class _Parts:
     live: LiveConfig
     store: WorkStore
     sinks: Mapping[str, SpanSink]
+    notice_sinks: Mapping[str, NoticeSink]
     auth: ReceiverAuth
     clock: Clock
     tracer: Tracer
@@ -157,6 +174,8 @@ class _Parts:
         """Wire the stages together."""
         holder = self._holder()
         drift = DriftStage(live=self.live, store=self.store, clock=self.clock)
+        alerts = self._alerts(drift)
+        drift.tell = alerts.tell_drift
         reader = AnswerReader(store=self.store, counters=self.counters)
         return Collector(
             configuration=self.live,
@@ -165,7 +184,7 @@ class _Parts:
             counters=self.counters,
             clock=self.clock,
             auth=self.auth,
-            operations=(operations := self._operations(drift)),
+            operations=(operations := self._operations(alerts, drift)),
             ui=UiService(
                 config=self.config, auth=self.auth, status=operations.vitals.status, clock=self.clock
             ),
@@ -176,6 +195,7 @@ class _Parts:
             evaluator=self._evaluator(reader),
             deliverers=tuple(self._deliverers()),
             drift=drift,
+            alerts=alerts,
         )
 
     def _holder(self) -> HoldStage:
@@ -189,7 +209,7 @@ class _Parts:
             released=self.done,
         )
 
-    def _operations(self, drift: DriftStage) -> Operations:
+    def _operations(self, alerts: AlertStage, drift: DriftStage) -> Operations:
         vitals = Vitals(
             store=self.store,
             counters=self.counters,
@@ -197,7 +217,8 @@ class _Parts:
             store_limit_bytes=self.config.store.max_bytes,
             live=self.live,
             drift=drift.state,
-            sink_names={endpoint: sink.name for endpoint, sink in self.sinks.items()},
+            alerts=alerts.active,
+            sink_names={key: sink.name for key, sink in (*self.sinks.items(), *self.notice_sinks.items())},
         )
         accounts = account_routes(self.live, self.store, clock=self.clock, access=self.auth.access)
         return Operations(
@@ -254,7 +275,28 @@ class _Parts:
             holds=self.holds,
         )
 
+    def _alerts(self, drift: DriftStage) -> AlertStage:
+        config = self.config
+        return AlertStage(
+            store=self.store,
+            watches=tuple(SloWatch.of(slo, config.sample) for slo in config.slo),
+            sinks=tuple(self.notice_sinks),
+            links=AnswerLinks(page_url=config.ui.public_url or "", traces=config.ui.links),
+            clock=self.clock,
+            done=self.done,
+            is_judge_steady=drift.is_judge_steady,
+        )
+
     def _deliverers(self) -> Iterator[DeliverStage]:
+        for key, notice_sink in self.notice_sinks.items():
+            yield DeliverStage(
+                store=self.store,
+                sink=notice_sink,
+                endpoint=key,
+                counters=self.counters,
+                clock=self.clock,
+                most_at_once=1,  # notices are JSON documents, which nothing merges
+            )
         for endpoint, sink in self.sinks.items():
             yield DeliverStage(
                 store=self.store, sink=sink, endpoint=endpoint, counters=self.counters, clock=self.clock

@@ -18,7 +18,7 @@ from ragtrace.sqlite_file import primary_code
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
-from ragtrace_collector.store import _judged, leases, revisions
+from ragtrace_collector.store import _judged, _watch, leases, revisions
 from ragtrace_collector.store import _quarantine as suspects
 from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store._holds import HeldTraces
@@ -33,6 +33,7 @@ from ragtrace_collector.store.port import (
     Job,
     JudgedInput,
     KeptCarrier,
+    Notice,
     OutboxItem,
     Outcome,
     QuarantineRecord,
@@ -41,6 +42,7 @@ from ragtrace_collector.store.port import (
     StoreUnavailable,
     TraceDecided,
     TraceReport,
+    WatchedAnswer,
 )
 from ragtrace_collector.store.reader import StoreReader, index_of
 from ragtrace_collector.store.reports import SqliteReports
@@ -330,6 +332,22 @@ class SqliteStore:
         await self._each_outbox_item(
             "UPDATE parcel SET rejected_ns = ?, reason = ? WHERE id = ?", outbox_items, now_ns, reason
         )
+
+    async def watched(self, limit: int) -> tuple[WatchedAnswer, ...]:
+        return await self._submit(lambda db: _watch.oldest(db, limit))
+
+    async def watch_states(self) -> Mapping[str, str]:
+        return await self._submit(_watch.states)
+
+    async def note_watch(
+        self, *, states: Mapping[str, str | None], up_to: int, notices: Sequence[Notice]
+    ) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            _watch.note(db, states, up_to=up_to)
+            for notice in notices:
+                _put_outbox_items(db, {notice.sink: notice.payload})
+
+        await self._submit(work)
 
     async def unfinished(self, *, now_ns: int) -> int:
         def work(db: sqlite3.Connection) -> int:

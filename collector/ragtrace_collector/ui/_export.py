@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.escaping import escaped_json, spreadsheet_text
@@ -22,14 +22,25 @@ _CLAIMS: Final = (
 )
 
 
+class ExportHead(Protocol):
+    """Writes what comes before the rows."""
+
+    def __call__(self, metrics: Sequence[str], *, searched: bool) -> bytes:
+        """Return it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportFormat:
-    """How rows are written. ``head`` and ``row`` take the names of the metrics, one or two columns each."""
+    """How rows are written, with the names of the metrics, one or two columns each.
+
+    A list that was searched for words has the column ``search``: ``found``, or why nobody knows.
+    """
 
     suffix: str
     media_type: str
-    head: Callable[[Sequence[str]], bytes]
-    row: Callable[[AnswerSummary, Sequence[str]], bytes]
+    head: ExportHead
+    row: Callable[[AnswerSummary, Sequence[str], str | None], bytes]
 
 
 def _iso(time_ns: int) -> str:
@@ -62,9 +73,10 @@ def _facts(answer: AnswerSummary) -> dict[str, str | float | int | None]:
     }
 
 
-def _json_row(answer: AnswerSummary, metrics: Sequence[str]) -> bytes:
+def _json_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) -> bytes:
     row = {
         **_facts(answer),
+        **({} if search is None else {"search": search}),
         "metrics": {
             metric.name: {"label": metric.label.value, "score": metric.score} for metric in answer.metrics
         },
@@ -96,18 +108,22 @@ _COLUMNS: Final = (
 )
 
 
-def _csv_head(metrics: Sequence[str]) -> bytes:
+def _no_head(metrics: Sequence[str], *, searched: bool) -> bytes:
+    return b""
+
+
+def _csv_head(metrics: Sequence[str], *, searched: bool) -> bytes:
     names = [f"{what}_{name}" for name in metrics for what in ("score", "label")]
-    return "\ufeff".encode() + _csv_line([*_COLUMNS, *names])
+    return "\ufeff".encode() + _csv_line([*_COLUMNS, *names, *(["search"] if searched else [])])
 
 
-def _csv_row(answer: AnswerSummary, metrics: Sequence[str]) -> bytes:
+def _csv_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) -> bytes:
     facts = _facts(answer)
     cells = [facts[name] for name in _COLUMNS]
     for name in metrics:
         metric = answer.metric(name)
         cells += [metric.score, metric.label.value] if metric else [None, None]
-    return _csv_line(cells)
+    return _csv_line([*cells, *([] if search is None else [search])])
 
 
 def _csv_line(cells: Sequence[str | float | None]) -> bytes:
@@ -117,8 +133,6 @@ def _csv_line(cells: Sequence[str | float | None]) -> bytes:
 
 
 FORMATS: Final[Mapping[str, ExportFormat]] = {
-    "jsonl": ExportFormat(
-        suffix="jsonl", media_type="application/x-ndjson", head=lambda _: b"", row=_json_row
-    ),
+    "jsonl": ExportFormat(suffix="jsonl", media_type="application/x-ndjson", head=_no_head, row=_json_row),
     "csv": ExportFormat(suffix="csv", media_type="text/csv; charset=utf-8", head=_csv_head, row=_csv_row),
 }

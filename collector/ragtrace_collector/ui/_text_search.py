@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import StrEnum
 from typing import Final
 
 from ragtrace.answers.opened import AnswerGone
@@ -18,6 +19,17 @@ _BATCH: Final = 20
 _MOST_OPENED: Final = 200
 _MOST_S: Final = 2.0
 _MOST_OPENING_S: Final = 5.0
+
+
+class SearchResult(StrEnum):
+    """What a look at the words of an answer gave."""
+
+    FOUND = "found"
+    OTHER_WORDS = "other words"
+    GONE = "gone"
+    """Its content is nowhere any more, so nobody knows."""
+    UNREADABLE = "unreadable"
+    """Its content could not be read now."""
 
 
 class TextSearch:
@@ -55,20 +67,28 @@ class TextSearch:
 
     async def matching(self, answers: Sequence[AnswerSummary], text: str) -> list[AnswerSummary]:
         """Return the answers with all these words, opened all at the same time."""
-        fits = await asyncio.gather(*(self._matches(answer, text) for answer in answers))
-        return [answer for answer, is_match in zip(answers, fits, strict=True) if is_match]
+        looked = await self.looked_at(answers, text)
+        return [answer for answer, found in looked if found is SearchResult.FOUND]
 
-    async def _matches(self, answer: AnswerSummary, text: str) -> bool:
+    async def looked_at(
+        self, answers: Sequence[AnswerSummary], text: str
+    ) -> list[tuple[AnswerSummary, SearchResult]]:
+        """Return each answer with what a look at its words gave."""
+        found = await asyncio.gather(*(self._look(answer, text) for answer in answers))
+        return list(zip(answers, found, strict=True))
+
+    async def _look(self, answer: AnswerSummary, text: str) -> SearchResult:
         self.opened += 1
         try:
             async with asyncio.timeout(_MOST_OPENING_S):
                 record = (await self._site.source.open(answer.key)).record
         except AnswerGone:
             self.gone += 1
-            return False
+            return SearchResult.GONE
         except (ReadError, TimeoutError) as exc:
             self.unread += 1
             self.problem = str(exc) or f"{self._site.source.name} did not answer in time"
-            return False
+            return SearchResult.UNREADABLE
         content = f"{record.question or ''}\n{record.answer or ''}".casefold()
-        return all(word in content for word in text.casefold().split())
+        has_all = all(word in content for word in text.casefold().split())
+        return SearchResult.FOUND if has_all else SearchResult.OTHER_WORDS

@@ -18,7 +18,7 @@ from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.reviews.review import ReviewStore, SavedView
 from ragtrace_collector.ui._export import FORMATS, ExportFormat
-from ragtrace_collector.ui._text_search import TextSearch
+from ragtrace_collector.ui._text_search import SearchResult, TextSearch
 from ragtrace_collector.ui.query import ListQuery, read_query
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import checked_form, own_tenant, scoped
@@ -155,22 +155,29 @@ def _scoped_query(request: Request, typed: Mapping[str, str]) -> ListQuery:
 async def _exported(
     site: Site, query: ListQuery, export: ExportFormat, *, metrics: Sequence[str]
 ) -> AsyncIterator[bytes]:
-    yield export.head(metrics)
+    yield export.head(metrics, searched=bool(query.chosen.text))
     waiting: list[AnswerSummary] = []
     async for answer in site.index.every(query.chosen, sort=query.sort):
         waiting.append(answer)
         if len(waiting) == _AT_ONCE:
-            found = await _matching(site, waiting, query.chosen.text)
-            yield b"".join(export.row(row, metrics) for row in found)
+            yield await _rows(site, waiting, query, export, metrics)
             waiting = []
-    found = await _matching(site, waiting, query.chosen.text)
-    yield b"".join(export.row(row, metrics) for row in found)
+    yield await _rows(site, waiting, query, export, metrics)
 
 
-async def _matching(
-    site: Site, answers: Sequence[AnswerSummary], text: str | None
-) -> Sequence[AnswerSummary]:
-    return await TextSearch(site).matching(answers, text) if text else answers
+async def _rows(
+    site: Site,
+    answers: Sequence[AnswerSummary],
+    query: ListQuery,
+    export: ExportFormat,
+    metrics: Sequence[str],
+) -> bytes:
+    """Return the rows of answers; with words to look for, also of those whose words nobody could read."""
+    if not query.chosen.text:
+        return b"".join(export.row(answer, metrics, None) for answer in answers)
+    looked = await TextSearch(site).looked_at(answers, query.chosen.text)
+    kept = [(answer, found) for answer, found in looked if found is not SearchResult.OTHER_WORDS]
+    return b"".join(export.row(answer, metrics, found.value) for answer, found in kept)
 
 
 async def _choices(site: Site, scope: TrafficScope) -> _Choices:

@@ -93,8 +93,7 @@ def _show_page(
     url = wrong.answer.page if wrong else page.url
     stays = _stays(options)
     if fault := page.fault(url):
-        talk(f"the page {url} cannot be shown: {fault}")
-        return
+        raise RagtraceError(f"the page {url} cannot be shown: {fault}")
     show.page(url, stays=stays)
     if stays:
         if options.opens or (options.opens is None and has_desktop(os.environ)):

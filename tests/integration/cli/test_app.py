@@ -17,12 +17,14 @@ from ragtrace.cli.evaluate.options import ToolMetricOptions
 from ragtrace.cli.evaluator_options import VERIFY_FORMS, VerifyOptions
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import CARRIER_TIMES, CONTEXT_SOURCES, TOOLS
+from ragtrace.cli.report.command import DIMENSIONS
 from ragtrace.cli.report_options import REPORT_SUFFIXES
 from ragtrace.compat.tool import ToolOptions
 from ragtrace.compat.tools import PROFILES
 from ragtrace.errors import ConfigError
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.quality import ReportDimension
 from ragtrace.reports import SUFFIXES
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import ContextFrom
@@ -44,6 +46,7 @@ def test_help_names_every_command() -> None:
         "explain",
         "backfill",
         "rejudge",
+        "report",
         "calibrate",
         "metrics",
         "doctor",
@@ -56,6 +59,8 @@ def test_help_names_every_command() -> None:
         "budget",
         "drift",
         "outbox",
+        "slo",
+        "alerts",
         "backup",
     ]
     assert all(f"\n  {name} " in output for name in COMMANDS)
@@ -71,9 +76,9 @@ def test_help_has_an_example_and_fits_80_columns(command: tuple[str, ...]) -> No
     assert max(map(len, result.output.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "reviews"])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("reviews", "slo")])
 def test_every_command_speaks_json(name: str) -> None:
-    """`reviews export` writes nothing but JSON lines."""
+    """`reviews export` writes nothing but JSON lines, and `slo rules` the YAML of other programs."""
     assert "--json" in run(name, "--help").output
 
 
@@ -95,7 +100,7 @@ HEAVY = {
 }
 OWN_HEAVY = {
     f"ragtrace.{name}" for name in ("backfill", "budget", "calibration", "compat", "judge", "metrics")
-} | {f"ragtrace.{name}" for name in ("reports", "traces", "transcripts")}
+} | {f"ragtrace.{name}" for name in ("quality", "reports", "traces", "transcripts")}
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)], ids=lambda name: " ".join(name))
@@ -131,6 +136,7 @@ def test_the_choices_in_options_are_those_of_the_library() -> None:
     assert get_args(CarrierTime) == CARRIER_TIMES
     assert tuple(VerifyForm) == VERIFY_FORMS
     assert REPORT_SUFFIXES == SUFFIXES
+    assert tuple(ReportDimension) == DIMENSIONS
     verify = {field.name: field.default for field in fields(VerifyOptions)}
     assert verify["claims_per_call"] == StepLimits().claims_per_call
     assert verify["canary_rate"] == VerifySettings().sentinel_rate

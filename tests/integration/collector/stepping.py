@@ -58,6 +58,7 @@ class Stepped:
         stages = (
             self.collector.sample_stage.step,
             self.collector.evaluator.step,
+            self.collector.alerts.step,
             *(deliverer.step for deliverer in self.collector.deliverers),
         )
         while any([await step() for step in stages]):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from ragtrace import semconv
 from ragtrace.drift.runs import RunResult
@@ -16,14 +18,22 @@ from ragtrace_collector.config import CollectorConfig
 from tests.integration.collector.drifting_model import DriftingModel, running_drifting_model, write_anchors
 from tests.integration.collector.running import config_of
 from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
+from tests.integration.collector.webhook import Webhook, webhook
 from tests.rag_spans import rag_trace
 
 DAY_S = 86_400
+SCHEMA = Path(__file__).parents[3] / "docs" / "alert-notice.schema.json"
 
 
 @pytest.fixture
 def model() -> Iterator[DriftingModel]:
     with running_drifting_model() as served:
+        yield served
+
+
+@pytest.fixture
+def hook() -> Iterator[Webhook]:
+    with webhook() as served:
         yield served
 
 
@@ -39,6 +49,12 @@ def drift_config(folder: Path, model: DriftingModel, **changes: Any) -> Collecto
     return config_of(folder, judge=judge, drift=drift, **changes)
 
 
+OBJECTIVE = {
+    "slo": [{"name": "faithful", "service": "shop"}],
+    "evaluate": {"retry_delays": [], "probe_delays": ["24h"], "deadline": "12h"},
+}
+
+
 class Week:
     """A collector whose days a test lets pass, with some traffic on each."""
 
@@ -49,12 +65,13 @@ class Week:
 
     async def day(self, *, is_system_worse: bool = False) -> RunResult | None:
         """Let a day pass; return what its drift check showed."""
-        for _ in range(4):
+        for _ in range(20):
             self._answers += 1
             fact = f"Refunds of order {self._answers} take 14 days."
             answer = "Nobody ever pays anything back." if is_system_worse else fact
             await self.stepped.send(*rag_trace(self._answers, chunks=(fact,), answer=answer))
         await self.stepped.pass_time(DAY_S)
+        await self.stepped.pass_time(5)  # what was judged just now is counted and delivered
         before = await self.runs()
         await self.drift.step()
         after = await self.runs()
@@ -91,34 +108,45 @@ async def week(config: CollectorConfig, clock: StandingClock | None = None) -> A
         yield Week(stepped)
 
 
-async def test_a_judge_swapped_in_the_middle_of_a_week_is_judge_drift(
-    tmp_path: Path, model: DriftingModel
+async def test_a_judge_swapped_in_the_middle_of_a_week_is_judge_drift_and_no_quality_alert(
+    tmp_path: Path, model: DriftingModel, hook: Webhook
 ) -> None:
-    async with week(drift_config(tmp_path, model)) as simulated:
+    alerts = {"alerts": {"to": [{"webhook": hook.url}]}}
+    async with week(drift_config(tmp_path, model, **OBJECTIVE, **alerts)) as simulated:
         before = [await simulated.day() for _ in range(4)]
-        assert await simulated.drift.is_judge_steady()
+        assert hook.notices == []
         model.strictness = 1.0  # another model behind the same name: all verdicts fall, and so does quality
-        after = [await simulated.day() for _ in range(3)]
+        for _ in range(3):
+            await simulated.day()
+        assert simulated.passes(last=60) == 0
         assert before == [RunResult.BASELINE, *[RunResult.STEADY] * 3]
-        assert after == [RunResult.DRIFTED] * 3
-        assert simulated.passes(last=12) == 0
+        assert set((await simulated.runs())[4:]) == {RunResult.DRIFTED}
         assert not await simulated.drift.is_judge_steady()
         metrics = await simulated.metrics()
+    assert [(notice["slo"]["name"], notice["status"]) for notice in hook.notices] == [
+        ("judge drift", "firing")
+    ]
+    Draft202012Validator(json.loads(SCHEMA.read_text())).validate(hook.notices[0])
     assert metrics["ragtrace.drift.detected"] == 1
     assert metrics["ragtrace.drift.score faithfulness"] == 0
     assert metrics["ragtrace.drift.agreement"] == pytest.approx(8 / 24)
 
 
-async def test_a_system_made_worse_is_no_judge_drift(tmp_path: Path, model: DriftingModel) -> None:
-    async with week(drift_config(tmp_path, model)) as simulated:
+async def test_a_system_made_worse_in_the_middle_of_a_week_is_a_quality_alert_and_no_judge_drift(
+    tmp_path: Path, model: DriftingModel, hook: Webhook
+) -> None:
+    alerts = {"alerts": {"to": [{"webhook": hook.url}]}}
+    async with week(drift_config(tmp_path, model, **OBJECTIVE, **alerts)) as simulated:
         for _ in range(4):
             await simulated.day()
-        assert simulated.passes(last=16) == 16
-        after = [await simulated.day(is_system_worse=True) for _ in range(3)]
-        assert simulated.passes(last=12) == 0
-        assert after == [RunResult.STEADY] * 3
+        assert (simulated.passes(last=80), hook.notices) == (80, [])
+        for _ in range(3):
+            await simulated.day(is_system_worse=True)
+        assert simulated.passes(last=60) == 0
+        assert set((await simulated.runs())[1:]) == {RunResult.STEADY}
         assert await simulated.drift.is_judge_steady()
         assert (await simulated.metrics())["ragtrace.drift.detected"] == 0
+    assert [(notice["slo"]["name"], notice["status"]) for notice in hook.notices] == [("faithful", "firing")]
 
 
 async def test_before_an_alert_the_judge_is_checked_again_between_two_days(

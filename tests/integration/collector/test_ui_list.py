@@ -264,6 +264,16 @@ def test_an_export_searches_for_words_too() -> None:
     assert [int(json.loads(row)["span_id"], 16) for row in rows] == [40, 3]
 
 
+def test_an_export_keeps_answers_whose_words_nobody_could_read() -> None:
+    pages = Pages(rows=[a_row(1), a_row(2, minute=1)], source=Texts({hex_id(1): "days"}))
+    rows = [json.loads(row) for row in pages.client().get("/answers.jsonl?text=days").text.splitlines()]
+    assert [(row["span_id"], row["search"]) for row in rows] == [(hex_id(2), "gone"), (hex_id(1), "found")]
+    pages.source.failure = ReadUnavailable("jaeger:http://x did not answer within 5 s")
+    table = [*table_of(pages.client().get("/answers.csv?text=days").content)]
+    assert [row["search"] for row in table] == ["unreadable", "unreadable"]
+    assert "search" not in (table_of(pages.client().get("/answers.csv").content).fieldnames or ())
+
+
 def test_an_export_of_a_senseless_filter_leads_to_the_list() -> None:
     client = Pages(rows=ROWS).client()
     answer = client.get("/answers.csv?min=x")

@@ -15,6 +15,7 @@ from ragtrace_collector.store.port._outbox import OutboxItem, OutboxStore
 from ragtrace_collector.store.port._quarantine import QuarantineReason, QuarantineRecord, QuarantineStore
 from ragtrace_collector.store.port._sampling import RelatedAnswer, SamplingStore
 from ragtrace_collector.store.port._spans import HoldMode, ReleasedTraces, SpanStore, StoredSpans
+from ragtrace_collector.store.port._watch import Notice, WatchedAnswer, WatchStore
 from ragtrace_collector.store.port._work_store import WorkStore
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "KeptCarrier",
     "LedgerStore",
     "MaintenanceStore",
+    "Notice",
     "OutboxItem",
     "OutboxStore",
     "Outcome",
@@ -44,5 +46,7 @@ __all__ = [
     "StoredTrace",
     "TraceDecided",
     "TraceReport",
+    "WatchStore",
+    "WatchedAnswer",
     "WorkStore",
 ]

@@ -14,10 +14,19 @@ from ragtrace_collector.store.port._outbox import OutboxStore
 from ragtrace_collector.store.port._quarantine import QuarantineStore
 from ragtrace_collector.store.port._sampling import SamplingStore
 from ragtrace_collector.store.port._spans import SpanStore
+from ragtrace_collector.store.port._watch import WatchStore
 
 
 class WorkStore(
-    SpanStore, QuarantineStore, JobStore, IndexStore, OutboxStore, LedgerStore, MaintenanceStore, Protocol
+    SpanStore,
+    QuarantineStore,
+    JobStore,
+    IndexStore,
+    WatchStore,
+    OutboxStore,
+    LedgerStore,
+    MaintenanceStore,
+    Protocol,
 ):
     """What survives a crash, from the acknowledged span to the delivered carrier.
 

@@ -1,0 +1,21 @@
+"""What a sample of judged answers says about all traffic: estimates with intervals, by group."""
+
+from ragtrace.quality.as_json import report_as_json
+from ragtrace.quality.collecting import AnswerCollector
+from ragtrace.quality.figures import (
+    EffortFigures,
+    GroupFigures,
+    MeasuredJudge,
+    MetricFigures,
+    PredictedFigures,
+)
+from ragtrace.quality.grouping import ReportDimension, source_of
+from ragtrace.quality.report import (
+    Comparison,
+    LedgerCoverage,
+    QualityReport,
+    ReportRequest,
+    ReviewedFigures,
+    ReviewedPairs,
+    quality_report,
+)

@@ -1,0 +1,221 @@
+"""Sorting judged answers into groups, metric by metric."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
+from ragtrace.model import Direction, Label
+from ragtrace.quality.grouping import ReportDimension, groups_of
+from ragtrace.stats import PredictedAnswer, Weighed
+
+MOST_GROUPS_KEPT: Final = 10_000
+OTHER: Final = "(other)"
+"""The group of what comes when there are so many: names may be anything that a sender writes."""
+
+
+class JudgedRow(NamedTuple):
+    """A score, as an estimate needs it."""
+
+    score: float
+    passes: bool
+    probability: float | None
+    cluster: str
+
+    @property
+    def as_score(self) -> Weighed:
+        """The score, weighed."""
+        return Weighed(self.score, self.probability, self.cluster)
+
+    @property
+    def as_pass(self) -> Weighed:
+        """1 if it passes and 0 if not, weighed."""
+        return Weighed(float(self.passes), self.probability, self.cluster)
+
+
+_MetricRow: TypeAlias = tuple[MetricSummary, JudgedRow | None]
+"""A metric's outcome, and its row if it has a score."""
+
+
+class CheapRow(NamedTuple):
+    """What a cheap judge said of an answer, or that it could not decide."""
+
+    score: float | None
+    passes: float | None
+    probability: float | None
+    cluster: str
+
+
+@dataclass(slots=True, kw_only=True)
+class MetricSample:
+    """The results of one metric in one group."""
+
+    rows: list[JudgedRow] = field(default_factory=list)
+    failed: int = 0
+    skipped: int = 0
+    lower_is_better: bool = False
+    judges: set[str] = field(default_factory=set)
+    cheap: dict[AnswerKey, CheapRow] = field(default_factory=dict)
+    """The results of the cheap judge, by answer."""
+    better: dict[AnswerKey, JudgedRow] = field(default_factory=dict)
+    """Those of the named judge, if a cheap one is named."""
+
+    @property
+    def results(self) -> int:
+        """All results: with a score, failed and skipped."""
+        return len(self.rows) + self.failed + self.skipped
+
+    def joined(self, *, passes: bool) -> list[PredictedAnswer]:
+        """Return the answers of the cheap judge, with the better one's result where there is one.
+
+        Where the cheap judge could not decide, its mean is taken for its score. To leave these answers out
+        would leave out a kind of answer; a constant only predicts them less well.
+        """
+        said = {key: row.passes if passes else row.score for key, row in self.cheap.items()}
+        known = [value for value in said.values() if value is not None]
+        middle = sum(known) / len(known) if known else 0.5
+        found = []
+        for key, cheap in self.cheap.items():
+            value, better = said[key], self.better.get(key)
+            truth = None if better is None else float(better.passes) if passes else better.score
+            found.append(
+                PredictedAnswer(
+                    middle if value is None else value,
+                    cheap.probability,
+                    truth,
+                    None if better is None else better.probability,
+                    cheap.cluster,
+                )
+            )
+        return found
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupSample:
+    """The answers of one group."""
+
+    answers: int = 0
+    claims: int = 0
+    unjudged_claims: int = 0
+    cost_usd: float = 0.0
+    priced: int = 0
+    """Answers whose cost is known."""
+    first_ns: int = 0
+    last_ns: int = 0
+    metrics: dict[str, MetricSample] = field(default_factory=lambda: defaultdict(MetricSample))
+
+
+class AnswerCollector:
+    """Takes evaluations, and keeps what the estimates of each group need. It keeps no text."""
+
+    def __init__(
+        self,
+        *,
+        by: ReportDimension | None = None,
+        metrics: Collection[str] = (),
+        judge: str | None = None,
+        cheap: str | None = None,
+    ) -> None:
+        """``metrics`` are the wanted ones, by default all. ``judge`` and ``cheap`` are ``provider:model``, or
+        ``provider`` alone."""
+        self.whole = GroupSample()
+        self.groups: dict[str, GroupSample] = defaultdict(GroupSample)
+        self.judges: Counter[str] = Counter()
+        """Evaluations of each judge, also of those that were not asked for."""
+        self.judged_early = 0
+        """Evaluations that began before the answer did: a clock was wrong, or set back."""
+        self._by, self._metrics = by, frozenset(metrics)
+        self._judge, self._cheap = judge, cheap
+
+    def add(self, answer: AnswerSummary) -> None:
+        """Add a valid evaluation. By source, it is in no group before `add_sources`."""
+        self.judges[answer.judge] += 1
+        is_cheap = self._cheap is not None and is_judge(answer.judge, self._cheap)
+        if not is_cheap and self._judge is not None and not is_judge(answer.judge, self._judge):
+            return
+        self.judged_early += 0 < answer.judged_ns < answer.time_ns
+        rows = self._rows(answer)
+        self._put(self.whole, answer, rows, is_cheap)
+        if self._by is not None and self._by is not ReportDimension.SOURCE:
+            for name in groups_of(answer, self._by):
+                self._put(self._group(name), answer, rows, is_cheap)
+
+    def add_sources(self, answer: AnswerSummary, sources: Sequence[str]) -> None:
+        """Put an evaluation that was added already into the groups of its sources."""
+        if self._judge is None or is_judge(answer.judge, self._judge):
+            rows = self._rows(answer)
+            for name in groups_of(answer, ReportDimension.SOURCE, sources):
+                self._put(self._group(name), answer, rows, is_cheap=False)
+
+    def _group(self, name: str) -> GroupSample:
+        is_known = name in self.groups or len(self.groups) < MOST_GROUPS_KEPT
+        return self.groups[name if is_known else OTHER]
+
+    def _put(
+        self, group: GroupSample, answer: AnswerSummary, rows: Sequence[_MetricRow], is_cheap: bool
+    ) -> None:
+        if not is_cheap:
+            _count(group, answer)
+        for metric, row in rows:
+            sample = group.metrics[metric.name]
+            if is_cheap:
+                sample.cheap[answer.key] = _cheap(row, answer)
+                continue
+            _add(sample, metric, row)
+            sample.judges.add(answer.judge)
+            if self._cheap is not None and row is not None:
+                sample.better[answer.key] = row
+
+    def _rows(self, answer: AnswerSummary) -> Sequence[_MetricRow]:
+        cluster = _cluster(answer)
+        return [
+            (metric, _row(metric, answer.probability, cluster))
+            for metric in answer.metrics
+            if not self._metrics or metric.name in self._metrics
+        ]
+
+
+def is_judge(judge: str, named: str) -> bool:
+    """Whether a judge is the one that is named: ``openai:gpt-4o-mini``, or ``openai`` for any model."""
+    return judge == named or judge.partition(":")[0] == named
+
+
+def _count(group: GroupSample, answer: AnswerSummary) -> None:
+    group.answers += 1
+    group.claims += answer.claims.total
+    group.unjudged_claims += answer.claims.unjudged
+    if answer.cost_usd is not None:
+        group.cost_usd += answer.cost_usd
+        group.priced += 1
+    if answer.time_ns:
+        group.first_ns = min(group.first_ns or answer.time_ns, answer.time_ns)
+        group.last_ns = max(group.last_ns, answer.time_ns)
+
+
+def _cluster(answer: AnswerSummary) -> str:
+    return f"{answer.key.trace_id}@{answer.key.tenant}"
+
+
+def _cheap(row: JudgedRow | None, answer: AnswerSummary) -> CheapRow:
+    if row is None:
+        return CheapRow(None, None, answer.probability, _cluster(answer))
+    return CheapRow(row.score, float(row.passes), row.probability, row.cluster)
+
+
+def _row(metric: MetricSummary, probability: float | None, cluster: str) -> JudgedRow | None:
+    if metric.score is None or metric.label not in (Label.PASS, Label.FAIL):
+        return None
+    return JudgedRow(metric.score, metric.label is Label.PASS, probability, cluster)
+
+
+def _add(sample: MetricSample, metric: MetricSummary, row: JudgedRow | None) -> None:
+    sample.lower_is_better = metric.direction is Direction.LOWER_IS_BETTER
+    if row is not None:
+        sample.rows.append(row)
+    elif metric.label is Label.ERROR:
+        sample.failed += 1
+    else:
+        sample.skipped += 1

@@ -1,0 +1,301 @@
+"""The report: groups, what differs between them, what the numbers do not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ragtrace.quality.collecting import AnswerCollector
+from ragtrace.quality.figures import (
+    CALIBRATED,
+    EffortFigures,
+    GroupFigures,
+    MeasuredJudge,
+    MetricFigures,
+    effort_figures,
+    group_figures,
+    is_corrected,
+)
+from ragtrace.quality.grouping import ReportDimension
+from ragtrace.reviews.averages import METRIC as REVIEWED
+from ragtrace.reviews.averages import CorrectedMean, ReviewedPair, corrected_mean
+from ragtrace.stats import MeanDifference, difference_of
+
+MOST_GROUPS: Final = 200
+"""So many are shown: the hours of a week, or the groups with the most answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRequest:
+    """What a report is to say."""
+
+    by: ReportDimension | None = None
+    metrics: tuple[str, ...] = ()
+    """The wanted ones; empty for all."""
+    judge: str | None = None
+    cheap: str | None = None
+    compare: tuple[str, str] | None = None
+    """Two groups: the older one, and the newer one."""
+    measured: MeasuredJudge | None = None
+    drop: float | None = None
+    most_groups: int = MOST_GROUPS
+
+    def collector(self) -> AnswerCollector:
+        """Return what collects the answers of such a report."""
+        return AnswerCollector(by=self.by, metrics=self.metrics, judge=self.judge, cheap=self.cheap)
+
+
+class ReviewedPairs(NamedTuple):
+    """The judge and people on the answers that were reviewed in random order."""
+
+    passing: Sequence[ReviewedPair]
+    scores: Sequence[ReviewedPair]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One metric in two groups, or in two periods."""
+
+    group: str
+    """The group whose periods are compared; empty for all answers, or if two groups are."""
+    metric: str
+    older: str
+    newer: str
+    older_judged: int
+    newer_judged: int
+    mean: MeanDifference | None
+    """Newer minus older; ``None`` if one of them has no score."""
+    passing: MeanDifference | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerCoverage:
+    """All answers that a collector ever saw, by its ledger."""
+
+    judged: int
+    eligible: int
+    """Seen ones, without those that had nothing to judge (ineligible) or that rules drop (filtered)."""
+    seen: int
+
+    @classmethod
+    def of(cls, states: Mapping[str, int]) -> LedgerCoverage:
+        """Make it of the answers by state."""
+        seen = sum(number for state, number in states.items() if state != "superseded")
+        never = states.get("ineligible", 0) + states.get("filtered", 0)
+        return cls(judged=states.get("judged", 0), eligible=seen - never, seen=seen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewedFigures:
+    """Faithfulness as people correct it, by the answers that they reviewed in random order."""
+
+    passing: CorrectedMean | None
+    """``None`` below 30 reviewed answers."""
+    mean: CorrectedMean | None
+    reviewed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityReport:
+    """What the judged answers of a time range say."""
+
+    place: str
+    """Where they were read, without secrets."""
+    since_ns: int | None
+    """``None`` if all that the place has was read."""
+    until_ns: int
+    baseline_ns: int | None
+    """When the baseline began; it ends where the range begins."""
+    by: ReportDimension | None
+    whole: GroupFigures
+    groups: tuple[GroupFigures, ...]
+    """Periods in order of time, other groups by their number of answers."""
+    groups_left_out: int
+    comparisons: tuple[Comparison, ...]
+    drop: float | None
+    effort: EffortFigures | None
+    """What it takes to detect the drop; ``None`` without a pass rate."""
+    measured: MeasuredJudge | None
+    reviewed: ReviewedFigures | None
+    """``None`` if no reviews were named."""
+    ledger: LedgerCoverage | None
+    """``None`` unless a collector's store was read."""
+    notices: tuple[str, ...]
+    """Sentences about what the numbers do not have."""
+
+
+def quality_report(
+    request: ReportRequest,
+    found: AnswerCollector,
+    *,
+    place: str,
+    since_ns: int | None,
+    until_ns: int,
+    baseline: AnswerCollector | None = None,
+    baseline_ns: int | None = None,
+    pairs: ReviewedPairs | None = None,
+    ledger: LedgerCoverage | None = None,
+    notices: Sequence[str] = (),
+) -> QualityReport:
+    """Make the estimates of the collected answers, and compare."""
+    whole = group_figures("", found.whole, request.measured)
+    groups = _groups(request, found)
+    first = next((metric for metric in whole.metrics if metric.passing), None)
+    effort = effort_figures(first, found.whole, request.drop) if first and request.drop else None
+    compared = _of_groups(request, groups) if request.compare else ()
+    if baseline is not None:
+        of_both = [whole] if request.by and request.by.is_time else [whole, *groups]
+        compared = (*compared, *_of_periods(request, of_both, baseline))
+    return QualityReport(
+        place=place,
+        since_ns=since_ns,
+        until_ns=until_ns,
+        baseline_ns=baseline_ns,
+        by=request.by,
+        whole=whole,
+        groups=groups,
+        groups_left_out=sum(bool(group.answers) for group in found.groups.values()) - len(groups),
+        comparisons=tuple(compared),
+        drop=request.drop,
+        effort=effort,
+        measured=request.measured,
+        reviewed=_reviewed(whole, pairs) if pairs else None,
+        ledger=ledger,
+        notices=(*notices, *_notices(request, found, whole)),
+    )
+
+
+def _reviewed(whole: GroupFigures, pairs: ReviewedPairs) -> ReviewedFigures:
+    found = whole.metric(REVIEWED)
+    passing = corrected_mean(found.passing, pairs.passing) if found and found.passing else None
+    mean = corrected_mean(found.mean, pairs.scores) if found and found.mean else None
+    return ReviewedFigures(passing=passing, mean=mean, reviewed=len(pairs.passing))
+
+
+def _groups(request: ReportRequest, found: AnswerCollector) -> tuple[GroupFigures, ...]:
+    """Estimate the newest periods, or the groups with the most answers and those that are compared."""
+    names = [name for name in found.groups if found.groups[name].answers]
+    if request.by is not None and request.by.is_time:
+        names = sorted(names)[-request.most_groups :]
+    else:
+        names.sort(key=lambda name: (-found.groups[name].answers, name))
+        others = [name for name in request.compare or () if name in names[request.most_groups :]]
+        names = [*names[: request.most_groups], *others]
+    return tuple(group_figures(name, found.groups[name], request.measured) for name in names)
+
+
+def _of_groups(request: ReportRequest, groups: Sequence[GroupFigures]) -> Sequence[Comparison]:
+    by_name = {group.name: group for group in groups}
+    older, newer = (by_name.get(name) for name in request.compare or ("", ""))
+    if older is None or newer is None:
+        return ()
+    names = dict.fromkeys(metric.metric for group in (older, newer) for metric in group.metrics)
+    return [
+        _compared(name, older.metric(name), newer.metric(name), (older.name, newer.name)) for name in names
+    ]
+
+
+def _of_periods(
+    request: ReportRequest, groups: Sequence[GroupFigures], baseline: AnswerCollector
+) -> Iterator[Comparison]:
+    for group in groups:
+        sample = baseline.groups.get(group.name) if group.name else baseline.whole
+        earlier = group_figures(group.name, sample, request.measured) if sample else None
+        for metric in group.metrics:
+            before = earlier.metric(metric.metric) if earlier else None
+            yield _compared(metric.metric, before, metric, ("baseline", "now"), group=group.name)
+
+
+def _compared(
+    metric: str,
+    older: MetricFigures | None,
+    newer: MetricFigures | None,
+    names: tuple[str, str],
+    *,
+    group: str = "",
+) -> Comparison:
+    both = (newer, older) if newer and older else None
+    return Comparison(
+        group=group,
+        metric=metric,
+        older=names[0],
+        newer=names[1],
+        older_judged=older.judged if older else 0,
+        newer_judged=newer.judged if newer else 0,
+        mean=difference_of(both[0].mean, both[1].mean) if both and both[0].mean and both[1].mean else None,
+        passing=difference_of(both[0].passing, both[1].passing)
+        if both and both[0].passing and both[1].passing
+        else None,
+    )
+
+
+def _notices(request: ReportRequest, found: AnswerCollector, whole: GroupFigures) -> Iterator[str]:
+    if not found.whole.answers:
+        yield from _nothing(request, found)
+        return
+    yield from _missing(request, found, whole)
+    for metric in whole.metrics:
+        if metric.left_out:
+            yield (
+                f"{metric.metric}: {metric.left_out:,} of {metric.judged:,} scores have no known sampling"
+                " probability and are left out of the estimates"
+            )
+    if request.judge is None and len(found.judges) > 1:
+        named = ", ".join(f"{judge or '(none)'} {number:,}" for judge, number in found.judges.most_common())
+        yield f"several judges are mixed: {named}; --judge chooses one, --by judge separates them"
+    if found.judged_early:
+        yield (
+            f"{found.judged_early:,} of {found.whole.answers:,} answers were judged before they were given:"
+            " a clock is wrong or was set back, so periods may be wrong, too"
+        )
+    yield from _corrections(request, found)
+
+
+def _nothing(request: ReportRequest, found: AnswerCollector) -> Iterator[str]:
+    judges = ", ".join(sorted(judge or "(none)" for judge in found.judges))
+    if request.judge and found.judges:
+        yield f"no answer was judged by {request.judge}; there are evaluations of {judges}"
+    else:
+        yield "no judged answers in this time range: choose another --since or --from"
+
+
+def _missing(request: ReportRequest, found: AnswerCollector, whole: GroupFigures) -> Iterator[str]:
+    names = {metric.metric for metric in whole.metrics}
+    for name in request.metrics:
+        if name not in names:
+            yield f"no answer in this time range has the metric {name}"
+    for name in request.compare or ():
+        if name not in found.groups:
+            yield f"there is no group {name!r} to compare"
+    for metric in whole.metrics:
+        if not metric.judged:
+            yield (
+                f"{metric.metric} has no score: {metric.failed:,} of {metric.results:,} results failed,"
+                f" {metric.skipped:,} were skipped"
+            )
+    if request.cheap and not any(metric.predicted for metric in whole.metrics):
+        yield f"no answer was judged by the cheap judge {request.cheap}"
+
+
+def _corrections(request: ReportRequest, found: AnswerCollector) -> Iterator[str]:
+    measured = request.measured
+    if measured is None:
+        return
+    sample = found.whole.metrics.get(CALIBRATED)
+    if sample is None or not sample.rows:
+        yield f"the calibration is about {CALIBRATED}, which has no score here: nothing is corrected"
+    elif not is_corrected(CALIBRATED, sample.judges, measured):
+        yield (
+            f"the calibration is of {measured.name}, and others judged, too: nothing is corrected without"
+            f" --judge {measured.name}"
+        )
+    elif measured.errors.is_chance:
+        yield (
+            f"{measured.name} may be no better than a coin on the answers of its calibration: its pass rate"
+            " cannot be corrected"
+        )
+    else:
+        yield (
+            "corrected pass rates hold if the judge errs here as often as on the answers of its calibration"
+        )

@@ -1,0 +1,309 @@
+"""``ragtrace report``: over a collector's store, a file of OTLP and a report, in 80 columns and as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from ragtrace import semconv
+from ragtrace.answers.summary import summary_of
+from ragtrace.backends import open_sink
+from ragtrace.model import VerdictLabel
+from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews.review import ReviewPick
+from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.traces.extract import extract_records
+from ragtrace.traces.otlp import encode, encode_json
+from ragtrace.traces.trace import Resource, Span, Trace
+from tests.backends.jaeger_server import Jaeger
+from tests.backends.process import eventually
+from tests.backends.tempo_server import Tempo
+from tests.integration.cli.program import run
+from tests.integration.collector.running import config_of, post, request_of, running_collector, until
+from tests.rag_spans import START_NS, rag_trace, trace_id_of
+from tests.unit.reviews.test_review_file import RECORD, REVIEW
+from tests.unit.traces.builders import a_claim, a_result, an_evaluation
+
+SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text("utf-8"))
+HOUR_NS = 3_600 * 10**9
+
+
+def judged_trace(number: int, score: float, *, source: str = "", start_ns: int | None = None) -> list[Span]:
+    """Return the spans of an answer with its carrier; ``source`` is in the metadata of its chunk."""
+    began_ns = START_NS + number * HOUR_NS if start_ns is None else start_ns
+    service = "shop" if number % 2 else "help"
+    spans = [_from_source(span, source) for span in rag_trace(number, service=service, start_ns=began_ns)]
+    (record,) = extract_records(Trace.of(spans[0].trace_id, tuple(spans))).records
+    made = carrier(
+        replace(
+            an_evaluation(a_result(a_claim(0, VerdictLabel.SUPPORTED), score=score)),
+            started_at_ns=began_ns + 10**9,
+        ),
+        record,
+        sample=Sample(rule="ratio", rate=0.5, probability=0.5),
+        options=AttachOptions(),
+        now_ns=began_ns + 2 * 10**9,
+    )
+    return [*spans, made]
+
+
+def _from_source(span: Span, source: str) -> Span:
+    def with_source(value: Any) -> Any:
+        if not (source and isinstance(value, tuple) and value and '"id": "chunk-' in str(value[0])):
+            return value
+        return tuple(json.dumps({**json.loads(one), "metadata": {"source": source}}) for one in value)
+
+    return replace(span, attributes={key: with_source(value) for key, value in span.attributes.items()})
+
+
+def file_of(path: Path, *traces: list[Span]) -> str:
+    path.write_text("".join(f"{encode_json(spans)}\n" for spans in traces))
+    return str(path)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> str:
+    """Return a file of OTLP with forty judged answers, thirty of which pass, from two documents."""
+    return file_of(
+        tmp_path / "traces.jsonl",
+        *(
+            judged_trace(number, 0.3 if number % 4 == 0 else 0.9, source=f"{number % 2}.pdf")
+            for number in range(40)
+        ),
+    )
+
+
+def as_json(*args: str) -> dict[str, Any]:
+    told = run("report", *args, "--json")
+    assert told.exit_code == 0, told.stderr
+    found: dict[str, Any] = json.loads(told.stdout)
+    jsonschema.validate(found, SCHEMA)
+    return found
+
+
+def test_people_see_estimates_with_what_stands_beside_them_in_80_columns(stored: str) -> None:
+    told = run("report", "--from", stored, "--by", "service")
+    assert told.exit_code == 0, told.stderr
+    lines = told.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    for said in (
+        "all: 40 answers",
+        "service help: 20 answers",
+        "failed 0 of 40 (0 %), skipped 0 of 40 (0 %), judged 40 of about 80 answers",
+        "75 % [60, 86]",
+        "To detect a drop of 5 points",
+    ):
+        assert said in told.stdout
+
+
+def test_machines_get_the_same_in_the_documented_form(stored: str) -> None:
+    found = as_json("--from", stored, "--by", "service", "--compare", "help..shop")
+    (metric,) = found["all"]["metrics"]
+    assert (metric["results"], metric["judged"], metric["coverage"]) == (40, 40, 0.5)
+    assert metric["pass_rate"]["value"] == pytest.approx(0.75)
+    (difference,) = found["comparisons"]
+    assert difference["pass_rate"]["change"] == pytest.approx(0.5)
+    assert not difference["pass_rate"]["is_chance"]
+
+
+def test_the_baseline_ends_where_the_range_begins(stored: str) -> None:
+    found = as_json("--from", stored, "--since", "2025-10-09T20:00Z", "--baseline", "30d")
+    (difference,) = found["comparisons"]
+    assert difference["older_judged"] + difference["newer_judged"] == 40
+    assert difference["older_judged"] > 0
+    assert found["all"]["answers"] == difference["newer_judged"] > 0
+
+
+def test_sources_are_those_of_answers_that_were_opened_and_it_says_how_many(stored: str) -> None:
+    found = as_json("--from", stored, "--by", "source")
+    assert {group["name"]: group["answers"] for group in found["groups"]} == {"0.pdf": 20, "1.pdf": 20}
+    assert "sources are those of 40 opened answers, of all 40" in found["notices"]
+    fewer = as_json("--from", stored, "--by", "source", "--open-most", "10")
+    assert sum(group["answers"] for group in fewer["groups"]) == 10
+    assert fewer["all"]["answers"] == 40
+    assert "sources are those of 10 opened answers, of 10 drawn at random" in fewer["notices"]
+
+
+def test_it_writes_a_page_and_a_file_of_json_without_the_texts(stored: str, tmp_path: Path) -> None:
+    for name in ("report.html", "report.json"):
+        told = run("report", "--from", stored, "--by", "day", "--out", str(tmp_path / name))
+        assert told.exit_code == 0, told.stderr
+        text = (tmp_path / name).read_text()
+        assert "faithfulness" in text
+        assert "Refunds" not in text
+        assert "How long" not in text
+    jsonschema.validate(json.loads((tmp_path / "report.json").read_text()), SCHEMA)
+
+
+def test_answers_of_a_clock_that_is_ahead_are_left_out_and_counted(tmp_path: Path) -> None:
+    ahead = judged_trace(1, 0.9, start_ns=time.time_ns() + 6 * HOUR_NS)
+    found = as_json("--from", file_of(tmp_path / "traces.jsonl", judged_trace(0, 0.9), ahead))
+    assert found["all"]["answers"] == 1
+    assert any(notice.startswith("1 answers are dated after this moment") for notice in found["notices"])
+
+
+def test_a_file_without_verdicts_is_a_sentence(tmp_path: Path) -> None:
+    told = run("report", "--from", file_of(tmp_path / "traces.jsonl", list(rag_trace(0))))
+    assert told.exit_code == 0
+    assert "no judged answers in this time range" in told.stdout
+
+
+def test_a_calibration_that_measured_answers_corrects(stored: str, tmp_path: Path) -> None:
+    calibration = {
+        "version": 1,
+        "provider": "openai",
+        "model": "gpt-4o-mini",
+        "form": "json",
+        "threshold": 0.5,
+        "measured_on": {
+            "files": ["labeled.jsonl"],
+            "answers": 250,
+            "claims": 900,
+            "balanced_accuracy": 0.9,
+            "answer_errors": {
+                "sensitivity": {"right": 190, "of": 200},
+                "specificity": {"right": 45, "of": 50},
+            },
+        },
+    }
+    file = tmp_path / "judge.json"
+    file.write_text(json.dumps(calibration))
+    (metric,) = as_json("--from", stored, "--calibration", str(file))["all"]["metrics"]
+    assert metric["corrected_pass_rate"]["value"] == pytest.approx((0.75 + 0.9 - 1) / 0.85)
+    told = run("report", "--from", stored, "--calibration", str(file))
+    assert "190 of 200 answers that people support" in " ".join(told.stdout.split())
+
+
+@pytest.mark.parametrize(("people", "corrected"), [(40, True), (29, False)])
+def test_reviews_in_random_order_correct_faithfulness(tmp_path: Path, people: int, corrected: bool) -> None:
+    traces = [judged_trace(number, 0.9) for number in range(people)]
+    label = {0: VerdictLabel.CONTRADICTED}
+
+    async def review() -> None:
+        file = ReviewFile(tmp_path / "reviews.db")
+        for number, spans in enumerate(traces):
+            answer = summary_of(spans[-1])
+            assert answer is not None
+            said = label.get(number % 4, VerdictLabel.SUPPORTED)
+            await file.add(
+                [replace(REVIEW, key=answer.key, label=said, picked=ReviewPick.RANDOM)], record=RECORD
+            )
+        await file.aclose()
+
+    asyncio.run(review())
+    place = file_of(tmp_path / "traces.jsonl", *traces)
+    reviewed = as_json("--from", place, "--reviews", str(tmp_path / "reviews.db"))["reviewed"]
+    assert reviewed["answers"] == people
+    assert (reviewed["pass_rate"] is not None) is corrected
+    if corrected:
+        assert reviewed["pass_rate"]["value"] == pytest.approx(0.75)  # the judge passes all of them
+    told = run("report", "--from", place, "--reviews", str(tmp_path / "reviews.db"))
+    assert f"{people} answers reviewed in random order" in " ".join(told.stdout.split())
+
+
+def test_an_older_calibration_is_refused_with_what_to_do(stored: str, tmp_path: Path) -> None:
+    old = {"provider": "openai", "model": "m", "form": "json", "threshold": 0.5}
+    measured = {"files": [], "answers": 1, "claims": 1, "balanced_accuracy": 0.5}
+    (tmp_path / "judge.json").write_text(json.dumps({**old, "measured_on": measured}))
+    told = run("report", "--from", stored, "--calibration", str(tmp_path / "judge.json"))
+    assert told.exit_code == 2
+    assert "measure again with `ragtrace calibrate --save`" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--from", "nope:x"], "is not an address"),
+        (["--from", "store:missing.db"], "there is no collector's store"),
+        (["--from", "store:text.txt"], "cannot be read"),
+        (["--compare", "v1..v2"], "--compare needs --by"),
+        (["--by", "service", "--compare", "v1"], "OLDER..NEWER"),
+        (["--cheap", "lexical"], "--cheap needs --judge"),
+        (["--from", "text.txt", "--baseline", "7d"], "--baseline needs --since"),
+        (["--from", "text.txt", "--since", "1d", "--until", "2d"], "is not before"),
+        (["--out", "report.pdf"], "must end with .html or .json"),
+        (["--detect", "1.5"], "--detect"),
+    ],
+    ids=" ".join,
+)
+def test_what_makes_no_report_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text("no database, and no spans\n" * 100)
+    told = run("report", *args)
+    assert told.exit_code in (1, 2)
+    assert said in " ".join(told.stderr.split())
+
+
+@pytest.mark.slow
+async def test_the_store_of_a_running_collector_is_read(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    config = config_of(tmp_path, export=[{"endpoint": f"otlp-file:{out}"}])
+    async with running_collector(config) as collector:
+        for number in range(3):
+            spans = rag_trace(number, start_ns=time.time_ns() - HOUR_NS)
+            await post(collector, request_of(*spans))
+        await until(lambda: out.exists() and out.read_bytes().count(b"ragtrace.schema") >= 3)
+        store = f"store:{tmp_path / 'store.db'}"
+        found = await asyncio.to_thread(as_json, "--from", store, "--by", "tenant")
+    assert found["all"]["answers"] == 3
+    assert found["place"] == store
+    assert found["ledger"] == {"judged": 3, "eligible": 3, "seen": 3}
+    assert found["groups"][0]["name"] == "(none)"
+
+
+@pytest.mark.slow
+def test_a_saved_calibration_has_the_errors_on_answers(tmp_path: Path) -> None:
+    rows = [
+        {
+            "contexts": ["Refunds take 14 days."],
+            "claims": [{"text": f"Refunds take {days} days.", "label": label}],
+        }
+        for days, label in [(14, "supported")] * 6 + [(30, "contradicted")] * 5
+    ]
+    (tmp_path / "labeled.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    told = run(
+        *("calibrate", str(tmp_path / "labeled.jsonl"), "--judge", "lexical", "--resamples", "100"),
+        *("--save", str(tmp_path / "judge.json")),
+    )
+    assert told.exit_code == 0, told.stderr
+    saved = json.loads((tmp_path / "judge.json").read_text())["measured_on"]["answer_errors"]
+    assert saved == {"sensitivity": {"right": 6, "of": 6}, "specificity": {"right": 5, "of": 5}}
+
+
+def test_a_real_jaeger_and_a_real_tempo_give_the_same_report(jaeger: Jaeger, tempo: Tempo) -> None:
+    service, began_ns = "report-shop", time.time_ns() - 30 * 10**9
+
+    async def send(number: int) -> None:
+        spans = judged_trace(0xEE10 + number, 0.9 if number else 0.2, start_ns=began_ns + number)
+        of_service = Resource(attributes={semconv.SERVICE_NAME: service})
+        for endpoint in (jaeger.otlp_http, tempo.otlp_http):
+            sink = open_sink(endpoint)
+            await sink.send(encode([replace(span, resource=of_service) for span in spans]))
+            await sink.aclose()
+
+    for number in range(6):
+        asyncio.run(send(number))
+        for server in (jaeger, tempo):
+            server.wait_for_trace(trace_id_of(0xEE10 + number), spans=4)
+
+    def complete(place: str) -> dict[str, Any] | None:  # a search may lag behind
+        found = as_json("--from", place, "--since", "2h", "--service", service)["all"]
+        return found if found["answers"] == 6 else None
+
+    places = (f"jaeger:{jaeger.query_url}", f"tempo:{tempo.url}")
+    of_jaeger, of_tempo = (
+        eventually(partial(complete, place), what="six answers", deadline_s=90) for place in places
+    )
+    assert of_jaeger == of_tempo
+    (metric,) = of_jaeger["metrics"]
+    assert metric["pass_rate"]["value"] == pytest.approx(5 / 6)

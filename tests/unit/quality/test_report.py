@@ -1,0 +1,312 @@
+"""Reports: groups with their denominators, comparisons, corrections, and what is said of what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from ragtrace.answers.summary import AnswerSummary
+from ragtrace.model import Chunk, VerdictCounts
+from ragtrace.quality import (
+    MeasuredJudge,
+    QualityReport,
+    ReportDimension,
+    ReportRequest,
+    quality_report,
+    report_as_json,
+    source_of,
+)
+from ragtrace.quality.page import render_page
+from ragtrace.stats import CountedShare, JudgeErrors, Weighed, weighted_mean
+from tests.unit.answers.rows import HOUR_NS, NOON_NS
+from tests.unit.quality.samples import LEXICAL, MODEL, by_both, judged, traffic
+
+SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text("utf-8"))
+ALL = ReportRequest(drop=0.05)
+
+
+def report_of(
+    answers: Iterable[AnswerSummary],
+    request: ReportRequest = ALL,
+    baseline: Iterable[AnswerSummary] | None = None,
+) -> QualityReport:
+    """Make a report; it must have a page and JSON of the documented form."""
+    found, before = request.collector(), request.collector()
+    for answer in answers:
+        found.add(answer)
+    for answer in baseline or ():
+        before.add(answer)
+    report = quality_report(
+        request,
+        found,
+        place="store:test.db",
+        since_ns=NOON_NS,
+        until_ns=NOON_NS + 48 * HOUR_NS,
+        baseline=None if baseline is None else before,
+        baseline_ns=None if baseline is None else NOON_NS - HOUR_NS,
+    )
+    assert render_page(report).startswith("<!doctype html>")
+    jsonschema.validate(json.loads(json.dumps(report_as_json(report), allow_nan=False)), SCHEMA)
+    return report
+
+
+def errors(good: tuple[int, int] = (190, 200), bad: tuple[int, int] = (45, 50)) -> MeasuredJudge:
+    return MeasuredJudge(
+        name=MODEL,
+        errors=JudgeErrors(
+            sensitivity=CountedShare(hits=good[0], of=good[1]),
+            specificity=CountedShare(hits=bad[0], of=bad[1]),
+        ),
+    )
+
+
+def test_the_estimates_are_those_of_the_statistics_with_all_that_stands_beside_them() -> None:
+    answers = [*traffic(500), judged(900, None), judged(901, None)]
+    (metric,) = report_of(answers).whole.metrics
+    scored = [answer for answer in answers if answer.metrics[0].score is not None]
+    expected = weighted_mean(
+        Weighed(answer.metrics[0].score or 0.0, answer.probability, answer.key.trace_id) for answer in scored
+    )
+    assert metric.mean == expected
+    assert (metric.results, metric.judged, metric.failed, metric.skipped) == (
+        len(answers),
+        len(scored),
+        2,
+        0,
+    )
+    assert metric.population == pytest.approx(500, rel=0.2)
+    assert metric.passing is not None
+    assert metric.passing.low < 0.75 < metric.passing.high
+
+
+def test_groups_have_only_their_own_answers_the_largest_first() -> None:
+    answers = [
+        *traffic(60, service="small"),
+        *traffic(300, seed=2, service="large"),
+        judged(999, 1.0, service=""),
+    ]
+    report = report_of(answers, replace(ALL, by=ReportDimension.SERVICE))
+    assert [group.name for group in report.groups] == ["large", "small", "(none)"]
+    assert sum(group.answers for group in report.groups) == report.whole.answers == len(answers)
+
+
+@pytest.mark.parametrize(("by", "names"), [(ReportDimension.DAY, 2), (ReportDimension.HOUR, 24)])
+def test_periods_are_in_order_of_time(by: ReportDimension, names: int) -> None:
+    answers = [judged(hour, 1.0, time_ns=NOON_NS + (23 - hour) * HOUR_NS) for hour in range(24)]
+    found = [group.name for group in report_of(answers, replace(ALL, by=by)).groups]
+    assert len(found) == names
+    assert found == sorted(found)
+
+
+def test_two_groups_are_compared_and_a_worse_one_is_noticed() -> None:
+    worse = (judged(number, 0.3, prompt_version="v2", probability=1.0) for number in range(2_000, 2_060))
+    answers = [*traffic(400, prompt_version="v1"), *worse]
+    request = replace(ALL, by=ReportDimension.PROMPT_VERSION, compare=("v1", "v2"))
+    (difference,) = report_of(answers, request).comparisons
+    assert difference.passing is not None
+    assert difference.passing.change < -0.5
+    assert not difference.passing.is_chance
+    assert (difference.older, difference.newer, difference.newer_judged) == ("v1", "v2", 60)
+
+
+def test_a_group_that_is_not_there_is_named() -> None:
+    request = replace(ALL, by=ReportDimension.PROMPT_VERSION, compare=("7", "v9"))
+    report = report_of(traffic(100), request)
+    assert report.comparisons == ()
+    assert "there is no group 'v9' to compare" in report.notices
+
+
+def test_a_period_is_compared_with_its_baseline_and_the_same_traffic_is_chance() -> None:
+    report = report_of(traffic(400), ALL, baseline=traffic(400, seed=7))
+    (difference,) = report.comparisons
+    assert (difference.older, difference.newer) == ("baseline", "now")
+    assert difference.passing is not None
+    assert difference.passing.is_chance
+
+
+def test_a_calibration_corrects_the_pass_rate_and_its_interval_grows() -> None:
+    (metric,) = report_of(traffic(500), replace(ALL, measured=errors())).whole.metrics
+    assert metric.passing is not None
+    assert metric.corrected is not None
+    expected = (metric.passing.mean + 0.9 - 1) / (0.95 + 0.9 - 1)
+    assert metric.corrected.rate == pytest.approx(expected)
+    assert metric.corrected.high - metric.corrected.low > metric.passing.high - metric.passing.low
+
+
+@pytest.mark.parametrize(
+    ("answers", "measured", "said"),
+    [
+        ([judged(1, 1.0, judge=LEXICAL)], errors(), "others judged, too"),
+        ([judged(1, 1.0)], errors((100, 200), (25, 50)), "no better than a coin"),
+        ([judged(1, None)], errors(), "nothing is corrected"),
+    ],
+    ids=["other judge", "coin", "no score"],
+)
+def test_what_a_calibration_cannot_correct_is_said(
+    answers: list[AnswerSummary], measured: MeasuredJudge, said: str
+) -> None:
+    report = report_of(answers, replace(ALL, measured=measured))
+    assert all(metric.corrected is None for metric in report.whole.metrics)
+    assert any(said in notice for notice in report.notices)
+
+
+def test_a_cheap_judge_on_everything_shortens_the_interval_of_the_better_one() -> None:
+    (metric,) = report_of(by_both(1_000), replace(ALL, judge="openai", cheap="lexical")).whole.metrics
+    assert metric.predicted is not None
+    assert metric.predicted.mean is not None
+    assert metric.mean is not None
+    assert metric.predicted.cheap == 1_000
+    assert metric.predicted.joined == metric.judged
+    assert metric.predicted.mean.factor > 1.5
+    shorter, alone = metric.predicted.mean, metric.mean
+    assert shorter.high - shorter.low < 0.85 * (alone.high - alone.low)
+    assert alone.low < shorter.mean < alone.high
+
+
+def test_answers_that_the_cheap_judge_cannot_decide_stay_in_the_estimate() -> None:
+    answers = [
+        replace(answer, metrics=(replace(answer.metrics[0], score=None),))
+        if answer.judge == LEXICAL and int(answer.key.span_id, 16) % 2
+        else answer
+        for answer in by_both(600)
+    ]
+    (metric,) = report_of(answers, replace(ALL, judge=MODEL, cheap=LEXICAL)).whole.metrics
+    assert metric.predicted is not None
+    assert metric.predicted.joined == metric.judged
+    assert metric.predicted.mean is not None
+    assert metric.mean is not None
+    assert metric.mean.low < metric.predicted.mean.mean < metric.mean.high
+
+
+def test_a_cheap_judge_that_judged_nothing_is_named() -> None:
+    report = report_of(traffic(100), replace(ALL, judge="openai", cheap="lexical"))
+    assert "no answer was judged by the cheap judge lexical" in report.notices
+
+
+def test_what_it_takes_to_notice_a_drop_is_from_the_measured_cost_and_traffic() -> None:
+    report = report_of(traffic(500))
+    assert report.effort is not None
+    assert report.effort.effort is not None
+    assert report.effort.effort.dollars == pytest.approx(report.effort.effort.answers * 0.002)
+    a_day = report.effort.judged / (report.effort.days or 1)
+    assert report.effort.effort.days == pytest.approx(report.effort.effort.answers / a_day)
+
+
+def test_nothing_judged_is_a_sentence() -> None:
+    report = report_of([])
+    assert report.whole.metrics == report.groups == ()
+    assert report.effort is None
+    assert report.notices == ("no judged answers in this time range: choose another --since or --from",)
+
+
+def test_one_answer_has_a_wide_interval_and_no_quantiles() -> None:
+    (metric,) = report_of([judged(1, 1.0)], replace(ALL, by=ReportDimension.TENANT)).whole.metrics
+    assert metric.passing is not None
+    assert metric.passing.low < 0.25
+    assert metric.median is metric.worst_tenth is None
+
+
+def test_a_tenant_with_one_answer_says_little_beside_a_large_one() -> None:
+    answers = [*traffic(300, tenant="large"), judged(999, 0.0, tenant="small")]
+    report = report_of(answers, replace(ALL, by=ReportDimension.TENANT))
+    small = report.groups[-1].metrics[0]
+    assert (small.judged, small.results) == (1, 1)
+    assert small.passing is not None
+    assert small.passing.high > 0.75
+
+
+def test_all_failed_is_no_score() -> None:
+    report = report_of([judged(number, None) for number in range(5)])
+    (metric,) = report.whole.metrics
+    assert (metric.results, metric.judged, metric.failed, metric.mean) == (5, 0, 5, None)
+    assert "faithfulness has no score: 5 of 5 results failed, 0 were skipped" in report.notices
+
+
+def test_a_metric_that_no_answer_has_is_named() -> None:
+    report = report_of(traffic(100), replace(ALL, metrics=("groundedness",)))
+    assert report.whole.metrics == ()
+    assert "no answer in this time range has the metric groundedness" in report.notices
+
+
+def test_a_judge_that_judged_nothing_is_named_beside_those_that_did() -> None:
+    report = report_of(traffic(50), replace(ALL, judge="anthropic"))
+    assert report.notices == (f"no answer was judged by anthropic; there are evaluations of {MODEL}",)
+
+
+def test_scores_of_unknown_probability_are_left_out_and_counted() -> None:
+    near = [judged(number, 0.0, probability=None) for number in range(3_000, 3_050)]
+    report = report_of([*traffic(300), *near])
+    (metric,) = report.whole.metrics
+    assert metric.left_out == 50
+    assert metric.passing is not None
+    assert metric.passing.mean > 0.6
+    assert any(notice.startswith("faithfulness: 50 of ") for notice in report.notices)
+
+
+def test_only_unknown_probabilities_make_no_estimate() -> None:
+    (metric,) = report_of([judged(1, 1.0, probability=None)]).whole.metrics
+    assert (metric.judged, metric.mean, metric.passing, metric.coverage) == (1, None, None, None)
+
+
+def test_mixed_judges_are_told_apart() -> None:
+    report = report_of(by_both(200))
+    assert any(
+        notice.startswith("several judges are mixed: lexical:lexical-v2 200") for notice in report.notices
+    )
+    by_judge = report_of(by_both(200), replace(ALL, by=ReportDimension.JUDGE))
+    assert [group.name for group in by_judge.groups] == [LEXICAL, MODEL]
+
+
+def test_an_answer_judged_before_it_was_given_tells_of_a_wrong_clock() -> None:
+    early = judged(1, 1.0, judged_ns=NOON_NS - HOUR_NS)
+    assert any("a clock is wrong" in notice for notice in report_of([early, judged(2, 1.0)]).notices)
+
+
+def test_more_groups_than_are_shown_are_counted() -> None:
+    answers = [judged(number, 1.0, tenant=f"tenant {number}") for number in range(1, 230)]
+    request = replace(ALL, by=ReportDimension.TENANT, compare=("tenant 1", "tenant 99"))
+    report = report_of(answers, request)
+    assert (len(report.groups), report.groups_left_out) == (201, 28)  # one that is compared is far behind
+    assert len(report.comparisons) == 1
+
+
+def test_of_many_periods_the_newest_are_shown() -> None:
+    answers = [judged(hour + 1, 1.0, time_ns=NOON_NS + hour * HOUR_NS) for hour in range(210)]
+    report = report_of(answers, replace(ALL, by=ReportDimension.HOUR))
+    names = [group.name for group in report.groups]
+    assert (len(names), report.groups_left_out) == (200, 10)
+    assert names == sorted(names)
+    assert "the newest" in render_page(report)
+
+
+def test_a_bomb_of_names_is_one_group_beyond_ten_thousand() -> None:
+    request = replace(ALL, by=ReportDimension.MODEL)
+    found = request.collector()
+    for number in range(1, 10_051):
+        found.add(judged(number, 1.0, model=f"model-{number}"))
+    assert len(found.groups) == 10_001
+    assert found.groups["(other)"].answers == 50
+
+
+def test_a_hostile_name_is_text_on_the_page() -> None:
+    report = report_of(
+        [judged(1, 1.0, service="<script>alert(1)</script>")], replace(ALL, by=ReportDimension.SERVICE)
+    )
+    assert "<script>" not in render_page(report)
+
+
+def test_claims_that_no_judge_decided_are_counted_with_all_claims() -> None:
+    claims = VerdictCounts(supported=3, unjudged=2)
+    report = report_of([judged(number, 1.0, claims=claims) for number in range(4)])
+    assert (report.whole.claims, report.whole.unjudged_claims) == (20, 8)
+
+
+def test_a_source_is_what_the_metadata_of_a_chunk_names() -> None:
+    chunk = Chunk(id="1", text="x", metadata={"page": 3, "file_name": "terms.pdf"})
+    assert source_of(chunk) == "terms.pdf"
+    assert source_of(replace(chunk, metadata={"source": 7})) == ""
