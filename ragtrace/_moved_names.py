@@ -30,7 +30,8 @@ MODULES: Final = {
     "ragtrace.backfill.selection": "ragtrace.backfill._selection",
     "ragtrace.backfill.sizes": "ragtrace.backfill._token_load",
     "ragtrace.calibration.agreement": "ragtrace.calibration._agreement",
-    "ragtrace.calibration.labelled": "ragtrace.calibration.labeled_data",
+    "ragtrace.calibration.labeled_data": "ragtrace.labeled_data",
+    "ragtrace.calibration.labelled": "ragtrace.labeled_data",
     "ragtrace.calibration.located": "ragtrace.calibration._claim_match",
     "ragtrace.calibration.measuring": "ragtrace.calibration.measurement",
     "ragtrace.calibration.saved": "ragtrace.metrics.calibration_file",
@@ -221,7 +222,7 @@ NAMES: Final = {
     },
     "ragtrace.calibration._claim_match": {"Found": "ClaimMatch"},
     "ragtrace.calibration.intervals": {"Estimate": "IntervalEstimate"},
-    "ragtrace.calibration.labeled_data": {"LabelledAnswer": "LabeledAnswer"},
+    "ragtrace.labeled_data": {"LabelledAnswer": "LabeledAnswer"},
     "ragtrace.calibration.measurement": {
         "Candidate": "JudgeCandidate",
         "Measured": "MeasuredAnswer",

@@ -207,6 +207,14 @@ class RequestCost:
     """Cost of the whole attempt, if the judge reports no requests. ``None``: unknown, the estimate stays."""
     doubts: int = 0
     """Requests with an implausible reported usage."""
+    answered_by: set[tuple[str, str]] = field(default_factory=set)
+    """The models and fingerprints that the replies name."""
+
+    def note(self, call: JudgeCall) -> None:
+        """Keep what a request that has ended tells beside its cost."""
+        self.doubts += bool(call.doubt)
+        if call.answered_by is not None:
+            self.answered_by.add(call.answered_by)
 
     @asynccontextmanager
     async def request(self, call: JudgeCall) -> AsyncIterator[None]:
@@ -218,7 +226,7 @@ class RequestCost:
         try:
             yield
         finally:
-            self.doubts += bool(call.doubt)
+            self.note(call)
 
 
 class Spender(Protocol):
@@ -381,7 +389,7 @@ class _ReservedCost(RequestCost):
         try:
             yield
         finally:
-            self.doubts += bool(call.doubt)
+            self.note(call)
             actual = self.cost_estimator.actual_of(call, reservation.estimate, is_first=is_first)
             await self.guard.settle(reservation, actual, was_away=True)
 

@@ -16,8 +16,8 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from ragtrace.calibration._claim_match import ClaimMatch, find_claims
-from ragtrace.calibration.labeled_data import LabeledAnswer
 from ragtrace.judge_forms import YesNoInput
+from ragtrace.labeled_data import LabeledAnswer
 from ragtrace.metrics import metric_named
 from ragtrace.metrics.step_limits import StepLimits
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ragtrace.calibration.labeled_data import HumanLabel
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, judged_supported
 from ragtrace.calibration.plot import draw_plots
 from ragtrace.calibration.results import Results
 from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
+from ragtrace.labeled_data import HumanLabel
 from ragtrace.reports.templates import open_template
 
 

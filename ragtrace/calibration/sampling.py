@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ragtrace.calibration.labeled_data import LabeledAnswer
+from ragtrace.labeled_data import LabeledAnswer
 
 
 def draw(answers: Sequence[LabeledAnswer], limit: int | None, *, seed: int) -> list[LabeledAnswer]:

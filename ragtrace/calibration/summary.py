@@ -32,7 +32,6 @@ from ragtrace.calibration._agreement import (
     share_decided,
 )
 from ragtrace.calibration.intervals import IntervalEstimate, Resampling, fold_of
-from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer
 from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, MeasuredAnswer, judged_supported
 from ragtrace.calibration.results import (
     AccuracyLead,
@@ -42,6 +41,7 @@ from ragtrace.calibration.results import (
     Results,
     ScoreCutoff,
 )
+from ragtrace.labeled_data import HumanLabel, LabeledAnswer
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity, Usage, Verdict, VerdictLabel
 

@@ -414,6 +414,7 @@ def _note_failure(exc: anthropic.APIError, call: JudgeCall) -> None:
 
 
 def _note_usage(message: Message, call: JudgeCall) -> None:
+    call.came_from(getattr(message, "model", None))
     spent = getattr(message, "usage", None)
     if spent is not None and not hasattr(spent, "input_tokens"):
         call.took_nonsense()

@@ -26,6 +26,7 @@ END_TOKENS: Final = 8
 _BYTES_A_TOKEN: Final = 2
 _MOST_OUTPUT: Final = 131_072
 """Output bound of a request without a limit: no model writes more in one reply."""
+_MOST_NAME: Final = 200
 _LIMITS: Final = ("max_tokens", "max_completion_tokens")
 _UNTOUCHED: Final = frozenset({401, 402, 403, 404, 405, 407, 429, 503, 529})
 
@@ -92,6 +93,13 @@ class JudgeCall:
     """Whether the usage is complete. A request that timed out or broke off may have used any amount."""
     doubt: str = ""
     """Why the reported usage is not accepted."""
+    answered_by: tuple[str, str] | None = None
+    """The model and the fingerprint of the system that the reply names; ``None`` if it names no model."""
+
+    def came_from(self, model: object, fingerprint: object = None) -> None:
+        """Record who answered, as the reply says (any values)."""
+        if isinstance(model, str) and (name := _short(model)):
+            self.answered_by = name, _short(fingerprint) if isinstance(fingerprint, str) else ""
 
     def stayed(self) -> None:
         """Record that the request was not sent: there was no connection."""
@@ -143,6 +151,11 @@ class JudgeCall:
         if reported > most:
             self.doubt = f"more {than}"
         return int(min(reported, most))
+
+
+def _short(name: str) -> str:
+    """Return a name without what no name has: a reply may hold anything."""
+    return "".join(letter for letter in name if letter.isprintable())[:_MOST_NAME].strip()
 
 
 class CallObserver(Protocol):

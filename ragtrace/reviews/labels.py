@@ -62,7 +62,7 @@ def majority(reviews: Sequence[Review]) -> VerdictLabel | None:
 
 
 def calibration_row(row: LabelRow) -> Mapping[str, object]:
-    """Return a row that ``ragtrace calibrate`` reads (``ragtrace.calibration.labeled_data``)."""
+    """Return a row that ``ragtrace calibrate`` reads (``ragtrace.labeled_data``)."""
     return {
         "id": f"{row.key.trace_id}:{row.key.span_id}",
         "question": row.question,

@@ -52,6 +52,7 @@ NEEDS_THE_COLLECTOR: dict[str, Sequence[str]] = {
     "why": ["5b8efff798038103d269b633813fc60c"],
     "ledger": [],
     "budget": ["--config", "collector.yaml"],
+    "drift": ["status", "--config", "collector.yaml"],
     "outbox": [],
     "alerts": ["list", "--config", "collector.yaml"],
     "slo": ["rules", "--config", "collector.yaml"],

@@ -41,10 +41,10 @@ PUBLIC = {
         " check_sink"
     ),
     "ragtrace_collector.store.port": (
-        "HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier LedgerStore MaintenanceStore"
-        " Notice OutboxItem OutboxStore Outcome QuarantineReason QuarantineRecord QuarantineStore"
-        " RelatedAnswer ReleasedTraces SamplingStore SpanStore StoreUnavailable StoredContent StoredSpans"
-        " StoredTrace TraceDecided TraceReport WatchStore WatchedAnswer WorkStore"
+        "DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier LedgerStore"
+        " MaintenanceStore Notice OutboxItem OutboxStore Outcome QuarantineReason QuarantineRecord"
+        " QuarantineStore RelatedAnswer ReleasedTraces SamplingStore SpanStore StoreUnavailable StoredContent"
+        " StoredSpans StoredTrace TraceDecided TraceReport WatchStore WatchedAnswer WorkStore"
     ),
     "ragtrace_collector.testing": "check_store",
 }

@@ -37,6 +37,7 @@ from ragtrace_collector.store.port import (
 )
 from ragtrace_collector.store.trace_key import tenant_of
 from tests.stores.memory_content import MemoryContent
+from tests.stores.memory_drift import MemoryDrift
 from tests.stores.memory_sampling import MemoryBudget, MemorySampling, select_follow_up
 from tests.stores.memory_state import Answer, HeldTrace, MemoryState, StoredTraceRow, Suspect, stored
 
@@ -60,6 +61,10 @@ class MemoryStore:
     @property
     def budget(self) -> MemoryBudget:
         return MemoryBudget(self._state)
+
+    @property
+    def drift(self) -> MemoryDrift:
+        return MemoryDrift(self._state)
 
     @property
     def sampling(self) -> MemorySampling:

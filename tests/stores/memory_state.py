@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.budget import Period, Spend
+from ragtrace.drift.runs import AnchorRun, SeenModel
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
@@ -162,6 +163,8 @@ class MemoryState:
     watched: dict[int, AnswerSummary] = field(default_factory=dict)
     watch_states: dict[str, str] = field(default_factory=dict)
     last_watched: int = 0
+    anchor_runs: list[AnchorRun] = field(default_factory=list)
+    judge_models: dict[tuple[str, str, str], SeenModel] = field(default_factory=dict)
     last_item: int = 0
 
     # answers: every change goes through `put` or `forget`, which make both entries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,8 +10,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from ragtrace.drift.runs import AnchorRun
 from ragtrace_collector.alerts.objectives import failing_share
-from ragtrace_collector.alerts.rules import RUNBOOK
+from ragtrace_collector.alerts.rules import DRIFT_PAGE, RUNBOOK
 from ragtrace_collector.alerts.watch import Alarm, FailingAnswer, NoticeStatus
 from ragtrace_collector.config import SloConfig
 
@@ -75,6 +77,32 @@ def notice_of(slo: SloConfig, status: NoticeStatus, alarm: Alarm, *, at_ns: int,
         "allowed_share": failing_share(slo) if is_known else None,
         "worst": [] if is_over else [links.of(answer) for answer in alarm.worst],
         "runbook_url": f"{RUNBOOK}#ragtracesloburnsfast",
+    }
+    return json.dumps(told).encode()
+
+
+def drift_notice(run: AnchorRun, flipped: int) -> bytes:
+    """Return a notice that the judge has changed. The answers that it counts are anchors."""
+    digest = hashlib.sha256(
+        f"{run.evaluator_version}/{run.anchors_sha256}/{run.began_ns}".encode()
+    ).hexdigest()
+    told = {
+        "version": VERSION,
+        "id": f"{digest[:24]}-{NoticeStatus.FIRING}",
+        "alert_id": digest[:24],
+        "status": str(NoticeStatus.FIRING),
+        "text": f"the judge {run.judge} has changed: it judges {flipped} of {run.judged} anchors another way"
+        " than at first; until it is accepted, no objective is called broken",
+        "slo": {"name": "judge drift"},
+        "since": moment(run.began_ns),
+        "fired_at": moment(run.ended_ns),
+        "resolved_at": None,
+        "judged_answers": run.judged,
+        "failing_answers": flipped,
+        "failing_share": round(flipped / run.judged, 4),
+        "allowed_share": None,
+        "worst": [],
+        "runbook_url": DRIFT_PAGE,
     }
     return json.dumps(told).encode()
 

@@ -12,6 +12,7 @@ from ragtrace_collector.alerts.promql import SloQueries, WindowNames, recorded_n
 from ragtrace_collector.config import CollectorConfig, SloConfig
 
 RUNBOOK: Final = "https://github.com/ragtrace/ragtrace/blob/main/docs/runbook.md"
+DRIFT_PAGE: Final = "https://github.com/ragtrace/ragtrace/blob/main/docs/drift.md"
 _UNJUDGED: Final = timedelta(hours=6)
 
 

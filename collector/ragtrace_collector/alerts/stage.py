@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ragtrace.drift.runs import AnchorRun
 from ragtrace.ports import Clock
-from ragtrace_collector.alerts.notices import AnswerLinks, notice_of
+from ragtrace_collector.alerts.notices import AnswerLinks, drift_notice, notice_of
 from ragtrace_collector.alerts.watch import Alarm, NoticeStatus, SloState, SloWatch
 from ragtrace_collector.config import SloConfig
 from ragtrace_collector.store.port import Notice, WorkStore
@@ -32,6 +33,8 @@ class AlertStage:
     clock: Clock
     done: asyncio.Event
     """Set when there are new items to deliver."""
+    is_judge_steady: Callable[[], Awaitable[bool]]
+    """Checks the judge before an alarm: with another judge, measured quality changes too."""
     _has_begun: bool = False
     """Whether all that was there at the start is counted."""
 
@@ -48,6 +51,8 @@ class AlertStage:
             for watch in self.watches:
                 name = watch.slo.name
                 state, told = watch.after(states[name], answer)
+                if told is not None and not await self._may_tell(watch.slo, *told):
+                    state, told = watch.begin(), None
                 states[name] = state
                 if told is not None:
                     notices += self._told(watch.slo, *told, at_ns=answer.summary.judged_ns)
@@ -67,6 +72,30 @@ class AlertStage:
         known = await self.store.watch_states()
         names = (watch.slo.name for watch in self.watches)
         return {name: name in known and SloState.of(known[name]).alarm is not None for name in names}
+
+    async def tell_drift(self, run: AnchorRun, flipped: int) -> None:
+        """Put a notice that the judge has changed into the outbox.
+
+        Raises:
+            StoreUnavailable: it cannot be kept.
+        """
+        payload = drift_notice(run, flipped)
+        notices = [Notice(sink=sink, payload=payload) for sink in self.sinks]
+        await self.store.note_watch(states={}, up_to=0, notices=notices)
+        self.done.set()
+
+    async def _may_tell(self, slo: SloConfig, status: NoticeStatus, alarm: Alarm) -> bool:
+        """Say whether an alarm is about the answers; if the judge has changed, its evidence is void."""
+        if status is not NoticeStatus.FIRING or await self.is_judge_steady():
+            return True
+        log.warning(
+            "objective %s: not told, because the judge changed; %d of %d judged answers failed",
+            slo.name,
+            alarm.failing,
+            alarm.judged,
+            extra=event("objective_held", slo=slo.name),
+        )
+        return False
 
     def _begun(self, known: Mapping[str, str]) -> tuple[dict[str, SloState], list[Notice]]:
         """Read the states; those of objectives that changed or are gone end, and somebody is told of it."""

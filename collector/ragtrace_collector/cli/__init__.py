@@ -39,6 +39,11 @@ COMMANDS = (
         "ragtrace_collector.cli.budget:budget",
     ),
     CommandEntry(
+        "drift",
+        "Say whether the judge has changed, by labeled answers.",
+        "ragtrace_collector.cli.drift:drift",
+    ),
+    CommandEntry(
         "outbox",
         "Show what back ends rejected, and send it again.",
         "ragtrace_collector.cli.outbox:outbox",

@@ -12,12 +12,14 @@ from typing import Any, Final, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from ragtrace.drift.anchors import BUILTIN
 from ragtrace.errors import ConfigError
 from ragtrace.plugins import named_beside
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.config._problems import problems
 from ragtrace_collector.config._references import References
+from ragtrace_collector.config.drift import DriftConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.sections import (
     CollectorConfig,
@@ -152,9 +154,15 @@ def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
                 each.model_copy(update={"tls": _paths_beside(folder, each.tls)}) for each in config.export
             ),
             "judge": judge.model_copy(update=found),
+            "drift": _drift_beside(folder, config.drift),
             "evaluate": config.evaluate.model_copy(update={"metrics": metrics}),
         }
     )
+
+
+def _drift_beside(folder: Path, drift: DriftConfig) -> DriftConfig:
+    is_file = drift.anchors is not None and drift.anchors != BUILTIN
+    return drift.model_copy(update={"anchors": str(folder / str(drift.anchors))}) if is_file else drift
 
 
 def _receive_beside(folder: Path, receive: ReceiveConfig) -> ReceiveConfig:

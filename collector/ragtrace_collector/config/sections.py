@@ -22,6 +22,7 @@ from ragtrace.backends import reads_openinference
 from ragtrace.files.state import default_store
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
+from ragtrace_collector.config.drift import DriftConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.security import ReceiveTlsConfig, SpanLimitsConfig, TlsConfig, TokenConfig
 from ragtrace_collector.config.slo import AlertsConfig, SloConfig
@@ -330,6 +331,7 @@ class CollectorConfig(Section):
     judge: JudgeConfig = JudgeConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     budget: BudgetConfig = BudgetConfig()
+    drift: DriftConfig = DriftConfig()
     attach: AttachConfig = AttachConfig()
     export: tuple[ExportConfig, ...] = Field(min_length=1)
     store: StoreConfig = StoreConfig()

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from ragtrace.budget import (
     Budget,
@@ -35,6 +36,8 @@ from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
 
+_MOST_ANSWERED_BY: Final = 1_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
@@ -59,6 +62,10 @@ class JudgeGuard:
     """How many requests may run at once."""
     doubts: int = 0
     """Responses with an impossible token usage."""
+    requested: str = ""
+    """``provider:model``, as configured."""
+    answered_by: set[tuple[str, str]] = field(default_factory=set)
+    """The models and fingerprints that replies named since they were last noted."""
     _refusal: ExceededLimit | None = None
 
     @property
@@ -110,6 +117,8 @@ class JudgeGuard:
                 yield request_cost
             finally:
                 self.doubts += request_cost.doubts
+                if len(self.answered_by) < _MOST_ANSWERED_BY:
+                    self.answered_by |= request_cost.answered_by
 
     @asynccontextmanager
     async def _reserved(self, cost_estimator: CostEstimator, largest: Usage) -> AsyncIterator[RequestCost]:
@@ -179,6 +188,7 @@ class JudgeGuards:
         )
         self.by_name[name] = JudgeGuard(
             name=name,
+            requested=f"{who.provider}:{who.model}",
             breaker=Breaker(
                 who=name, clock=self.clock, probe_delays_ns=self.probe_delays_ns, key_place=key_place
             ),

@@ -143,6 +143,36 @@ METRICS: Final = (
         "ragtrace.index.rows", InstrumentKind.GAUGE, "", "judged answers in the index, and superseded ones"
     ),
     Instrument(
+        "ragtrace.drift.score",
+        InstrumentKind.GAUGE,
+        "1",
+        "mean score of the anchors in the last complete run of the drift check",
+    ),
+    Instrument(
+        "ragtrace.drift.agreement",
+        InstrumentKind.GAUGE,
+        "1",
+        "share of the anchors' known labels that the last complete run met",
+    ),
+    Instrument(
+        "ragtrace.drift.detected",
+        InstrumentKind.GAUGE,
+        "",
+        "1 while the judge is not the one of the baseline",
+    ),
+    Instrument(
+        "ragtrace.drift.runs",
+        InstrumentKind.COUNTER,
+        "",
+        "runs of the drift check since the baseline, by result",
+    ),
+    Instrument(
+        "ragtrace.judge.model_changes",
+        InstrumentKind.COUNTER,
+        "",
+        "models and fingerprints that answered in a judge's name after the first, by requested model",
+    ),
+    Instrument(
         "ragtrace.judge.concurrency",
         InstrumentKind.GAUGE,
         "",

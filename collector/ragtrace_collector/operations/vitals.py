@@ -10,10 +10,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ragtrace.budget import LimitUsage
+from ragtrace.drift.runs import DriftState
 from ragtrace.ports import Clock
 from ragtrace_collector.judge.guard import JudgeGuard
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.operations._drift import drift_readings, drift_status
 from ragtrace_collector.operations._instruments import Measurement, Readings, read_all
 from ragtrace_collector.operations.health import LoopLag, Phase, Readiness
 from ragtrace_collector.operations.reload import digest_of
@@ -32,6 +34,8 @@ class Vitals:
     clock: Clock
     store_limit_bytes: int
     live: LiveConfig
+    drift: Callable[[], Awaitable[DriftState]]
+    """Reads whether the judge is steady."""
     sink_names: Mapping[str, str]
     """The display name of each endpoint, without parts that may be a key."""
     alerts: Callable[[], Awaitable[Mapping[str, bool]]]
@@ -81,6 +85,7 @@ class Vitals:
             "budget": [each._asdict() for each in await self._left()],
             "ledger": ledger.sums(),
             "store": ledger.by_name(),
+            "drift": drift_status(await self.drift()),
             "index": {"rows": index.rows, "oldest": _moment(index.oldest_ns)},
             "since_start": self.counters.snapshot(),
         }
@@ -94,6 +99,7 @@ class Vitals:
             **readings,
             "ragtrace.outbox": tuple(self._named(reading) for reading in readings["ragtrace.outbox"]),
             "ragtrace.store.limit": (Measurement(self.store_limit_bytes),),
+            **drift_readings(await self.drift()),
             "ragtrace.index.rows": (Measurement(index.rows),),
             "ragtrace.judge.concurrency": tuple(
                 Measurement(guard.limiter.limit, {"judge": guard.name})

@@ -22,6 +22,7 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldStage
 from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.evaluate.workers import WorkerPool
 from ragtrace_collector.judge.evaluator import open_evaluator
@@ -51,6 +52,7 @@ _SAMPLE_PAUSE_S: Final = 0.1
 _WORK_PAUSE_S: Final = 1.0
 _EXPIRE_PAUSE_S: Final = 30.0
 _SWEEP_PAUSE_S: Final = 10.0
+_DRIFT_PAUSE_S: Final = 30.0
 _GRPC_GRACE_S: Final = 2.0
 
 
@@ -66,6 +68,7 @@ class Collector:
     evaluator: EvaluateStage
     holder: HoldStage
     deliverers: tuple[DeliverStage, ...]
+    drift: DriftStage
     alerts: AlertStage
     intake: Intake
     counters: Counters
@@ -256,6 +259,7 @@ class Collector:
             ),
             *((release,) if self.config.attach.mode == "hold" else ()),
             Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
+            Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
             Stage(name="alerts", step=self.alerts.step, pause_s=_WORK_PAUSE_S),
             Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
             Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),

@@ -27,6 +27,7 @@ from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
 from ragtrace_collector.deliver.observed_sink import ObservedSink
 from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
@@ -171,7 +172,10 @@ class _Parts:
 
     def collector(self) -> Collector:
         """Wire the stages together."""
-        holder, alerts = self._holder(), self._alerts()
+        holder = self._holder()
+        drift = DriftStage(live=self.live, store=self.store, clock=self.clock)
+        alerts = self._alerts(drift)
+        drift.tell = alerts.tell_drift
         reader = AnswerReader(store=self.store, counters=self.counters)
         return Collector(
             configuration=self.live,
@@ -180,7 +184,7 @@ class _Parts:
             counters=self.counters,
             clock=self.clock,
             auth=self.auth,
-            operations=(operations := self._operations(alerts)),
+            operations=(operations := self._operations(alerts, drift)),
             ui=UiService(
                 config=self.config, auth=self.auth, status=operations.vitals.status, clock=self.clock
             ),
@@ -190,6 +194,7 @@ class _Parts:
             sweeper=Sweeper(store=self.store, assembly=self.assembly, counters=self.counters),
             evaluator=self._evaluator(reader),
             deliverers=tuple(self._deliverers()),
+            drift=drift,
             alerts=alerts,
         )
 
@@ -204,13 +209,14 @@ class _Parts:
             released=self.done,
         )
 
-    def _operations(self, alerts: AlertStage) -> Operations:
+    def _operations(self, alerts: AlertStage, drift: DriftStage) -> Operations:
         vitals = Vitals(
             store=self.store,
             counters=self.counters,
             clock=self.clock,
             store_limit_bytes=self.config.store.max_bytes,
             live=self.live,
+            drift=drift.state,
             alerts=alerts.active,
             sink_names={key: sink.name for key, sink in (*self.sinks.items(), *self.notice_sinks.items())},
         )
@@ -269,7 +275,7 @@ class _Parts:
             holds=self.holds,
         )
 
-    def _alerts(self) -> AlertStage:
+    def _alerts(self, drift: DriftStage) -> AlertStage:
         config = self.config
         return AlertStage(
             store=self.store,
@@ -278,6 +284,7 @@ class _Parts:
             links=AnswerLinks(page_url=config.ui.public_url or "", traces=config.ui.links),
             clock=self.clock,
             done=self.done,
+            is_judge_steady=drift.is_judge_steady,
         )
 
     def _deliverers(self) -> Iterator[DeliverStage]:

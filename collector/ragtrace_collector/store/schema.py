@@ -15,6 +15,7 @@ from ragtrace_collector.store._tenant_keys import UNKEYED
 from ragtrace_collector.store._watch import WATCH
 from ragtrace_collector.store.budget import BUDGET
 from ragtrace_collector.store.cipher import KEYS
+from ragtrace_collector.store.drift import DRIFT
 from ragtrace_collector.store.leases import LEASES
 from ragtrace_collector.store.open_errors import DAMAGED, UnfitFile
 from ragtrace_collector.store.revisions import REVISIONS
@@ -63,6 +64,7 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
 """,
     INDEX_STEPS[1],
     WATCH,
+    DRIFT,
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 

@@ -6,6 +6,7 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -24,6 +25,7 @@ from ragtrace_collector.store._holds import HeldTraces
 from ragtrace_collector.store._tenant_keys import key_by_tenant
 from ragtrace_collector.store.budget import SqliteBudget
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
+from ragtrace_collector.store.drift import SqliteDrift
 from ragtrace_collector.store.open_errors import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
     HoldMode,
@@ -128,6 +130,11 @@ class SqliteStore:
     def budget(self) -> SqliteBudget:
         """What was spent on judging, in the same file."""
         return SqliteBudget(self._commits)
+
+    @property
+    def drift(self) -> SqliteDrift:
+        """What the drift check found, in the same file."""
+        return SqliteDrift(self._commits)
 
     @property
     def sampling(self) -> SqliteSampling:
@@ -463,6 +470,32 @@ async def open_budget(path: Path) -> AsyncIterator[SqliteBudget]:
         raise unusable(path, exc) from exc
     try:
         yield SqliteBudget(commits)
+    finally:
+        await commits.aclose()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftTables:
+    """What a check beside the collector writes: its runs, and what it spent."""
+
+    drift: SqliteDrift
+    budget: SqliteBudget
+
+
+@asynccontextmanager
+async def open_drift(path: Path) -> AsyncIterator[DriftTables]:
+    """Open the tables of the check alone, for another process; the collector may run.
+
+    Raises:
+        ConfigError: the path cannot be used, or holds something else.
+    """
+    commits = GroupCommit(path, prepare)
+    try:
+        await commits.open()
+    except (sqlite3.Error, OSError) as exc:
+        raise unusable(path, exc) from exc
+    try:
+        yield DriftTables(drift=SqliteDrift(commits), budget=SqliteBudget(commits))
     finally:
         await commits.aclose()
 

@@ -13,7 +13,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
 from ragtrace.calibration.recommendation import recommended_calibration
 from ragtrace.calibration.results import Results
@@ -30,6 +29,7 @@ from ragtrace.errors import InputError
 from ragtrace.files.private import check_replaceable, replace_file
 from ragtrace.judge import open_judge
 from ragtrace.judge.lexical import claim_kind
+from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge

@@ -56,7 +56,8 @@ class Completion:
 
 
 def note_usage(completion: Any, call: JudgeCall) -> None:
-    """Record the usage that a completion reports; the completion may be any JSON."""
+    """Record who answered and the usage, as a completion reports it; the completion may be any JSON."""
+    call.came_from(getattr(completion, "model", None), getattr(completion, "system_fingerprint", None))
     usage = getattr(completion, "usage", None)
     if usage is None:
         return

@@ -57,6 +57,7 @@ def test_help_names_every_command() -> None:
         "why",
         "ledger",
         "budget",
+        "drift",
         "outbox",
         "slo",
         "alerts",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer
 from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, MeasuredAnswer
 from ragtrace.judge import ScriptedJudge
+from ragtrace.labeled_data import HumanLabel, LabeledAnswer
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import Chunk, Claim, RagRecord, Usage, Verdict, VerdictLabel
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ragtrace.calibration.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.calibration.sampling import draw
 from ragtrace.errors import InputError
+from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 
 
 def read(path: Path, *rows: Any) -> list[LabeledAnswer]:

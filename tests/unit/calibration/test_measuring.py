@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ragtrace.calibration.labeled_data import LabeledAnswer
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
 from ragtrace.errors import JudgeTimeout
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge_forms import YesNoInput
+from ragtrace.labeled_data import LabeledAnswer
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.ports import JudgeRequest, YesProbability
 from tests.unit.calibration.measurements import C, N, S, labeled

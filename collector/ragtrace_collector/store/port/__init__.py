@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ragtrace_collector.store.port._drift import DriftStore
 from ragtrace_collector.store.port._errors import StoreUnavailable
 from ragtrace_collector.store.port._index import IndexSize, IndexStore, KeptCarrier, StoredContent
 from ragtrace_collector.store.port._jobs import Job, JobStore, JudgedInput, Outcome, TraceDecided
@@ -18,6 +19,7 @@ from ragtrace_collector.store.port._watch import Notice, WatchedAnswer, WatchSto
 from ragtrace_collector.store.port._work_store import WorkStore
 
 __all__ = [
+    "DriftStore",
     "HoldMode",
     "IndexSize",
     "IndexStore",

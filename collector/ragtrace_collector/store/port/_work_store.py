@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ragtrace.budget import SpendLedger
+from ragtrace_collector.store.port._drift import DriftStore
 from ragtrace_collector.store.port._index import IndexStore
 from ragtrace_collector.store.port._jobs import JobStore
 from ragtrace_collector.store.port._ledger import LedgerStore
@@ -45,6 +46,11 @@ class WorkStore(
     @property
     def budget(self) -> SpendLedger:
         """What was spent on judging, in the same place."""
+        ...
+
+    @property
+    def drift(self) -> DriftStore:
+        """What the drift check found, in the same place."""
         ...
 
     @property

@@ -1,0 +1,213 @@
+"""``ragtrace drift``: whether the judge is still the one that earlier scores came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from ragtrace.cli.extras import needs_extra
+from ragtrace.cli.options import EXISTING_FILE, JsonOption
+from ragtrace.cli.render import many, one_line, print_json, print_line, talk, utc
+from ragtrace.cli.settings import command, group, option, takes
+from ragtrace.clock import SystemClock
+from ragtrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ragtrace.drift.runs import AnchorFlip, AnchorRun, SeenModel
+    from ragtrace_collector.config import CollectorConfig
+
+_SHOWN: Final = 10
+_DRIFTED_EXIT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftOptions:
+    """Whose judge is checked."""
+
+    config_path: Path = option(
+        "--config",
+        type=EXISTING_FILE,
+        required=True,
+        metavar="FILE",
+        help="The collector's configuration: it names the judge, the anchors and the store.",
+    )
+    json: JsonOption = group(JsonOption)
+
+
+@command()
+@click.argument("action", type=click.Choice(["status", "run", "accept"]))
+@takes(options=DriftOptions)
+def drift(action: str, options: DriftOptions) -> None:
+    """Say whether the judge has changed: labeled answers (anchors) are judged again, and compared.
+
+    `status` shows the runs of the collector, `run` makes one now, and `accept` takes the judge as it is from
+    now on: the next run is a new baseline. The collector may run meanwhile. `status` and `run` exit with 1
+    while the judge has drifted.
+
+    \b
+    Examples:
+      ragtrace drift status --config collector.yaml
+      ragtrace drift run --config collector.yaml --json
+    """
+    from ragtrace.sync import wait_for
+
+    with needs_extra("collector"):
+        from ragtrace_collector.config import load_config
+
+        config = load_config(options.config_path)
+    if action == "accept":
+        wait_for(_accept(config))
+        talk("the next complete run is the new baseline")
+        return
+    if action == "run":
+        wait_for(_run(config))
+    shown = _read(config)
+    if options.json.wanted:
+        print_json(shown.as_json())
+    else:
+        for line in shown.lines():
+            print_line(line)
+    if shown.is_drifted:
+        click.get_current_context().exit(_DRIFTED_EXIT)
+
+
+async def _run(config: CollectorConfig) -> None:
+    from ragtrace_collector.drift.check import DriftCheck
+    from ragtrace_collector.store.sqlite import open_drift
+
+    if config.drift.anchors is None:
+        raise ConfigError("`drift.anchors` is not set: name a file of labeled answers, or write `builtin`")
+    async with open_drift(config.store.file) as tables:
+        check = DriftCheck(config=config, store=tables.drift, spend_ledger=tables.budget, clock=SystemClock())
+        await check.run()
+
+
+async def _accept(config: CollectorConfig) -> None:
+    from ragtrace_collector.store.sqlite import open_drift
+
+    async with open_drift(config.store.file) as tables:
+        await tables.drift.begin_baseline()
+
+
+def _read(config: CollectorConfig) -> _Shown:
+    from ragtrace_collector.store.drift import read_models, read_runs
+    from ragtrace_collector.store.reader import reading
+
+    with reading(config.store.file) as db:
+        return _Shown(runs=read_runs(db), models=read_models(db), alpha=config.drift.alpha)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What there is to tell. It names anchors by id, and holds no content."""
+
+    runs: Sequence[AnchorRun]
+    models: Sequence[SeenModel]
+    alpha: float
+
+    @property
+    def last(self) -> AnchorRun | None:
+        """The last complete run."""
+        return next((run for run in reversed(self.runs) if run.is_complete), None)
+
+    @property
+    def is_drifted(self) -> bool:
+        return self.last is not None and self.last.result == "drifted"
+
+    @property
+    def earlier(self) -> Sequence[AnchorRun]:
+        """The complete runs that the last one is compared with."""
+        from ragtrace_collector.drift.check import series_of
+
+        return series_of(self.runs, self.last) if self.last else ()
+
+    @property
+    def flips(self) -> Sequence[AnchorFlip]:
+        from ragtrace.drift.evidence import flips
+
+        return flips(self.earlier, self.last) if self.last and self.earlier else ()
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "drifted": self.is_drifted if self.last else None,
+            "runs": [_run_json(run) for run in self.runs],
+            "evidence": self.last.evidence if self.last else None,
+            "drifted_from": 1 / self.alpha,
+            "flips": [
+                {"anchor": flip.anchor, "metric": flip.metric, "before": flip.before, "now": flip.now}
+                for flip in self.flips
+            ],
+            "models": [
+                {
+                    "requested": model.requested,
+                    "answered": model.answered,
+                    "fingerprint": model.fingerprint,
+                    "first": utc(model.first_ns, seconds=True),
+                    "last": utc(model.last_ns, seconds=True),
+                }
+                for model in self.models
+            ],
+        }
+
+    def lines(self) -> Iterator[str]:
+        if not self.runs:
+            yield "no run yet: `ragtrace drift run` makes the first one, which is the baseline"
+        for run in self.runs[-_SHOWN:]:
+            yield _run_line(run)
+        if self.last and self.earlier:
+            what = "DRIFT: the judge has changed" if self.is_drifted else "no drift"
+            yield f"{what} (evidence {self.last.evidence:.3g}, drift from {1 / self.alpha:g})"
+        yield from self._flip_lines()
+        yield from self._model_lines()
+
+    def _flip_lines(self) -> Iterator[str]:
+        if not self.flips:
+            return
+        assert self.last is not None
+        yield f"judged another way than in the first runs: {len(self.flips)} of {self.last.judged} anchors"
+        for flip in self.flips[:_SHOWN]:
+            yield f"  {one_line(flip.anchor)}  {flip.metric}  {flip.before:.2f} -> {flip.now:.2f}"
+        if len(self.flips) > _SHOWN:
+            yield f"  and {len(self.flips) - _SHOWN} more: --json has all"
+
+    def _model_lines(self) -> Iterator[str]:
+        for model in self.models:
+            name = f"{model.answered} {model.fingerprint}".strip()
+            yield f"{model.requested} answered by {one_line(name)} since {utc(model.first_ns)}"
+
+
+def _run_json(run: AnchorRun) -> dict[str, object]:
+    from ragtrace.stats import wilson_interval
+
+    agreed, labeled = run.agreement()
+    return {
+        "began": utc(run.began_ns, seconds=True),
+        "result": str(run.result),
+        "judge": run.judge,
+        "evaluator_version": run.evaluator_version,
+        "anchors": run.anchors,
+        "judged": run.judged,
+        "failed": run.failed,
+        "over_budget": run.over_budget,
+        "agreed": agreed,
+        "labeled": labeled,
+        "agreement_interval": wilson_interval(agreed, labeled) if labeled else None,
+        "means": dict(run.means()),
+    }
+
+
+def _run_line(run: AnchorRun) -> str:
+    from ragtrace.stats import wilson_interval
+
+    agreed, labeled = run.agreement()
+    parts = [f"{run.judged} of {many(run.anchors, 'anchor')} judged"]
+    if labeled:
+        low, high = wilson_interval(agreed, labeled)
+        parts.append(f"{agreed} of {labeled} as labeled ({low:.0%} to {high:.0%})")
+    left = ((run.failed, "failed"), (run.over_budget, "over budget"))
+    parts += [f"{number} {what}" for number, what in left if number]
+    return f"{utc(run.began_ns)}  {run.result:<8}  {', '.join(parts)}"

@@ -1,0 +1,22 @@
+"""When the judge is checked against labeled answers: the section ``drift``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pydantic import Field
+
+from ragtrace_collector.config.budget import BudgetLimitConfig
+from ragtrace_collector.config.values import Section, Timeout
+
+
+class DriftConfig(Section):
+    """The drift check: off without ``anchors``, since it asks the judge, which costs money."""
+
+    anchors: str | None = None
+    """A file of labeled answers, or ``builtin``."""
+    every: Timeout = timedelta(hours=24)
+    budget: BudgetLimitConfig = BudgetLimitConfig()
+    """What all checks of a UTC day may spend, apart from ``budget.live``."""
+    alpha: float = Field(default=0.01, gt=0, le=0.5)
+    """The largest chance that a steady judge is ever accused, over the whole life of a baseline."""

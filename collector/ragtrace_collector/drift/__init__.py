@@ -1,0 +1,1 @@
+"""The drift check: is the judge still the one that the scores of last week came from?"""

@@ -1,0 +1,179 @@
+"""The stage that runs the drift check when it is due, and notices when another model answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ragtrace.drift.runs import AnchorRun, DriftState, RunResult, SeenModel
+from ragtrace.errors import ConfigError
+from ragtrace.ports import Clock
+from ragtrace_collector.config.values import nanoseconds
+from ragtrace_collector.drift.check import DriftCheck
+from ragtrace_collector.judge.guard import JudgeGuard
+from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.store.port import WorkStore
+from ragtrace_collector.telemetry.logs import event
+
+log = logging.getLogger("ragtrace.collector")
+
+_FRESH_NS: Final = 3_600 * 1_000_000_000
+"""Before an alert, the judge is checked again unless it was in this time."""
+
+
+@dataclass(slots=True, kw_only=True)
+class DriftStage:
+    """Judges the anchors when they are due, and says whether the judge is steady."""
+
+    live: LiveConfig
+    store: WorkStore
+    clock: Clock
+    changes: Counter[str] = field(default_factory=Counter)
+    """Model changes since the process started, by requested model."""
+    tell: Callable[[AnchorRun, int], Awaitable[None]] | None = None
+    """Sends a notice when drift is found first, with the number of anchors that flipped."""
+    _running: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """A run that is due and one before an alert would pay for the same anchors."""
+
+    async def step(self) -> bool:
+        """Note who answered, and run the check if it is due. It never finds more work."""
+        await self.note_models()
+        if self._is_configured and await self._is_due():
+            await self.run()
+        return False
+
+    async def run(self) -> AnchorRun:
+        """Judge the anchors now, compare them with the first runs, and keep and tell what follows.
+
+        Raises:
+            ConfigError: the anchors or the evaluator cannot be used.
+            StoreUnavailable: it cannot be kept.
+        """
+        async with self._running:
+            check = DriftCheck(
+                config=self.live.now.config,
+                store=self.store.drift,
+                spend_ledger=self.store.budget,
+                clock=self.clock,
+                tell=self.tell,
+            )
+            run, guards = await check.run()
+        await self._note(guards.by_name.values())
+        return run
+
+    async def is_judge_steady(self) -> bool:
+        """Say whether a change of scores may be blamed on the system: check the ruler before an alert.
+
+        If the last check is an hour old, the anchors are judged first. Without anchors, or if the budget or
+        the judge leaves the check incomplete, nothing speaks against the judge: it counts as steady.
+
+        Raises:
+            StoreUnavailable: the store cannot be read.
+        """
+        if not self._is_configured:
+            return True
+        state = await self.state()
+        if not state.is_drifted and await self._is_older(_FRESH_NS):
+            try:
+                await self.run()
+            except (
+                ConfigError
+            ) as exc:  # such as a file of anchors that is gone: no reason to keep an alert back
+                log.error("the judge cannot be checked: %s", exc, extra=event("drift_check"))  # noqa: TRY400
+            state = await self.state()
+        return not state.is_drifted
+
+    async def state(self) -> DriftState:
+        """Return what is known now, of this evaluator version.
+
+        Raises:
+            StoreUnavailable: the store cannot be read.
+        """
+        runs = await self.store.drift.runs()
+        return replace(
+            state_of(runs, self._version) if self._is_configured else DriftState(),
+            runs=Counter(str(run.result) for run in runs),
+            model_changes=_changes(await self.store.drift.seen_models()),
+        )
+
+    async def note_models(self) -> None:
+        """Keep which models answered since the last time, and tell the changes.
+
+        Raises:
+            StoreUnavailable: they cannot be kept; they are noted again next time.
+        """
+        guarded = self.live.now.shared_evaluator.guarded
+        await self._note(guarded.guards.by_name.values())
+
+    async def _note(self, guards: Iterable[JudgeGuard]) -> None:
+        found = [*_answered(guards, now_ns=self.clock.now_ns())]
+        if not found:
+            return
+        for model in await self.store.drift.see_models(found):
+            self.changes[model.requested] += 1
+            log.warning(
+                "the judge %s is now answered by %s%s, another one than before",
+                model.requested,
+                model.answered,
+                f" ({model.fingerprint})" if model.fingerprint else "",
+                extra=event("judge_model_changed", requested=model.requested, answered=model.answered),
+            )
+
+    @property
+    def _is_configured(self) -> bool:
+        return self.live.now.config.drift.anchors is not None
+
+    @property
+    def _version(self) -> str:
+        return self.live.now.shared_evaluator.guarded.evaluator.version
+
+    async def _is_due(self) -> bool:
+        return await self._is_older(nanoseconds(self.live.now.config.drift.every))
+
+    async def _is_older(self, age_ns: int) -> bool:
+        """Whether the last run of this version began so long ago, complete or not; a clock may go back."""
+        began = [
+            run.began_ns for run in await self.store.drift.runs() if run.evaluator_version == self._version
+        ]
+        return not began or abs(self.clock.now_ns() - began[-1]) >= age_ns
+
+
+def state_of(runs: Sequence[AnchorRun], version: str) -> DriftState:
+    """Return whether the judge of an evaluator version has drifted, by its last complete run."""
+    complete = [run for run in runs if run.evaluator_version == version and run.is_complete]
+    if not complete:
+        return DriftState()
+    last = complete[-1]
+    drifted = [run for run in complete if run.series == last.series and run.result is RunResult.DRIFTED]
+    return DriftState(
+        last=last,
+        is_drifted=last.result is RunResult.DRIFTED,
+        since_ns=drifted[0].began_ns if drifted else None,
+    )
+
+
+def _answered(guards: Iterable[JudgeGuard], *, now_ns: int) -> Iterator[SeenModel]:
+    for guard in guards:
+        answered_by, guard.answered_by = guard.answered_by, set()
+        for model, fingerprint in sorted(answered_by):
+            yield SeenModel(
+                requested=guard.requested,
+                answered=model,
+                fingerprint=fingerprint,
+                first_ns=now_ns,
+                last_ns=now_ns,
+            )
+
+
+def _changes(models: Sequence[SeenModel]) -> Counter[str]:
+    """Count by requested model who answered after the first."""
+    first: dict[str, int] = {}
+    for model in models:
+        first.setdefault(model.requested, model.first_ns)
+    found = Counter(dict.fromkeys(first, 0))
+    found.update(model.requested for model in models if model.first_ns > first[model.requested])
+    return found

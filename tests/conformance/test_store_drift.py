@@ -1,0 +1,46 @@
+"""What every work store promises of the drift check."""
+
+from __future__ import annotations
+
+from ragtrace.drift.runs import AnchorRun, AnchorScore, SeenModel
+from ragtrace_collector.store.port import WorkStore
+from tests.stores.adapters import Place
+
+RUN = AnchorRun(
+    evaluator_version="v",
+    anchors_sha256="a",
+    judge="openai:m",
+    began_ns=1,
+    ended_ns=2,
+    anchors=1,
+    scores=(AnchorScore(anchor="x", metric="faithfulness", score=0.5, passed=False, supported=True),),
+)
+
+
+def seen(answered: str, fingerprint: str = "", *, at: int = 1, requested: str = "openai:m") -> SeenModel:
+    return SeenModel(requested=requested, answered=answered, fingerprint=fingerprint, first_ns=at, last_ns=at)
+
+
+async def test_runs_survive_a_restart_in_their_order(place: Place) -> None:
+    first = await place.open()
+    await first.drift.add_run(RUN)
+    await first.drift.add_run(AnchorRun.of_json(RUN.as_json().replace('"began_ns":1', '"began_ns":9')))
+    await first.aclose()
+    second = await place.open()
+    assert [run.began_ns for run in await second.drift.runs()] == [1, 9]
+    await second.aclose()
+
+
+async def test_a_new_baseline_has_no_runs_before_it(store: WorkStore) -> None:
+    await store.drift.add_run(RUN)
+    await store.drift.begin_baseline()
+    assert await store.drift.runs() == ()
+
+
+async def test_the_first_model_is_no_change_and_another_one_is_a_change_once(store: WorkStore) -> None:
+    assert await store.drift.see_models([seen("m-1"), seen("m-1", "fp")]) == ()
+    assert await store.drift.see_models([seen("m-2", at=5)]) == (seen("m-2", at=5),)
+    assert await store.drift.see_models([seen("m-2", at=6), seen("m-1", at=6)]) == ()
+    assert await store.drift.see_models([seen("o", requested="openai:o")]) == ()
+    found = [(model.answered, model.first_ns, model.last_ns) for model in await store.drift.seen_models()]
+    assert found == [("m-1", 1, 6), ("m-1", 1, 1), ("m-2", 5, 6), ("o", 1, 1)]
