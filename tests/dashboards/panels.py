@@ -237,7 +237,7 @@ def _drift() -> Panels:
     ]
     changes = [
         Ask(expr=f"max({gauge('ragtrace.drift.detected')})", name="judge drift"),
-        Ask(expr=f"sum({MODEL_CHANGES}) > bool 0", name="model of the judge"),
+        Ask(expr=f"{MODEL_CHANGES} > bool 0", name="model of the judge"),
     ]
     alerts = [Ask(expr=f"max by ({alert}) ({gauge('ragtrace.alert.active')})", name=f"{{{{{alert}}}}}")]
     quiet = {"0": ("quiet", "green"), "1": ("active", "red")}

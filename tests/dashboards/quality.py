@@ -98,7 +98,7 @@ def _option(value: str) -> dashboard.VariableOption:
 def _annotations() -> list[build.AnnotationQuery]:
     asked = {
         "Judge drift": f"max({gauge('ragtrace.drift.detected')}) > 0",
-        "Another model as judge": f"sum({MODEL_CHANGES}) > 0",
+        "Another model as judge": f"{MODEL_CHANGES} > 0",
         "Alert": f"{gauge('ragtrace.alert.active')} > 0",
     }
     return [

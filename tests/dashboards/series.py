@@ -11,7 +11,6 @@ from ragtrace_collector.telemetry.score_table import DIMENSIONS, ScoreMetric, Sc
 
 __all__ = [
     "ALERT_NAME",
-    "AWAITED",
     "METRIC",
     "MODEL_CHANGES",
     "RANGE",
@@ -29,19 +28,9 @@ WINDOW: Final = "$window"
 RANGE: Final = "$__range"
 """The time range that the reader chose."""
 
-AWAITED: Final = tuple(
-    Instrument(name, kind, "", "")
-    for name, kind in (
-        ("ragtrace.drift.score", InstrumentKind.GAUGE),
-        ("ragtrace.drift.agreement", InstrumentKind.GAUGE),
-        ("ragtrace.drift.detected", InstrumentKind.GAUGE),
-        ("ragtrace.judge.model_changes", InstrumentKind.COUNTER),
-    )
-)
-"""Metrics of the anchors, for as long as the collector's table doesn't declare them itself."""
 ALERT_NAME: Final = "ragtrace.alert.name"
 
-_OWN: Final = {metric.name: metric for metric in (*AWAITED, *METRICS)}
+_OWN: Final = {metric.name: metric for metric in METRICS}
 
 
 def label(attribute: str) -> str:
@@ -92,5 +81,7 @@ class Amount:
         return f"{label(self.metric.name)}_{suffix}"
 
 
-MODEL_CHANGES: Final = f"increase({gauge('ragtrace.judge.model_changes')}[$__rate_interval])"
-"""How often the judge answered as another model than before."""
+MODEL_CHANGES: Final = (
+    f"(sum(increase({gauge('ragtrace.judge.model_changes')}[$__rate_interval])) or vector(0))"
+)
+"""How often the judge answered as another model than before; 0 where nothing tells its model."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ from tests.backends.jaeger_server import Jaeger, running_jaeger
 from tests.backends.process import eventually, free_ports
 from tests.backends.prometheus_server import Prometheus, running_prometheus
 from tests.backends.tempo_server import Tempo, running_tempo
-from tests.dashboards.series import AWAITED, gauge
 from tests.deploy.test_deploy import COMPOSE
 
 __all__ = ["MODEL", "SERVICE", "TENANT", "VERSION", "Watched", "watched_answers"]
@@ -55,8 +52,7 @@ def watched_answers(folder: Path) -> Iterator[Watched]:
         )
         jaeger = stack.enter_context(running_jaeger(required_binary("jaeger"), folder))
         collector = stack.enter_context(collector_process(folder, _collector_config(folder, tempo, jaeger)))
-        later = stack.enter_context(_page_of_awaited())
-        scrapes = {"ragtrace-collector": collector.pages_port or 0, "later": later}
+        scrapes = {"ragtrace-collector": collector.pages_port or 0}
         prometheus = stack.enter_context(running_prometheus(folder, scrapes=scrapes))
         for asked in (1, 2):  # growth needs a scrape before it
             _run_application(f"http://127.0.0.1:{collector.grpc_port}")
@@ -95,6 +91,7 @@ def _collector_config(folder: Path, tempo: Tempo, jaeger: Jaeger) -> Mapping[str
         "export": [{"endpoint": end, "forward": True} for end in (tempo.otlp_grpc, jaeger.otlp_grpc)],
         "store": {"path": str(folder / "store.db")},
         "telemetry": {"listen": "127.0.0.1:0"},
+        "drift": {"anchors": "builtin"},
         "alerts": {"to": [{"webhook": f"http://127.0.0.1:{nobody}/"}]},
         "ui": {"listen": f"127.0.0.1:{page}", "public_url": f"http://127.0.0.1:{page}"},
     }
@@ -120,30 +117,3 @@ def _ask(question: str, answer: str) -> None:
             trace.get_current_span().set_attribute(semconv.PROMPT_VERSION, VERSION)
             generation.set_answer(answer)
         call.set_answer(answer)
-
-
-@contextmanager
-def _page_of_awaited() -> Iterator[int]:
-    """Serve what this collector does not tell: metrics of anchors, which are judged once a day."""
-    lines = [f"{gauge(metric.name)} 1" for metric in AWAITED]
-    page = "\n".join((*lines, "")).encode()
-
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("content-type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(page)
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
