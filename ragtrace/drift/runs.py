@@ -19,7 +19,7 @@ class RunResult(StrEnum):
     PARTIAL = "partial"
     """The budget ended it. It is compared with nothing."""
     FAILED = "failed"
-    """The judge failed on too many anchors. It is compared with nothing."""
+    """The judge failed on too many anchors, or none got a score. It is compared with nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,3 +142,5 @@ class DriftState:
     """By result, all that are kept."""
     model_changes: Mapping[str, int] | None = None
     """By requested model."""
+    marks: tuple[tuple[int, str], ...] = ()
+    """Times (Unix ns) from which a chart's scores may come from another judge, and why; the oldest first."""

@@ -208,6 +208,7 @@ def _run_line(run: AnchorRun) -> str:
     if labeled:
         low, high = wilson_interval(agreed, labeled)
         parts.append(f"{agreed} of {labeled} as labeled ({low:.0%} to {high:.0%})")
-    left = ((run.failed, "failed"), (run.over_budget, "over budget"))
+    skipped = run.anchors - run.judged - run.failed - run.over_budget
+    left = ((skipped, "without a score"), (run.failed, "failed"), (run.over_budget, "over budget"))
     parts += [f"{number} {what}" for number, what in left if number]
     return f"{utc(run.began_ns)}  {run.result:<8}  {', '.join(parts)}"

@@ -21,6 +21,16 @@ from ragtrace_collector.telemetry.logs import event
 log = logging.getLogger("ragtrace.collector")
 
 
+def check_anchors(config: CollectorConfig) -> None:
+    """See that the anchors can be read, if there are any.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    if config.drift.anchors is not None:
+        read_anchors(config.drift.anchors)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftCheck:
     """What a check needs: also a command can run one beside the collector."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from ragtrace.budget import Budget, BudgetGuard, OverBudget, SpendLedger
@@ -95,13 +96,14 @@ def run_of(
     ended_ns: int,
 ) -> AnchorRun:
     """Sum up the evaluations of all anchors."""
+    scores = {anchor.id: tuple(_scores(anchor, evaluations[anchor.id])) for anchor in anchors.anchors}
     failures = [_failures(evaluation) for evaluation in evaluations.values()]
     over_budget = sum(OverBudget.error_type in types for types in failures)
     failed = sum(bool(types) for types in failures) - over_budget
     result = RunResult.BASELINE
     if over_budget:
         result = RunResult.PARTIAL
-    elif failed > _MOST_FAILED * len(anchors.anchors):
+    elif failed > _MOST_FAILED * len(anchors.anchors) or not any(scores.values()):
         result = RunResult.FAILED
     identity = evaluator.judge.identity
     return AnchorRun(
@@ -111,9 +113,7 @@ def run_of(
         began_ns=began_ns,
         ended_ns=ended_ns,
         anchors=len(anchors.anchors),
-        scores=tuple(
-            score for anchor in anchors.anchors for score in _scores(anchor, evaluations[anchor.id])
-        ),
+        scores=tuple(chain.from_iterable(scores.values())),
         failed=failed,
         over_budget=over_budget,
         result=result,

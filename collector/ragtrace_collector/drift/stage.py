@@ -94,10 +94,13 @@ class DriftStage:
             StoreUnavailable: the store cannot be read.
         """
         runs = await self.store.drift.runs()
+        models = await self.store.drift.seen_models()
+        state = state_of(runs, self._version) if self._is_configured else DriftState()
         return replace(
-            state_of(runs, self._version) if self._is_configured else DriftState(),
+            state,
             runs=Counter(str(run.result) for run in runs),
-            model_changes=_changes(await self.store.drift.seen_models()),
+            model_changes=_changes(models),
+            marks=tuple(sorted(_marks(state, models))),
         )
 
     async def note_models(self) -> None:
@@ -156,6 +159,22 @@ def state_of(runs: Sequence[AnchorRun], version: str) -> DriftState:
     )
 
 
+def _marks(state: DriftState, models: Sequence[SeenModel]) -> Iterator[tuple[int, str]]:
+    """Yield when the judge drifted, and when another model began to answer."""
+    if state.is_drifted and state.since_ns is not None:
+        yield state.since_ns, "the judge drifted"
+    for model in _later(models):
+        yield model.first_ns, f"{model.answered} began to answer for {model.requested}"
+
+
+def _later(models: Sequence[SeenModel]) -> Iterator[SeenModel]:
+    """Yield who answered after the first of its requested model."""
+    first: dict[str, int] = {}
+    for model in models:
+        if model.first_ns > first.setdefault(model.requested, model.first_ns):
+            yield model
+
+
 def _answered(guards: Iterable[JudgeGuard], *, now_ns: int) -> Iterator[SeenModel]:
     for guard in guards:
         answered_by, guard.answered_by = guard.answered_by, set()
@@ -171,9 +190,6 @@ def _answered(guards: Iterable[JudgeGuard], *, now_ns: int) -> Iterator[SeenMode
 
 def _changes(models: Sequence[SeenModel]) -> Counter[str]:
     """Count by requested model who answered after the first."""
-    first: dict[str, int] = {}
-    for model in models:
-        first.setdefault(model.requested, model.first_ns)
-    found = Counter(dict.fromkeys(first, 0))
-    found.update(model.requested for model in models if model.first_ns > first[model.requested])
+    found = Counter(dict.fromkeys((model.requested for model in models), 0))
+    found.update(model.requested for model in _later(models))
     return found

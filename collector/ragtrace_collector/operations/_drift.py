@@ -40,4 +40,5 @@ def drift_status(state: DriftState) -> Mapping[str, object]:
         "agreed": agreed,
         "labeled": labeled,
         "model_changes": dict(state.model_changes or {}),
+        "marks": [{"at_ns": at_ns, "what": what} for at_ns, what in state.marks],
     }

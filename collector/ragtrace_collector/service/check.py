@@ -13,6 +13,7 @@ from ragtrace.errors import ConfigError
 from ragtrace_collector.alerts.objectives import good_by
 from ragtrace_collector.alerts.sinks import signing_key
 from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.drift.check import check_anchors
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.service.from_config import open_export
 from ragtrace_collector.service.page import check_traces
@@ -110,6 +111,7 @@ _CHECKS: Final = (
     _check_store,
     _check_cache,
     _check_page,
+    check_anchors,
     _check_alerts,
 )
 

@@ -22,6 +22,7 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldStage
 from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.drift.check import check_anchors
 from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.evaluate.workers import WorkerPool
@@ -110,6 +111,7 @@ class Collector:
             ConfigError: it cannot be used, or needs a restart; nothing has changed.
         """
         refuse_what_needs_a_restart(self.config, config)
+        check_anchors(config)
         guards = guards_of(config, clock=self.clock, spend_ledger=self.store.budget)
         evaluator = await SharedEvaluator.begin(open_evaluator(config, guards))
         async with AsyncExitStack() as undone:

@@ -27,6 +27,7 @@ from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
 from ragtrace_collector.deliver.observed_sink import ObservedSink
 from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.drift.check import check_anchors
 from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage
@@ -85,6 +86,7 @@ async def open_collector(
     monotonic_ns = monotonic_ns or (clock.now_ns if clock else time.monotonic_ns)
     clock = clock or SystemClock()
     auth = open_auth(config, clock)
+    check_anchors(config)
     async with AsyncExitStack() as stack:
         tracer = await stack.enter_async_context(
             open_tracer(config.telemetry.otlp_endpoint, ratio=config.telemetry.trace_ratio)

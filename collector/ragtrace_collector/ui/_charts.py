@@ -43,6 +43,13 @@ class Chart:
     low: float
     """The score at the bottom."""
     high: float
+    begin_ns: int
+    end_ns: int
+
+    def place(self, at_ns: int) -> float | None:
+        """Return where a time is, from left to right; ``None`` outside."""
+        is_inside = self.begin_ns <= at_ns <= self.end_ns
+        return WIDTH * (at_ns - self.begin_ns) / (self.end_ns - self.begin_ns) if is_inside else None
 
     @property
     def middle(self) -> float:
@@ -68,6 +75,8 @@ def chart_of(trend: MetricTrend, *, since_ns: int, until_ns: int) -> Chart:
         bands=tuple(_band(part, low, high) for part in stretches),
         low=low,
         high=high,
+        begin_ns=first_ns,
+        end_ns=last_ns,
     )
 
 

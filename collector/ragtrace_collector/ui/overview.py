@@ -130,6 +130,7 @@ async def show_overview(request: Request) -> Response:
     everything = TrafficScope(tenant=scope.tenant)
     if overview is not None and site.reviews is not None:
         overview = await _corrected(overview, site.index, site.reviews, scope)
+    state = await _state(site, viewer_of(request).tenant)
     return render(
         request,
         "overview.html",
@@ -142,7 +143,8 @@ async def show_overview(request: Request) -> Response:
         overview=overview if overview and overview.sums.answers else None,
         newest_ns=await site.index.newest_ns(everything),
         choices=await _choices(site.index, everything),
-        state=await _state(site, viewer_of(request).tenant),
+        state=state,
+        marks=((state or {}).get("drift") or {}).get("marks", ()),
     )
 
 

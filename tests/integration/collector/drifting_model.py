@@ -56,7 +56,7 @@ def running_drifting_model() -> Iterator[DriftingModel]:
 
 def write_anchors(folder: Path, *, number: int = 24) -> Path:
     """Write labeled answers: each third one has a claim that its chunk does not support."""
-    file = folder / "anchors.jsonl"
+    file = folder / f"anchors-{number}.jsonl"
     with file.open("w") as out:
         for at in range(number):
             said = f"Refunds of parcel {at} take {10 + at} days."

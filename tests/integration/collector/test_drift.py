@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from ragtrace import semconv
 from ragtrace.drift.runs import RunResult
+from ragtrace.errors import ConfigError
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from tests.integration.collector.drifting_model import DriftingModel, running_drifting_model, write_anchors
@@ -161,6 +162,16 @@ async def test_before_an_alert_the_judge_is_checked_again_between_two_days(
         asked = model.calls
         assert not await simulated.drift.is_judge_steady()
         assert model.calls == asked
+
+
+async def test_anchors_that_cannot_be_used_are_told_at_the_start(
+    tmp_path: Path, model: DriftingModel
+) -> None:
+    few = str(write_anchors(tmp_path, number=4))
+    for anchors, complaint in ((few, "has 4 answers"), (str(tmp_path / "none.jsonl"), "none.jsonl")):
+        with pytest.raises(ConfigError, match=complaint):
+            async with week(drift_config(tmp_path, model, drift={"anchors": anchors})):
+                pass
 
 
 async def test_anchors_are_never_answered_from_the_cache(tmp_path: Path, model: DriftingModel) -> None:

@@ -143,3 +143,22 @@ def test_collector_is_shown_if_there_is_one(is_down: bool) -> None:
     assert "401 from the judge" in page
     assert "$4.00 of $5.00" in page
     assert "sampled out 20" in page
+
+
+def test_a_changed_judge_is_marked_on_every_chart() -> None:
+    async def status(_: str | None) -> Mapping[str, object]:
+        at_ns = NOW_NS - DAY_MINUTES * 60 * 10**9
+        return {
+            "collector": {"phase": "serving", "ready": True, "reasons": [], "notes": []},
+            "judges": {},
+            "budget": [],
+            "ledger": {"seen": 1, "pending": 0, "ended": 1, "superseded": 0},
+            "store": {"judged": 1},
+            "drift": {"marks": [{"at_ns": at_ns, "what": "the judge drifted"}]},
+        }
+
+    client = Pages(days(0.9, 0.8, 0.4)).client()
+    client.app.state.site = replace(client.app.state.site, status=status)  # type: ignore[attr-defined]
+    page = client.get("/").text
+    assert page.count('<path class="mark"') == page.count('<polyline class="line"') == 2
+    assert page.count("the judge drifted (dashed line)") == 2
