@@ -323,6 +323,7 @@ def test_the_rules_find_what_a_real_collector_tells_a_real_prometheus(tmp_path: 
         eventually(lambda: len(prometheus.series(burning)) == 2, what="an alert")
         assert {labels["slo"] for labels, _ in prometheus.series(burning)} == {"shop", "shop-by-score"}
         share = "slo:ragtrace_failing:ratio_increase6h"
+        eventually(lambda: len(prometheus.series(share)) == 3, what="the share of each objective")
         shares = {labels["slo"]: value for labels, value in prometheus.series(share)}
         assert shares["shop"] == pytest.approx(shares["shop-by-score"], abs=0.1)
         assert shares["shop"] == pytest.approx(0.5, abs=0.3)
