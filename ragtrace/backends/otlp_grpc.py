@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, cast
 
 from ragtrace.backends._http_sink import LONGEST_BODY
-from ragtrace.backends._otlp_answer import parse_answer, raise_for_rejected_spans
+from ragtrace.backends._otlp_answer import TRACES, Signal, parse_answer, raise_for_rejected_items
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.http.retry import OTLP
 from ragtrace.http.tls import ClientTls
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     import grpc
 
 
-_EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _REFUSING = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"})
 """Errors of the sender or the address, whatever the payload."""
 
 
 class OtlpGrpcSink:
-    """Send unchanged request bytes to an OTLP/gRPC receiver at ``host:port``."""
+    """Send unchanged request bytes to an OTLP/gRPC receiver at ``host:port``.
+
+    ``signal`` is what the requests carry: spans, unless told otherwise.
+    """
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class OtlpGrpcSink:
         tls: ClientTls | None = None,
         timeout_s: float = 10,
         compression: Literal["none", "gzip"] = "none",
+        signal: Signal = TRACES,
     ) -> None:
         self._endpoint = endpoint
         self._metadata = tuple((key.lower(), value) for key, value in (headers or {}).items())
@@ -40,6 +43,7 @@ class OtlpGrpcSink:
         self._pem = tls.pem() if tls else ()
         self._timeout_s = timeout_s
         self._compression = compression
+        self._signal = signal
         self._channel: grpc.aio.Channel | None = None
 
     @property
@@ -59,7 +63,7 @@ class OtlpGrpcSink:
         import grpc  # heavy, deferred: only for senders over gRPC
 
         export = self._open().unary_unary(
-            _EXPORT,
+            self._signal.method,
             request_serializer=None,  # the bytes are sent unchanged
             response_deserializer=None,  # gRPC would report an unreadable response as a receiver error
         )
@@ -72,10 +76,10 @@ class OtlpGrpcSink:
             if task is None or task.cancelling():
                 raise
             raise SendRetryable(f"{self.name} was closed before it responded") from exc
-        parsed = parse_answer(answer)
+        parsed = parse_answer(answer, self._signal)
         if parsed is None:
             raise SendUnconfirmed(f"{self.name} answered OK with an unreadable response", again=True)
-        raise_for_rejected_spans(self.name, parsed)
+        raise_for_rejected_items(self.name, parsed)
 
     async def aclose(self) -> None:
         """Close the channel."""

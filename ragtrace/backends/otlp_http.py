@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from typing import Literal
 
 from ragtrace.backends._http_sink import HttpSink
-from ragtrace.backends._otlp_answer import parse_answer, raise_for_rejected_spans
+from ragtrace.backends._otlp_answer import TRACES, Signal, parse_answer, raise_for_rejected_items
 from ragtrace.errors import SendUnconfirmed
 from ragtrace.http.retry import OTLP
 from ragtrace.http.tls import ClientTls
 
 
 class OtlpHttpSink(HttpSink):
-    """Post requests as binary protobuf to an OTLP/HTTP receiver's full URL (``…/v1/traces``)."""
+    """Post requests as binary protobuf to an OTLP/HTTP receiver's full URL (``…/v1/traces``).
+
+    ``signal`` is what the requests carry: spans, unless told otherwise.
+    """
 
     retryable = OTLP.statuses
 
@@ -26,9 +29,11 @@ class OtlpHttpSink(HttpSink):
         tls: ClientTls | None = None,
         timeout_s: float = 10,
         compression: Literal["none", "gzip"] = "none",
+        signal: Signal = TRACES,
     ) -> None:
         super().__init__(url, headers=headers, tls=tls, timeout_s=timeout_s)
         self._compression = compression
+        self._signal = signal
 
     async def send(self, request: bytes) -> None:
         """Post the request and wait for the receiver's response.
@@ -47,11 +52,11 @@ class OtlpHttpSink(HttpSink):
             raise SendUnconfirmed(
                 f"{self.name} answered {reply.status} with an unreadable response", again=True
             )
-        answer = parse_answer(reply.body)
+        answer = parse_answer(reply.body, self._signal)
         if answer is None:  # such as the page of a proxy or of another web server
             raise SendUnconfirmed(
                 f"{self.name} answered {reply.status} with a response that is not OTLP: "
-                "is this the address of a receiver (…/v1/traces)?",
+                f"is this the address of a receiver (…{self._signal.path})?",
                 again=False,
             )
-        raise_for_rejected_spans(self.name, answer)
+        raise_for_rejected_items(self.name, answer)

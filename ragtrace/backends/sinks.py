@@ -7,6 +7,8 @@ from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from ragtrace.backends._langfuse_scores import LangfuseScoreSink
+from ragtrace.backends._otlp_answer import LOGS, TRACES, Signal
+from ragtrace.backends._otlp_logs import EvaluationLogSink
 from ragtrace.backends._phoenix_annotations import PhoenixAnnotationSink
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.otlp_file import OtlpFileSink
@@ -20,7 +22,7 @@ from ragtrace.ports import SpanSink
 _GRPC_PORT = 4317
 _HTTP_PORT = 4318
 _PHOENIX_PORT = 6006
-_TRACES_PATH = "/v1/traces"
+_LOGS: Final = "logs"
 _ACCEPTED = (
     "give http(s)://host:4318[/v1/traces] for OTLP/HTTP, grpc(s)://host:4317 or host:4317 for OTLP/gRPC, "
     "or otlp-file:PATH for a file of OTLP JSON lines"
@@ -48,25 +50,17 @@ def open_sink(
     scheme, _, rest = endpoint.partition(":")
     if scheme == "otlp-file" and rest:
         return OtlpFileSink(rest)
-    url = _split(endpoint)
-    if url.scheme in ("http", "https") and not _is_grpc(url):
-        return OtlpHttpSink(
-            _traces_url(url), headers=headers, tls=tls, timeout_s=timeout_s, compression=compression
-        )
-    return OtlpGrpcSink(
-        f"{_bracketed(url.hostname or '')}:{url.port or _GRPC_PORT}",
-        headers=headers,
-        insecure=url.scheme in ("http", "grpc"),
-        tls=tls,
-        timeout_s=timeout_s,
-        compression=compression,
+    return _open_otlp(
+        endpoint, TRACES, headers=headers, tls=tls, timeout_s=timeout_s, compression=compression
     )
 
 
 def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None) -> SpanSink:
-    """Open a sink for carriers: also ``phoenix:URL`` and ``langfuse:URL``, which store their scores.
+    """Open a sink for carriers: also ``phoenix:URL`` and ``langfuse:URL``, which store their scores, and
+    ``logs:ENDPOINT``, which gets a log record for each result and each wrong claim.
 
-    These two accept only scores, so spans cannot be forwarded to them.
+    These accept nothing but evaluations, so spans cannot be forwarded to them. ``ENDPOINT`` has the forms of
+    OTLP endpoints; of a URL, ``/v1/logs`` is added unless it ends so.
 
     Raises:
         ConfigError: the address has another form.
@@ -74,13 +68,25 @@ def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None)
     access = access or ConnectionSettings()
     headers = access.sent_headers
     scheme, _, url = address.partition(":")
-    if scheme not in _SCORE_SINKS:
+    if accepts_spans(address):
         return open_sink(address, headers=headers, tls=access.tls)
+    if scheme == _LOGS:
+        otlp = _open_otlp(url, LOGS, headers=headers, tls=access.tls, timeout_s=access.timeout_s)
+        return EvaluationLogSink(otlp)
     if _split(url).scheme not in ("http", "https"):
         raise ConfigError(
             f"{without_secrets(address)!r} is not an address to send scores to: give {scheme}:http(s)://host"
         )
     return _SCORE_SINKS[scheme](url.rstrip("/"), headers=headers, tls=access.tls, timeout_s=access.timeout_s)
+
+
+def accepts_spans(address: str) -> bool:
+    """Say whether what is at an address accepts any spans, not only evaluations.
+
+    ``phoenix:4317`` is a host of this name, with its port.
+    """
+    scheme, _, rest = address.partition(":")
+    return rest.isdigit() or scheme not in (_LOGS, *_SCORE_SINKS)
 
 
 def reads_openinference(address: str) -> bool:
@@ -90,7 +96,7 @@ def reads_openinference(address: str) -> bool:
     other back end: name it in the configuration.
     """
     scheme, _, _ = address.partition(":")
-    if scheme == "otlp-file" or scheme in _SCORE_SINKS:
+    if scheme == "otlp-file" or not accepts_spans(address):
         return False
     url = _split(address)
     host = (url.hostname or "").lower()
@@ -103,6 +109,36 @@ _SCORE_SINKS: Final[Mapping[str, Callable[..., SpanSink]]] = {
     "phoenix": PhoenixAnnotationSink,
     "langfuse": LangfuseScoreSink,
 }
+
+
+def _open_otlp(
+    endpoint: str,
+    signal: Signal,
+    *,
+    headers: Mapping[str, str] | None,
+    tls: ClientTls | None,
+    timeout_s: float,
+    compression: Literal["none", "gzip"] = "none",
+) -> SpanSink:
+    url = _split(endpoint)
+    if url.scheme in ("http", "https") and not _is_grpc(url):
+        return OtlpHttpSink(
+            _signal_url(url, signal),
+            headers=headers,
+            tls=tls,
+            timeout_s=timeout_s,
+            compression=compression,
+            signal=signal,
+        )
+    return OtlpGrpcSink(
+        f"{_bracketed(url.hostname or '')}:{url.port or _GRPC_PORT}",
+        headers=headers,
+        insecure=url.scheme in ("http", "grpc"),
+        tls=tls,
+        timeout_s=timeout_s,
+        compression=compression,
+        signal=signal,
+    )
 
 
 def _split(endpoint: str) -> SplitResult:
@@ -134,10 +170,14 @@ def _is_grpc(url: SplitResult) -> bool:
     return url.path in ("", "/") and str(url.port).endswith(str(_GRPC_PORT))
 
 
-def _traces_url(url: SplitResult) -> str:
+def _signal_url(url: SplitResult, signal: Signal) -> str:
     host = _bracketed(url.hostname or "")
     netloc = f"{host}:{url.port or _HTTP_PORT}" if url.scheme == "http" else url.netloc
-    path = _TRACES_PATH if url.path in ("", "/") else url.path
+    path = signal.path if url.path in ("", "/") else url.path
+    if signal is LOGS and not path.endswith(
+        signal.path
+    ):  # log stores give the path before it: Loki's is /otlp
+        path = path.rstrip("/") + signal.path
     return url._replace(netloc=netloc, path=path).geturl()
 
 

@@ -161,7 +161,7 @@ def to_request(spans: Iterable[Span]) -> ExportTraceServiceRequest:
 
 def _resource_message(resource: Resource) -> trace_pb2.ResourceSpans:
     message = trace_pb2.ResourceSpans(schema_url=resource.schema_url)
-    _fill_attributes(message.resource.attributes, resource.attributes)
+    fill_attributes(message.resource.attributes, resource.attributes)
     return message
 
 
@@ -181,24 +181,25 @@ def _fill_span(message: trace_pb2.Span, span: Span) -> None:
     message.kind = trace_pb2.Span.SpanKind.ValueType(span.kind)
     message.start_time_unix_nano = span.start_ns
     message.end_time_unix_nano = span.end_ns
-    _fill_attributes(message.attributes, span.attributes)
+    fill_attributes(message.attributes, span.attributes)
     message.dropped_attributes_count = span.dropped_attributes_count
     for event in span.events:
         target = message.events.add(name=scrub_surrogates(event.name), time_unix_nano=event.time_ns)
-        _fill_attributes(target.attributes, event.attributes)
+        fill_attributes(target.attributes, event.attributes)
     for link in span.links:
         ids = {"trace_id": bytes.fromhex(link.trace_id), "span_id": bytes.fromhex(link.span_id)}
-        _fill_attributes(message.links.add(**ids).attributes, link.attributes)
+        fill_attributes(message.links.add(**ids).attributes, link.attributes)
     if span.status_code or span.status_message:
         message.status.code = trace_pb2.Status.StatusCode.ValueType(span.status_code)
         message.status.message = scrub_surrogates(span.status_message)
 
 
-def _fill_attributes(
+def fill_attributes(
     target: RepeatedCompositeFieldContainer[common_pb2.KeyValue],
     attributes: Mapping[str, AttributeValue],
     depth: int = 0,
 ) -> None:
+    """Write attributes into a message. Raises CodecError for a value nested too deeply."""
     for key, value in attributes.items():
         _fill_value(target.add(key=scrub_surrogates(key)).value, value, depth)
 
@@ -222,7 +223,7 @@ def _fill_value(message: common_pb2.AnyValue, value: AttributeValue, depth: int)
         message.bytes_value = value
     elif isinstance(value, Mapping):
         message.kvlist_value.SetInParent()
-        _fill_attributes(message.kvlist_value.values, value, depth + _KVLIST_DEPTH)
+        fill_attributes(message.kvlist_value.values, value, depth + _KVLIST_DEPTH)
     else:
         message.array_value.SetInParent()
         for item in value:

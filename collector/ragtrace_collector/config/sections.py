@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from ragtrace.answers.summary import base_name
-from ragtrace.backends import reads_openinference
+from ragtrace.backends import accepts_spans, reads_openinference
 from ragtrace.files.state import default_store
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
@@ -254,6 +254,20 @@ class ExportConfig(Section):
     forward: bool = False
     openinference: bool | Literal["auto"] = "auto"
     timeout: Timeout = timedelta(seconds=10)
+
+    @model_validator(mode="after")
+    def _can_forward(self) -> ExportConfig:
+        if self.forward and not self.accepts_spans:
+            raise ValueError(
+                "`phoenix:`, `langfuse:` and `logs:` addresses accept evaluations only: remove `forward`, "
+                "and add an `export` with the address for spans"
+            )
+        return self
+
+    @property
+    def accepts_spans(self) -> bool:
+        """Whether any spans can be sent there, not only evaluations."""
+        return accepts_spans(self.endpoint)
 
     @property
     def reads_openinference(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ragtrace.backends import open_sink
+from ragtrace.backends import open_carrier_sink, open_sink
+from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.ports import SpanSink
 from ragtrace_collector.assemble.open_traces import AssemblePolicy
 from ragtrace_collector.config import CollectorConfig, ExportConfig, FollowUpConfig, SampleConfig
@@ -16,8 +17,8 @@ def forward_to(config: CollectorConfig) -> tuple[str, ...]:
 
 
 def release_to(config: CollectorConfig) -> tuple[str, ...]:
-    """Return the endpoints that get held spans: all of them, if no endpoint gets originals now."""
-    return forward_to(config) or tuple(export.endpoint for export in config.export)
+    """Return the endpoints that get held spans: all that can, if no endpoint gets originals now."""
+    return forward_to(config) or tuple(export.endpoint for export in config.export if export.accepts_spans)
 
 
 def assemble_policy_of(config: CollectorConfig) -> AssemblePolicy:
@@ -58,9 +59,10 @@ def open_export(export: ExportConfig) -> SpanSink:
     Raises:
         ConfigError: its address or certificates cannot be used.
     """
-    return open_sink(
-        export.endpoint,
-        headers={name: value.get_secret_value() for name, value in export.headers.items()},
-        tls=export.tls.opened() if export.tls else None,
-        timeout_s=export.timeout.total_seconds(),
-    )
+    headers = {name: value.get_secret_value() for name, value in export.headers.items()}
+    tls = export.tls.opened() if export.tls else None
+    timeout_s = export.timeout.total_seconds()
+    if export.accepts_spans:
+        return open_sink(export.endpoint, headers=headers, tls=tls, timeout_s=timeout_s)
+    access = ConnectionSettings(headers=headers, tls=tls, timeout_s=timeout_s)
+    return open_carrier_sink(export.endpoint, access=access)

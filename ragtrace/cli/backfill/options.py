@@ -306,8 +306,8 @@ class OutputOptions:
     destination: str | None = option(
         "--to",
         metavar="ENDPOINT",
-        help="An OTLP endpoint, or otlp-file:PATH; phoenix:http://HOST:6006 for annotations and"
-        " langfuse:https://HOST for scores.",
+        help="An OTLP endpoint, or otlp-file:PATH; phoenix:http://HOST:6006 for annotations,"
+        " langfuse:https://HOST for scores, and logs:ENDPOINT for OTLP log records.",
     )
     access: AccessOptions = group(AccessOptions, prefix="to", where="the destination")
     carrier_time: str = option(

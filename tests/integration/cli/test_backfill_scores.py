@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from tests.integration.cli.program import json_lines, run
 from tests.unit.backends.servers import HttpAnswer, http_server
@@ -39,3 +40,18 @@ def test_wrong_keys_are_told_before_anything_is_judged(args: tuple[str, ...]) ->
     assert result.exit_code == 1
     assert "answered 401" in result.stderr
     assert len(server.requests) == 1
+
+
+def test_a_log_store_is_tried_then_gets_the_records_of_each_answer(args: tuple[str, ...]) -> None:
+    with http_server(lambda _: HttpAnswer()) as server:
+        (told,) = json_lines(run(*args, "--to", f"logs:{server.url}/otlp").stdout)
+    requests = [ExportLogsServiceRequest.FromString(body) for _, _, body in server.requests]
+    assert {path for path, _, _ in server.requests} == {"/otlp/v1/logs"}
+    records = [
+        record
+        for request in requests
+        for of_resource in request.resource_logs
+        for record in of_resource.scope_logs[0].log_records
+    ]
+    results = [record.severity_text for record in records if record.event_name == "gen_ai.evaluation.result"]
+    assert (told["sent"], results) == (2, ["INFO", "WARN"])

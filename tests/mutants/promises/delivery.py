@@ -47,7 +47,7 @@ MUTANTS: Final = (
         promise="delivery",
         breaks="a partial success is taken for a whole one",
         file=_ANSWER,
-        old="    if partial.rejected_spans:\n",
+        old="    if rejected:\n",
         new="    if False:\n",
         tests=(
             "tests/attack/test_partial_success.py::test_every_verdict_that_a_back_end_refused_is_told_kept_and_counted",

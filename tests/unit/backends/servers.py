@@ -31,8 +31,8 @@ class HttpServer:
 
 
 @contextmanager
-def http_server(answer: Callable[[str], HttpAnswer]) -> Iterator[HttpServer]:
-    """Serve on a free port; ``answer`` is given the path."""
+def http_server(answer: Callable[[str], HttpAnswer], *, port: int = 0) -> Iterator[HttpServer]:
+    """Serve, on a free port unless told otherwise; ``answer`` is given the path."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -53,7 +53,7 @@ def http_server(answer: Callable[[str], HttpAnswer]) -> Iterator[HttpServer]:
     class Server(ThreadingHTTPServer):
         request_queue_size = 64  # the default of 5 resets connections that come together
 
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", port), Handler)
     received = HttpServer(url=f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
