@@ -130,6 +130,18 @@ class Sums:
     """Answers of unknown cost."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """What came into an index since it was last asked."""
+
+    answers: tuple[AnswerSummary, ...]
+    """In the order in which they came, whenever the answers themselves were given."""
+    position: int
+    """Where to go on."""
+    has_more: bool = False
+    """More have come already."""
+
+
 class AnswerIndex(Protocol):
     """Searches judged answers. Only the valid evaluation of an answer counts, not those it supersedes.
 
@@ -145,6 +157,13 @@ class AnswerIndex(Protocol):
 
     def every(self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST) -> AsyncIterator[AnswerSummary]:
         """Yield all answers of a list, for an export."""
+        ...
+
+    async def arrivals(self, chosen: AnswerFilter, *, after: int | None = None, limit: int = 500) -> Arrivals:
+        """Return the valid evaluations that came after a position; without one, only the position now.
+
+        An evaluation that is written again does not come again.
+        """
         ...
 
     async def versions(self, key: AnswerKey) -> Sequence[AnswerSummary]:

@@ -58,6 +58,7 @@ NEEDS_THE_COLLECTOR: dict[str, Sequence[str]] = {
     "slo": ["rules", "--config", "collector.yaml"],
     "backup": ["copy.db"],
     "ui": ["--from", "traces.jsonl"],
+    "tail": ["--from", "traces.jsonl", "--no-follow"],
     "reviews": ["export"],
 }
 

@@ -14,6 +14,11 @@ COMMANDS = (
         "ragtrace_collector.cli.ui:ui",
     ),
     CommandEntry(
+        "tail",
+        "Follow verdicts in the terminal.",
+        "ragtrace_collector.cli.tail:tail",
+    ),
+    CommandEntry(
         "reviews",
         "Write what people said of verdicts as labels.",
         "ragtrace_collector.cli.reviews:reviews",

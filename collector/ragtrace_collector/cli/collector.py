@@ -100,9 +100,11 @@ def _serve(config: CollectorConfig, options: ServiceOptions) -> None:
     with needs_extra("collector"):
         from ragtrace_collector import config as configuration
         from ragtrace_collector.service import run as service
-        from ragtrace_collector.telemetry import logs
+        from ragtrace_collector.telemetry import logs, verdict_log
 
     logs.log_to_stderr(config.log_level, config.log_format)
+    if config.telemetry.verdict_log:
+        verdict_log.log_verdicts()
     path = options.config_path
     running = service.run_collector(
         config,

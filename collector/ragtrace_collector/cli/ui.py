@@ -7,34 +7,28 @@ import os
 import re
 import sys
 import webbrowser
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.cli.desktop import has_desktop
 from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import EXISTING_FILE, FILE, AccessOptions, ExtractOptions
+from ragtrace.cli.options import FILE
 from ragtrace.cli.render import print_json, talk
-from ragtrace.cli.settings import command, group, option, takes
-from ragtrace.cli.times import Moment, moment
-from ragtrace.errors import ConfigError, InputError
-from ragtrace.files.state import default_store
+from ragtrace.cli.settings import command, option, takes
+from ragtrace.errors import ConfigError
+from ragtrace_collector.cli.answer_place import PlaceOptions, base_config, open_place
 
 if TYPE_CHECKING:
     from socket import socket
 
-    from ragtrace.answer_sources import SearchProgress
-    from ragtrace.ports import Clock
     from ragtrace_collector.config import CollectorConfig
-    from ragtrace_collector.ui.places import AnswerPlace
     from ragtrace_collector.ui.reviewing import ReviewPlace
 
 
-_STORE: Final = "store:"
 _DEFAULT_LISTEN: Final = "127.0.0.1:4330"
-_DEFAULT_SINCE: Final = "7d"
 
 
 def _links(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -53,40 +47,6 @@ def _address(text: str) -> str:
     if not re.fullmatch(r"[^\s:]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}", text):
         raise ValueError("write HOST:PORT, such as 127.0.0.1:4330")
     return text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceOptions:
-    """Where the answers are."""
-
-    source: str | None = option(
-        "--from",
-        metavar="SOURCE",
-        help="Where the answers are: store:PATH for a collector's store, even while it runs; jaeger:URL,"
-        " tempo:URL, phoenix:URL or langfuse:URL; file:PATH for OTLP or a report.jsonl."
-        " [default: the store of --config, or the default store]",
-    )
-    traces: str | None = option(
-        "--traces",
-        metavar="SOURCE",
-        help="Where an answer is read once the store has it no more: jaeger:URL, tempo:URL, …"
-        " [default: `ui.traces`]",
-    )
-    config: Path | None = option(
-        "--config",
-        type=EXISTING_FILE,
-        metavar="FILE",
-        help="A collector's configuration: its store and keys, tokens, certificate, and section `ui`.",
-    )
-    since: Moment | None = option(
-        "--since",
-        metavar="TIME",
-        parse=moment,
-        help=f"How far back answers are searched: 24h, 7d or a date. [default: {_DEFAULT_SINCE}; files: all]",
-    )
-    service: str | None = option("--service", metavar="NAME", help="Search for this service only.")
-    access: AccessOptions = group(AccessOptions, prefix="from", where="the back end")
-    extract: ExtractOptions = group(ExtractOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,11 +128,11 @@ async def _run(place: PlaceOptions, page: PageOptions) -> None:
     signals = Signals(longest_stop_s=10.0)
     with signals.handled():
         async with (
-            _opened(config, place, clock) as found,
+            open_place(config, place, clock) as found,
             _opened_reviews(config, place, page) as reviews,
         ):
-            await found.index.newest_ns(TrafficScope())  # a store that cannot be read is told at once
-            app = configured_app(config, found, auth=auth, clock=clock, reviews=reviews)
+            await found.place.index.newest_ns(TrafficScope())  # a store that cannot be read is told at once
+            app = configured_app(config, found.place, auth=auth, clock=clock, reviews=reviews)
             listening = _listening(config)
             _announce(config, listening.getsockname()[1], page, is_secure=bool(auth.certificate))
             await serve_until(signals.stop, app, listening, certificate=auth.certificate)
@@ -214,13 +174,7 @@ def _listening(config: CollectorConfig) -> socket:
 
 def _configured(place: PlaceOptions, page: PageOptions) -> CollectorConfig:
     """Return the configuration as if the page alone listened."""
-    from ragtrace_collector.config import default_config_text, load_config, parse_config
-
-    config = (
-        load_config(place.config)
-        if place.config
-        else parse_config(default_config_text(), where="the default configuration")
-    )
+    config = base_config(place)
     listen = page.listen or config.ui.listen or _DEFAULT_LISTEN
     ui = config.ui.model_copy(
         update={
@@ -240,64 +194,6 @@ def _own_link(place: PlaceOptions) -> Mapping[str, str]:
     if kind != "jaeger" or "@" in url:
         return {}
     return {"Jaeger": f"{url.rstrip('/')}/trace/{{trace_id}}"}
-
-
-@asynccontextmanager
-async def _opened(config: CollectorConfig, place: PlaceOptions, clock: Clock) -> AsyncIterator[AnswerPlace]:
-    from ragtrace.answer_sources.addresses import BACK_ENDS, parse_address
-    from ragtrace_collector.service.page import open_store_place
-    from ragtrace_collector.ui.places import open_searched_place
-    from ragtrace_collector.ui.searching import AnswerSearch
-
-    access, source = place.access.access("from"), place.source
-    if source is None or source.startswith(_STORE):
-        at = _store_config(config, place)
-        async with open_store_place(at, access=access) as found:
-            yield found
-        return
-    is_back_end = parse_address(source).kind in BACK_ENDS
-    since = place.since or (Moment(_DEFAULT_SINCE) if is_back_end else None)
-    search = AnswerSearch(
-        address=source,
-        since_ns=since.at(clock.now_ns()) if since else 0,
-        clock=clock,
-        service=place.service,
-        access=access,
-        on_progress=_Progress(),
-    )
-    async with open_searched_place(search, rules=place.extract.rules(config.extract.opened())) as found:
-        yield found
-
-
-def _store_config(config: CollectorConfig, place: PlaceOptions) -> CollectorConfig:
-    """Return the configuration with the store to read.
-
-    Raises:
-        InputError: there is no such store.
-    """
-    named = (place.source or "").removeprefix(_STORE)
-    path = Path(named) if named else config.store.file if place.config else default_store()
-    if not path.is_file():
-        raise InputError(
-            f"there is no collector's store {str(path)!r}: start `ragtrace collector`, name another with"
-            " --from store:PATH or --config FILE, or read a back end: --from jaeger:http://localhost:16686"
-        )
-    return config.model_copy(update={"store": config.store.model_copy(update={"path": path})})
-
-
-class _Progress:
-    """Says at every tenth of a search how far it is."""
-
-    def __init__(self) -> None:
-        self._tenths = 0
-
-    def __call__(self, progress: SearchProgress) -> None:
-        tenths = int(progress.share * 10)
-        if progress.is_done:
-            talk(f"Searched: {progress.answers:,} evaluations in {progress.traces:,} traces")
-        elif tenths > self._tenths:
-            talk(f"Searched {10 * tenths} %: {progress.answers:,} evaluations so far")
-        self._tenths = tenths
 
 
 def _announce(config: CollectorConfig, port: int, page: PageOptions, *, is_secure: bool) -> None:

@@ -322,6 +322,7 @@ class TelemetryConfig(Section):
     otlp_interval: Timeout = timedelta(seconds=60)
     trace_ratio: float = Field(default=1.0, ge=0, le=1)
     scores: ScoresConfig = ScoresConfig()
+    verdict_log: bool = False
 
 
 class UiConfig(Section):

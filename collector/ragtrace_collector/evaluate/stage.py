@@ -35,6 +35,7 @@ from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working
+from ragtrace_collector.telemetry.verdict_log import log_verdict
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -102,6 +103,8 @@ class EvaluateStage:
     """The sinks that read OpenInference's ``evaluations.<i>.*``."""
     counters: Counters
     scores: Scores | None = None
+    logs_verdicts: bool = False
+    """Whether each judged answer is a line in the log."""
     clock: Clock
     done: asyncio.Event
     """Set when there are new items to deliver."""
@@ -283,7 +286,7 @@ class EvaluateStage:
     ) -> None:
         payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
         outbox_items = self._payloads(carrier, payload) if carrier else {}
-        summary = _summary(job, carrier) if carrier and (is_indexed or self.scores) else None
+        summary = _summary(job, carrier) if carrier and (is_indexed or self._tells) else None
         addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
         finish = partial(
             self.store.finish,
@@ -299,11 +302,21 @@ class EvaluateStage:
         )
         is_on_span = await self._write(finish)
         self.counters.add(Counts.ANSWERS_ON_SPAN, bool(is_on_span))
-        if summary and self.scores and is_on_span is not None:
-            self.scores.note(summary, span_id=job.span_id if is_on_span else summary.carrier_span_id)
+        if summary and is_on_span is not None:
+            self._tell(summary, span_id=job.span_id if is_on_span else summary.carrier_span_id)
         if counted := _COUNTED_AS.get(FinalOutcome.of(outcome).state):
             self.counters.add(counted)
         self.done.set()
+
+    @property
+    def _tells(self) -> bool:
+        return self.scores is not None or self.logs_verdicts
+
+    def _tell(self, summary: AnswerSummary, *, span_id: str) -> None:
+        if self.scores is not None:
+            self.scores.note(summary, span_id=span_id)
+        if self.logs_verdicts:
+            log_verdict(summary)
 
     def _payloads(self, carrier: Span, plain: bytes) -> dict[str, bytes]:
         """Return the carrier for each sink: those that read OpenInference's objects get them too."""

@@ -271,6 +271,7 @@ class _Parts:
             ),
             counters=self.counters,
             scores=self.scores,
+            logs_verdicts=self.config.telemetry.verdict_log,
             clock=self.clock,
             done=self.done,
             tracer=self.tracer,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -14,7 +15,7 @@ from typing import Final, Literal
 from ragtrace.escaping import escaped_json, escaped_line
 
 LogFormat = Literal["text", "json"]
-Field = str | int | float | bool
+Field = str | int | float | bool | Mapping[str, object]
 
 _MOST_A_MINUTE: Final = 10
 _CHATTY: Final = ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "uvicorn", "asyncio", "opentelemetry")

@@ -9,17 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ragtrace.answers.facts import CLAIM_VERDICTS, facts_of, metrics_of
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.escaping import escaped_json, spreadsheet_text
-from ragtrace.model import VerdictLabel
-from ragtrace_collector.ui.phrases import moment
-
-_CLAIMS: Final = (
-    VerdictLabel.SUPPORTED,
-    VerdictLabel.CONTRADICTED,
-    VerdictLabel.UNSUPPORTED,
-    VerdictLabel.UNJUDGED,
-)
 
 
 class ExportHead(Protocol):
@@ -43,43 +35,11 @@ class ExportFormat:
     row: Callable[[AnswerSummary, Sequence[str], str | None], bytes]
 
 
-def _iso(time_ns: int) -> str:
-    whole = moment(time_ns).removesuffix(" UTC").replace(" ", "T")
-    return f"{whole}.{time_ns // 1_000_000 % 1_000:03d}Z"
-
-
-def _facts(answer: AnswerSummary) -> dict[str, str | float | int | None]:
-    return {
-        "trace_id": answer.key.trace_id,
-        "span_id": answer.key.span_id,
-        "tenant": answer.key.tenant,
-        "carrier_span_id": answer.carrier_span_id,
-        "time": _iso(answer.time_ns),
-        "judged_at": _iso(answer.judged_ns),
-        "service": answer.service,
-        "model": answer.model,
-        "prompt_version": answer.prompt_version,
-        "session": answer.session,
-        "label": answer.label.value,
-        "reason": answer.reason,
-        "blame": answer.blame,
-        **{f"claims_{label.value}": getattr(answer.claims, label.value) for label in _CLAIMS},
-        "judge": answer.judge,
-        "evaluator_version": answer.evaluator_version,
-        "sample_rule": answer.rule,
-        "sample_probability": answer.probability,
-        "cost_usd": answer.cost_usd,
-        "feedback": answer.feedback,
-    }
-
-
 def _json_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) -> bytes:
     row = {
-        **_facts(answer),
+        **facts_of(answer),
         **({} if search is None else {"search": search}),
-        "metrics": {
-            metric.name: {"label": metric.label.value, "score": metric.score} for metric in answer.metrics
-        },
+        "metrics": metrics_of(answer),
     }
     return (escaped_json(json.dumps(row, ensure_ascii=False)) + "\n").encode("utf-8", "replace")
 
@@ -98,7 +58,7 @@ _COLUMNS: Final = (
     "label",
     "reason",
     "blame",
-    *(f"claims_{label.value}" for label in _CLAIMS),
+    *(f"claims_{label.value}" for label in CLAIM_VERDICTS),
     "judge",
     "evaluator_version",
     "sample_rule",
@@ -118,7 +78,7 @@ def _csv_head(metrics: Sequence[str], *, searched: bool) -> bytes:
 
 
 def _csv_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) -> bytes:
-    facts = _facts(answer)
+    facts = facts_of(answer)
     cells = [facts[name] for name in _COLUMNS]
     for name in metrics:
         metric = answer.metric(name)

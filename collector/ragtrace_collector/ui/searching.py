@@ -45,7 +45,10 @@ class AnswerSearch:
     _progress: SearchProgress | None = field(default=None, init=False)
     _has_all: bool = field(default=False, init=False)
     """The whole range was searched once."""
-    _problem: str = field(default="", init=False)
+    problem: str = field(default="", init=False)
+    """Why the last search stopped; empty if it did not."""
+    was_tried: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set after the first search, whether it found anything or stopped."""
     _read: tuple[tuple[str, int, int], ...] | None = field(default=None, init=False)
     """The files that were searched, as they were then."""
 
@@ -54,7 +57,8 @@ class AnswerSearch:
         progress = self._progress
         found = f"{progress.answers:,} answers" if progress else "nothing"
         under_way = f"The search for answers is under way: {found} so far. Reload the page for more"
-        state = self._problem or ("" if self._has_all else under_way)
+        stopped = f"The search stopped: {self.problem}. It is tried again" if self.problem else ""
+        state = stopped or ("" if self._has_all else under_way)
         missing = progress.notices if progress else ()
         return tuple(f"{sentence.rstrip('.')}." for sentence in (state, *missing) if sentence)
 
@@ -66,17 +70,18 @@ class AnswerSearch:
             try:
                 if await asyncio.to_thread(self._has_changed):
                     await self._search(index, since_ns=begin_ns, until_ns=until_ns)
-                self._problem = ""
+                self.problem = ""
                 if self._is_back_end:
                     begin_ns = max(self.since_ns, until_ns - _OVERLAP_NS)
             except RagtraceError as exc:
                 self._failed(str(exc))
             except Exception as exc:  # noqa: BLE001 -- the page goes on; the exception may quote an answer
                 self._failed(f"something went wrong inside ragtrace ({place_of(exc)})")
+            self.was_tried.set()
             await asyncio.sleep(self.pause_s)
 
     def _failed(self, why: str) -> None:
-        self._read, self._problem = None, f"The search stopped: {why}. It is tried again"
+        self._read, self.problem = None, why
         log.warning("the search stopped: %s", why, extra=event("search_failed"))
 
     async def _search(self, index: OwnIndex, *, since_ns: int, until_ns: int) -> None:

@@ -27,6 +27,7 @@ from ragtrace.answers.index._words import Kind, find_word, streams, words
 from ragtrace.answers.port import (
     AnswerFilter,
     AnswerPage,
+    Arrivals,
     MetricTrend,
     Quadrant,
     SortBy,
@@ -79,6 +80,15 @@ class SqliteAnswerIndex:
             if page.next is None:
                 return
             after = page.next
+
+    async def arrivals(self, chosen: AnswerFilter, *, after: int | None = None, limit: int = 500) -> Arrivals:
+        """Return the valid evaluations that came after a position; without one, only the position now.
+
+        Raises:
+            InputError: a trace id is not hexadecimal.
+            ReadError: the index cannot be read.
+        """
+        return await self._read(lambda db: _arrivals(db, chosen, after, limit))
 
     async def versions(self, key: AnswerKey) -> Sequence[AnswerSummary]:
         """Return the evaluations of an answer, the valid one first, then the newest."""
@@ -164,6 +174,27 @@ class SqliteAnswerIndex:
         found = search.find(start, limit=limit, is_over=lambda: False)
         positions = (place.key / POSITIONS for place in found.places)
         return list(zip(positions, _summaries(db, found), strict=True))
+
+
+def _arrivals(db: sqlite3.Connection, chosen: AnswerFilter, after: int | None, limit: int) -> Arrivals:
+    wanted = conditions_of(db, chosen)
+    (newest,) = db.execute("SELECT coalesce(max(id), 0) FROM answer_row").fetchone()
+    if after is None or newest < after:  # the newest may have been forgotten, and its number is given again
+        return Arrivals(answers=(), position=newest)
+    came = [row for (row,) in db.execute(_CAME, (after, limit))]
+    of_row = wanted.all_of_row()
+    # the plus keeps the database from going through an index of all rows
+    among = select(f"id IN ({', '.join('?' for _ in came)}) AND +({of_row.sql}) ORDER BY id")
+    rows = [
+        row
+        for row in rows_of(db.execute(among, (*came, *of_row.values)))
+        if wanted.since_ns <= row.time_ns < wanted.until_ns and wanted.keeps(row.metrics)
+    ]
+    position = came[-1] if came else after
+    return Arrivals(answers=tuple(_told(db, rows)), position=position, has_more=position < newest)
+
+
+_CAME: Final = "SELECT id FROM answer_row WHERE id > ? ORDER BY id LIMIT ?"
 
 
 def _summaries(db: sqlite3.Connection, found: Found) -> list[AnswerSummary]:

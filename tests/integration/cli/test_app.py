@@ -52,6 +52,7 @@ def test_help_names_every_command() -> None:
         "doctor",
         "collector",
         "ui",
+        "tail",
         "reviews",
         "token",
         "why",

@@ -12,7 +12,7 @@ import pytest
 from ragtrace.answers.index.own_file import OwnIndex, open_index
 from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import put
+from ragtrace.answers.index.writes import forget, put
 from ragtrace.answers.port import AnswerFilter, AnswerIndex, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import InputError, ReadError, WriteError
@@ -168,3 +168,44 @@ async def test_index_without_tables_cannot_be_read() -> None:
 
     with pytest.raises(ReadError, match="cannot be read"):
         await SqliteAnswerIndex(connect).sums(TrafficScope())
+
+
+async def test_arrivals_are_each_valid_evaluation_once_in_the_order_in_which_they_came() -> None:
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    db.executescript(INDEX_TABLES)
+
+    @contextmanager
+    def connect() -> Iterator[sqlite3.Connection]:
+        yield db
+
+    index, chosen = SqliteAnswerIndex(connect), AnswerFilter(scope=TrafficScope(tenant="a"))
+    put(db, a_row(0, tenant="a"))
+    start = await index.arrivals(chosen)
+    assert (start.answers, start.has_more) == ((), False)
+    for number in (5, 3, 4):  # the time of an answer is not when its verdict comes
+        put(db, a_row(number, minute=60 - number, tenant="b" if number == 3 else "a"))
+    first = await index.arrivals(chosen, after=start.position, limit=2)
+    assert (numbers(first.answers), first.has_more) == ([5], True)
+    second = await index.arrivals(chosen, after=first.position, limit=2)
+    assert (numbers(second.answers), second.has_more) == ([4], False)
+    put(db, a_row(4, minute=56, tenant="a"))  # written again
+    assert (await index.arrivals(chosen, after=second.position)).answers == ()
+    assert numbers((await index.arrivals(chosen, after=0)).answers) == [0, 5, 4]
+
+
+async def test_arrivals_after_the_newest_was_forgotten_go_on() -> None:
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    db.executescript(INDEX_TABLES)
+
+    @contextmanager
+    def connect() -> Iterator[sqlite3.Connection]:
+        yield db
+
+    index = SqliteAnswerIndex(connect)
+    put(db, a_row(1, minute=30))
+    put(db, a_row(2, minute=1))
+    position = (await index.arrivals(AnswerFilter())).position
+    forget(db, before_ns=NOON_NS + 2 * 60 * 10**9, most_rows=100, at_once=100)
+    position = (await index.arrivals(AnswerFilter(), after=position)).position
+    put(db, a_row(3, minute=40))
+    assert numbers((await index.arrivals(AnswerFilter(), after=position)).answers) == [3]

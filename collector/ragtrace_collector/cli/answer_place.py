@@ -1,0 +1,149 @@
+"""Where ``ragtrace ui`` and ``ragtrace tail`` find answers: a collector's store, a back end, a file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ragtrace.cli.options import EXISTING_FILE, AccessOptions, ExtractOptions
+from ragtrace.cli.render import talk
+from ragtrace.cli.settings import group, option
+from ragtrace.cli.times import Moment, moment
+from ragtrace.errors import InputError
+from ragtrace.files.state import default_store
+
+if TYPE_CHECKING:
+    from ragtrace.answer_sources import SearchProgress
+    from ragtrace.ports import Clock
+    from ragtrace_collector.config import CollectorConfig
+    from ragtrace_collector.ui.places import AnswerPlace
+    from ragtrace_collector.ui.searching import AnswerSearch
+
+
+_STORE: Final = "store:"
+_DEFAULT_SINCE: Final = "7d"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceOptions:
+    """Where the answers are."""
+
+    source: str | None = option(
+        "--from",
+        metavar="SOURCE",
+        help="Where the answers are: store:PATH for a collector's store, even while it runs; jaeger:URL,"
+        " tempo:URL, phoenix:URL or langfuse:URL; file:PATH for OTLP or a report.jsonl."
+        " [default: the store of --config, or the default store]",
+    )
+    traces: str | None = option(
+        "--traces",
+        metavar="SOURCE",
+        help="Where an answer is read once the store has it no more: jaeger:URL, tempo:URL, …"
+        " [default: `ui.traces`]",
+    )
+    config: Path | None = option(
+        "--config",
+        type=EXISTING_FILE,
+        metavar="FILE",
+        help="A collector's configuration: its store and keys, tokens, certificate, and section `ui`.",
+    )
+    since: Moment | None = option(
+        "--since",
+        metavar="TIME",
+        parse=moment,
+        help=f"How far back answers are searched: 24h, 7d or a date. [default: {_DEFAULT_SINCE}; files: all]",
+    )
+    service: str | None = option("--service", metavar="NAME", help="Search for this service only.")
+    access: AccessOptions = group(AccessOptions, prefix="from", where="the back end")
+    extract: ExtractOptions = group(ExtractOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedPlace:
+    """Where answers are, and the search that fills the index; a store needs none."""
+
+    place: AnswerPlace
+    search: AnswerSearch | None = None
+
+
+def base_config(place: PlaceOptions) -> CollectorConfig:
+    """Return the configuration of ``--config``, else the default one.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    from ragtrace_collector.config import default_config_text, load_config, parse_config
+
+    if place.config:
+        return load_config(place.config)
+    return parse_config(default_config_text(), where="the default configuration")
+
+
+@asynccontextmanager
+async def open_place(
+    config: CollectorConfig, place: PlaceOptions, clock: Clock, *, pause_s: float | None = None
+) -> AsyncIterator[OpenedPlace]:
+    """Open the store, or search the back end or file; the search looks again after ``pause_s``.
+
+    Raises:
+        InputError: there is no such store or file.
+        ConfigError: an address or a key cannot be used.
+    """
+    from ragtrace.answer_sources.addresses import BACK_ENDS, parse_address
+    from ragtrace_collector.service.page import open_store_place
+    from ragtrace_collector.ui.places import open_searched_place
+    from ragtrace_collector.ui.searching import AnswerSearch
+
+    access, source = place.access.access("from"), place.source
+    if source is None or source.startswith(_STORE):
+        at = _store_config(config, place)
+        async with open_store_place(at, access=access) as found:
+            yield OpenedPlace(place=found)
+        return
+    is_back_end = parse_address(source).kind in BACK_ENDS
+    since = place.since or (Moment(_DEFAULT_SINCE) if is_back_end else None)
+    search = AnswerSearch(
+        address=source,
+        since_ns=since.at(clock.now_ns()) if since else 0,
+        clock=clock,
+        service=place.service,
+        access=access,
+        on_progress=_Progress(),
+        **({} if pause_s is None else {"pause_s": pause_s}),
+    )
+    async with open_searched_place(search, rules=place.extract.rules(config.extract.opened())) as found:
+        yield OpenedPlace(place=found, search=search)
+
+
+def _store_config(config: CollectorConfig, place: PlaceOptions) -> CollectorConfig:
+    """Return the configuration with the store to read.
+
+    Raises:
+        InputError: there is no such store.
+    """
+    named = (place.source or "").removeprefix(_STORE)
+    path = Path(named) if named else config.store.file if place.config else default_store()
+    if not path.is_file():
+        raise InputError(
+            f"there is no collector's store {str(path)!r}: start `ragtrace collector`, name another with"
+            " --from store:PATH or --config FILE, or read a back end: --from jaeger:http://localhost:16686"
+        )
+    return config.model_copy(update={"store": config.store.model_copy(update={"path": path})})
+
+
+class _Progress:
+    """Says at every tenth of a search how far it is."""
+
+    def __init__(self) -> None:
+        self._tenths = 0
+
+    def __call__(self, progress: SearchProgress) -> None:
+        tenths = int(progress.share * 10)
+        if progress.is_done:
+            talk(f"Searched: {progress.answers:,} evaluations in {progress.traces:,} traces")
+        elif tenths > self._tenths:
+            talk(f"Searched {10 * tenths} %: {progress.answers:,} evaluations so far")
+        self._tenths = tenths
