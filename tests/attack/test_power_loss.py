@@ -134,12 +134,15 @@ def test_what_was_acknowledged_outlives_a_power_loss_and_is_judged_once(
         assert accounted(disk.root) == (len(found), 0)
 
 
+_MOST_ANSWERS: Final = 40
+
+
 def acknowledged_one_by_one(
     collector: CollectorProcess, *, answer: str = "Refunds take 14 days."
 ) -> Iterator[str]:
     """Send answers until the collector is gone; yield the traces that it acknowledged."""
     with httpx.Client(base_url=f"http://127.0.0.1:{collector.http_port}", timeout=PATIENCE_S) as client:
-        for number in range(40):
+        for number in range(_MOST_ANSWERS):
             body = encode(rag_trace(number, answer=f"{answer} {number}."))
             try:
                 told = client.post("/v1/traces", content=body, headers=PROTOBUF)
@@ -155,18 +158,19 @@ IDLE: Final[Mapping[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("sync", [35, 60, 95, 140])
+@pytest.mark.parametrize("sync", [8, 15, 25, 35])
 def test_whatever_the_power_fails_in_nothing_that_was_told_is_gone(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, sync: int
 ) -> None:
     """It fails right before a sync, and nothing survives but what was synced before."""
     folder = disk.root / "verdicts"  # which the sink makes
     config = {**config_of(disk.root), "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}]}
+    make_store(disk, monkeypatch, config)
     with started_on(disk, monkeypatch, disk.failing_at(sync), config) as collector:
         acknowledged = set(acknowledged_one_by_one(collector))
         collector.kill()
     disk.restore(disk.after_power_loss(Random(sync), luck=0))
-    assert acknowledged
+    assert 0 < len(acknowledged) < _MOST_ANSWERS, "the power did not fail meanwhile"
     assert acknowledged <= known(disk.root / "store.db")
     assert delivered(disk.root / "store.db") <= carriers(folder).keys()
 
@@ -177,12 +181,13 @@ def test_a_log_that_is_brought_into_the_store_when_the_power_fails_loses_nothing
 ) -> None:
     """So much comes that SQLite moves the log's pages into the store's own file, several times."""
     config = {**config_of(disk.root), **IDLE}
-    with started_on(disk, monkeypatch, disk.failing_at(45 + int(20 * luck)), config) as collector:
+    make_store(disk, monkeypatch, config)
+    with started_on(disk, monkeypatch, disk.failing_at(40 + int(4 * luck)), config) as collector:
         acknowledged = set(acknowledged_one_by_one(collector, answer="Refunds. " * 20_000))
         collector.kill()
     disk.restore(disk.after_power_loss(Random(int(10 * luck)), luck=luck))
     assert (disk.root / "store.db").stat().st_size > 1 << 20
-    assert acknowledged
+    assert 0 < len(acknowledged) < _MOST_ANSWERS, "the power did not fail meanwhile"
     assert acknowledged <= known(disk.root / "store.db")
 
 
@@ -196,6 +201,12 @@ def test_a_state_folder_that_was_made_does_not_go_with_the_power(
     disk.restore(disk.after_power_loss(Random(0), luck=0))
     (store,) = disk.root.rglob("ragtrace.db")
     assert known(store) == acknowledged != set()
+
+
+def make_store(disk: Disk, monkeypatch: pytest.MonkeyPatch, config: Mapping[str, Any]) -> None:
+    """Let a collector make its tables, whose syncs are not those that fail."""
+    with started_on(disk, monkeypatch, disk.environment, config) as collector:
+        assert collector.stop() == 0
 
 
 @contextmanager
