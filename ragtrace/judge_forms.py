@@ -31,6 +31,13 @@ class NumberedText(_Form):
     text: str
 
 
+class TurnText(_Form):
+    """An earlier question of a conversation and its answer."""
+
+    question: str | None
+    answer: str
+
+
 class ExtractInput(_Form):
     """Step A: the sentences of an answer, and the question it answers."""
 
@@ -38,6 +45,8 @@ class ExtractInput(_Form):
     sentences: tuple[NumberedText, ...]
     surroundings: tuple[NumberedText, ...] = ()
     """Other sentences of the answer, shown for the sense alone."""
+    earlier: tuple[TurnText, ...] = ()
+    """The conversation before the question, shown for the sense alone."""
 
 
 class ExtractedClaim(_Form):

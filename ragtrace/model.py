@@ -18,6 +18,7 @@ __all__ = [
     "ChunkVerdict",
     "Claim",
     "Direction",
+    "EarlierTurn",
     "Evaluation",
     "JudgeIdentity",
     "MetricFailure",
@@ -155,6 +156,14 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierTurn:
+    """A question and its answer, from before the judged question in the same conversation."""
+
+    question: str | None
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RagRecord:
     """One RAG call: a question, the retrieved chunks and the answer."""
 
@@ -173,6 +182,9 @@ class RagRecord:
     response_id: str | None = None
     model: str | None = None
     prompt_version: str | None = None
+    earlier_turns: tuple[EarlierTurn, ...] = ()
+    """What the model was shown of the conversation, the oldest first: it tells what "it" and "there" mean,
+    and is not judged."""
     retrieval_query: str | None = None
     """The retriever's query, if it differs from the question."""
     context_from_prompt: bool = False
@@ -552,11 +564,13 @@ def version_of_set(versions: Sequence[str]) -> str:
 
 
 def content_sha256(record: RagRecord) -> str:
-    """Digest what the judge sees of a record: question, answer, reference, and chunks in their order."""
-    seen = [
+    """Digest what the judge sees of a record: question, answer, reference, chunks and earlier turns."""
+    seen: list[object] = [
         record.question,
         record.answer,
         record.reference,
         [[chunk.id, chunk.text] for chunk in record.chunks],
     ]
+    if record.earlier_turns:
+        seen.append([[turn.question, turn.answer] for turn in record.earlier_turns])
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()

@@ -12,6 +12,8 @@ ours                       RAGAS                   DeepEval
 ``reference``              ``reference``           ``expected_output``
 =========================  ======================  =======================
 
+``earlier_turns`` is a list of ``{"question", "answer"}``: the conversation before the question.
+
 Contexts are a string or a list; each item is a string or ``{"id", "text", "score", "metadata"}``. A row needs
 at least one of these fields; other fields are ignored with a warning.
 """
@@ -35,6 +37,7 @@ from ragtrace.model import (
     ChunkVerdict,
     Compat,
     CompatStatus,
+    EarlierTurn,
     Gap,
     Intermediate,
     JudgeIdentity,
@@ -269,6 +272,13 @@ Contexts: TypeAlias = Annotated[
 """A list of contexts; a single context becomes a list of one."""
 
 
+class TurnRow(BaseModel):
+    """An earlier turn of the conversation in a row."""
+
+    question: Text | None = None
+    answer: Text
+
+
 class RecordRow(BaseModel):
     """A record in a row."""
 
@@ -277,6 +287,7 @@ class RecordRow(BaseModel):
     contexts: Contexts | None = None
     answer: Text | None = None
     reference: Text | None = None
+    earlier_turns: tuple[TurnRow, ...] = ()
 
 
 RECORD_NAMES: Final = FieldNames(
@@ -286,6 +297,7 @@ RECORD_NAMES: Final = FieldNames(
         "contexts": ["contexts", "context", "retrieved_contexts", "retrieval_context"],
         "answer": ["answer", "response", "actual_output"],
         "reference": ["reference", "expected_output"],
+        "earlier_turns": ["earlier_turns"],
     },
     likely={
         "query": "question",
@@ -314,6 +326,9 @@ def record_of(row: RecordRow, name: str) -> RagRecord:
         chunks=tuple(_chunk(context, rank) for rank, context in enumerate(row.contexts or ())),
         answer=row.answer,
         reference=row.reference,
+        earlier_turns=tuple(
+            EarlierTurn(question=turn.question or None, answer=turn.answer) for turn in row.earlier_turns
+        ),
         gaps=() if row.contexts is not None else (_NO_CONTEXTS,),
     )
 

@@ -23,7 +23,18 @@ tokenizers read digits in threes, and every fence line with a code costs tokens.
 Section: TypeAlias = tuple[str, Sequence[str]]
 """The name on the fence line, and the lines below it."""
 
-_NAMES = ("chunk", "claim", "question", "answer", "reference", "surroundings", "statement", "sentence", "end")
+_NAMES = (
+    "chunk",
+    "claim",
+    "question",
+    "answer",
+    "reference",
+    "surroundings",
+    "statement",
+    "sentence",
+    "earlier turns",
+    "end",
+)
 _OPENING = re.compile(rf"(?=({OPENING}))")
 _FENCE = re.compile(rf"/|(?:{'|'.join(map(folded, _NAMES))})s?(?![^\W\d_])")
 

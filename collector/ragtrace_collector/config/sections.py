@@ -106,10 +106,15 @@ class ExtractConfig(Section):
 
     context: Literal["spans", "prompt", "auto"] = "auto"
     mapping: MappingConfig = MappingConfig()
+    earlier_turns: int = Field(default=3, ge=0, le=20)
 
     def opened(self) -> ExtractRules:
         """Return what the extractor takes."""
-        return ExtractRules(mapping=self.mapping.opened(), context=ContextFrom(self.context))
+        return ExtractRules(
+            mapping=self.mapping.opened(),
+            context=ContextFrom(self.context),
+            earlier_turns=self.earlier_turns,
+        )
 
 
 class SecondJudgeConfig(Section):

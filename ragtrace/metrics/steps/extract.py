@@ -13,6 +13,7 @@ from ragtrace.judge_forms import (
     ExtractInput,
     ExtractReply,
     NumberedText,
+    TurnText,
 )
 from ragtrace.judge_steps import ClaimExtraction, Statement
 from ragtrace.metrics.ask_items import ItemQuestion, ask_items
@@ -24,6 +25,7 @@ from ragtrace.model import Claim
 from ragtrace.sentences import Sentence
 
 _MIN_REPEATED_CHARS = 10
+_EARLIER: Final = "earlier turns: only to see what words stand for, list nothing from them"
 
 
 async def extract_claims(material: Material) -> ClaimExtraction:
@@ -40,7 +42,12 @@ async def extract_claims(material: Material) -> ClaimExtraction:
 
 async def _ask(material: Material, part: Sequence[Sentence], surroundings: Sequence[Sentence]) -> _Found:
     given = ExtractInput(
-        question=material.record.question, sentences=_numbered(part), surroundings=_numbered(surroundings)
+        question=material.record.question,
+        sentences=_numbered(part),
+        surroundings=_numbered(surroundings),
+        earlier=tuple(
+            TurnText(question=turn.question, answer=turn.answer) for turn in material.record.earlier_turns
+        ),
     )
     reply = await material.judge.ask(EXTRACT.request(given, material))
     return _Found((_Part.check(reply.value, asked=_numbers(part), shown=(*part, *surroundings)),))
@@ -54,7 +61,15 @@ def _fail(part: Sequence[Sentence], error: JudgeCutOff) -> _Found:
 def _render(given: ExtractInput, code: str) -> str:
     around = [numbered_section("surroundings", given.surroundings)] if given.surroundings else []
     asked = ("question", [given.question or "(not recorded)"])
-    return fenced(code, [asked, *around, numbered_section("answer", given.sentences)])
+    before = [(_EARLIER, [*_lines(given.earlier)])] if given.earlier else []
+    return fenced(code, [*before, asked, *around, numbered_section("answer", given.sentences)])
+
+
+def _lines(turns: Iterable[TurnText]) -> Iterator[str]:
+    for turn in turns:
+        if turn.question:
+            yield f"question: {' '.join(turn.question.split())}"
+        yield f"answer: {' '.join(turn.answer.split())}"
 
 
 EXTRACT: Final = Step(

@@ -57,7 +57,7 @@ def prompted(
     Without ``is_liberal``, only marked passages count. An agent's turn never counts, because its tools are
     its context, nor does a prompt with an answer, which is for grading or an example.
     """
-    span, prompt = _prompt(call, generation)
+    span, prompt = prompt_of(call, generation)
     if span is None or prompt is None:
         return None
     messages = prompt.value or ()
@@ -73,7 +73,7 @@ def prompted(
     return _prompted(span, prompt, passages, material, asked)
 
 
-def _prompt(
+def prompt_of(
     call: Call, generation: SpanReading | None
 ) -> tuple[Span | None, FoundValue[tuple[Message, ...]] | None]:
     """Read the prompt of the generation, or of the provider's span below it; return also the source."""

@@ -26,3 +26,5 @@ class ExtractRules:
     mapping: AttributeMapping | None = None
     """The user's own attributes; they override the conventions."""
     context: ContextFrom = ContextFrom.AUTO
+    earlier_turns: int = 3
+    """How many earlier turns of the conversation in a prompt are read; 0 for none."""

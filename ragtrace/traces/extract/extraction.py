@@ -52,7 +52,7 @@ def extract_records(trace: Trace, rules: ExtractRules = _DEFAULT) -> Extraction:
     judged, notes = _without_evaluators(trace, tree, evaluators)
     readings = read_spans(judged, mapping)
     calls = [call for call in find_calls(tree, readings) if _has_steps(call)]
-    read = [_with_session(record_of(call, tree, rules.context), call, tree, mapping) for call in calls]
+    read = [_with_session(record_of(call, tree, rules), call, tree, mapping) for call in calls]
     records = with_references(read, calls, trace, tree)
     return Extraction(records=records, notes=(*notes, *_unused(readings, calls)))
 

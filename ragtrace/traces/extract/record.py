@@ -14,10 +14,11 @@ from ragtrace.traces.extract._attributes import first_text
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._content import FoundValue
 from ragtrace.traces.extract._context import ExtractedContext, context_of
+from ragtrace.traces.extract._earlier_turns import earlier_turns
 from ragtrace.traces.extract._mapping import is_mapped
 from ragtrace.traces.extract._missing import missing_answer, missing_text
 from ragtrace.traces.extract._prompts import is_question_alone, question_of
-from ragtrace.traces.extract._rules import ContextFrom
+from ragtrace.traces.extract._rules import ExtractRules
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract._streams import broken_off
 from ragtrace.traces.trace import Span
@@ -25,10 +26,10 @@ from ragtrace.traces.trace import Span
 T = TypeVar("T")
 
 
-def record_of(call: Call, tree: SpanTree, source: ContextFrom = ContextFrom.AUTO) -> RagRecord:
+def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
     """Build the record. Every part has a provenance, a gap, or both."""
     generation = _generation(call, tree)
-    context = context_of(call, generation, tree, question=_told(call), source=source)
+    context = context_of(call, generation, tree, question=_told(call), source=rules.context)
     question = _question(call, generation, context)
     answer = _answer(call, generation)
     reference = _reference(call)
@@ -52,6 +53,7 @@ def record_of(call: Call, tree: SpanTree, source: ContextFrom = ContextFrom.AUTO
         model=_first(reading.model for reading in (generation, *sources) if reading),
         context_from_prompt=context.is_prompt,
         prompt_version=_first(reading.prompt_version for reading in (generation, *sources) if reading),
+        earlier_turns=earlier_turns(call, generation, most=rules.earlier_turns),
         retrieval_query=query if not question or query != question.value else None,
         provenance=provenance,
         passed_over=passed_over(
