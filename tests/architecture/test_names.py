@@ -27,8 +27,8 @@ PUBLIC = {
     "ragtrace.metrics.fence": "fence_code fenced",
     "ragtrace.metrics.sentences": "Sentence split_sentences",
     "ragtrace.model": (
-        "Chunk ChunkVerdict Claim Direction Evaluation JudgeIdentity MetricFailure MetricResult Part"
-        " RagRecord SkipReason Usage Verdict VerdictLabel"
+        "Chunk ChunkVerdict Claim Direction EarlierTurn Evaluation JudgeIdentity MetricFailure MetricResult"
+        " Part RagRecord SkipReason Usage Verdict VerdictLabel"
     ),
     "ragtrace.pipeline": "Evaluator EvaluatorSpec MetricSpec VerifySpec",
     "ragtrace.ports": (
@@ -41,10 +41,11 @@ PUBLIC = {
         " check_sink"
     ),
     "ragtrace_collector.store.port": (
-        "DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier LedgerStore"
-        " MaintenanceStore Notice OutboxItem OutboxStore Outcome QuarantineReason QuarantineRecord"
-        " QuarantineStore RelatedAnswer ReleasedTraces SamplingStore SpanStore StoreUnavailable StoredContent"
-        " StoredSpans StoredTrace TraceDecided TraceReport WatchStore WatchedAnswer WorkStore"
+        "DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier KeptTurn"
+        " LedgerStore MaintenanceStore Notice OutboxItem OutboxStore Outcome QuarantineReason QuarantineRecord"
+        " QuarantineStore RelatedAnswer ReleasedTraces SamplingStore SessionStore SpanStore StoreUnavailable"
+        " StoredContent StoredSession StoredSpans StoredTrace StoredTurn TraceDecided TraceReport WatchStore"
+        " WatchedAnswer WorkStore"
     ),
     "ragtrace_collector.testing": "check_store",
 }

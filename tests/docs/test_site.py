@@ -18,8 +18,8 @@ MOVED = {
     "what-works.md": "compatibility.md",
 }
 PAGES = """
-    answer-index backfill budget calibration capture cli collector compatibility conventions dependencies
-    drift feedback glossary grafana index instrumentation judges ledger logs metrics/README
+    answer-index backfill budget calibration capture cli collector compatibility conventions conversations
+    dependencies drift feedback glossary grafana index instrumentation judges ledger logs metrics/README
     metrics/answer_relevance metrics/chunk_precision metrics/context_precision metrics/context_recall
     metrics/context_relevance metrics/faithfulness metrics/groundedness metrics/hallucination
     metrics/question_similarity metrics/rag_score migrating operations plugins privacy prompt-injection

@@ -30,6 +30,7 @@ def test_the_page_names_every_attribute_and_no_other() -> None:
         semconv.CHUNKS_PREFIX,
         semconv.FEEDBACK_PREFIX,
         semconv.REVIEW_PREFIX,
+        semconv.SESSION_PREFIX,
     }
     assert told - known == set()
     assert known - told - structural == set()

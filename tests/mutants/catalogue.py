@@ -10,6 +10,7 @@ from tests.mutants.promises import (
     alerts,
     answer_page,
     capture,
+    conversations,
     delivery,
     durability,
     index,
@@ -40,5 +41,6 @@ CATALOGUE: Final[tuple[Mutant, ...]] = (
     *reviews.MUTANTS,
     *alerts.MUTANTS,
     *capture.MUTANTS,
+    *conversations.MUTANTS,
     *strangers.MUTANTS,
 )

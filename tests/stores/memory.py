@@ -23,6 +23,7 @@ from ragtrace_collector.store.port import (
     Job,
     JudgedInput,
     KeptCarrier,
+    KeptTurn,
     Notice,
     OutboxItem,
     Outcome,
@@ -39,6 +40,7 @@ from ragtrace_collector.store.trace_key import tenant_of
 from tests.stores.memory_content import MemoryContent
 from tests.stores.memory_drift import MemoryDrift
 from tests.stores.memory_sampling import MemoryBudget, MemorySampling, select_follow_up
+from tests.stores.memory_sessions import MemorySessions, add_turn, forget_sessions
 from tests.stores.memory_state import Answer, HeldTrace, MemoryState, StoredTraceRow, Suspect, stored
 
 _ROOM_TO_HOLD: Final = 0.8
@@ -65,6 +67,10 @@ class MemoryStore:
     @property
     def drift(self) -> MemoryDrift:
         return MemoryDrift(self._state)
+
+    @property
+    def sessions(self) -> MemorySessions:
+        return MemorySessions(self._state)
 
     @property
     def sampling(self) -> MemorySampling:
@@ -387,6 +393,7 @@ class MemoryStore:
         addition: bytes = b"",
         judged: JudgedInput | None = None,
         kept: KeptCarrier | None = None,
+        turn: KeptTurn | None = None,
     ) -> bool | None:
         end = str(FinalOutcome.of(outcome))
         state = await self._turn()
@@ -414,6 +421,8 @@ class MemoryStore:
             if kept.is_watched:
                 state.last_watched += 1
                 state.watched[state.last_watched] = kept.summary
+        if turn is not None:
+            add_turn(state.sessions, turn, now_ns=now_ns)
         others = {sink: item for sink, item in outbox_items.items() if sink not in self._forward_to}
         state.post(others if is_added else outbox_items, (job.trace_id, job.span_id))
         self._release_if_done(job.trace_id)
@@ -576,6 +585,7 @@ class MemoryStore:
             self._forget_traces(_ALWAYS)
             or self._forget_rejected(_ALWAYS)
             or self._forget_answers(_ALWAYS)
+            or forget_sessions(self._state.sessions, before_ns=_ALWAYS)
             or self._state.index.forget(before_ns=_ALWAYS, most_rows=0)
         )
 

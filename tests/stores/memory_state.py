@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.budget import Period, Spend
+from ragtrace.conversations.span import SessionName
 from ragtrace.drift.runs import AnchorRun, SeenModel
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
@@ -18,6 +19,7 @@ from ragtrace_collector.sampling.windows import WindowRow
 from ragtrace_collector.store.port import Job
 from ragtrace_collector.store.trace_key import tenant_of, trace_id_of
 from tests.stores.memory_index import MemoryIndex
+from tests.stores.memory_sessions import MemorySession
 
 Key = tuple[str, str]
 """A trace's key, and a span id."""
@@ -165,6 +167,7 @@ class MemoryState:
     last_watched: int = 0
     anchor_runs: list[AnchorRun] = field(default_factory=list)
     judge_models: dict[tuple[str, str, str], SeenModel] = field(default_factory=dict)
+    sessions: dict[SessionName, MemorySession] = field(default_factory=dict)
     last_item: int = 0
 
     # answers: every change goes through `put` or `forget`, which make both entries

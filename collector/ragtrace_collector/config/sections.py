@@ -330,6 +330,18 @@ class TelemetryConfig(Section):
     verdict_log: bool = False
 
 
+class SessionsConfig(Section):
+    """Judging conversations as a whole."""
+
+    enabled: bool = False
+    idle: Duration = timedelta(minutes=30)
+    max_length: Duration = timedelta(hours=24)
+    keep: Duration = timedelta(hours=24)
+    max_turns: int = Field(default=1_000, ge=2, le=10_000)
+    contradictions: bool = True
+    earlier_turns: int = Field(default=20, ge=1, le=200)
+
+
 class UiConfig(Section):
     """The page of judged answers."""
 
@@ -358,6 +370,7 @@ class CollectorConfig(Section):
     index: IndexConfig = IndexConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     ui: UiConfig = UiConfig()
+    sessions: SessionsConfig = SessionsConfig()
     slo: tuple[SloConfig, ...] = ()
     alerts: AlertsConfig = AlertsConfig()
     drain_timeout: Duration = timedelta(seconds=20)

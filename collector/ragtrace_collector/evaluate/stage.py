@@ -26,10 +26,18 @@ from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
+from ragtrace_collector.evaluate.session_turns import kept_turn
 from ragtrace_collector.judge.evaluator import GuardedEvaluator
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
-from ragtrace_collector.store.port import Job, JudgedInput, KeptCarrier, StoreUnavailable, WorkStore
+from ragtrace_collector.store.port import (
+    Job,
+    JudgedInput,
+    KeptCarrier,
+    KeptTurn,
+    StoreUnavailable,
+    WorkStore,
+)
 from ragtrace_collector.store.trace_key import tenant_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
@@ -263,6 +271,7 @@ class EvaluateStage:
             is_revision=job.carriers > 0,
             cost_usd=setup.guarded.evaluator.cost_usd(evaluation),
         )
+        sessions = setup.live.config.sessions
         await self._end(
             job,
             outcome,
@@ -271,6 +280,9 @@ class EvaluateStage:
             judged=judged,
             is_indexed=setup.live.config.index.enabled,
             is_watched=bool(setup.live.config.slo),
+            turn=kept_turn(job, record, evaluation, span, most_turns=sessions.max_turns)
+            if sessions.enabled and span
+            else None,
         )
 
     async def _end(
@@ -283,6 +295,7 @@ class EvaluateStage:
         judged: JudgedInput | None = None,
         is_indexed: bool = False,
         is_watched: bool = False,
+        turn: KeptTurn | None = None,
     ) -> None:
         payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
         outbox_items = self._payloads(carrier, payload) if carrier else {}
@@ -299,6 +312,7 @@ class EvaluateStage:
             addition=addition,
             judged=judged,
             kept=_kept(summary, payload, is_watched) if summary and is_indexed else None,
+            turn=turn,
         )
         is_on_span = await self._write(finish)
         self.counters.add(Counts.ANSWERS_ON_SPAN, bool(is_on_span))

@@ -40,6 +40,7 @@ from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
 from ragtrace_collector.service.page import UiService
+from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.stage import Stage
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.counters import Counters
@@ -54,6 +55,7 @@ _WORK_PAUSE_S: Final = 1.0
 _EXPIRE_PAUSE_S: Final = 30.0
 _SWEEP_PAUSE_S: Final = 10.0
 _DRIFT_PAUSE_S: Final = 30.0
+_SESSION_PAUSE_S: Final = 5.0
 _GRPC_GRACE_S: Final = 2.0
 
 
@@ -71,6 +73,7 @@ class Collector:
     deliverers: tuple[DeliverStage, ...]
     drift: DriftStage
     alerts: AlertStage
+    sessions: SessionStage
     intake: Intake
     counters: Counters
     clock: Clock
@@ -263,6 +266,7 @@ class Collector:
             Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
             Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
             Stage(name="alerts", step=self.alerts.step, pause_s=_WORK_PAUSE_S),
+            Stage(name="sessions", step=self.sessions.step, pause_s=_SESSION_PAUSE_S),
             Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
             Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
         )

@@ -50,6 +50,7 @@ from ragtrace_collector.service.from_config import (
     sampler_of,
 )
 from ragtrace_collector.service.page import UiService
+from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.store.open import OpenStore, open_store
 from ragtrace_collector.store.port import HoldMode, WorkStore
 from ragtrace_collector.telemetry.clock import SteadyClock
@@ -198,6 +199,7 @@ class _Parts:
             deliverers=tuple(self._deliverers()),
             drift=drift,
             alerts=alerts,
+            sessions=self._sessions(),
         )
 
     def _holder(self) -> HoldStage:
@@ -276,6 +278,16 @@ class _Parts:
             done=self.done,
             tracer=self.tracer,
             holds=self.holds,
+        )
+
+    def _sessions(self) -> SessionStage:
+        return SessionStage(
+            store=self.store,
+            live=self.live,
+            sinks=tuple(self.sinks),
+            counters=self.counters,
+            clock=self.clock,
+            done=self.done,
         )
 
     def _alerts(self, drift: DriftStage) -> AlertStage:

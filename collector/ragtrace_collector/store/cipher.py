@@ -42,6 +42,9 @@ _ENCRYPTED_COLUMNS: Final = (
     ("parcel", "payload"),
     ("addition", "payload"),
     ("kept_carrier", "payload"),
+    ("session_turn", "turn"),
+    ("session_turn", "place"),
+    ("session_turn", "checked"),
 )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from ragtrace_collector.store._judged import forget_carriers, forget_rows
 from ragtrace_collector.store.revisions import UNDECIDED, forget
+from ragtrace_collector.store.sessions import forget_sessions
 
 _TRACES_AT_ONCE: Final = 100
 _ROWS_AT_ONCE: Final = 1_000
@@ -63,6 +64,7 @@ def make_room(db: sqlite3.Connection) -> int:
         forget_traces(db)
         or forget_rejected(db)
         or forget_jobs(db)
+        or forget_sessions(db, before_ns=_ALWAYS_NS)
         or forget_rows(db, before_ns=_ALWAYS_NS, most_rows=0)
     )
 

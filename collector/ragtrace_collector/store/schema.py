@@ -20,6 +20,7 @@ from ragtrace_collector.store.leases import LEASES
 from ragtrace_collector.store.open_errors import DAMAGED, UnfitFile
 from ragtrace_collector.store.revisions import REVISIONS
 from ragtrace_collector.store.sampling import SAMPLING
+from ragtrace_collector.store.sessions import SESSIONS
 
 _MIGRATIONS: Final = (
     """
@@ -65,6 +66,7 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     INDEX_STEPS[1],
     WATCH,
     DRIFT,
+    SESSIONS,
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 

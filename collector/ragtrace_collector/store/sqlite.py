@@ -33,6 +33,7 @@ from ragtrace_collector.store.port import (
     Job,
     JudgedInput,
     KeptCarrier,
+    KeptTurn,
     Notice,
     OutboxItem,
     Outcome,
@@ -56,6 +57,7 @@ from ragtrace_collector.store.retention import (
 )
 from ragtrace_collector.store.sampling import SqliteSampling, chosen, select_follow_ups
 from ragtrace_collector.store.schema import prepare
+from ragtrace_collector.store.sessions import SqliteSessions, add_turn
 from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
 from ragtrace_collector.telemetry.logs import event
 
@@ -135,6 +137,11 @@ class SqliteStore:
     def drift(self) -> SqliteDrift:
         """What the drift check found, in the same file."""
         return SqliteDrift(self._commits)
+
+    @property
+    def sessions(self) -> SqliteSessions:
+        """The turns of sessions, in the same file."""
+        return SqliteSessions(self._commits, _put_outbox_items)
 
     @property
     def sampling(self) -> SqliteSampling:
@@ -253,6 +260,7 @@ class SqliteStore:
         addition: bytes = b"",
         judged: JudgedInput | None = None,
         kept: KeptCarrier | None = None,
+        turn: KeptTurn | None = None,
     ) -> bool | None:
         ended = FinalOutcome.of(outcome)
 
@@ -268,6 +276,8 @@ class SqliteStore:
                 revisions.note_judged(db, job, judged, carrier=said_by, now_ns=now_ns)
             if kept is not None:
                 _judged.keep(db, job, kept, self._names)
+            if turn is not None:
+                add_turn(db, turn, now_ns=now_ns)
             db.execute(
                 "UPDATE job SET is_on_span = ? WHERE trace_id = ? AND span_id = ? AND is_on_span != ?1",
                 (is_added, job.trace_id, job.span_id),

@@ -60,6 +60,7 @@ class Counts(StrEnum):
         "answers that late spans moved to another span: superseded, and counted there",
     )
     ANSWERS_JUDGED = "answers_judged", "answers judged, with a score"
+    SESSIONS_JUDGED = "sessions_judged", "conversations judged as a whole, again after late turns too"
     ANSWERS_INELIGIBLE = "answers_ineligible", "answers with nothing to judge"
     ANSWERS_FAILED = "answers_failed", "answers whose last attempt failed"
     ANSWERS_OVER_BUDGET = "answers_over_budget", "answers that could not wait until the budget had room"

@@ -14,7 +14,7 @@ from ragtrace.traces.extract._prompts import asked_in
 from ragtrace.traces.extract._span_reader import SpanReading
 
 _MOST_CHARS: Final = 1_000
-"""Of a question, and of an answer: they show what a pronoun stands for, and are not judged."""
+"""Of a question, and of an answer: they show what a pronoun means, and are not judged."""
 
 
 def earlier_turns(call: Call, generation: SpanReading | None, *, most: int) -> tuple[EarlierTurn, ...]:

@@ -59,6 +59,7 @@ class Stepped:
             self.collector.sample_stage.step,
             self.collector.evaluator.step,
             self.collector.alerts.step,
+            self.collector.sessions.step,
             *(deliverer.step for deliverer in self.collector.deliverers),
         )
         while any([await step() for step in stages]):

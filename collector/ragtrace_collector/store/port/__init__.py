@@ -14,6 +14,7 @@ from ragtrace_collector.store.port._maintenance import MaintenanceStore
 from ragtrace_collector.store.port._outbox import OutboxItem, OutboxStore
 from ragtrace_collector.store.port._quarantine import QuarantineReason, QuarantineRecord, QuarantineStore
 from ragtrace_collector.store.port._sampling import RelatedAnswer, SamplingStore
+from ragtrace_collector.store.port._sessions import KeptTurn, SessionStore, StoredSession, StoredTurn
 from ragtrace_collector.store.port._spans import HoldMode, ReleasedTraces, SpanStore, StoredSpans
 from ragtrace_collector.store.port._watch import Notice, WatchedAnswer, WatchStore
 from ragtrace_collector.store.port._work_store import WorkStore
@@ -27,6 +28,7 @@ __all__ = [
     "JobStore",
     "JudgedInput",
     "KeptCarrier",
+    "KeptTurn",
     "LedgerStore",
     "MaintenanceStore",
     "Notice",
@@ -39,11 +41,14 @@ __all__ = [
     "RelatedAnswer",
     "ReleasedTraces",
     "SamplingStore",
+    "SessionStore",
     "SpanStore",
     "StoreUnavailable",
     "StoredContent",
+    "StoredSession",
     "StoredSpans",
     "StoredTrace",
+    "StoredTurn",
     "TraceDecided",
     "TraceReport",
     "WatchStore",

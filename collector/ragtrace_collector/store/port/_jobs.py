@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.store.port._index import KeptCarrier
+from ragtrace_collector.store.port._sessions import KeptTurn
 from ragtrace_collector.store.trace_key import trace_id_of
 
 
@@ -148,6 +149,7 @@ class JobStore(Protocol):
         addition: bytes = b"",
         judged: JudgedInput | None = None,
         kept: KeptCarrier | None = None,
+        turn: KeptTurn | None = None,
     ) -> bool | None:
         """End a job and put its payloads, by sink, into the outbox.
 
@@ -159,7 +161,7 @@ class JobStore(Protocol):
 
         ``outcome`` is a final `State` with its reason, ``carrier`` the span id of the carrier in the items,
         and ``evaluator`` its evaluator's version: `ragtrace why` shows both. What is ``kept`` goes into the
-        index.
+        index, and a ``turn`` into its session.
 
         Raises:
             ValueError: the state is unknown.

@@ -13,6 +13,7 @@ from ragtrace_collector.store.port._maintenance import MaintenanceStore
 from ragtrace_collector.store.port._outbox import OutboxStore
 from ragtrace_collector.store.port._quarantine import QuarantineStore
 from ragtrace_collector.store.port._sampling import SamplingStore
+from ragtrace_collector.store.port._sessions import SessionStore
 from ragtrace_collector.store.port._spans import SpanStore
 from ragtrace_collector.store.port._watch import WatchStore
 
@@ -46,6 +47,11 @@ class WorkStore(
     @property
     def budget(self) -> SpendLedger:
         """What was spent on judging, in the same place."""
+        ...
+
+    @property
+    def sessions(self) -> SessionStore:
+        """The turns of sessions, in the same place."""
         ...
 
     @property

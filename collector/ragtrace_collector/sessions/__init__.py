@@ -1,0 +1,1 @@
+"""Sessions: the turns of a conversation, judged together once it is over."""

@@ -1,0 +1,143 @@
+"""A judged answer as a turn of its session: what is kept of it until the session has ended."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ragtrace.answers.summary import base_name
+from ragtrace.model import (
+    Claim,
+    Evaluation,
+    Label,
+    MetricResult,
+    RagRecord,
+    Verdict,
+    VerdictLabel,
+)
+
+MOST_CHARS: Final = 4_000
+"""Of a question, and of an answer."""
+MOST_CLAIMS: Final = 50
+_MOST_CLAIM_CHARS: Final = 1_000
+_VERSION: Final = 1
+_WRONG: Final = frozenset({VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED})
+_CLAIM_METRICS: Final = ("faithfulness", "groundedness", "hallucination")
+_FAITHFUL_METRICS: Final = ("faithfulness", "groundedness")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnClaim:
+    """A claim of a turn, with its verdict by the turn's own context."""
+
+    text: str
+    label: VerdictLabel
+    start: int | None = None
+    """Where its sentences begin in the answer, in characters."""
+    end: int | None = None
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether its context contradicts it or does not mention it."""
+        return self.label in _WRONG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One judged answer of a session."""
+
+    trace_id: str
+    span_id: str
+    start_ns: int
+    """When the judged span began: turns are in this order, whenever they come."""
+    carrier_span_id: str
+    question: str | None
+    answer: str
+    is_faithful: bool | None
+    """``None`` if that is not known: skipped, failed or undecided."""
+    claims: tuple[TurnClaim, ...] = ()
+
+    def to_json(self) -> bytes:
+        """Serialize the turn; `turn_of_json` reads it."""
+        told = {
+            "v": _VERSION,
+            "key": [self.trace_id, self.span_id, self.start_ns, self.carrier_span_id],
+            "said": [self.question, self.answer, self.is_faithful],
+            "claims": [[claim.text, claim.label.value, claim.start, claim.end] for claim in self.claims],
+        }
+        return json.dumps(told).encode()
+
+
+def turn_of_json(text: bytes) -> Turn:
+    """Read a turn."""
+    told: dict[str, Any] = json.loads(text)
+    trace_id, span_id, start_ns, carrier_span_id = told["key"]
+    question, answer, is_faithful = told["said"]
+    claims = (
+        TurnClaim(text=claim, label=VerdictLabel(label), start=start, end=end)
+        for claim, label, start, end in told["claims"]
+    )
+    return Turn(
+        trace_id=trace_id,
+        span_id=span_id,
+        start_ns=start_ns,
+        carrier_span_id=carrier_span_id,
+        question=question,
+        answer=answer,
+        is_faithful=is_faithful,
+        claims=tuple(claims),
+    )
+
+
+def turn_of(record: RagRecord, evaluation: Evaluation, *, carrier_span_id: str) -> Turn | None:
+    """Return an evaluated answer as a turn; ``None`` without a trace or an answer, as of an empty turn."""
+    target, answer = record.target, (record.answer or "").strip()
+    if target is None or not answer:
+        return None
+    result = _claim_result(evaluation)
+    return Turn(
+        trace_id=target.trace_id,
+        span_id=target.span_id,
+        start_ns=target.start_ns,
+        carrier_span_id=carrier_span_id,
+        question=(record.question or "")[:MOST_CHARS] or None,
+        answer=(record.answer or "")[:MOST_CHARS],
+        is_faithful=_is_faithful(evaluation),
+        claims=tuple(_claim(verdict) for verdict in (result.verdicts if result else ())[:MOST_CLAIMS]),
+    )
+
+
+def in_order(turns: Sequence[Turn]) -> list[Turn]:
+    """Return the turns in the order of their time."""
+    return sorted(turns, key=lambda turn: (turn.start_ns, turn.trace_id, turn.span_id))
+
+
+def digest_of(turn: Turn, earlier: Sequence[Turn]) -> str:
+    """Digest what a check of a turn against earlier ones depends on: claims, and earlier answers in order."""
+    said = [[claim.text for claim in turn.claims], [[one.trace_id, one.answer] for one in earlier]]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+
+
+def _claim(verdict: Verdict) -> TurnClaim:
+    claim: Claim = verdict.claim
+    return TurnClaim(
+        text=claim.text[:_MOST_CLAIM_CHARS], label=verdict.label, start=claim.start, end=claim.end
+    )
+
+
+def _results(evaluation: Evaluation, name: str) -> list[MetricResult]:
+    return [result for result in evaluation.results if base_name(result.metric) == name]
+
+
+def _claim_result(evaluation: Evaluation) -> MetricResult | None:
+    found = (result for name in _CLAIM_METRICS for result in _results(evaluation, name) if result.verdicts)
+    return next(found, None)
+
+
+def _is_faithful(evaluation: Evaluation) -> bool | None:
+    found = (result for name in _FAITHFUL_METRICS for result in _results(evaluation, name))
+    decided = (result.label is Label.PASS for result in found if result.label in (Label.PASS, Label.FAIL))
+    return next(decided, None)

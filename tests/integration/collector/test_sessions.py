@@ -1,0 +1,292 @@
+"""Conversations judged as a whole: one span under the last answer, whatever the order in which turns come."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pydantic import BaseModel
+
+from ragtrace import semconv
+from ragtrace.answer_sources import find_answers
+from ragtrace.conversations.span import SessionName
+from ragtrace.errors import JudgeNonsense
+from ragtrace.judge import JudgeSettings, ScriptedJudge
+from ragtrace.ports import Judge, JudgeRequest
+from ragtrace.traces.trace import Span
+from ragtrace_collector.config import CollectorConfig
+from tests.backends.jaeger_server import Jaeger
+from tests.integration.collector.running import config_of, post, request_of, running_collector, until
+from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
+from tests.rag_spans import START_NS, rag_trace, trace_id_of
+
+QUIET_S, IDLE_S, KEEP_S = 5, 600, 3_600
+SECOND_NS: Final = 10**9
+FACTS: Final = "Refunds take 14 days. Shipping takes 3 days."
+
+
+def config(
+    folder: Path,
+    *,
+    judge: Mapping[str, Any] | None = None,
+    others: Mapping[str, Any] | None = None,
+    **sessions: Any,
+) -> CollectorConfig:
+    return config_of(
+        folder,
+        assemble={"quiet_period": f"{QUIET_S}s", "deadline": "60s", "linger": "10s"},
+        judge=judge or {"use": "scripted"},
+        evaluate={"metrics": ["faithfulness"]},
+        sessions={"enabled": True, "idle": f"{IDLE_S}s", "keep": f"{KEEP_S}s", **sessions},
+        **(others or {}),
+    )
+
+
+def turn(number: int, answer: str, *, chunks: Sequence[str] = (FACTS,)) -> list[Span]:
+    """Return the spans of a turn of a session; turns are a minute apart."""
+    spans = rag_trace(number, answer=answer, chunks=chunks, start_ns=START_NS + number * 60 * SECOND_NS)
+    return [replace(span, attributes={**span.attributes, semconv.SESSION_ID: "chat-1"}) for span in spans]
+
+
+async def receive(spans: Stepped, *turns: Sequence[Span]) -> None:
+    for one in turns:
+        await spans.send(*one)
+        await spans.pass_time(QUIET_S)
+
+
+def sessions_in(carriers: Sequence[Span]) -> list[Span]:
+    return [span for span in carriers if span.name.startswith(semconv.SESSION_SPAN)]
+
+
+def numbers(span: Span) -> dict[str, Any]:
+    names = ("turns", "decided", "faithful", "contradictions", "corrections", "repeated_claims", "unchecked")
+    return {name: span.attributes[f"{semconv.SESSION_PREFIX}{name}"] for name in names}
+
+
+def events(span: Span, name: str) -> list[Mapping[str, Any]]:
+    return [event.attributes for event in span.events if event.name == name]
+
+
+GOOD, OPPOSITE, INVENTED = "Refunds take 14 days.", "Refunds take 30 days.", "Refunds need a blue form."
+TOLD: Final = [
+    turn(0, GOOD),
+    turn(1, INVENTED),
+    turn(2, OPPOSITE, chunks=["Refunds take 30 days."]),
+    turn(3, INVENTED),
+]
+
+
+def check_told(span: Span) -> None:
+    """See that the span says what the four turns come to."""
+    assert (span.trace_id, span.parent_span_id) == (trace_id_of(3), TOLD[3][0].span_id)
+    assert span.name == "session fail"
+    assert numbers(span) == {
+        "turns": 4,
+        "decided": 4,
+        "faithful": 2,
+        "contradictions": 1,
+        "corrections": 0,
+        "repeated_claims": 1,
+        "unchecked": 0,
+    }
+    assert span.attributes[semconv.SESSION_FAITHFUL_SHARE] == 0.5
+    assert span.resource.attributes[semconv.SERVICE_NAME] == "shop"
+    (conflict,) = events(span, semconv.SESSION_CONTRADICTION_EVENT)
+    assert (conflict[semconv.SESSION_TURN], conflict[semconv.SESSION_EARLIER_TURN]) == (3, 1)
+    assert conflict[semconv.SESSION_EARLIER_TRACE_ID] == trace_id_of(0)
+    assert (conflict[semconv.CLAIM_ASSERTION], conflict[semconv.CLAIM_QUOTE]) == (OPPOSITE, GOOD)
+    (repeated,) = events(span, semconv.SESSION_REPEATED_EVENT)
+    assert (repeated[semconv.SESSION_TURN], repeated[semconv.SESSION_EARLIER_TURN]) == (4, 2)
+    (result,) = events(span, semconv.EVALUATION_RESULT)
+    assert result[semconv.EVALUATION_NAME] == "session_faithfulness"
+    assert result[semconv.EVALUATION_SCORE] == 0.5
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
+async def test_a_session_that_is_over_has_one_span_whatever_the_order(
+    tmp_path: Path, order: Sequence[int]
+) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await receive(spans, *(TOLD[number] for number in order))
+        assert sessions_in(spans.carriers()) == []
+        await spans.pass_time(IDLE_S + 1)
+        (span,) = sessions_in(spans.carriers())
+        await spans.pass_time(IDLE_S + 1)
+        assert sessions_in(spans.carriers()) == [span]
+    check_told(span)
+
+
+async def test_a_late_turn_revises_the_session_and_asks_nothing_twice(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await receive(spans, TOLD[0], TOLD[2], TOLD[3])
+        await spans.pass_time(IDLE_S + 1)
+        (first,) = sessions_in(spans.carriers())
+        assert numbers(first)["turns"] == 3
+        await receive(spans, TOLD[1])
+        await spans.pass_time(IDLE_S + 1)
+        _, second = sessions_in(spans.carriers())
+        check_told(second)
+        assert second.attributes[semconv.SESSION_SUPERSEDES] == first.span_id
+        stored = await spans.collector.store.sessions.session(name_of("chat-1"))
+        assert stored is not None
+        await spans.pass_time(KEEP_S + IDLE_S)
+        assert await spans.collector.store.sessions.session(name_of("chat-1")) is None
+
+
+def name_of(session: str) -> SessionName:
+    return SessionName(session=session)
+
+
+async def test_a_process_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    clock = StandingClock()
+    async with stepped_collector(config(tmp_path), clock=clock) as spans:
+        await receive(spans, *TOLD[:2])
+    async with stepped_collector(config(tmp_path), clock=clock) as spans:
+        await receive(spans, *TOLD[2:])
+    async with stepped_collector(config(tmp_path), clock=clock) as spans:
+        await spans.pass_time(IDLE_S + 1)
+        (span,) = sessions_in(spans.carriers())
+    check_told(span)
+
+
+async def test_one_id_of_two_tenants_is_two_sessions(tmp_path: Path) -> None:
+    def of_tenant(spans: Sequence[Span], tenant: str) -> list[Span]:
+        resource = replace(
+            spans[0].resource, attributes={**spans[0].resource.attributes, semconv.TENANT: tenant}
+        )
+        return [replace(span, resource=resource) for span in spans]
+
+    others = {"sample": {"tenant": semconv.TENANT}}
+    async with stepped_collector(config(tmp_path, others=others)) as spans:
+        await receive(spans, of_tenant(TOLD[0], "a"), of_tenant(TOLD[2], "b"))
+        await spans.pass_time(IDLE_S + 1)
+        found = sessions_in(spans.carriers())
+    assert [numbers(span)["turns"] for span in found] == [1, 1]
+    assert [numbers(span)["contradictions"] for span in found] == [0, 0]
+    assert len({span.span_id for span in found}) == 2
+
+
+async def test_a_session_without_end_is_told_when_it_is_old(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path, max_length="30m")) as spans:
+        for number in range(8):
+            await receive(spans, turn(number, GOOD))
+            await spans.pass_time(IDLE_S - 60)
+        found = sessions_in(spans.carriers())
+    assert found
+    assert numbers(found[0])["turns"] >= 3
+
+
+async def test_a_key_less_judge_leaves_contradictions_open(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path, judge={"use": "lexical"})) as spans:
+        await receive(spans, turn(0, GOOD), turn(1, GOOD))
+        await spans.pass_time(IDLE_S + 1)
+        (span,) = sessions_in(spans.carriers())
+    assert numbers(span)["unchecked"] == 1
+    assert span.attributes[semconv.SESSION_LABEL] == "skipped"
+    assert span.attributes[semconv.SESSION_FAITHFUL_SHARE] == 1.0
+
+
+def open_failing(settings: JudgeSettings) -> Judge:
+    """Open a judge that is away whenever it is shown an earlier answer in place of a chunk."""
+
+    def reply(request: JudgeRequest[Any]) -> BaseModel:
+        chunks = getattr(request.inputs, "chunks", ())
+        if GOOD in {chunk.text for chunk in chunks}:
+            raise JudgeNonsense("not now")
+        return scripted.reply_to(request)
+
+    scripted = ScriptedJudge()
+    return ScriptedJudge(reply)
+
+
+async def test_a_judge_that_fails_is_asked_again_and_then_left_out(tmp_path: Path) -> None:
+    judge = {"use": f"{__name__}:open_failing"}
+    async with stepped_collector(config(tmp_path, judge=judge)) as spans:
+        await receive(spans, turn(0, GOOD), turn(1, "Shipping takes 3 days."))
+        await spans.pass_time(IDLE_S + 1)
+        assert sessions_in(spans.carriers()) == []
+        for _ in range(6):
+            await spans.pass_time(6 * 3_600)
+        (span,) = sessions_in(spans.carriers())
+    assert (numbers(span)["turns"], numbers(span)["unchecked"]) == (2, 1)
+    assert span.attributes[semconv.SESSION_LABEL] == "skipped"
+
+
+async def test_content_policy_and_silence_about_sessions_are_kept(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path, others={"attach": {"content": False}})) as spans:
+        await receive(spans, *TOLD)
+        await receive(spans, rag_trace(9, answer=GOOD))
+        await spans.pass_time(IDLE_S + 1)
+        (span,) = sessions_in(spans.carriers())
+    assert numbers(span)["contradictions"] == 1
+    assert "Refunds" not in repr(span)
+
+
+async def test_without_the_section_no_turn_is_kept(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path, enabled=False)) as spans:
+        await receive(spans, *TOLD)
+        await spans.pass_time(IDLE_S + 1)
+        assert sessions_in(spans.carriers()) == []
+        assert await spans.collector.store.sessions.session(name_of("chat-1")) is None
+
+
+@pytest.mark.slow
+async def test_a_thousand_turns_are_one_session_in_bounded_calls(tmp_path: Path) -> None:
+    answers = [GOOD if number % 10 else "Shipping takes 3 days." for number in range(1_000)]
+    turns = [turn(number, answer) for number, answer in enumerate(answers)]
+    random.Random(7).shuffle(turns)
+    async with stepped_collector(config(tmp_path, earlier_turns=5)) as spans:
+        for start in range(0, len(turns), 50):
+            await asyncio.gather(*(spans.send(*one) for one in turns[start : start + 50]))
+            await spans.pass_time(QUIET_S)
+        await spans.pass_time(IDLE_S + 1)
+        (span,) = sessions_in(spans.carriers())
+    assert numbers(span)["turns"] == 1_000
+    assert span.attributes[semconv.JUDGE_CALLS] == 999
+    assert span.name == "session pass"
+
+
+@pytest.mark.slow
+async def test_people_find_the_session_in_jaeger_and_read_its_answers_as_before(
+    tmp_path: Path, jaeger: Jaeger
+) -> None:
+    to_jaeger = [{"endpoint": f"grpc://{jaeger.otlp_grpc}", "forward": True}]
+    chosen = config(tmp_path, others={"export": to_jaeger, "index": {"enabled": True}}, idle="1s")
+    now_ns = time.time_ns()
+    turns = [
+        [
+            replace(
+                span,
+                trace_id=f"5e55{number:028x}",
+                start_ns=now_ns + number * SECOND_NS,
+                end_ns=now_ns + number * SECOND_NS + 1_000_000,
+                resource=replace(span.resource, attributes={semconv.SERVICE_NAME: "session-shop"}),
+            )
+            for span in turn(number, answer)
+        ]
+        for number, answer in enumerate([GOOD, INVENTED])
+    ]
+    async with running_collector(chosen) as collector:
+        for one in turns:
+            await post(collector, request_of(*one))
+        label = {semconv.SESSION_LABEL: "fail"}
+        found = await until(lambda: jaeger.search("session-shop", label))
+    (trace,) = found
+    assert trace["traceID"] == turns[1][0].trace_id
+    (span,) = [span for span in trace["spans"] if span["operationName"] == "session fail"]
+    assert span["references"][0]["spanID"] == turns[1][0].span_id
+    assert not span["warnings"]
+    rows = [
+        answer
+        async for answer in find_answers(
+            f"jaeger:{jaeger.query_url}", since_ns=now_ns - SECOND_NS, until_ns=now_ns + 3_600 * SECOND_NS
+        )
+        if answer.service == "session-shop"
+    ]
+    assert sorted(row.key.trace_id for row in rows) == [one[0].trace_id for one in turns]
