@@ -108,7 +108,10 @@ ATTACH: Mapping[str, Setting] = {
     "content": Setting(value=False, enters_version=False),
     "mark_failed_as_error": Setting(value=True, enters_version=False),
 }
-EXTRACT: Mapping[str, Setting] = {"context": Setting(value="spans", enters_version=False)}
+EXTRACT: Mapping[str, Setting] = {
+    "context": Setting(value="spans", enters_version=False),
+    "earlier_turns": Setting(value=5, enters_version=False),
+}
 MAPPING: Mapping[str, Setting] = {
     "question": Setting(value=["my.question"], enters_version=False),
     "answer": Setting(value=["my.answer"], enters_version=False),
