@@ -44,8 +44,8 @@ PUBLIC = {
         "DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier KeptTurn"
         " LedgerStore MaintenanceStore Notice OutboxItem OutboxStore Outcome QuarantineReason"
         " QuarantineRecord QuarantineStore RelatedAnswer ReleasedTraces SamplingStore SessionStore SpanStore"
-        " StoreUnavailable StoredContent StoredSession StoredSpans StoredTrace StoredTurn TraceDecided TraceReport"
-        " WatchStore WatchedAnswer WorkStore"
+        " StoreUnavailable StoredContent StoredSession StoredSpans StoredTrace StoredTurn TraceDecided"
+        " TraceReport WatchStore WatchedAnswer WorkStore"
     ),
     "ragtrace_collector.testing": "check_store",
 }
