@@ -164,6 +164,18 @@ class EarlierTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hops:
+    """What became of chunks between the retriever and the model, as far as spans tell."""
+
+    dropped: tuple[Chunk, ...] = ()
+    """Retrieved, and left out by a later hop; ``Chunk.span_id`` is the retrieval."""
+    dropped_by: str = ""
+    """The span that left them out, such as a reranker's."""
+    shown: Mapping[str, int] = field(default_factory=dict)
+    """How many characters of a chunk the model's prompt has, by chunk id: of those that it has not whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RagRecord:
     """One RAG call: a question, the retrieved chunks and the answer."""
 
@@ -187,6 +199,8 @@ class RagRecord:
     and is not judged."""
     retrieval_query: str | None = None
     """The retriever's query, if it differs from the question."""
+    hops: Hops | None = None
+    """``None`` if neither a reranker nor the prompt is recorded. The judge does not see it."""
     context_from_prompt: bool = False
     """Whether the chunks are passages of the model's prompt because no retrieval was recorded."""
     provenance: tuple[Provenance, ...] = ()
@@ -519,6 +533,64 @@ class MetricFailure:
 MetricOutcome: TypeAlias = MetricResult | MetricFailure
 
 
+class BlameClass(StrEnum):
+    """Which hop failed, and how. In the order of the pipeline: the first of several is the primary one."""
+
+    RETRIEVAL_MISS = "retrieval_miss"
+    """What was needed is in no chunk that the retriever found."""
+    RERANK_DROP = "rerank_drop"
+    """The retriever found it, and a reranker left it out."""
+    TRUNCATED_CONTEXT = "truncated_context"
+    """It was found and kept, but is not in the prompt, or was cut there."""
+    STALE_OR_CONFLICTING_CHUNKS = "stale_or_conflicting_chunks"
+    """Two chunks say different things about it."""
+    CONTRADICTED_CONTEXT = "contradicted_context"
+    """The model was given it, and says otherwise."""
+    IGNORED_CONTEXT = "ignored_context"
+    """The model was given it, and the answer uses none of it."""
+    FABRICATED = "fabricated"
+    """The answer uses the chunks, and adds what none of them mentions."""
+    UNANSWERABLE = "unanswerable"
+    """No chunk is relevant, and the answer declines: nothing failed but the coverage of the documents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One failed hop of a RAG call, with its evidence."""
+
+    blame: BlameClass
+    why: str
+    """One sentence without content."""
+    claim: int | None = None
+    """The wrong claim, from 0; ``None`` if it is about the whole answer."""
+    chunk_ids: tuple[str, ...] = ()
+    """Chunks that exist at a hop."""
+    span_id: str = ""
+    """The span of the hop, if it is known."""
+    quote: str = ""
+    """What a chunk says, word for word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blame:
+    """The causes of a bad answer; empty if nothing failed."""
+
+    faults: tuple[Fault, ...] = ()
+    missing: tuple[str, ...] = ()
+    """What could tell the cause of further wrong claims, and was not measured."""
+
+    @property
+    def classes(self) -> tuple[BlameClass, ...]:
+        """Each class once, in the order of the pipeline."""
+        found = {fault.blame for fault in self.faults}
+        return tuple(blame for blame in BlameClass if blame in found)
+
+    @property
+    def primary(self) -> BlameClass | None:
+        """The earliest hop that failed."""
+        return next(iter(self.classes), None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """All results for one record in one run."""
@@ -539,6 +611,8 @@ class Evaluation:
     usage: Usage = Usage()
     compromised: bool = False
     """The judge failed a canary claim: each result names the second judge, or is a failure."""
+    blame: Blame = Blame()
+    """Which hops of the call failed."""
 
     @property
     def results(self) -> tuple[MetricResult, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from ragtrace import semconv
+from ragtrace.answers._blame_events import read_blame
 from ragtrace.answers._outcome_events import read_judge, read_outcomes
 from ragtrace.answers._values import Attributes, flag_of, integer_of, moment_of, number_of, text_of
 from ragtrace.answers._verdict_events import EventFaults, EventVerdicts, read_verdicts
@@ -36,6 +37,7 @@ _ADDED_PREFIXES: Final = (
     semconv.PASS_WHEN_PREFIX,
     semconv.COMPAT_STATUS_PREFIX,
     semconv.COMPAT_SCORE_PREFIX,
+    f"{semconv.BLAME_EVENT}.",
     f"{semconv.OI_EVALUATIONS}.",
 )
 _ADDED_EVENTS: Final = (
@@ -43,6 +45,7 @@ _ADDED_EVENTS: Final = (
     semconv.CLAIM_EVENT_PREFIX,
     semconv.REFERENCE_EVENT_PREFIX,
     semconv.CHUNK_EVENT_PREFIX,
+    semconv.BLAME_EVENT,
 )
 
 
@@ -138,6 +141,7 @@ def read_carrier(carrier: Span, record: RagRecord) -> AnswerVersion:
         input_truncated=flag_of(told, semconv.EVAL_INPUT_TRUNCATED),
         usage=_usage(told),
         compromised=flag_of(told, semconv.EVAL_COMPROMISED),
+        blame=read_blame(carrier),
     )
     notices = (
         *_about_schema(told),

@@ -17,6 +17,8 @@ from ragtrace.answers.opened import AnswerVersion
 from ragtrace.answers.summary import key_of
 from ragtrace.errors import InputError
 from ragtrace.model import (
+    Blame,
+    BlameClass,
     Chunk,
     ChunkVerdict,
     Claim,
@@ -25,6 +27,7 @@ from ragtrace.model import (
     Diagnosis,
     Direction,
     Evaluation,
+    Fault,
     Gap,
     Intermediate,
     JudgeIdentity,
@@ -107,6 +110,23 @@ class _Intermediate(BaseModel):
     truths: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     similarities: tuple[float | None, ...] = ()
+
+
+class _Fault(BaseModel):
+    blame: BlameClass
+    why: str = ""
+    claim: int | None = None
+    chunk_ids: tuple[str, ...] = ()
+    span_id: str = ""
+    quote: str = ""
+
+
+class _Blame(BaseModel):
+    faults: tuple[_Fault, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def blame(self) -> Blame:
+        return Blame(faults=tuple(Fault(**row.model_dump()) for row in self.faults), missing=self.missing)
 
 
 class _Metric(BaseModel):
@@ -198,6 +218,7 @@ class _Answer(BaseModel):
     chunks: list[_Chunk] = []
     gaps: list[_Gap] = []
     metrics: list[_Metric]
+    blame: _Blame = _Blame()
     judge: str = ""
     evaluator_set: str = ""
     evaluator_version: str = ""
@@ -228,6 +249,7 @@ class _Answer(BaseModel):
                 input_truncated=self.input_truncated,
                 usage=self.usage.usage(self.calls),
                 compromised=self.compromised,
+                blame=self.blame.blame(),
             ),
             sample=Sample(**self.sample.model_dump()) if self.sample else None,
             carrier_span_id=self.carrier_span_id,

@@ -66,7 +66,7 @@ class AnswerSummary:
     chunks: VerdictCounts = field(default_factory=VerdictCounts)
     """Of the relevance of the chunks."""
     blame: str = ""
-    """``ragtrace.diagnosis``: which part of the call failed."""
+    """``ragtrace.blame.class``, else ``ragtrace.diagnosis``: which part of the call failed."""
     judge: str = ""
     """``provider:model``."""
     evaluator_version: str = ""
@@ -115,7 +115,7 @@ def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
         metrics=metrics,
         claims=claims,
         chunks=_chunks(results),
-        blame=_text(told.get(semconv.DIAGNOSIS)),
+        blame=_text(told.get(semconv.BLAME_CLASS)) or _text(told.get(semconv.DIAGNOSIS)),
         judge=_judge(told),
         evaluator_version=_evaluator_version(results),
         rule=_text(told.get(semconv.SAMPLE_RULE)),

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ragtrace.cli.render import one_line, shortened
-from ragtrace.model import ChunkVerdict, MetricResult, RagRecord, Verdict, VerdictLabel
+from ragtrace.model import Blame, ChunkVerdict, MetricResult, RagRecord, Verdict, VerdictLabel
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,6 +42,18 @@ def print_reason(console: Console, result: MetricResult) -> None:
     """Print why the judge says that it scored so, where it was asked."""
     if result.reason:
         console.print(_lines("reason", one_line(result.reason), (), style="dim"))
+
+
+def print_blame(console: Console, blame: Blame) -> None:
+    """Print which hops failed, with their evidence, and what else could tell."""
+    for fault in blame.faults:
+        where = f"claim {fault.claim + 1}: " if fault.claim is not None else ""
+        chunks = ", ".join(one_line(each) for each in fault.chunk_ids)
+        quote = f"{chunks}: “{one_line(fault.quote)}”" if fault.quote else chunks
+        line = f"{fault.blame.value.replace('_', ' ')}: {where}{fault.why}"
+        console.print(_lines("cause", line, _reason(quote)))
+    for missing in blame.missing:
+        console.print(_lines("cause", f"not known: it needs {missing}", (), style="dim"))
 
 
 def _new(verdicts: Iterable[VerdictT], already: set[object]) -> Iterator[VerdictT]:

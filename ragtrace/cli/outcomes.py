@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.cli.failures import print_failures, print_reason
+from ragtrace.cli.failures import print_blame, print_failures, print_reason
 from ragtrace.cli.render import by_kind, many, one_line
 from ragtrace.model import (
     CompatStatus,
@@ -63,6 +63,7 @@ class OutcomeTable:
             if isinstance(outcome, MetricResult):
                 print_failures(self._console, outcome, record, already)
                 print_reason(self._console, outcome)
+        print_blame(self._console, evaluation.blame)
 
     def _print_header(self) -> None:
         first = f"{self._id_title}, metric" if self._has_several else self._id_title

@@ -29,6 +29,7 @@ from ragtrace.model import (
     version_of_set,
 )
 from ragtrace.ports import Clock, Embedder, Judge, Metric
+from ragtrace.scoring.blame import blame_of
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ async def evaluate(
             wanted=_wanted(chosen),
         )
         outcomes = await _measure_all(chosen, record, steps)
-    return Evaluation(
+    evaluation = Evaluation(
         record_id=record.id,
         outcomes=outcomes,
         judge=steps.judge,
@@ -83,6 +84,7 @@ async def evaluate(
         usage=steps.usage,
         compromised=steps.compromised,
     )
+    return replace(evaluation, blame=blame_of(record, evaluation))
 
 
 def evaluator_set(metrics: Sequence[Metric]) -> str:

@@ -11,6 +11,7 @@ from ragtrace.metrics import Prompts, StepLimits
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord, content_sha256
 from ragtrace.pipeline.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.ports import Clock, Embedder, Judge, Metric
+from ragtrace.scoring.blame import blame_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class Evaluator:
             embedder=self.embedder,
             second_judge=self.second_judge,
         )
-        return self._joined(earlier, evaluation) if earlier else evaluation
+        return self._joined(earlier, evaluation, record) if earlier else evaluation
 
     def cost_usd(self, evaluation: Evaluation) -> float | None:
         """Return what an evaluation cost in US dollars, or ``None`` if that is not known."""
@@ -94,12 +95,12 @@ class Evaluator:
     def _may_continue(self, earlier: Evaluation, record: RagRecord) -> bool:
         return earlier.input_sha256 == content_sha256(record) and earlier.judge == self.judge.identity
 
-    def _joined(self, earlier: Evaluation, later: Evaluation) -> Evaluation:
+    def _joined(self, earlier: Evaluation, later: Evaluation, record: RagRecord) -> Evaluation:
         """Merge the results of two attempts at the same record into one evaluation."""
         outcomes = {
             (outcome.metric, outcome.profile): outcome for outcome in (*earlier.outcomes, *later.outcomes)
         }
-        return replace(
+        joined = replace(
             later,
             outcomes=tuple(outcomes[metric.name, metric.profile] for metric in self.metrics),
             evaluator_set=self.set,
@@ -110,3 +111,4 @@ class Evaluator:
             usage=earlier.usage + later.usage,
             compromised=earlier.compromised or later.compromised,
         )
+        return replace(joined, blame=blame_of(record, joined))

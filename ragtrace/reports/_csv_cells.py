@@ -53,6 +53,7 @@ _OF_METRIC: Final = (
 )
 _TOKENS: Final = ("input_tokens", "output_tokens")
 _LAST: Final = (
+    "blame",
     "sample_rule",
     "sample_rate",
     "sample_probability",
@@ -95,6 +96,7 @@ def _cells(row: AnswerRow, metric: MetricRow) -> Iterator[_Cell]:
     yield from (of_metric[name] for name in _OF_METRIC)
     yield from (tokens[name] for name in _TOKENS)
     yield from (verdicts.count(label) for label in _LABELS)
+    yield next(iter(row["blame"]["classes"]), None)
     yield from (sample["rule"], sample["rate"], sample["probability"]) if sample else (None, None, None)
     yield from (row["question"], row["answer"], row["reference"])
     yield " ".join(chunk["id"] for chunk in row["chunks"])

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, TypedDict, cast
 
 from ragtrace.answers.rows import SCHEMA_VERSION
-from ragtrace.model import Chunk, Gap, JudgeIdentity, MetricFailure, MetricOutcome, MetricResult
+from ragtrace.model import Blame, Chunk, Gap, JudgeIdentity, MetricFailure, MetricOutcome, MetricResult
 from ragtrace.outcomes import JudgedAnswer, outcome_of
 from ragtrace.records import (
     ChunkVerdictObject,
@@ -77,6 +77,25 @@ class MetricRow(TypedDict):
     compat_score: float | None
 
 
+class FaultRow(TypedDict):
+    """One failed hop."""
+
+    blame: str
+    why: str
+    claim: int | None
+    chunk_ids: list[str]
+    span_id: str
+    quote: str
+
+
+class BlameRow(TypedDict):
+    """Which hops failed."""
+
+    classes: list[str]
+    faults: list[FaultRow]
+    missing: list[str]
+
+
 class AnswerRow(TypedDict):
     """One answer with its evaluation. ``None`` means absent or unknown."""
 
@@ -100,6 +119,7 @@ class AnswerRow(TypedDict):
     chunks: list[ChunkRow]
     gaps: list[GapRow]
     metrics: list[MetricRow]
+    blame: BlameRow
     judge: str
     evaluator_set: str
     evaluator_version: str
@@ -142,6 +162,7 @@ def answer_row(answer: JudgedAnswer) -> AnswerRow:
         "chunks": [_chunk(chunk) for chunk in record.chunks],
         "gaps": [_gap(gap) for gap in record.gaps],
         "metrics": [_metric(outcome, evaluation.judge) for outcome in evaluation.outcomes],
+        "blame": _blame(evaluation.blame),
         "judge": _judge(evaluation.judge),
         "evaluator_set": evaluation.evaluator_set,
         "evaluator_version": evaluation.evaluator_version,
@@ -156,6 +177,24 @@ def answer_row(answer: JudgedAnswer) -> AnswerRow:
         "sample": _sample(answer.sample) if answer.sample else None,
     }
     return cast("AnswerRow", _writable(row))
+
+
+def _blame(blame: Blame) -> BlameRow:
+    return {
+        "classes": [found.value for found in blame.classes],
+        "faults": [
+            {
+                "blame": fault.blame.value,
+                "why": fault.why,
+                "claim": fault.claim,
+                "chunk_ids": list(fault.chunk_ids),
+                "span_id": fault.span_id,
+                "quote": fault.quote,
+            }
+            for fault in blame.faults
+        ],
+        "missing": list(blame.missing),
+    }
 
 
 def _metric(outcome: MetricOutcome, judge: JudgeIdentity) -> MetricRow:

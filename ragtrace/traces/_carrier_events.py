@@ -15,6 +15,7 @@ from ragtrace.model import (
     AttributeValue,
     ChunkVerdict,
     Evaluation,
+    Fault,
     JudgeIdentity,
     MetricFailure,
     MetricOutcome,
@@ -32,6 +33,7 @@ from ragtrace.traces.trace import SpanEvent
 MAX_EVENTS: Final = 128
 """The default limit of readers and collectors for a span's events."""
 _MAX_CHUNK_IDS: Final = 32
+_MAX_FAULTS: Final = 8
 _MAX_ID_BYTES: Final = 256
 _MAX_DETAILS: Final = 16
 _STEP_NS: Final = 1_000  # Jaeger keeps microseconds
@@ -72,7 +74,8 @@ def events_of(
 ) -> tuple[SpanEvent, ...]:
     """Build the events of a carrier, with time stamps inside its interval."""
     outcomes = list(islice(keyed(evaluation), MAX_EVENTS))
-    chosen = choose(outcomes, max_claims=max_claims, room=MAX_EVENTS - len(outcomes))
+    faults = evaluation.blame.faults[: max(0, min(_MAX_FAULTS, MAX_EVENTS - len(outcomes)))]
+    chosen = choose(outcomes, max_claims=max_claims, room=MAX_EVENTS - len(outcomes) - len(faults))
     claims_of, chunks_of = chosen.claims_of, chosen.chunks_of
     results = (
         _result(key, each, evaluation, record, _Emitted(claims_of[key], chunks_of[key]), content=content)
@@ -82,6 +85,7 @@ def events_of(
         *((semconv.EVALUATION_RESULT, attributes) for attributes in results),
         *((_claim_name(each.verdict), _claim(each, content=content)) for each in chosen.claims),
         *(_chunks(chosen.chunks, record, content=content)),
+        *((semconv.BLAME_EVENT, _fault(fault, content=content)) for fault in faults),
     ]
     return tuple(
         SpanEvent(
@@ -91,6 +95,22 @@ def events_of(
         )
         for position, (name, attributes) in enumerate(drafts)
     )
+
+
+def _fault(fault: Fault, *, content: bool) -> Attributes:
+    told: Attributes = {
+        semconv.BLAME_CLASS: fault.blame.value,
+        semconv.BLAME_WHY: fault.why,
+        semconv.BLAME_CLAIM: fault.claim,
+        semconv.BLAME_CHUNK_IDS: tuple(
+            cut_utf8(id_, _MAX_ID_BYTES) for id_ in fault.chunk_ids[:_MAX_CHUNK_IDS]
+        )
+        or None,
+        semconv.BLAME_SPAN_ID: fault.span_id or None,
+    }
+    if content and fault.quote:
+        told[semconv.BLAME_QUOTE] = fault.quote
+    return told
 
 
 def bounded(attributes: Attributes) -> Attributes:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from ragtrace import semconv
 from ragtrace.model import (
     AttributeValue,
+    Blame,
     Diagnosis,
     Evaluation,
     JudgeIdentity,
@@ -97,7 +98,19 @@ def _of_composite(evaluation: Evaluation) -> dict[str, AttributeValue]:
     diagnoses = (result.diagnosis for result in evaluation.results if result.diagnosis)
     composites = (result.score for result in evaluation.results if result.metric == _COMPOSITE)
     found = {semconv.DIAGNOSIS: next(diagnoses, None), semconv.COMPOSITE: next(composites, None)}
-    return {key: value.value if isinstance(value, Diagnosis) else value for key, value in found.items()}
+    return _of_blame(evaluation.blame) | {
+        key: value.value if isinstance(value, Diagnosis) else value for key, value in found.items()
+    }
+
+
+def _of_blame(blame: Blame) -> dict[str, AttributeValue]:
+    told: dict[str, AttributeValue] = {}
+    if blame.primary is not None:
+        told[semconv.BLAME_CLASS] = blame.primary.value
+        told[semconv.BLAME_CLASSES] = tuple(found.value for found in blame.classes)
+    if blame.missing:
+        told[semconv.BLAME_MISSING] = blame.missing
+    return told
 
 
 def evaluation_objects(

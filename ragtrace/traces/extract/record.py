@@ -15,6 +15,7 @@ from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._content import FoundValue
 from ragtrace.traces.extract._context import ExtractedContext, context_of
 from ragtrace.traces.extract._earlier_turns import earlier_turns
+from ragtrace.traces.extract._hops import hops_of
 from ragtrace.traces.extract._mapping import is_mapped
 from ragtrace.traces.extract._missing import missing_answer, missing_text
 from ragtrace.traces.extract._prompts import is_question_alone, question_of
@@ -53,6 +54,7 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
         model=_first(reading.model for reading in (generation, *sources) if reading),
         context_from_prompt=context.is_prompt,
         prompt_version=_first(reading.prompt_version for reading in (generation, *sources) if reading),
+        hops=hops_of(call, generation, context),
         earlier_turns=earlier_turns(call, generation, most=rules.earlier_turns),
         retrieval_query=query if not question or query != question.value else None,
         provenance=provenance,
