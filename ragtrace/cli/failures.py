@@ -45,15 +45,13 @@ def print_reason(console: Console, result: MetricResult) -> None:
 
 
 def print_blame(console: Console, blame: Blame) -> None:
-    """Print which hops failed, with their evidence, and what else could tell."""
+    """Print which hops failed, with their evidence."""
     for fault in blame.faults:
         where = f"claim {fault.claim + 1}: " if fault.claim is not None else ""
         chunks = ", ".join(one_line(each) for each in fault.chunk_ids)
         quote = f"{chunks}: “{one_line(fault.quote)}”" if fault.quote else chunks
         line = f"{fault.blame.value.replace('_', ' ')}: {where}{fault.why}"
         console.print(_lines("cause", line, _reason(quote)))
-    for missing in blame.missing:
-        console.print(_lines("cause", f"not known: it needs {missing}", (), style="dim"))
 
 
 def _new(verdicts: Iterable[VerdictT], already: set[object]) -> Iterator[VerdictT]:

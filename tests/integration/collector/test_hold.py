@@ -82,6 +82,7 @@ async def test_the_answer_span_itself_carries_scores_and_claims(
         semconv.EVALUATION_RESULT,
         "ragtrace.claim.contradicted",
         "ragtrace.claim.supported",
+        semconv.BLAME_EVENT,
     ]
     assert len(downstream.spans) == 3
 

@@ -97,6 +97,13 @@ def test_quadrant_counts_answers_by_what_passes() -> None:
     assert re.search(r"25 % retrieval noise 15 answers", page.replace("\N{NO-BREAK SPACE}", " "))
 
 
+def test_causes_lead_to_their_answers() -> None:
+    rows = [a_row(n, 0.0, blame="rerank_drop" if n % 3 else "fabricated") for n in range(1, 7)]
+    page = Pages([*rows, a_row(9, blame="healthy")]).client().get("/").text
+    listed = re.findall(r'blame=(\w+)">[^<]*</a> (\d+) answers', page)
+    assert listed == [("rerank_drop", "4"), ("fabricated", "2")]
+
+
 def test_range_that_makes_no_sense_is_told_beside_its_field() -> None:
     page = Pages(days(0.9)).client().get("/?since=yesterdayish")
     assert page.status_code == 400
