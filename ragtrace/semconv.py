@@ -222,6 +222,8 @@ LLM_SCOPES: Final = ("ragtrace", "openinference.", "llamaindex", "llama_index", 
 """Scope prefixes, for spans that the attributes do not identify."""
 
 # -- ragtrace: what the application records ---------------------------------------------------------------
+EVALUATE: Final = "ragtrace.evaluate"
+"""``false`` on any span: no answer of its trace is judged. ``true``: all are, if the sampler allows it."""
 RAG_KIND: Final = "ragtrace.kind"
 """``rag`` on the span of a whole RAG call, ``retrieval`` and ``generation`` on its steps."""
 KIND_RAG: Final = "rag"

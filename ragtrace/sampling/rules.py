@@ -95,6 +95,19 @@ def _attribute(span: Span, key: str) -> AttributeValue:
     return span.attributes.get(key, span.resource.attributes.get(key))
 
 
+RULE_APPLICATION: Final = "application"
+"""The name of the rule by which an application turns evaluation of a call off or on."""
+_NOT_WANTED: Final = Rule(
+    name=RULE_APPLICATION,
+    drop=True,
+    attributes={semconv.EVALUATE: ValueTest(one_of=(False, "false", "False", "off", "0"))},
+)
+_WANTED: Final = Rule(
+    name=RULE_APPLICATION,
+    attributes={semconv.EVALUATE: ValueTest(one_of=(True, "true", "True", "on", "1"))},
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingPlan:
     """A ratio for every answer, and rules. The highest rate wins, so the order of rules or spans is
@@ -107,11 +120,18 @@ class SamplingPlan:
     rules: tuple[Rule, ...] = ()
     tenant: str = semconv.TENANT
     """The attribute that names the tenant."""
+    on_request: bool = False
+    """Whether ``ragtrace.evaluate = true`` on a span has every answer of its trace judged."""
 
     @property
     def highest_rate(self) -> float:
         """The maximum rate: what it drops is dropped for any spans."""
-        return max([self.ratio, *(rule.rate for rule in self.rules if not rule.drop)])
+        return max([self.ratio, *(rule.rate for rule in self._all_rules if not rule.drop)])
+
+    @property
+    def _all_rules(self) -> tuple[Rule, ...]:
+        """The rules, with those for what an application asks."""
+        return (*self.rules, _NOT_WANTED, *((_WANTED,) if self.on_request else ()))
 
     @property
     def awaits_feedback(self) -> bool:
@@ -123,7 +143,7 @@ class SamplingPlan:
         tenants = {span.span_id: tenant for span in trace.spans if (tenant := self._tenant_of(span))}
         return TracePlan(
             ratio=self.ratio,
-            rules=tuple(rule for rule in self.rules if rule.matches_spans(trace)),
+            rules=tuple(rule for rule in self._all_rules if rule.matches_spans(trace)),
             tenants=tenants,
         )
 

@@ -165,6 +165,7 @@ class SampleConfig(Section):
     ratio: float = Field(default=1.0, ge=0, le=1)
     rules: tuple[RuleConfig, ...] = ()
     tenant: str = Field(default=semconv.TENANT, min_length=1)
+    on_request: bool = False
     tenant_floor: TenantFloorConfig | None = None
     limit: SampleLimitConfig | None = None
     neighbours: FollowUpConfig | None = None
@@ -181,4 +182,4 @@ class SampleConfig(Section):
     def plan(self) -> SamplingPlan:
         """Return the ratio and the rules: what depends on the answer alone."""
         rules = tuple(rule.opened() for rule in self.rules)
-        return SamplingPlan(ratio=self.ratio, rules=rules, tenant=self.tenant)
+        return SamplingPlan(ratio=self.ratio, rules=rules, tenant=self.tenant, on_request=self.on_request)

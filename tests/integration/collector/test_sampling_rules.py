@@ -86,6 +86,32 @@ async def accounts(collector: Collector) -> Mapping[tuple[str, str], int]:
     return found
 
 
+@pytest.mark.parametrize(("on_request", "judged"), [(False, set()), (True, {2, 4})])
+async def test_an_application_turns_evaluation_of_a_call_off_and_on(
+    tmp_path: Path, clock: SetClock, on_request: bool, judged: set[int]
+) -> None:
+    rules = [{"name": "gold", "attributes": {"ragtrace.metadata.tier": "gold"}}]
+    root, retrieval, generation = rag_trace(4)
+    inner = replace(retrieval, attributes={**retrieval.attributes, semconv.EVALUATE: "true"})
+    gold = {"ragtrace.metadata.tier": "gold"}
+    async with at(clock, tmp_path, ratio=0.0, rules=rules, on_request=on_request) as collector:
+        await take(
+            collector,
+            trace_of(0, **gold),
+            trace_of(1, **gold, **{semconv.EVALUATE: False}),
+            trace_of(2, **{semconv.EVALUATE: True}),
+            trace_of(3, **{semconv.EVALUATE: "false"}),
+            (root, inner, generation),
+        )
+        found = await judge(collector, tmp_path)
+        counted = await accounts(collector)
+    assert set(found) == {trace_id_of(number) for number in (0, *judged)}
+    asked = [found[trace_id_of(number)].attributes for number in judged]
+    assert {told[semconv.SAMPLE_RULE] for told in asked} <= {"application"}
+    assert {told[semconv.SAMPLE_PROBABILITY] for told in asked} <= {1.0}
+    assert counted["filtered", "application"] == 2
+
+
 @pytest.fixture
 def clock() -> SetClock:
     return SetClock()
