@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
 
+from ragtrace.errors import ConfigError
 from ragtrace.judge_steps import ClaimExtraction, Verification
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, tally
-from ragtrace.model import SkipReason, VerdictCounts
+from ragtrace.metrics.prompt import PromptSource
+from ragtrace.model import SkipReason, Verdict, VerdictCounts, VerdictLabel
 from ragtrace.ports import Steps
 from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
 
@@ -16,6 +20,53 @@ class ClaimMetric(BuiltInMetric):
 
     readings = CLAIM_READINGS
     passes = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
+
+    def __init__(
+        self,
+        *,
+        threshold: float | None = None,
+        pass_when: str | None = None,
+        judge_truncated: bool = False,
+        prompts: Mapping[str, PromptSource] | None = None,
+        on_missing: str = "unjudged",
+        require_evidence: bool = False,
+    ) -> None:
+        """``on_missing`` says what a claim counts as if the judge gave no usable verdict on it.
+
+        With ``require_evidence`` a supported claim is such a one, unless a chunk of the record and a quote
+        that is found there support it.
+
+        Raises:
+            ConfigError: an option has another value.
+        """
+        super().__init__(
+            threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
+        )
+        if on_missing not in _ON_MISSING:
+            raise ConfigError(f"{self.name}: `on_missing` is {' or '.join(_ON_MISSING)}, not {on_missing!r}")
+        self.on_missing, self.require_evidence = on_missing, require_evidence
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same verdicts or prompts could give another score."""
+        return "-".join([super().version, *self._readings_chosen()])
+
+    def _readings_chosen(self) -> Iterator[str]:
+        if self.on_missing != _ON_MISSING[0]:
+            yield f"missing-{self.on_missing}"
+        if self.require_evidence:
+            yield "evidence"
+
+    def counted(self, verdict: Verdict) -> Verdict:
+        """Return a verdict as the options count it."""
+        is_bare = verdict.label is VerdictLabel.SUPPORTED and not (
+            verdict.chunk_ids and verdict.quote_verified
+        )
+        if self.require_evidence and is_bare:
+            verdict = replace(verdict, label=VerdictLabel.UNJUDGED, reason=_NO_EVIDENCE)
+        if verdict.label is VerdictLabel.UNJUDGED and self.on_missing == VerdictLabel.UNSUPPORTED:
+            return replace(verdict, label=VerdictLabel.UNSUPPORTED, omitted=False)
+        return verdict
 
     def read(self, finding: MetricFinding) -> Readings:
         """Return the readings that a pass rule may use, from the verdicts."""
@@ -37,7 +88,11 @@ class ClaimVerdicts:
         return "" if share is None or share >= 0.5 else f", drawn from only {share:.0%} of the sentences"
 
 
-async def judged_claims(steps: Steps) -> ClaimVerdicts | MetricFinding:
+_ON_MISSING: Final = (VerdictLabel.UNJUDGED.value, VerdictLabel.UNSUPPORTED.value)
+_NO_EVIDENCE: Final = "supported without a chunk and a quote that could be found there"
+
+
+async def judged_claims(metric: ClaimMetric, steps: Steps) -> ClaimVerdicts | MetricFinding:
     """Return the claims of the answer with their verdicts, or a finding if there is nothing to count.
 
     Raises:
@@ -47,6 +102,7 @@ async def judged_claims(steps: Steps) -> ClaimVerdicts | MetricFinding:
     if not extraction.claims:
         return nothing_stated(extraction)
     verification = await steps.verify()
+    verification = replace(verification, verdicts=tuple(map(metric.counted, verification.verdicts)))
     counts = VerdictCounts.of(verification.verdicts)
     if not counts.judged:
         return MetricFinding(

@@ -37,7 +37,7 @@ class Faithfulness(ClaimMetric):
 
     async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Count the supported claims."""
-        found = await judged_claims(steps)
+        found = await judged_claims(self, steps)
         if isinstance(found, MetricFinding):
             return found
         counts = found.counts

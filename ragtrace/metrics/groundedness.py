@@ -40,7 +40,7 @@ class Groundedness(ClaimMetric):
 
     async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Count the sentences with only supported claims."""
-        found = await judged_claims(steps)
+        found = await judged_claims(self, steps)
         if isinstance(found, MetricFinding):
             return found
         verdicts = tuple(_by_sentence(split_sentences(record.answer or ""), found))

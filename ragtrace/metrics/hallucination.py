@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics._claims import ClaimMetric, judged_claims
+from collections.abc import Iterator, Mapping
+
+from ragtrace.metrics._claims import ClaimMetric, explain_support, judged_claims
 from ragtrace.metrics.base import MetricFinding, readings, tally
+from ragtrace.metrics.prompt import PromptSource
 from ragtrace.model import Direction, Part, RagRecord, SkipReason, VerdictCounts
 from ragtrace.ports import Steps
-from ragtrace.scoring import contradicted_share, coverage
+from ragtrace.scoring import contradicted_share, coverage, ungrounded_share
 
 _BLIND = "this judge cannot tell a contradiction from what the context does not mention"
 
@@ -33,31 +36,68 @@ class Hallucination(ClaimMetric):
     needs = (Part.CONTEXT, Part.ANSWER)
     uses = ("extract", "verify")
 
+    def __init__(
+        self,
+        *,
+        threshold: float | None = None,
+        pass_when: str | None = None,
+        judge_truncated: bool = False,
+        prompts: Mapping[str, PromptSource] | None = None,
+        on_missing: str = "unjudged",
+        require_evidence: bool = False,
+        count_unsupported: bool = False,
+    ) -> None:
+        """With ``count_unsupported``, the score is ``ungrounded_share``, and both kinds of claims fail.
+
+        Raises:
+            ConfigError: an option has another value.
+        """
+        self.count_unsupported = count_unsupported
+        if count_unsupported:
+            self.passes = ClaimMetric.passes
+        super().__init__(
+            threshold=threshold,
+            pass_when=pass_when,
+            judge_truncated=judge_truncated,
+            prompts=prompts,
+            on_missing=on_missing,
+            require_evidence=require_evidence,
+        )
+
+    def _readings_chosen(self) -> Iterator[str]:
+        yield from super()._readings_chosen()
+        if self.count_unsupported:
+            yield "ungrounded"
+
     async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
         """Count the contradicted claims."""
-        if not steps.judge.contradicts:
+        if not steps.judge.contradicts and not self.count_unsupported:
             return MetricFinding(skip_reason=SkipReason.ALL_UNJUDGED, explanation=_BLIND)
-        found = await judged_claims(steps)
+        found = await judged_claims(self, steps)
         if isinstance(found, MetricFinding):
             return found
         counts = found.counts
         return MetricFinding(
-            score=contradicted_share(counts),
-            explanation=_explain(counts) + found.caution,
+            score=self._share(counts),
+            explanation=self._explain(counts) + found.caution,
             verdicts=found.verification.verdicts,
             details=readings(
                 unsupported_share=counts.unsupported / counts.judged,
-                ungrounded_share=(counts.contradicted + counts.unsupported) / counts.judged,
+                ungrounded_share=ungrounded_share(counts),
                 upper_bound=(counts.contradicted + counts.unjudged) / counts.total,
                 coverage=coverage(counts),
             ),
         )
 
     def score_of(self, finding: MetricFinding) -> float | None:
-        """Count the contradicted claims."""
-        return contradicted_share(VerdictCounts.of(finding.verdicts))
+        """Count the contradicted claims, and by option the unsupported ones."""
+        return self._share(VerdictCounts.of(finding.verdicts))
 
+    def _share(self, counts: VerdictCounts) -> float | None:
+        return ungrounded_share(counts) if self.count_unsupported else contradicted_share(counts)
 
-def _explain(counts: VerdictCounts) -> str:
-    wrong = {"contradicted": counts.contradicted, "unjudged": counts.unjudged}
-    return tally(counts.total, "claim", "free of contradiction", wrong)
+    def _explain(self, counts: VerdictCounts) -> str:
+        if self.count_unsupported:
+            return explain_support(counts)
+        wrong = {"contradicted": counts.contradicted, "unjudged": counts.unjudged}
+        return tally(counts.total, "claim", "free of contradiction", wrong)

@@ -11,6 +11,7 @@ from ragtrace.scoring.formulas import (
     relevant_share,
     serving_share,
     strict_faithfulness,
+    ungrounded_share,
 )
 from ragtrace.scoring.pass_rule import PassRule
 from ragtrace.scoring.profiles import ALIASES, PROFILES, ProfileScore, canonical, score, scored_metrics

@@ -60,6 +60,11 @@ def contradicted_share(counts: VerdictCounts) -> float | None:
     return _share(counts.contradicted, counts.judged)
 
 
+def ungrounded_share(counts: VerdictCounts) -> float | None:
+    """Return the share of judged claims that the context contradicts or does not mention."""
+    return _share(counts.contradicted + counts.unsupported, counts.judged)
+
+
 def relevant_share(counts: VerdictCounts) -> float | None:
     """Return the share of judged chunks that are relevant."""
     return _share(counts.relevant, counts.judged)
