@@ -1,11 +1,13 @@
 """Read hand-made row files: parse rows, validate them against a model and report errors.
 
-A file holds one JSON object per line, or one JSON array of objects. An unreadable row is reported with its
-place and a fix. An unknown field is reported once, when it first appears.
+A file holds one JSON object per line, or one JSON array of objects. A name that ends in ``.csv`` or
+``.parquet`` says that the file is such a table. An unreadable row is reported with its place and a fix. An
+unknown field is reported once, when it first appears.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,12 +16,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ragtrace.errors import InputError
+from ragtrace.errors import ConfigError, InputError
+from ragtrace.extras import install_command
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 FormT = TypeVar("FormT", bound=BaseModel)
 
@@ -57,6 +63,8 @@ class FieldNames:
     """The names of each field of the form, our own first."""
     likely: Mapping[str, str]
     """Common wrong names and the field they mean: used in hints, never read."""
+    lists: frozenset[str] = frozenset()
+    """The fields whose cells in a CSV file may be JSON lists."""
 
     @property
     def known(self) -> frozenset[str]:
@@ -77,7 +85,7 @@ class Row(Generic[FormT]):
 
     form: FormT
     place: str
-    """``line-7``, or ``item-7`` of an array."""
+    """``line-7``, ``item-7`` of an array, or ``row-7`` of a table, without its header."""
     where: str
     """File and place, for messages."""
     unknown: frozenset[str]
@@ -89,15 +97,16 @@ class Row(Generic[FormT]):
 def read_rows(
     path: str | Path, form: type[FormT], names: FieldNames, notices: RowNotices
 ) -> Iterator[Row[FormT]]:
-    """Yield the rows of a file, or of standard input for ``-``; empty lines are skipped.
+    """Yield the rows of a file, or of standard input for ``-`` (JSON only); empty lines are skipped.
 
     Raises:
         InputError: the file cannot be read, or ``notices`` raises for a row.
+        ConfigError: the file is Parquet, and pyarrow is not installed.
     """
     name = "standard input" if str(path) == "-" else str(path)
     known, seen = names.known, set[str]()
     with _opened(path, name) as lines:
-        for place, content in _values(lines, name):
+        for place, content in _contents(lines, path, name, names):
             where = f"{name}, {place}"
             try:
                 found = _object(content, where)
@@ -158,6 +167,109 @@ def _stdin() -> Iterable[bytes]:
         return sys.stdin.buffer
 
 
+def _contents(
+    lines: Iterable[bytes], path: str | Path, name: str, names: FieldNames
+) -> Iterator[tuple[str, bytes | object]]:
+    match Path(path).suffix.lower():
+        case ".csv":
+            lists = frozenset(written for field in names.lists for written in names.written[field])
+            return _csv_rows(lines, name, lists)
+        case ".parquet":
+            return _parquet_rows(path, name)
+        case _:
+            return _values(lines, name)
+
+
+def _csv_rows(lines: Iterable[bytes], name: str, lists: frozenset[str]) -> Iterator[tuple[str, object]]:
+    """Yield the rows below the header; an empty cell is ``None``.
+
+    Commas separate the cells (RFC 4180). A line break within quotes is part of its cell.
+    """
+    csv.field_size_limit(_LONGEST_CELL)  # 128 KiB without it, for the whole process
+    rows = csv.reader(_decoded(lines, name), strict=True)
+    try:
+        header = next(rows, [])
+        if twice := next((column for column in header if header.count(column) > 1), None):
+            raise InputError(f"{name}: two columns are named `{twice[:60]}`: rename one of them")
+        for number, cells in enumerate(filter(None, rows), start=1):
+            yield f"row {number}", _table_row(header, cells, lists)
+    except csv.Error as exc:
+        raise InputError(f"{name}, line {rows.line_num}: is not CSV: {exc}") from None
+
+
+def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        bare = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        try:
+            yield bare.decode("utf-8")
+        except UnicodeDecodeError:
+            raise InputError(f"{name}, line {number}: is not UTF-8: save the file as UTF-8") from None
+
+
+def _table_row(header: Sequence[str], cells: Sequence[str], lists: frozenset[str]) -> object:
+    if len(cells) != len(header):
+        return _Misfit(cells=len(cells), columns=len(header))
+    return {
+        column: (_list_or_text(cell) if column in lists else cell) if cell else None
+        for column, cell in zip(header, cells, strict=True)
+    }
+
+
+def _list_or_text(cell: str) -> object:
+    """Return the list in a cell, or the cell: a text too may begin with a bracket."""
+    if not cell.lstrip().startswith("["):
+        return cell
+    try:
+        value = json.loads(cell)
+    except (ValueError, RecursionError):
+        return _UNREADABLE_LIST if cell.lstrip().startswith(("['", '["')) else cell
+    return value if all(isinstance(item, str | dict) for item in value) else cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Misfit:
+    """A row of a CSV file that does not fit the header."""
+
+    cells: int
+    columns: int
+
+
+class _UnreadableList:
+    """A cell that looks like a list and is not JSON, such as Python's own form of a list."""
+
+
+_UNREADABLE_LIST: Final = _UnreadableList()
+_LONGEST_CELL: Final = 2**31 - 1
+
+
+def _parquet_rows(path: str | Path, name: str) -> Iterator[tuple[str, object]]:
+    number = 0
+    with _parquet_file(path, name) as file:
+        try:
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"row {number}", row
+        except (ValueError, OSError):  # pyarrow's own errors are of these classes
+            raise InputError(f"{name}: is damaged behind row {number}: write it again") from None
+
+
+def _parquet_file(path: str | Path, name: str) -> ParquetFile:
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise ConfigError(
+            f"{name!r} needs pyarrow, which is not installed: {install_command('parquet')}"
+        ) from None
+    try:
+        return ParquetFile(path)
+    except (ValueError, OSError):
+        raise InputError(f"{name}: is not a Parquet file") from None
+
+
+_ROWS_AT_ONCE: Final = 256
+
+
 def _values(lines: Iterable[bytes], name: str) -> Iterator[tuple[str, bytes | object]]:
     """Yield each non-empty line undecoded, or the items if the file is one array."""
     numbered = enumerate(lines, start=1)
@@ -195,8 +307,15 @@ def _parsed(content: bytes, where: str) -> Any:
 
 def _object(content: object, where: str) -> Mapping[str, Any]:
     value = _parsed(content, where) if isinstance(content, bytes) else content
+    if isinstance(value, _Misfit):
+        raise InputError(
+            f"{where}: cells: {value.cells}, columns of the header: {value.columns}:"
+            " put quotes around a cell with commas"
+        )
     if not isinstance(value, dict):
         raise InputError(f"{where}: is not a JSON object: {_ONE_LINE}")
+    if broken := next((column for column in value if value[column] is _UNREADABLE_LIST), None):
+        raise InputError(f"{where}: field `{broken}`: is a list, but not JSON: write it by `json.dumps`")
     return value
 
 

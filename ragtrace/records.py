@@ -1,16 +1,16 @@
-"""Read records from JSON lines, and write one JSON line per record and metric.
+"""Read records from JSON lines, CSV or Parquet, and write one JSON line per record and metric.
 
-A row may use ragtrace's field names, or those of RAGAS or DeepEval:
+A row may use ragtrace's field names, or those of RAGAS, DeepEval or promptfoo:
 
-=========================  ======================  =======================
-ours                       RAGAS                   DeepEval
-=========================  ======================  =======================
+=========================  ======================  =======================  ===========
+ours                       RAGAS                   DeepEval                 promptfoo
+=========================  ======================  =======================  ===========
 ``id``
-``question``               ``user_input``          ``input``
-``contexts``, ``context``  ``retrieved_contexts``  ``retrieval_context``
-``answer``                 ``response``            ``actual_output``
+``question``               ``user_input``          ``input``                ``query``
+``contexts``, ``context``  ``retrieved_contexts``  ``retrieval_context``    ``context``
+``answer``                 ``response``            ``actual_output``        ``output``
 ``reference``              ``reference``           ``expected_output``
-=========================  ======================  =======================
+=========================  ======================  =======================  ===========
 
 ``earlier_turns`` is a list of ``{"question", "answer"}``: the conversation before the question.
 
@@ -53,14 +53,15 @@ from ragtrace.model import (
 
 
 def read_records(path: str | Path, *, notices: RowNotices = STRICT) -> Iterator[RagRecord]:
-    """Yield the records of a file (JSON lines, or one array), or of standard input for ``-``.
+    """Yield the records of a file (JSON lines, one array, CSV or Parquet), or of standard input for ``-``.
 
-    Empty lines are skipped. A row without an id gets one from its line (``line-7``). Lone surrogates become
-    U+FFFD. If ``notices`` does not raise, invalid rows are skipped.
+    Empty lines are skipped. A row without an id gets one from its line (``line-7``, ``row-7``). Lone
+    surrogates become U+FFFD. If ``notices`` does not raise, invalid rows are skipped.
 
     Raises:
         InputError: the file cannot be read, or, without ``notices``, a row is invalid. Names the file, the
             line and the field.
+        ConfigError: the file is Parquet, and pyarrow is not installed.
     """
     places: dict[str, str] = {}
     for row in read_rows(path, RecordRow, RECORD_NAMES, notices):
@@ -293,20 +294,18 @@ class RecordRow(BaseModel):
 RECORD_NAMES: Final = FieldNames(
     written={
         "id": ["id"],
-        "question": ["question", "user_input", "input"],
+        "question": ["question", "user_input", "input", "query"],
         "contexts": ["contexts", "context", "retrieved_contexts", "retrieval_context"],
-        "answer": ["answer", "response", "actual_output"],
+        "answer": ["answer", "response", "actual_output", "output"],
         "reference": ["reference", "expected_output"],
         "earlier_turns": ["earlier_turns"],
     },
     likely={
-        "query": "question",
         "prompt": "question",
         "passages": "contexts",
         "documents": "contexts",
         "chunks": "contexts",
         "sources": "contexts",
-        "output": "answer",
         "completion": "answer",
         "generation": "answer",
         "ground_truth": "reference",
@@ -314,6 +313,7 @@ RECORD_NAMES: Final = FieldNames(
         "expected": "reference",
         "expected_answer": "reference",
     },
+    lists=frozenset({"contexts", "earlier_turns"}),
 )
 """The accepted names of a record's fields."""
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from ragtrace.errors import InputError
 from ragtrace.judge import Script, ScriptedJudge
@@ -28,10 +30,11 @@ def read(tmp_path: Path, *lines: Any) -> list[RagRecord]:
         {"question": "q", "contexts": ["c"], "answer": "a", "reference": "r"},
         {"user_input": "q", "retrieved_contexts": ["c"], "response": "a", "reference": "r", "rubrics": {}},
         {"input": "q", "retrieval_context": ["c"], "actual_output": "a", "expected_output": "r"},
+        {"query": "q", "context": "c", "output": "a", "reference": "r"},
     ],
-    ids=["ours", "ragas", "deepeval"],
+    ids=["ours", "ragas", "deepeval", "promptfoo"],
 )
-def test_three_spellings_give_the_same_record(row: dict[str, Any], tmp_path: Path) -> None:
+def test_all_spellings_give_the_same_record(row: dict[str, Any], tmp_path: Path) -> None:
     [record] = read(tmp_path, row)
     assert (record.id, record.question, record.answer, record.reference) == ("line-1", "q", "a", "r")
     assert record.chunks == (Chunk(id="2e7d2c03a9507ae2", text="c"),)
@@ -124,6 +127,69 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(records).answer == "a"
     with pytest.raises(InputError, match="standard input, line 2"):
         next(records)
+
+
+def read_csv(tmp_path: Path, text: str | bytes) -> list[RagRecord]:
+    path = tmp_path / "records.CSV"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return list(read_records(path))
+
+
+def test_a_csv_file_has_lists_as_json_or_one_text(tmp_path: Path) -> None:
+    long = "x" * 200_000  # longer than Python's own limit of a cell
+    text = (
+        "\ufeffuser_input,retrieved_contexts,response\r\n"
+        '[1],"[""a, b"", {""id"": ""7"", ""text"": ""c""}]","two\nlines"\r\n'
+        "\r\n"
+        f"q,[1] Refunds take 14 days.,{long}\r\n"
+        "q,[1],\r\n"
+        "q,,a\r\n"
+    )
+    first, second, third, fourth = read_csv(tmp_path, text)
+    assert (first.id, first.question, first.answer) == ("row-1", "[1]", "two\nlines")
+    assert [(chunk.text, chunk.rank) for chunk in first.chunks] == [("a, b", 0), ("c", 1)]
+    assert (second.id, second.chunks[0].text, second.answer) == ("row-2", "[1] Refunds take 14 days.", long)
+    assert (third.chunks[0].text, third.answer) == ("[1]", None)
+    assert [gap.part for gap in fourth.gaps] == [Part.CONTEXT]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("question,answer\nq,SECRET,b\n", "row 1: cells: 3, columns of the header: 2"),
+        ("question,answer\nq,a\nq\n", "row 2: cells: 1, columns of the header: 2"),
+        ("answer,contexts\na,['SECRET']\n", "row 1: field `contexts`: is a list, but not JSON"),
+        ("answer,answer\na,b\n", "two columns are named `answer`"),
+        ('answer\n"SECRET\n', "is not CSV"),
+        (b"answer\n\xff\n", "line 2: is not UTF-8"),
+        ("prompt\nSECRET\n", "none of the fields"),
+    ],
+)
+def test_a_bad_csv_row_is_named(text: str | bytes, told: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        read_csv(tmp_path, text)
+    assert told in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_parquet_file_is_read(tmp_path: Path) -> None:
+    rows = [
+        {"input": "q", "retrieval_context": ["a", "b"], "actual_output": "x"},
+        {"input": None, "retrieval_context": None, "actual_output": "y"},
+    ]
+    path = tmp_path / "records.parquet"
+    parquet.write_table(pa.Table.from_pylist(rows * 200), path)
+    records = list(read_records(path))
+    assert [len(records), records[-1].id] == [400, "row-400"]
+    assert [chunk.text for chunk in records[0].chunks] == ["a", "b"]
+    assert (records[1].question, records[1].answer, len(records[1].gaps)) == (None, "y", 1)
+
+
+def test_no_parquet_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "records.parquet"
+    path.write_bytes(b"PAR1 not really")
+    with pytest.raises(InputError, match="is not a Parquet file"):
+        list(read_records(path))
 
 
 async def line_of(record: RagRecord, judge: ScriptedJudge) -> dict[str, Any]:

@@ -319,7 +319,7 @@ def test_an_array_of_records_is_read_like_lines(tmp_path: Path, scripted: str) -
 
 
 def test_many_bad_rows_are_counted_and_the_first_are_named(tmp_path: Path, scripted: str) -> None:
-    path = tmp_path / "table.csv"
+    path = tmp_path / "table.jsonl"
     path.write_text("question,answer\n" * 500)
     result = run("evaluate", str(path), "--judge", scripted, "--json")
     assert (result.exit_code, result.stdout) == (2, "")
