@@ -85,9 +85,9 @@ def test_people_see_figures_with_intervals_and_what_follows_in_80_columns(data: 
     lines = [line.rstrip() for line in result.stdout.splitlines()]
     assert lines[0] == "labeled.jsonl: 12 of 12 answers"
     assert re.search(r"24 claims +100 % +0\.50 \[0\.\d\d, 0\.\d\d\]", result.stdout)
-    assert "lexical:lexical-v2 (the floor)" in result.stdout
+    assert "lexical:lexical-v3 (the floor)" in result.stdout
     assert "What follows" in lines
-    assert "Against lexical:lexical-v2" in result.stdout
+    assert "Against lexical:lexical-v3" in result.stdout
     assert max(map(len, lines)) <= 80
     assert "12 of 12 answers" in result.stderr
 
@@ -242,7 +242,7 @@ def test_the_page_holds_a_plot_and_no_text_under_judgment(data: str, tmp_path: P
     assert calibrate(data, "--judge", scripted, "--report", str(page)).exit_code == 0
     written = page.read_text("utf-8")
     picture = written[written.index("<svg") : written.index("</svg>")]
-    assert "lexical:lexical-v2" in picture
+    assert "lexical:lexical-v3" in picture
     assert picture.count("<circle") == 2  # the judge, and the lexical one
     assert not re.search(r"https?://", written)
     assert not any(text in written for text in ("Refunds", "Bonn", "friendly"))
