@@ -32,7 +32,7 @@ from ragtrace.judge._support_features import (
     best_window,
     support_features,
 )
-from ragtrace.judge._support_model import shipped_model
+from ragtrace.judge._support_model import SupportModel, shipped_model
 from ragtrace.judge._word_index import PassageSentence, WordIndex
 from ragtrace.judge._words import has_negation, stem, word_count
 from ragtrace.judge.factory import JudgeSettings
@@ -67,6 +67,10 @@ class LexicalJudge:
 
     identity = JudgeIdentity(provider="lexical", model="lexical-v3", computes=True, contradicts=False)
 
+    def __init__(self, model: SupportModel | None = None) -> None:
+        """``model`` is by default that of the package."""
+        self._model = model or shipped_model()
+
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request by computing.
 
@@ -78,7 +82,7 @@ class LexicalJudge:
             case ExtractInput() as given if request.reply_type is ExtractReply:
                 reply = _extract(given)
             case VerifyInput() as given if request.reply_type is VerifyReply:
-                reply = await _verify(given)
+                reply = await _verify(given, self._model)
             case ChunksInput() as given:
                 reply = _abstaining(ChunksReply(chunks=[]), (chunk.number for chunk in given.chunks))
             case RelevanceInput() as given:
@@ -132,14 +136,14 @@ def _is_heading(sentence: str) -> bool:
     return word_count(sentence) <= 4 and sentence.strip(" *_")[-1:] not in ".!"
 
 
-async def _verify(given: VerifyInput) -> JudgeReply[VerifyReply]:
+async def _verify(given: VerifyInput, model: SupportModel) -> JudgeReply[VerifyReply]:
     passages = await WordIndex.of(given.chunks)
     verdicts: list[GivenVerdict] = []
     notes: dict[int, str] = {}
     support: dict[int, float] = {}
     for claim in given.claims:
         await asyncio.sleep(0)  # long answers must not block the event loop
-        support[claim.number], finding = _decide(claim, passages)
+        support[claim.number], finding = _decide(claim, passages, model)
         if isinstance(finding, str):
             notes[claim.number] = finding
         else:
@@ -153,9 +157,11 @@ async def _verify(given: VerifyInput) -> JudgeReply[VerifyReply]:
     )
 
 
-def _decide(claim: NumberedText, passages: WordIndex) -> tuple[float, GivenVerdict | str]:
+def _decide(
+    claim: NumberedText, passages: WordIndex, model: SupportModel
+) -> tuple[float, GivenVerdict | str]:
     """Return the probability of support, and a verdict or the reason for abstaining."""
-    model, claimed = shipped_model(), ClaimedWords.of(claim.text)
+    claimed = ClaimedWords.of(claim.text)
     support = model.support(support_features(claimed, passages))
     if support < model.unsupported_below:
         return support, _silent(claim, _lacking(claimed, passages))
