@@ -11,15 +11,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 _NUMBER = r"\d+(?:[.,:/]\d+)*"
-_WORD = r"[^\W\d_][^\W_]*"  # "CO2" and "IPv4" are words
+_UNSPACED_MARKS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+"""Scripts without spaces between words: Thai, Lao, Japanese, Chinese."""
+_WORD = rf"(?:[^\W\d_{_UNSPACED_MARKS}][^\W_{_UNSPACED_MARKS}]*|[{_UNSPACED_MARKS}]+)"  # "CO2" is a word
 _TOKEN = re.compile(rf"{_NUMBER}|{_WORD}(?:['’][^\W\d_]+)*")
 _FIGURES = re.compile(_NUMBER)
 _CLAIMED_FIGURES = re.compile(rf"{_WORD}|({_NUMBER})(?!st\b|nd\b|rd\b|th\b|\d)")
 _CONVERSION = re.compile(r"(?<=[\w°%]) ?\((?:about |approximately |around |~|≈)?\d[^()]{0,30}[^\d()]\)")
 _NAME = re.compile(r"(?<=[\w,;'’&)/-] )([A-Z]\w*(?:['’]\w+)?)")
 _NEGATION = re.compile(r"\b(?:not|no|never|none|nor|neither|without|cannot)\b|n['’]t\b", re.IGNORECASE)
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-_UNSPACED_RUN = re.compile(rf"{_UNSPACED.pattern}+|[^\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+_UNSPACED = re.compile(rf"[{_UNSPACED_MARKS}]")
 _NUMBER_WORDS = {
     word: str(value)
     for value, word in enumerate(
@@ -95,13 +96,9 @@ def ordered_stems(text: str) -> tuple[StemmedWord, ...]:
 
 
 def _without_spaces(word: str) -> Iterable[str]:
-    if not _UNSPACED.search(word):
+    if len(word) < 2 or not _UNSPACED.match(word):
         return (word,)
-    return (
-        piece
-        for run in _UNSPACED_RUN.findall(word)
-        for piece in (map("".join, pairwise(run)) if len(run) > 1 and _UNSPACED.match(run) else (run,))
-    )
+    return map("".join, pairwise(word))
 
 
 def _stemmed(word: str) -> StemmedWord:

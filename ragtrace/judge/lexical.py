@@ -132,8 +132,11 @@ def claim_kind(sentence: str) -> ClaimKind:
     return "meta" if is_meta(sentence) or _is_heading(sentence) else "factual"
 
 
+_ENDS = ".!。！｡।"  # noqa: RUF001  what ends a sentence in several scripts
+
+
 def _is_heading(sentence: str) -> bool:
-    return word_count(sentence) <= 4 and sentence.strip(" *_")[-1:] not in ".!"
+    return word_count(sentence) <= 4 and sentence.strip(" *_")[-1:] not in _ENDS
 
 
 async def _verify(given: VerifyInput, model: SupportModel) -> JudgeReply[VerifyReply]:

@@ -53,7 +53,7 @@ async def _judged(judge: Judge, name: str) -> Check:
         found = f"answers, but calls a sentence unsupported that the context repeats{takes}"
         return Check(name=name, status="warn", found=found, advice="choose a more capable model")
     is_lexical = judge.identity.provider == "lexical"
-    ranker = "a ranker by words: it leaves many claims unjudged" if is_lexical else ""
+    ranker = "a heuristic that ranks by words: it leaves many claims unjudged" if is_lexical else ""
     found = ranker or f"judged a test sentence correctly{takes}"
     return Check(name=name, status="ok", found=f"{found}; {_card(judge)}")
 
