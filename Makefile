@@ -29,7 +29,7 @@ workers = $(shell $(bin)/python -c 'import os; print(2 * os.cpu_count())')
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak fuzz sbom audit \
+.PHONY: train-lexical help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak fuzz sbom audit \
   test-faults test-stats mutants bench pictures dashboards
 
 help: ## say what there is
@@ -55,6 +55,9 @@ docs: $(fifth)/.made-from-lock ## build the docs site into site/; a broken link 
 
 pictures: $(seventh)/.project-installed ## take the pictures of the docs again, from the demo (needs Chromium)
 	$(seventh)/bin/python -m tests.pictures $(ARGS)
+
+train-lexical: venv ## train the judge without a key again, from labeled answers (ARGS="qa.jsonl summary.jsonl")
+	$(bin)/python -m tests.train_lexical $(ARGS)
 
 dashboards: venv ## write the dashboards of examples/deploy/compose again, from the tables of metrics
 	$(bin)/python -m tests.dashboards

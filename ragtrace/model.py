@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 __all__ = [
     "Chunk",
@@ -269,6 +270,11 @@ class Claim:
     """Character offsets of its source sentences in the answer."""
     end: int | None = None
     kind: str = "factual"
+    """``reference`` for a sentence of the reference."""
+
+
+OF_REFERENCE: Final = "reference"
+"""The kind of a claim that is a sentence of the reference."""
 
 
 class VerdictLabel(StrEnum):
@@ -302,6 +308,8 @@ class Verdict:
     """Whether the judge's quote was found in a chunk it cited."""
     confidence: float | None = None
     """Probability in [0, 1] that the label is right, if the judge gives one."""
+    support: float | None = None
+    """Probability in [0, 1] that the chunks support the claim, if the judge gives one, also if unjudged."""
     omitted: bool = False
     """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
 
@@ -618,6 +626,23 @@ class Evaluation:
     def results(self) -> tuple[MetricResult, ...]:
         """The outcomes that are not failures."""
         return tuple(outcome for outcome in self.outcomes if isinstance(outcome, MetricResult))
+
+    @property
+    def suspicion(self) -> float | None:
+        """Return how likely an unsupported claim is in the answer, from 0 to 1; ``None`` if no judge said.
+
+        ``1 - p1 * p2 * ...`` over the claims' probabilities of support, as if claims erred independently.
+        Claims of one answer do not, so it ranks answers and overstates the share of flawed ones.
+        """
+        for result in self.results:
+            support = [
+                verdict.support
+                for verdict in result.verdicts
+                if verdict.support is not None and verdict.claim.kind != OF_REFERENCE
+            ]
+            if support:
+                return 1 - math.prod(support)
+        return None
 
     @property
     def failures(self) -> tuple[MetricFailure, ...]:

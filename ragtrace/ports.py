@@ -109,6 +109,8 @@ class JudgeReply(Generic[ReplyT]):
     """Ids of items that the judge cannot decide: asking again is pointless."""
     notes: Mapping[int, str] = field(default_factory=dict)
     """Reasons for abstaining by item id, human-readable."""
+    support: Mapping[int, float] = field(default_factory=dict)
+    """P(the chunks support the claim) by item id, if the judge gives one, also of items it abstains from."""
 
 
 class Judge(Protocol):

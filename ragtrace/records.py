@@ -128,6 +128,7 @@ class VerdictObject(TypedDict):
     end: int | None
     kind: str
     confidence: float | None
+    support: float | None
 
 
 class ChunkVerdictObject(TypedDict):
@@ -180,6 +181,7 @@ def verdict_object(verdict: Verdict) -> VerdictObject:
         "end": verdict.claim.end,
         "kind": verdict.claim.kind,
         "confidence": verdict.confidence,
+        "support": verdict.support,
     }
 
 

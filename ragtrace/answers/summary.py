@@ -75,6 +75,9 @@ class AnswerSummary:
     probability: float | None = None
     """The sampling probability; ``None`` if unknown, and then averages leave the answer out."""
     cost_usd: float | None = None
+    suspicion: float | None = field(default=None, compare=False)
+    """``ragtrace.suspicion``, from 0 to 1; ``None`` if the judge gives no probabilities. The index does not
+    keep it."""
     feedback: str = ""
     """``up`` or ``down``."""
     doubt: float = 0.0
@@ -121,6 +124,7 @@ def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
         rule=_text(told.get(semconv.SAMPLE_RULE)),
         probability=_probability(told.get(semconv.SAMPLE_PROBABILITY)),
         cost_usd=_cost(told.get(semconv.JUDGE_COST_USD)),
+        suspicion=_share(told.get(semconv.SUSPICION)),
         doubt=round(max(_unsure(carrier), claims.unjudged / (claims.total or 1), _near(told, results)), 2),
     )
 

@@ -199,6 +199,26 @@ class Ranking:
             if weight
         )
 
+    def calibration_error(self, weights: Weights, *, bins: int = 10) -> float:
+        """Return the expected calibration error of the first draw (Naeini et al. 2015)."""
+        found = self.reliability(weights, bins=bins)
+        total = sum(of.weight for of in found)
+        apart = (abs(of.mean_score - of.share_supported) * of.weight for of in found)
+        return sum(apart) / total if total else float("nan")
+
+    def risk_coverage(self, weights: Weights, *, points: int = 10) -> tuple[tuple[float, float], ...]:
+        """Return error by coverage in the first draw: surest first, cut at 0.5 (El-Yaniv 2010)."""
+        supported, unsupported = (of_score[0] for of_score in self._by_score(weights))
+        surest = np.argsort(-abs(self._scores - 0.5), kind="stable")
+        wrong = np.where(self._scores >= 0.5, unsupported, supported)[surest]
+        claims = np.cumsum((supported + unsupported)[surest])
+        if not claims.size or not claims[-1]:
+            return ()
+        wanted = claims[-1] * np.arange(1, points + 1) / points
+        at = np.minimum(np.searchsorted(claims, wanted - _MARGIN), len(claims) - 1)
+        errors = np.cumsum(wrong)
+        return tuple((float(claims[n] / claims[-1]), float(errors[n] / claims[n])) for n in at)
+
     def _by_score(self, weights: Weights) -> tuple[Numbers, Numbers]:
         """Return the weights of supported and of unsupported ones at each score, in ascending order."""
         if not self:

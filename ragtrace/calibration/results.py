@@ -103,8 +103,18 @@ class CandidateResult:
     """The judge's part of the run's duration; concurrent waits count once."""
     answer_runs: int
     """Judged answers over all runs."""
+    calibration_error: float | None = None
+    """Expected calibration error of the probability of support: ten bins, weighted by their claims."""
+    risk_coverage: tuple[tuple[float, float], ...] = ()
+    """The share of claims, the surest first, and the share of errors among them."""
     reliability: tuple[ScoreBin, ...] = ()
     roc: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def contradicted_precision(self) -> float | None:
+        """The share of claims called contradicted that people call contradicted; ``None`` without any."""
+        said = {human: row.get("contradicted", 0) for human, row in self.claims.confusion.items()}
+        return said.get("contradicted", 0) / sum(said.values()) if sum(said.values()) else None
 
     @property
     def seconds_an_answer(self) -> float:

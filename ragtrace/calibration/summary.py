@@ -228,6 +228,18 @@ class _Side:
         )
 
     @cached_property
+    def probabilities(self) -> Ranking:
+        """The claims, ranked by the probability of support, also of judges without a cut for it."""
+        if self.ranking:
+            return self.ranking
+        return Ranking(
+            ScoredAnswer(pair.verdict.support, pair.human, cluster)
+            for cluster, pairs in enumerate(self.pairs)
+            for pair in pairs or ()
+            if pair.verdict.support is not None
+        )
+
+    @cached_property
     def claim_cut(self) -> ScoreCutoff | None:
         """The threshold of the probability."""
         return _cut(self.ranking, self.drawing, lambda of_fold: self.claim_counts(self._spread(of_fold)))
@@ -276,15 +288,17 @@ class _Side:
 
 
 def _faithfulness(said: Sequence[bool | None]) -> float | None:
+    """Return the share of supported claims; ``None`` if none is wrong and less than half are decided."""
     judged = [verdict for verdict in said if verdict is not None]
-    return sum(judged) / len(judged) if judged else None
+    is_decided = len(judged) * 2 >= len(said) or not all(judged)
+    return sum(judged) / len(judged) if judged and is_decided else None
 
 
 def _result(side: _Side, candidate: JudgeCandidate, plan: MeasurementPlan, price: Price) -> CandidateResult:
     runs = [run for runs in side.runs for run in runs]
     usage = sum((run.usage for run in runs), Usage())
     usage = sum((whole.usage for whole in side.whole if whole), usage)
-    weights = side.drawing.weights
+    weights, ranking = side.drawing.weights, side.probabilities
     return CandidateResult(
         name=candidate.name,
         form=candidate.form,
@@ -303,15 +317,17 @@ def _result(side: _Side, candidate: JudgeCandidate, plan: MeasurementPlan, price
         cost=price(candidate.judge.identity, usage),
         seconds=sum(run.seconds for run in runs) / plan.at_once,
         answer_runs=len(runs),
-        reliability=side.ranking.reliability(weights),
-        roc=side.ranking.curve(weights),
+        calibration_error=ranking.calibration_error(weights) if ranking else None,
+        risk_coverage=ranking.risk_coverage(weights) if ranking else (),
+        reliability=ranking.reliability(weights),
+        roc=ranking.curve(weights),
     )
 
 
 def _claims(side: _Side) -> AgreementLevel:
     pairs = [pair for pairs in side.pairs for pair in pairs or ()]
     confusion = Counter((str(pair.label), str(pair.verdict.label)) for pair in pairs)
-    ranking = side.ranking
+    ranking = side.probabilities
     auc = side.drawing.resampling.estimate(ranking.auc) if ranking else None
     return _level(side.claim_counts(), confusion, side.drawing.resampling, auc)
 

@@ -5,16 +5,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
 
 _NUMBER = r"\d+(?:[.,:/]\d+)*"
-_WORD = r"[^\W\d_][^\W_]*"  # "CO2" and "IPv4" are words
+_UNSPACED_MARKS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+"""Scripts without spaces between words: Thai, Lao, Japanese, Chinese."""
+_WORD = rf"(?:[^\W\d_{_UNSPACED_MARKS}][^\W_{_UNSPACED_MARKS}]*|[{_UNSPACED_MARKS}]+)"  # "CO2" is a word
 _TOKEN = re.compile(rf"{_NUMBER}|{_WORD}(?:['’][^\W\d_]+)*")
 _FIGURES = re.compile(_NUMBER)
 _CLAIMED_FIGURES = re.compile(rf"{_WORD}|({_NUMBER})(?!st\b|nd\b|rd\b|th\b|\d)")
 _CONVERSION = re.compile(r"(?<=[\w°%]) ?\((?:about |approximately |around |~|≈)?\d[^()]{0,30}[^\d()]\)")
 _NAME = re.compile(r"(?<=[\w,;'’&)/-] )([A-Z]\w*(?:['’]\w+)?)")
 _NEGATION = re.compile(r"\b(?:not|no|never|none|nor|neither|without|cannot)\b|n['’]t\b", re.IGNORECASE)
+_UNSPACED = re.compile(rf"[{_UNSPACED_MARKS}]")
 _NUMBER_WORDS = {
     word: str(value)
     for value, word in enumerate(
@@ -68,10 +74,38 @@ _SUFFIXES = (
 """Ending, its replacement, and the least number of letters before it. The first match applies."""
 
 
+class StemmedWord(NamedTuple):
+    """A word without its inflection."""
+
+    stem: str
+    is_content: bool
+    """Whether it carries meaning: no stop word, no number, no single letter."""
+
+
 def content_stems(text: str) -> frozenset[str]:
     """Return the stems of the content words; numbers are compared by value elsewhere."""
-    words = (_bare(word) for word in _TOKEN.findall(text) if not word[0].isdecimal())
-    return frozenset(stem(word) for word in words if word not in _STOP_WORDS and len(word) > 1)
+    return frozenset(word.stem for word in ordered_stems(text) if word.is_content)
+
+
+def ordered_stems(text: str) -> tuple[StemmedWord, ...]:
+    """Return the stems of all words and figures, in order.
+
+    Scripts without spaces (Chinese, Japanese, Thai) give every two neighboring characters as a word.
+    """
+    return tuple(_stemmed(word) for found in _TOKEN.findall(text) for word in _without_spaces(found))
+
+
+def _without_spaces(word: str) -> Iterable[str]:
+    if len(word) < 2 or not _UNSPACED.match(word):
+        return (word,)
+    return map("".join, pairwise(word))
+
+
+def _stemmed(word: str) -> StemmedWord:
+    if word[0].isdecimal():
+        return StemmedWord(_plain_number(word), False)
+    bare = _bare(word)
+    return StemmedWord(stem(word), bare not in _STOP_WORDS and len(bare) > 1)
 
 
 def numbers(text: str) -> frozenset[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar, cast, get_args, get_origin
 
@@ -102,6 +102,7 @@ class _Item:
 
     entry: BaseModel | None
     note: str | None = None
+    support: float | None = None
 
 
 class _ByItem(Generic[ReplyT]):
@@ -134,7 +135,11 @@ class _ByItem(Generic[ReplyT]):
         once = {number for number in asked if times[number] == 1}
         items = {_id(entry): _Item(entry=entry) for entry in given}
         items |= {number: _Item(entry=None, note=reply.notes.get(number)) for number in reply.abstained}
-        return {self.keys[number]: _write_item(items[number]) for number in once}
+        support = reply.support
+        return {
+            self.keys[number]: _write_item(replace(items[number], support=support.get(number)))
+            for number in once
+        }
 
     def joined(self, known: Mapping[int, _Item], reply: JudgeReply[ReplyT] | None) -> JudgeReply[ReplyT]:
         """Join the cached items and the reply about the others, in the order of the request."""
@@ -145,12 +150,14 @@ class _ByItem(Generic[ReplyT]):
         entries.sort(key=lambda entry: place.get(_id(entry), len(place)))
         passed = {number: item.note for number, item in known.items() if not item.entry}
         notes = {number: note for number, note in passed.items() if note is not None}
+        support = {number: item.support for number, item in known.items() if item.support is not None}
         return JudgeReply(
             # the entries were validated singly; together they may exceed the form's limit
             value=self.request.reply_type.model_construct(None, **{self._entries.field: entries}),
             usage=reply.usage if reply else Usage(),
             abstained=frozenset(passed) | (reply.abstained if reply else frozenset()),
             notes=notes | dict(reply.notes if reply else {}),
+            support=support | dict(reply.support if reply else {}),
         )
 
     def _given(self, reply: JudgeReply[ReplyT]) -> list[BaseModel]:
@@ -195,8 +202,9 @@ def _read_item(kept: bytes, number: int, entry: type[BaseModel]) -> _Item | None
     try:
         stored = json.loads(kept)
         if stored["entry"] is None:
-            return _Item(entry=None, note=stored["note"])
-        return _Item(entry=entry.model_validate({**stored["entry"], "id": number}))
+            return _Item(entry=None, note=stored["note"], support=stored.get("support"))
+        given = entry.model_validate({**stored["entry"], "id": number})
+        return _Item(entry=given, support=stored.get("support"))
     except (ValueError, TypeError, KeyError):  # another form: a miss
         return None
 
@@ -204,4 +212,5 @@ def _read_item(kept: bytes, number: int, entry: type[BaseModel]) -> _Item | None
 def _write_item(item: _Item) -> bytes:
     # without its number: the next record numbers its items differently
     entry = item.entry.model_dump(by_alias=True, exclude={"id"}) if item.entry else None
-    return as_json({"entry": entry, "note": item.note})
+    kept = {"entry": entry, "note": item.note}
+    return as_json(kept if item.support is None else {**kept, "support": item.support})

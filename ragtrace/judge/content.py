@@ -36,7 +36,8 @@ def as_json(value: Any) -> bytes:
 def write_reply(reply: JudgeReply[Any]) -> bytes:
     """Encode the judge's reply without its usage."""
     value = reply.value.model_dump(by_alias=True)
-    return as_json({"value": value, "abstained": sorted(reply.abstained), "notes": dict(reply.notes)})
+    kept = {"value": value, "abstained": sorted(reply.abstained), "notes": dict(reply.notes)}
+    return as_json({**kept, "support": dict(reply.support)} if reply.support else kept)
 
 
 def read_reply(
@@ -50,6 +51,7 @@ def read_reply(
             usage=usage or Usage(),
             abstained=frozenset(stored["abstained"]),
             notes={int(number): note for number, note in stored["notes"].items()},
+            support={int(number): support for number, support in stored.get("support", {}).items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

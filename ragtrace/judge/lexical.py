@@ -1,41 +1,40 @@
-"""The embedded judge: compares words, names and numbers. It needs no key, no download and no network.
+"""The embedded judge: ranks claims by the words they share with the chunks. It needs no key and no download.
 
-It is a heuristic; every score says so (``ragtrace.judge.provider="lexical"``). It decides only clear cases
-and abstains otherwise:
+A logistic regression over lexical features gives each claim the probability that the chunks support it. It
+ranks answers of RAG systems by suspicion; it is no judge: words that are all there and say something else
+pass it. So there is a verdict only beyond cuts whose precision was measured, else it abstains:
 
-- *unsupported*: a number of the claim is nowhere in the chunks, or most of its names are not;
-- *supported*: a passage of a few sentences covers nearly all content words of the claim, and no number or
-  name is missing;
+- *unsupported*: the probability is below a cut, which it always is if no chunk has a number of the claim;
+- *supported*: the probability is above another, a passage of a few sentences covers nearly all content words
+  of the claim, and no number or name is missing;
 - never *contradicted*: that needs understanding.
 
 The relevance of a statement or chunk to the question needs understanding too: shared words explain why a
 chunk was retrieved, not whether it helps. The judge abstains from relevance, so that there is no score, and
 generates no questions.
 
-Its rules are for English. It has no trained weights.
+It was trained on English answers (RAGTruth); on other text it is weaker.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import lru_cache, reduce
-from operator import or_
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeUnable
-from ragtrace.judge._words import (
-    claimed_numbers,
-    content_stems,
-    has_negation,
-    names,
-    numbers,
-    stem,
-    word_count,
+from ragtrace.judge._support_features import (
+    WINDOW_SENTENCES,
+    BestWindow,
+    ClaimedWords,
+    best_window,
+    support_features,
 )
+from ragtrace.judge._support_model import SupportModel, shipped_model
+from ragtrace.judge._word_index import PassageSentence, WordIndex
+from ragtrace.judge._words import has_negation, stem, word_count
 from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.layers import limited
 from ragtrace.judge.phrases import is_meta, is_refusal, without_source
@@ -55,21 +54,22 @@ from ragtrace.judge_forms import (
 )
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
-from ragtrace.sentences import split_sentences
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 SUPPORT_COVERAGE = 0.8
-WINDOW_SENTENCES = 3
 MIN_CONTENT_WORDS = 2
 _NO_WORTH = "comparing words does not tell what it is worth to the question"
-SENTENCES_A_TURN = 50
 
 
 class LexicalJudge:
-    """Decides by comparing words, names and numbers; abstains from unclear cases."""
+    """Ranks claims by comparing words, names and numbers; decides only beyond measured cuts."""
 
-    identity = JudgeIdentity(provider="lexical", model="lexical-v2", computes=True, contradicts=False)
+    identity = JudgeIdentity(provider="lexical", model="lexical-v3", computes=True, contradicts=False)
+
+    def __init__(self, model: SupportModel | None = None) -> None:
+        """``model`` is by default that of the package."""
+        self._model = model or shipped_model()
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request by computing.
@@ -82,7 +82,7 @@ class LexicalJudge:
             case ExtractInput() as given if request.reply_type is ExtractReply:
                 reply = _extract(given)
             case VerifyInput() as given if request.reply_type is VerifyReply:
-                reply = await _verify(given)
+                reply = await _verify(given, self._model)
             case ChunksInput() as given:
                 reply = _abstaining(ChunksReply(chunks=[]), (chunk.number for chunk in given.chunks))
             case RelevanceInput() as given:
@@ -132,145 +132,91 @@ def claim_kind(sentence: str) -> ClaimKind:
     return "meta" if is_meta(sentence) or _is_heading(sentence) else "factual"
 
 
+_ENDS = ".!。！｡।"  # noqa: RUF001  what ends a sentence in several scripts
+
+
 def _is_heading(sentence: str) -> bool:
-    return word_count(sentence) <= 4 and sentence.strip(" *_")[-1:] not in ".!"
+    return word_count(sentence) <= 4 and sentence.strip(" *_")[-1:] not in _ENDS
 
 
-async def _verify(given: VerifyInput) -> JudgeReply[VerifyReply]:
-    passages = await _Passages.of(given.chunks)
+async def _verify(given: VerifyInput, model: SupportModel) -> JudgeReply[VerifyReply]:
+    passages = await WordIndex.of(given.chunks)
     verdicts: list[GivenVerdict] = []
     notes: dict[int, str] = {}
+    support: dict[int, float] = {}
     for claim in given.claims:
         await asyncio.sleep(0)  # long answers must not block the event loop
-        finding = _decide(claim, passages)
+        support[claim.number], finding = _decide(claim, passages, model)
         if isinstance(finding, str):
             notes[claim.number] = finding
         else:
             verdicts.append(finding)
     return JudgeReply(
-        value=VerifyReply(verdicts=verdicts), usage=Usage(calls=1), abstained=frozenset(notes), notes=notes
+        value=VerifyReply(verdicts=verdicts),
+        usage=Usage(calls=1),
+        abstained=frozenset(notes),
+        notes=notes,
+        support=support,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Sentence:
-    text: str
-    stems: frozenset[str]
-    numbers: frozenset[str]
+def _decide(
+    claim: NumberedText, passages: WordIndex, model: SupportModel
+) -> tuple[float, GivenVerdict | str]:
+    """Return the probability of support, and a verdict or the reason for abstaining."""
+    claimed = ClaimedWords.of(claim.text)
+    support = model.support(support_features(claimed, passages))
+    if support < model.unsupported_below:
+        return support, _silent(claim, _lacking(claimed, passages))
+    if reason := _reason_against(claimed, passages):
+        return support, reason
+    if support < model.supported_from:
+        return support, "the words of the claim are there, but not as they are in supported claims"
+    return support, _supported(claim, claimed, passages)
 
 
-@lru_cache(maxsize=256)
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(sentence.text for sentence in split_sentences(text))
+def may_be_supported(claimed: ClaimedWords, passages: WordIndex) -> bool:
+    """Return whether the verdict *supported* is possible: nothing is missing, the words stand together."""
+    return _reason_against(claimed, passages) is None
 
 
-@lru_cache(maxsize=8192)
-def _prepared(text: str) -> _Sentence:
-    return _Sentence(text=text, stems=content_stems(text), numbers=numbers(text))
-
-
-@dataclass(frozen=True, slots=True)
-class _Passages:
-    """The sentences of the chunks, indexed by content."""
-
-    sentences: list[tuple[int, _Sentence]] = field(default_factory=list)
-    """Sentences with the number of their chunk."""
-    places: dict[str, list[int]] = field(default_factory=dict)
-    """Positions of the sentences with a stem."""
-    numbers: set[str] = field(default_factory=set)
-
-    @classmethod
-    async def of(cls, chunks: Iterable[NumberedText]) -> _Passages:
-        passages = cls()
-        for chunk in chunks:
-            for position, text in enumerate(_split(chunk.text)):
-                if position % SENTENCES_A_TURN == 0:
-                    await asyncio.sleep(0)
-                passages.add(chunk.number, _prepared(text))
-        return passages
-
-    def add(self, number: int, sentence: _Sentence) -> None:
-        for held in sentence.stems:
-            self.places.setdefault(held, []).append(len(self.sentences))
-        self.numbers.update(sentence.numbers)
-        self.sentences.append((number, sentence))
-
-    def window(self, start: int) -> tuple[int, range]:
-        """Return a chunk's number and the range of consecutive sentences from ``start``."""
-        number, end = self.sentences[start][0], start + 1
-        last = min(start + WINDOW_SENTENCES, len(self.sentences))
-        while end < last and self.sentences[end][0] == number:
-            end += 1
-        return number, range(start, end)
-
-    def holds(self, window: range, wanted: frozenset[str]) -> bool:
-        """Return whether a window contains all these numbers."""
-        return not wanted.difference(*(self.sentences[at][1].numbers for at in window))
-
-
-@dataclass(frozen=True, slots=True)
-class _Claimed:
-    """The parts of a claim that a chunk must contain."""
-
-    stems: frozenset[str]
-    numbers: frozenset[str]
-    names: tuple[str, ...]
-    negated: bool
-
-    @classmethod
-    def of(cls, text: str) -> _Claimed:
-        bare = without_source(text)
-        return cls(
-            stems=content_stems(bare),
-            numbers=claimed_numbers(bare),
-            names=names(bare),
-            negated=has_negation(bare),
-        )
-
-
-def _decide(claim: NumberedText, passages: _Passages) -> GivenVerdict | str:
-    """Return a verdict, or the reason for abstaining."""
-    claimed = _Claimed.of(claim.text)
-    if absent := claimed.numbers - passages.numbers:
-        return _silent(claim, f"no chunk has the number {', '.join(sorted(absent))}")
-    strange = [name for name in claimed.names if stem(name) not in passages.places]
-    if len(strange) * 2 > len(claimed.names):
-        return _silent(claim, f"no chunk names {', '.join(strange)}")
-    if strange:
+def _reason_against(claimed: ClaimedWords, passages: WordIndex) -> str | None:
+    if strange := _strange(claimed, passages):
         return f"no chunk names {', '.join(strange)}, but that may be another word for the same"
-    return _supported(claim, claimed, passages)
-
-
-def _supported(claim: NumberedText, claimed: _Claimed, passages: _Passages) -> GivenVerdict | str:
     if len(claimed.stems) < MIN_CONTENT_WORDS:
         return "too few content words to compare"
-    covered, number, window = _best_window(claimed, passages)
-    if covered < SUPPORT_COVERAGE * len(claimed.stems):
-        share = covered / len(claimed.stems)
+    best = best_window(claimed, passages, WINDOW_SENTENCES, with_numbers=True)
+    if best.covered < SUPPORT_COVERAGE * len(claimed.stems):
+        share = best.covered / len(claimed.stems)
         return f"at best {share:.0%} of the words stand together: neither clearly there nor clearly missing"
-    sentences = [passages.sentences[at][1] for at in window]
-    best = max(sentences, key=lambda sentence: len(claimed.stems & sentence.stems))
-    if claimed.negated != has_negation(best.text):
+    if claimed.negated != has_negation(_nearest(claimed, passages, best).text):
         return "the words stand together, but only one side negates"
-    return GivenVerdict(id=claim.number, chunks=[number], quote=best.text, label="supported", reason="")
+    return None
 
 
-def _best_window(claimed: _Claimed, passages: _Passages) -> tuple[int, int, range]:
-    """Return the number of claim words that the best window covers, its chunk and the window.
+def _supported(claim: NumberedText, claimed: ClaimedWords, passages: WordIndex) -> GivenVerdict:
+    best = best_window(claimed, passages, WINDOW_SENTENCES, with_numbers=True)
+    quote = _nearest(claimed, passages, best).text
+    return GivenVerdict(id=claim.number, chunks=[best.chunk], quote=quote, label="supported", reason="")
 
-    The window contains all numbers of the claim; ties go to the first window.
-    """
-    held: dict[int, int] = {}  # by sentence, a bit for each stem of the claim
-    for order, wanted in enumerate(claimed.stems):
-        for at in passages.places.get(wanted, ()):
-            held[at] = held.get(at, 0) | 1 << order
-    best = (0, 0, range(0))
-    for start in sorted({start for at in held for start in range(max(0, at - WINDOW_SENTENCES + 1), at + 1)}):
-        number, window = passages.window(start)
-        covered = reduce(or_, (held.get(at, 0) for at in window)).bit_count()
-        if covered > best[0] and passages.holds(window, claimed.numbers):
-            best = (covered, number, window)
-    return best
+
+def _nearest(claimed: ClaimedWords, passages: WordIndex, best: BestWindow) -> PassageSentence:
+    sentences = [passages.sentences[at][1] for at in best.window]
+    return max(sentences, key=lambda sentence: len(claimed.stems & sentence.stems))
+
+
+def _strange(claimed: ClaimedWords, passages: WordIndex) -> list[str]:
+    return [name for name in claimed.names if stem(name) not in passages.places]
+
+
+def _lacking(claimed: ClaimedWords, passages: WordIndex) -> str:
+    """Say what the chunks lack."""
+    if absent := claimed.numbers - passages.numbers:
+        return f"no chunk has the number {', '.join(sorted(absent))}"
+    if strange := _strange(claimed, passages):
+        return f"no chunk names {', '.join(strange)}"
+    missing = sum(held not in passages.places for held in claimed.stems)
+    return f"no chunk has {missing} of the {len(claimed.stems)} content words, and few of them stand together"
 
 
 def _silent(claim: NumberedText, reason: str) -> GivenVerdict:

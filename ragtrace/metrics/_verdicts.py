@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ragtrace.judge_forms import GivenVerdict, VerdictWord
@@ -32,6 +32,8 @@ class CheckedVerdict:
     """Verbatim text of the first chunk."""
     confidence: float | None = None
     """Probability in [0, 1] that the label is right, if the judge gives one."""
+    support: float | None = None
+    """Probability in [0, 1] that the chunks support the claim, if the judge gives one."""
     omitted: bool = False
     """The judge left out the verdict without abstaining, or gave an unusable one."""
 
@@ -76,15 +78,30 @@ def checked_verdicts(
         for number, reason in replies.given_up.items()
     }
     found = {number: _ruling(given, shown, find_quote) for number, given in replies.found.items()}
-    return {**given_up, **found}
+    checked = {**given_up, **found}
+    support = replies.support
+    return {n: _with_support(ruling, support[n]) if n in support else ruling for n, ruling in checked.items()}
+
+
+def _with_support(ruling: CheckedVerdict, support: float) -> CheckedVerdict:
+    """Add the probability of support; a decided label is right with it, or with the rest."""
+    by_label = {VerdictLabel.SUPPORTED: support, VerdictLabel.UNSUPPORTED: 1 - support}
+    return replace(ruling, support=support, confidence=by_label.get(ruling.label))
 
 
 def combine(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:
     """Combine the verdicts on one claim from several packs of chunks.
 
     One supporting pack is enough. ``unsupported`` needs all packs, and has the lowest confidence of them.
-    Evidence with a quote takes precedence, then the higher confidence.
+    Evidence with a quote takes precedence, then the higher confidence. The probability of support is the
+    highest of all packs.
     """
+    chosen = _chosen(rulings)
+    support = max((ruling.support for ruling in rulings if ruling.support is not None), default=None)
+    return chosen if support is None else _with_support(chosen, support)
+
+
+def _chosen(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:
     for label in (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED, VerdictLabel.UNJUDGED):
         alike = [ruling for ruling in rulings if ruling.label is label]
         if alike:

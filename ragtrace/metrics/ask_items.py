@@ -105,6 +105,8 @@ class ItemReplies(Generic[T]):
     """Canary claims among the items that the judge got right."""
     canaries_silent: int = 0
     """Canary claims without an answer."""
+    support: Mapping[int, float] = field(default_factory=dict)
+    """P(the chunks support the claim) by item, if the judge gives one."""
 
     @classmethod
     def check(
@@ -145,6 +147,7 @@ class ItemReplies(Generic[T]):
             given_up={n: why for n, why in given_up.items() if n not in found},
             omitted=(self.omitted | other.omitted).difference(found),
             rejected=self.rejected + other.rejected,
+            support={**self.support, **other.support},
             canaries_passed=self.canaries_passed + other.canaries_passed,
             canaries_silent=self.canaries_silent + other.canaries_silent,
         )

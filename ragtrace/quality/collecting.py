@@ -162,7 +162,7 @@ class AnswerCollector:
         for metric, row in rows:
             sample = group.metrics[metric.name]
             if is_cheap:
-                sample.cheap[answer.key] = _cheap(row, answer)
+                sample.cheap[answer.key] = _cheap(row, metric, answer)
                 continue
             _add(sample, metric, row)
             sample.judges.add(answer.judge)
@@ -199,7 +199,16 @@ def _cluster(answer: AnswerSummary) -> str:
     return f"{answer.key.trace_id}@{answer.key.tenant}"
 
 
-def _cheap(row: JudgedRow | None, answer: AnswerSummary) -> CheapRow:
+_ABOUT_CLAIMS: Final = ("faithfulness", "groundedness", "hallucination")
+"""The metrics that the suspicion predicts."""
+
+
+def _cheap(row: JudgedRow | None, metric: MetricSummary, answer: AnswerSummary) -> CheapRow:
+    if answer.suspicion is not None and metric.name in _ABOUT_CLAIMS:
+        # it says more than a verdict, also of answers that the judge leaves open
+        trust = 1 - answer.suspicion
+        score = answer.suspicion if metric.direction is Direction.LOWER_IS_BETTER else trust
+        return CheapRow(score, trust, answer.probability, _cluster(answer))
     if row is None:
         return CheapRow(None, None, answer.probability, _cluster(answer))
     return CheapRow(row.score, float(row.passes), row.probability, row.cluster)

@@ -214,6 +214,7 @@ def _claim(shown: CarrierVerdict[Verdict], *, content: bool) -> Attributes:
         semconv.CLAIM_OFFSET_START: None if is_of_reference else claim.start,
         semconv.CLAIM_OFFSET_END: None if is_of_reference else claim.end,
         semconv.CLAIM_CONFIDENCE: verdict.confidence,
+        semconv.CLAIM_SUPPORT: verdict.support,
     }
 
 

@@ -70,6 +70,8 @@ def outcome_attributes(evaluation: Evaluation) -> dict[str, AttributeValue]:
         attributes[semconv.EVAL_SKIP_REASON] = skipped.value
     if evaluation.compromised:
         attributes[semconv.EVAL_COMPROMISED] = True
+    if evaluation.suspicion is not None:
+        attributes[semconv.SUSPICION] = evaluation.suspicion
     overall = overall_label(evaluation)
     if overall in (Label.PASS, Label.FAIL):
         attributes[semconv.PASS] = overall is Label.PASS

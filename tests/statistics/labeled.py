@@ -1,8 +1,10 @@
 """Prediction-powered means on answers that people labeled: what a judge without a key saves.
 
 ``ragtruth_scores.csv`` has numbers of the development split of RAGTruth (MIT), and no text: the share of
-sentences that people find supported, whether all are, the score of the lexical judge (empty if it abstains),
-and the mean share of a sentence's content words that are in the passages. People stand for the better judge.
+sentences that people find supported, whether all are, the score of the former judge (lexical-v2, empty
+if it abstained), and the mean share of a sentence's content words that are in the passages. Of lexical-v3,
+out of fold by source document, it has the mean probability of support, and one minus the suspicion. People
+stand for the better judge.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Final
 from ragtrace.stats import PredictedAnswer, predicted_mean
 
 SETS: Final = ("qa", "summary")
-CHEAP: Final = ("lexical_score", "coverage")
+CHEAP: Final = ("lexical_score", "coverage", "support", "unsuspicious")
 TRUE: Final = ("human_score", "human_pass")
 _LABELED, _SPLITS = 0.25, 400
 

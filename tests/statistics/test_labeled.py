@@ -22,3 +22,11 @@ def test_a_better_cheap_judge_saves_more() -> None:
     lexical = saving("qa", cheap="lexical_score", true="human_score")
     coverage = saving("qa", cheap="coverage", true="human_score")
     assert coverage.narrower > max(0.05, lexical.narrower)
+    assert saving("qa", cheap="unsuspicious", true="human_score").narrower > coverage.narrower > 0
+
+
+@pytest.mark.slow
+def test_the_suspicion_saves_more_than_verdicts_of_the_rate_of_passes() -> None:
+    for name in SETS:
+        verdicts = saving(name, cheap="lexical_score", true="human_pass")
+        assert saving(name, cheap="unsuspicious", true="human_pass").narrower > verdicts.narrower

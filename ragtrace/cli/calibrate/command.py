@@ -78,7 +78,10 @@ class MeasureOptions:
         "--end-to-end", is_flag=True, help="Also judge whole answers, with claims extracted by the judge."
     )
     floor: bool = option(
-        "--floor/--no-floor", default=True, show_default=True, help="Also measure the lexical judge."
+        "--floor/--no-floor",
+        default=True,
+        show_default=True,
+        help="Also measure the lexical judge and one feature: the share of a claim's words in the chunks.",
     )
     concurrency: ConcurrencyOption = group(ConcurrencyOption)
 
@@ -92,6 +95,12 @@ class CalibrateOutput:
         type=click.Path(dir_okay=False),
         metavar="FILE",
         help="Write the recommended settings.",
+    )
+    card: str | None = option(
+        "--card",
+        type=click.Path(dir_okay=False),
+        metavar="FILE.json",
+        help="Write the judge's card: what was measured, on what, and when.",
     )
     report: str | None = option(
         "--report", type=click.Path(dir_okay=False), metavar="FILE.html", help="Write a page with a plot."
@@ -109,7 +118,7 @@ class CalibrateOutput:
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that are written."""
-        return tuple(Path(file) for file in (self.save, self.report) if file)
+        return tuple(Path(file) for file in (self.save, self.card, self.report) if file)
 
 
 @command()

@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from ragtrace.calibration.card import digest_of, judge_card
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
 from ragtrace.calibration.recommendation import recommended_calibration
 from ragtrace.calibration.results import Results
@@ -29,6 +30,7 @@ from ragtrace.errors import InputError
 from ragtrace.files.private import check_replaceable, replace_file
 from ragtrace.judge import open_judge
 from ragtrace.judge.lexical import claim_kind
+from ragtrace.judge.word_share import WordShareJudge
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity
@@ -72,6 +74,10 @@ def run_calibration(
         print_results(results)
     if output.report:
         _write_page(Path(output.report), results, measured if output.with_examples else (), candidates)
+    if output.card:
+        digests = {shown_path(path): digest_of(path) for path in paths}
+        judge_card(results, opened.identity, digests).write(output.card)
+        talk(f"card: {output.card}")
     if output.save:
         _save(output.save, results, opened.identity)
     code = left_out.exit_code() or _exit_code(results)
@@ -170,14 +176,16 @@ def _statements(answer: LabeledAnswer) -> tuple[LabeledAnswer, int]:
 
 
 def _candidates(judge: Judge, measure: MeasureOptions) -> list[JudgeCandidate]:
-    is_lexical, whole = judge.identity.provider == "lexical", measure.end_to_end
+    whole = measure.end_to_end
     found = [
         JudgeCandidate(judge=judge, form=VerifyForm(form), runs=measure.runs, end_to_end=whole)
         for form in measure.forms
     ]
-    if measure.floor and not is_lexical:
-        lexical = open_judge("lexical")
-        found.append(JudgeCandidate(judge=lexical, form=VerifyForm.JSON, end_to_end=whole, is_floor=True))
+    if measure.floor:
+        if judge.identity.provider != "lexical":
+            lexical = open_judge("lexical")
+            found.append(JudgeCandidate(judge=lexical, form=VerifyForm.JSON, end_to_end=whole, is_floor=True))
+        found.append(JudgeCandidate(judge=WordShareJudge(), form=VerifyForm.JSON, is_floor=True))
     return found
 
 

@@ -20,7 +20,7 @@ def print_results(results: Results) -> None:
         console.print(one_line(_title(group)), style="bold", soft_wrap=True)
         console.print(_columns(*_HEAD), style="dim", soft_wrap=True)
         for candidate in group.candidates:
-            console.print(f"  {one_line(candidate.name)}{' (the floor)' if candidate.is_floor else ''}")
+            console.print(f"  {one_line(candidate.name)}{_kind(candidate)}")
             for line in _lines(candidate):
                 console.print(line, soft_wrap=True)
         console.print()
@@ -32,6 +32,12 @@ def print_results(results: Results) -> None:
         print_indented(console, 2, line)
 
 
+def _kind(candidate: CandidateResult) -> str:
+    if not candidate.is_floor:
+        return ""
+    return " (the judge without a key)" if candidate.name.startswith("lexical:") else " (the floor)"
+
+
 def _title(group: GroupResult) -> str:
     return f"{group.name}: {group.answers:,} of {counted(group.of_answers, 'answer')}"
 
@@ -39,6 +45,11 @@ def _title(group: GroupResult) -> str:
 def _lines(candidate: CandidateResult) -> Iterator[str]:
     yield from _level("claim", candidate.claims)
     yield from _level("answer", candidate.answers)
+    if missed := _missed(candidate.answers):
+        yield f"      {missed}"
+    if candidate.calibration_error is not None:
+        yield f"    calibration error of the probability {candidate.calibration_error:.2f}"
+        yield f"    {_surest(candidate)}"
     if candidate.end_to_end is not None:
         yield f"    end to end, the claims worded by {one_line(candidate.name)}"
         if candidate.end_to_end_claims is not None:
@@ -63,7 +74,20 @@ def _level(name: str, level: AgreementLevel) -> Iterator[str]:
     )
     if level.unsupported:
         found = f"found {level.caught:,} of {level.unsupported:,} unsupported"
-        yield f"      {found}: recall {interval(level.recall)}, precision {_point(level.precision)}"
+        yield f"      {found}: recall {interval(level.recall)}"
+        of_decided = f"of the decided {interval(level.recall_of_decided)}"
+        yield f"        ({of_decided}); precision {interval(level.precision)}"
+
+
+def _missed(answers: AgreementLevel) -> str:
+    passed = {human: row.get("supported", 0) for human, row in answers.confusion.items()}
+    of = sum(passed.values())
+    return f"of {counted(of, 'answer')} that pass, {passed.get('unsupported', 0):,} are flawed" if of else ""
+
+
+def _surest(candidate: CandidateResult) -> str:
+    half = next((point for point in candidate.risk_coverage if point[0] >= 0.5), None)
+    return "" if half is None else f"the surest {half[0]:.0%} of the claims: {half[1]:.1%} are wrong"
 
 
 def _effort(candidate: CandidateResult) -> str:

@@ -14,6 +14,7 @@ from ragtrace.errors import JudgeError, JudgeNonsense, JudgeUnable
 from ragtrace.judge import unwrapped
 from ragtrace.judge.llama import LlamaJudge
 from ragtrace.judge.openai.judge import OpenAICompatibleJudge
+from ragtrace.metrics.judge_card import CardState, card_of
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, MetricFailure, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
@@ -51,8 +52,22 @@ async def _judged(judge: Judge, name: str) -> Check:
     if outcome.score != 1:
         found = f"answers, but calls a sentence unsupported that the context repeats{takes}"
         return Check(name=name, status="warn", found=found, advice="choose a more capable model")
-    heuristic = "a heuristic: it leaves many claims unjudged" if judge.identity.provider == "lexical" else ""
-    return Check(name=name, status="ok", found=heuristic or f"judged a test sentence correctly{takes}")
+    is_lexical = judge.identity.provider == "lexical"
+    ranker = "a heuristic that ranks by words: it leaves many claims unjudged" if is_lexical else ""
+    found = ranker or f"judged a test sentence correctly{takes}"
+    return Check(name=name, status="ok", found=f"{found}; {_card(judge)}")
+
+
+def _card(judge: Judge) -> str:
+    """Say what was measured of the judge."""
+    card = card_of(judge.identity)
+    if card is None:
+        return "no card: nobody measured it (`ragtrace calibrate --card`)"
+    if card.state is CardState.BELOW_FLOOR:
+        return "by its card no better than the share of a claim's words in the chunks"
+    return "measured: " + ", ".join(
+        f"AUC {of.auc.value:.2f} on {of.name}" for of in card.sets if of.auc and of.digest
+    )
 
 
 async def check_likelihoods(judge: Judge, verify: VerifySettings, *, timeout_s: float) -> Check:

@@ -82,7 +82,8 @@ class JsonVerifier:
             notes=reply.notes,
             canaries={canary.number for canary in canary_claims},
         )
-        return replace(checked, canaries_passed=passed, canaries_silent=len(canary_claims) - passed)
+        silent = len(canary_claims) - passed
+        return replace(checked, canaries_passed=passed, canaries_silent=silent, support=reply.support)
 
     def _request(
         self, pack: Pack, claims: Sequence[NumberedText], canary_claims: tuple[CanaryClaim, ...]

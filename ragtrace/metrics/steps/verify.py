@@ -122,5 +122,6 @@ def _verdict(claim: Claim, ruling: CheckedVerdict, context: NumberedContext) -> 
         quote=ruling.quote,
         quote_verified=ruling.quote is not None,
         confidence=ruling.confidence,
+        support=ruling.support,
         omitted=ruling.omitted,
     )

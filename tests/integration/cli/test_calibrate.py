@@ -85,16 +85,17 @@ def test_people_see_figures_with_intervals_and_what_follows_in_80_columns(data: 
     lines = [line.rstrip() for line in result.stdout.splitlines()]
     assert lines[0] == "labeled.jsonl: 12 of 12 answers"
     assert re.search(r"24 claims +100 % +0\.50 \[0\.\d\d, 0\.\d\d\]", result.stdout)
-    assert "lexical:lexical-v2 (the floor)" in result.stdout
+    assert "lexical:lexical-v3 (the judge without a key)" in result.stdout
+    assert "floor:word-share (the floor)" in result.stdout
     assert "What follows" in lines
-    assert "Against lexical:lexical-v2" in result.stdout
+    assert "Against lexical:lexical-v3" in result.stdout
     assert max(map(len, lines)) <= 80
     assert "12 of 12 answers" in result.stderr
 
 
 def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: str) -> None:
     [group] = as_json(data, "--judge", scripted)["groups"]
-    judge, floor = group["candidates"]
+    judge, lexical, floor = group["candidates"]
     assert (judge["claims"]["things"], judge["claims"]["unsupported"]) == (24, 8)
     assert judge["claims"]["confusion"] == {
         "contradicted": {"contradicted": 4},
@@ -106,13 +107,16 @@ def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: st
         "unsupported": {"unsupported": 8},
     }
     assert judge["usage"]["calls"] == 12
+    assert (lexical["name"], floor["name"]) == ("lexical:lexical-v3", "floor:word-share")
+    assert lexical["calibration_error"] is not None
     assert (floor["is_floor"], floor["claims"]["things"], floor["cost"]) == (True, 24, 0.0)
 
 
 def test_the_floor_may_be_left_out(data: str, scripted: str) -> None:
     found = as_json(data, "--judge", scripted, "--no-floor")
     assert [each["is_floor"] for each in found["groups"][0]["candidates"]] == [False]
-    assert len(as_json(data, "--judge", "lexical")["groups"][0]["candidates"]) == 1
+    [_, floor] = as_json(data, "--judge", "lexical")["groups"][0]["candidates"]
+    assert floor["name"] == "floor:word-share"
 
 
 def test_files_are_measured_apart_and_together(data: str, tmp_path: Path, scripted: str) -> None:
@@ -242,8 +246,8 @@ def test_the_page_holds_a_plot_and_no_text_under_judgment(data: str, tmp_path: P
     assert calibrate(data, "--judge", scripted, "--report", str(page)).exit_code == 0
     written = page.read_text("utf-8")
     picture = written[written.index("<svg") : written.index("</svg>")]
-    assert "lexical:lexical-v2" in picture
-    assert picture.count("<circle") == 2  # the judge, and the lexical one
+    assert "lexical:lexical-v3" in picture
+    assert picture.count("<circle") == 3  # the judge, the lexical one and the floor
     assert not re.search(r"https?://", written)
     assert not any(text in written for text in ("Refunds", "Bonn", "friendly"))
 
@@ -282,11 +286,12 @@ SAMPLE = Path(__file__).parents[3] / "examples" / "data" / "ragtruth_qa_sample.j
 
 def test_the_shipped_sample_says_how_many_of_all_unsupported_claims_were_found() -> None:
     shown = calibrate(str(SAMPLE), "--judge", "lexical").stdout
-    assert "found 1 of 18 unsupported: recall 0.06 [0.00, 0." in shown
+    assert "found 7 of 18 unsupported: recall 0.39 [0." in shown
+    assert "answers that pass, 3 are flawed" in shown
     claims = as_json(str(SAMPLE), "--judge", "lexical")["groups"][0]["candidates"][0]["claims"]
-    assert (claims["caught"], claims["unsupported"]) == (1, 18)
-    assert claims["recall"]["value"] == pytest.approx(1 / 18)
-    assert claims["recall_of_decided"]["value"] == pytest.approx(1 / 5)
+    assert (claims["caught"], claims["unsupported"]) == (7, 18)
+    assert claims["recall"]["value"] == pytest.approx(7 / 18)
+    assert claims["recall_of_decided"]["value"] == pytest.approx(7 / 11)
 
 
 def interval_of(*args: str) -> tuple[float, float] | None:

@@ -185,7 +185,9 @@ def model_server(*refused: str) -> Iterator[str]:
 def test_how_the_server_takes_a_schema_is_shown(endpoint: str, refused: tuple[str, ...], rung: str) -> None:
     with model_server(*refused) as url:
         found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)
-    assert found["judge"]["found"] == f"judged a test sentence correctly; takes a schema as {rung}"
+    assert found["judge"]["found"].startswith(
+        f"judged a test sentence correctly; takes a schema as {rung}; no card"
+    )
 
 
 @pytest.mark.slow

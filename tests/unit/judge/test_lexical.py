@@ -41,11 +41,11 @@ async def test_words_that_stand_together_support_a_claim_with_a_verbatim_quote()
     ("claim", "reason"),
     [
         ("Customers may return purchased shoes within 60 days.", "60"),
-        ("The store in Hamburg pays the money back.", "Hamburg"),
         ("The museum was founded by Karl Huber.", "Karl, Huber"),
+        ("The shop gladly exchanges worn boots for newer ones.", "content words"),
     ],
 )
-async def test_a_number_or_the_names_missing_is_not_mentioned(claim: str, reason: str) -> None:
+async def test_a_number_the_names_or_most_words_missing_is_not_mentioned(claim: str, reason: str) -> None:
     verdict = await verdict_on(claim)
     assert verdict.label is VerdictLabel.UNSUPPORTED
     assert reason in (verdict.reason or "")
@@ -56,12 +56,12 @@ async def test_a_number_or_the_names_missing_is_not_mentioned(claim: str, reason
     ("claim", "reason"),
     [
         ("Gift cards are refunded.", "negates"),
-        ("The shop gladly exchanges worn boots for newer ones.", "words"),
+        ("The store in Hamburg pays the money back.", "Hamburg"),
         ("The museum was founded by Maria Huber.", "Huber"),
         ("It holds.", "too few"),
         ("Customers return 1887 purchased shoes.", "words"),
     ],
-    ids=["negation", "other words", "half a name", "nothing to compare", "a number from elsewhere"],
+    ids=["negation", "a name alone", "half a name", "nothing to compare", "a number from elsewhere"],
 )
 async def test_what_words_cannot_decide_is_unjudged_with_a_reason(claim: str, reason: str) -> None:
     verdict = await verdict_on(claim)
@@ -89,7 +89,7 @@ async def test_a_name_with_a_digit_is_found_like_any_other() -> None:
 
 @pytest.mark.parametrize("claim", ["Look for the address named ipv4.", "The store plays mp3 files."])
 async def test_a_digit_inside_a_word_is_no_number(claim: str) -> None:
-    assert (await verdict_on(claim)).label is VerdictLabel.UNJUDGED
+    assert "number" not in ((await verdict_on(claim)).reason or "")
 
 
 @pytest.mark.parametrize("claim", ["Customers wait for 5days.", "The works opened in the mid-1930s."])

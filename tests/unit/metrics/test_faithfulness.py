@@ -142,7 +142,7 @@ async def test_truncated_text_is_judged_only_on_request_and_marked() -> None:
 
 
 async def test_claims_that_nobody_decided_are_no_score() -> None:
-    record = replace(EINSTEIN, answer="Physics owes that scientist rather a great deal of gratitude.")
+    record = replace(EINSTEIN, answer="Albert Einstein was born in Ulm, Austria.")
     result = await measured(record, LexicalJudge())
     assert (result.score, result.skip_reason) == (None, SkipReason.ALL_UNJUDGED)
     assert result.counts.unjudged == 1

@@ -1,0 +1,93 @@
+"""Makes the card of a judge from a measurement."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ragtrace.calibration.intervals import IntervalEstimate
+from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupResult, Results
+from ragtrace.judge.word_share import WordShareJudge
+from ragtrace.metrics.judge_card import CardAnswers, CardFigure, CardSet, JudgeCard, RiskPoint
+from ragtrace.model import JudgeIdentity
+
+
+def judge_card(
+    results: Results, judge: JudgeIdentity, digests: Mapping[str, str], *, date: str | None = None
+) -> JudgeCard:
+    """Return the card of the recommended candidate, with a set a file.
+
+    ``digests`` are by the names of the groups. ``date`` is by default today, in UTC.
+    """
+    chosen = results.recommended
+    files = results.groups[:-1] or results.groups
+    return JudgeCard(
+        provider=judge.provider,
+        model=judge.model,
+        date=date or datetime.now(UTC).date().isoformat(),
+        sets=[_set(group, chosen.name, digests.get(group.name, "")) for group in files] if chosen else [],
+    )
+
+
+def digest_of(path: str | Path) -> str:
+    """Return the first 16 hex digits of a file's sha256; empty for standard input."""
+    return "" if str(path) == "-" else hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+
+
+def _set(group: GroupResult, chosen: str, digest: str) -> CardSet:
+    found = next(candidate for candidate in group.candidates if candidate.name == chosen)
+    identity = WordShareJudge.identity
+    name = f"{identity.provider}:{identity.model}"
+    floor = next((candidate for candidate in group.candidates if candidate.name == name), None)
+    return CardSet(
+        name=group.name,
+        digest=digest,
+        answers=group.answers,
+        claims=found.claims.things,
+        unsupported=found.claims.unsupported,
+        decided=_figure(found.claims.decided),
+        precision=_figure(found.claims.precision),
+        recall=_figure(found.claims.recall),
+        recall_of_decided=_figure(found.claims.recall_of_decided),
+        contradicted_precision=_contradicted(found),
+        two_way=_figure(found.claims.two_way),
+        auc=_figure(found.claims.auc),
+        calibration_error=_rounded(found.calibration_error),
+        floor_two_way=_figure(floor.claims.two_way) if floor else None,
+        floor_auc=_figure(floor.claims.auc) if floor else None,
+        of_answers=_answers(found.answers),
+        risk_coverage=[RiskPoint(coverage=round(c, 3), risk=round(r, 4)) for c, r in found.risk_coverage],
+    )
+
+
+def _contradicted(found: CandidateResult) -> CardFigure | None:
+    value = found.contradicted_precision
+    return None if value is None else CardFigure(value=round(value, 3))
+
+
+def _figure(estimate: IntervalEstimate | None) -> CardFigure | None:
+    if estimate is None:
+        return None
+    return CardFigure(
+        value=round(estimate.value, 3), low=_rounded(estimate.low), high=_rounded(estimate.high)
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _answers(level: AgreementLevel) -> CardAnswers:
+    good, flawed = level.confusion.get("supported", {}), level.confusion.get("unsupported", {})
+    words = ("supported", "unsupported", "unjudged")
+    of, wrong = ({word: row.get(word, 0) for word in words} for row in (good, flawed))
+    return CardAnswers(
+        passed=of["supported"] + wrong["supported"],
+        passed_flawed=wrong["supported"],
+        failed=of["unsupported"] + wrong["unsupported"],
+        failed_flawed=wrong["unsupported"],
+        undecided=of["unjudged"] + wrong["unjudged"],
+        undecided_flawed=wrong["unjudged"],
+    )

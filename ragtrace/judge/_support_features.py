@@ -1,0 +1,161 @@
+"""What words alone say about a claim and the chunks, as numbers: the input of the support model.
+
+The features are those of the usual lexical overlap measures: coverage in windows, n-grams, missing numbers
+and names, and the wording of lines that state nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from ragtrace.judge._word_index import PREFIX_CHARS, WordIndex, sequences
+from ragtrace.judge._words import StemmedWord, claimed_numbers, has_negation, names, ordered_stems, stem
+from ragtrace.judge.phrases import announces_answer, is_meta, is_refusal, without_source
+
+WINDOW_SENTENCES = 3
+_HEDGE = re.compile(
+    r"\b(?:may|might|could|generally|typically|usually|often|likely|possibly|perhaps|overall|additionally"
+    r"|however|important to note|it is recommended|in conclusion|in summary)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedWords:
+    """The parts of a claim that a chunk must contain."""
+
+    text: str
+    words: tuple[StemmedWord, ...]
+    stems: frozenset[str]
+    numbers: frozenset[str]
+    names: tuple[str, ...]
+    negated: bool
+
+    @classmethod
+    def of(cls, text: str) -> ClaimedWords:
+        """Take a claim apart."""
+        bare = without_source(text)
+        words = ordered_stems(bare)
+        return cls(
+            text=text,
+            words=words,
+            stems=frozenset(word.stem for word in words if word.is_content),
+            numbers=claimed_numbers(bare),
+            names=names(bare),
+            negated=has_negation(bare),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BestWindow:
+    """The neighboring sentences that hold most content words of a claim."""
+
+    chunk: int
+    window: range
+    covered: int
+    """Number of the claim's content words in it."""
+
+
+def best_window(claimed: ClaimedWords, passages: WordIndex, length: int, *, with_numbers: bool) -> BestWindow:
+    """Return the window of up to ``length`` sentences with most words of the claim; the first of several.
+
+    ``with_numbers`` takes only windows that hold all numbers of the claim.
+    """
+    held: dict[int, int] = {}  # by sentence, a bit for each stem of the claim
+    for order, wanted in enumerate(claimed.stems):
+        for at in passages.places.get(wanted, ()):
+            held[at] = held.get(at, 0) | 1 << order
+    best = BestWindow(0, range(0), 0)
+    for start in sorted({start for at in held for start in range(max(0, at - length + 1), at + 1)}):
+        number, window = passages.window(start, length)
+        covered = reduce(or_, (held.get(at, 0) for at in window)).bit_count()
+        if covered > best.covered and not (with_numbers and not passages.holds(window, claimed.numbers)):
+            best = BestWindow(number, window, covered)
+    return best
+
+
+def support_features(claimed: ClaimedWords, passages: WordIndex) -> Mapping[str, float]:
+    """Return the features of a claim against the chunks, by name."""
+    return {
+        **_coverage(claimed, passages),
+        **_sequences(claimed, passages),
+        **_numbers_and_names(claimed, passages),
+        **_wording(claimed),
+        "log_passages": math.log1p(len(passages.sentences)),
+    }
+
+
+def _coverage(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
+    stems = claimed.stems
+    wanted = max(1, len(stems))
+    by_length = {
+        length: best_window(claimed, passages, length, with_numbers=False) for length in (1, 2, 3, 5)
+    }
+    missing = [held for held in stems if held not in passages.places]
+    rarity = {
+        held: math.log((len(passages.sentences) + 1) / (len(passages.places.get(held, ())) + 0.5))
+        for held in stems
+    }
+    near = sum(held[:PREFIX_CHARS] in passages.prefixes for held in missing if len(held) >= PREFIX_CHARS)
+    total = sum(rarity.values()) or 1.0
+    found = {f"cover_{length}": best.covered / wanted if stems else 1.0 for length, best in by_length.items()}
+    window = by_length[3].window
+    return found | {
+        "cover_all": 1 - len(missing) / wanted,
+        "rare_cover_all": 1 - sum(rarity[held] for held in missing) / total,
+        "missing_words": math.log1p(len(missing)),
+        "near_words": near / wanted,
+        "numbers_elsewhere": float(not passages.holds(window, claimed.numbers & passages.numbers)),
+        "negation_differs": float(_negation_differs(claimed, passages, by_length[1].window)),
+    }
+
+
+def _negation_differs(claimed: ClaimedWords, passages: WordIndex, window: range) -> bool:
+    return any(has_negation(passages.sentences[at][1].text) != claimed.negated for at in window)
+
+
+def _sequences(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
+    order = tuple(word.stem for word in claimed.words)
+    shares = {f"sequences_{length}": _share_held(order, passages, length) for length in (2, 3)}
+    run = longest = 0
+    for word in claimed.words:
+        if word.is_content:
+            run = 0 if word.stem in passages.places else run + 1
+            longest = max(longest, run)
+    return shares | {"new_run": math.log1p(longest)}
+
+
+def _share_held(order: Sequence[str], passages: WordIndex, length: int) -> float:
+    found = [sequence in passages.sequences for sequence in sequences(order, length)]
+    return sum(found) / len(found) if found else 1.0
+
+
+def _numbers_and_names(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
+    no_number = len(claimed.numbers - passages.numbers)
+    no_name = sum(stem(name) not in passages.places for name in claimed.names)
+    return {
+        "missing_numbers": math.log1p(no_number),
+        "missing_numbers_share": no_number / max(1, len(claimed.numbers)),
+        "missing_names": math.log1p(no_name),
+        "missing_names_share": no_name / max(1, len(claimed.names)),
+        "has_numbers": float(bool(claimed.numbers)),
+        "has_names": float(bool(claimed.names)),
+    }
+
+
+def _wording(claimed: ClaimedWords) -> dict[str, float]:
+    text = claimed.text
+    return {
+        "log_words": math.log1p(len(claimed.words)),
+        "few_words": float(len(claimed.stems) < 3),
+        "about_answer": float(announces_answer(text) or is_meta(text)),
+        "refusal": float(is_refusal(text)),
+        "heading": float(len(claimed.words) <= 4 and text.strip(" *_")[-1:] not in ".!"),
+        "hedged": float(bool(_HEDGE.search(text))),
+        "negated": float(claimed.negated),
+    }

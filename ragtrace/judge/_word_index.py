@@ -1,0 +1,96 @@
+"""The chunks' sentences, indexed by the words, numbers and word pairs that they hold.
+
+Built once for all claims about the same chunks, in linear time of their length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from ragtrace.judge._words import numbers, ordered_stems
+from ragtrace.judge_forms import NumberedText
+from ragtrace.sentences import split_sentences
+
+PREFIX_CHARS = 4
+_SENTENCES_A_TURN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class PassageSentence:
+    """A sentence of a chunk."""
+
+    text: str
+    stems: frozenset[str]
+    """Of its content words."""
+    numbers: frozenset[str]
+    order: tuple[str, ...]
+    """The stems of all its words, in order."""
+
+
+@lru_cache(maxsize=256)
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(sentence.text for sentence in split_sentences(text))
+
+
+@lru_cache(maxsize=8192)
+def _prepared(text: str) -> PassageSentence:
+    words = ordered_stems(text)
+    stems = frozenset(word.stem for word in words if word.is_content)
+    return PassageSentence(
+        text=text, stems=stems, numbers=numbers(text), order=tuple(word.stem for word in words)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WordIndex:
+    """The sentences of the chunks."""
+
+    sentences: list[tuple[int, PassageSentence]] = field(default_factory=list)
+    """Sentences with the number of their chunk."""
+    places: dict[str, list[int]] = field(default_factory=dict)
+    """Positions of the sentences with a stem."""
+    numbers: set[str] = field(default_factory=set)
+    sequences: set[tuple[str, ...]] = field(default_factory=set)
+    """All sequences of two and of three words."""
+    prefixes: set[str] = field(default_factory=set)
+    """The first letters of every stem."""
+
+    @classmethod
+    async def of(cls, chunks: Iterable[NumberedText]) -> WordIndex:
+        """Prepare the chunks. Others can work in between."""
+        passages = cls()
+        for chunk in chunks:
+            for position, text in enumerate(_split(chunk.text)):
+                if position % _SENTENCES_A_TURN == 0:
+                    await asyncio.sleep(0)
+                passages._add(chunk.number, _prepared(text))
+        return passages
+
+    def _add(self, number: int, sentence: PassageSentence) -> None:
+        for held in sentence.stems:
+            self.places.setdefault(held, []).append(len(self.sentences))
+            self.prefixes.add(held[:PREFIX_CHARS])
+        self.numbers.update(sentence.numbers)
+        for length in (2, 3):
+            self.sequences.update(sequences(sentence.order, length))
+        self.sentences.append((number, sentence))
+
+    def window(self, start: int, length: int) -> tuple[int, range]:
+        """Return a chunk's number and the range of up to ``length`` sentences of it from ``start``."""
+        number, end = self.sentences[start][0], start + 1
+        last = min(start + length, len(self.sentences))
+        while end < last and self.sentences[end][0] == number:
+            end += 1
+        return number, range(start, end)
+
+    def holds(self, window: range, wanted: frozenset[str]) -> bool:
+        """Return whether a window contains all these numbers."""
+        return not wanted.difference(*(self.sentences[at][1].numbers for at in window))
+
+
+def sequences(words: Sequence[str], length: int) -> Iterator[tuple[str, ...]]:
+    """Yield every sequence of ``length`` neighboring words."""
+    return zip(*(words[start:] for start in range(length)), strict=False)

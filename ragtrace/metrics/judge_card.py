@@ -1,0 +1,167 @@
+"""Judge cards: what was measured of a judge against people, and whether it beats one lexical feature.
+
+Package data holds the cards of ragtrace's own judges; ``ragtrace calibrate --card`` writes others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ragtrace.errors import ConfigError
+from ragtrace.files.private import replace_file
+from ragtrace.model import JudgeIdentity
+from ragtrace.validation import in_words
+
+_FOLDER: Final = "cards"
+
+
+class CardState(StrEnum):
+    """Whether a judge was measured: ``ragtrace.judge.card``."""
+
+    NONE = "none"
+    """Nobody measured it."""
+    BELOW_FLOOR = "below_floor"
+    """It is no better than the share of a claim's words found in the chunks."""
+    MEASURED = "measured"
+
+
+class _Saved(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CardFigure(_Saved):
+    """A number with its 95% interval by source document, if the sample allows one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class CardAnswers(_Saved):
+    """Whole answers by what the judge says, and how many of them people call flawed."""
+
+    passed: int
+    passed_flawed: int
+    """What `pass` missed."""
+    failed: int
+    failed_flawed: int
+    undecided: int
+    undecided_flawed: int
+
+
+class RiskPoint(_Saved):
+    """The error if only the surest claims are decided."""
+
+    coverage: float
+    risk: float
+
+
+class CardSet(_Saved):
+    """What was measured on one file."""
+
+    name: str
+    digest: str
+    """Of the file: the first 16 hex digits of its sha256."""
+    source: str = ""
+    """Where the figures come from, if this version did not compute them."""
+    answers: int | None = None
+    documents: int | None = None
+    claims: int | None = None
+    unsupported: int | None = None
+    """Claims that people call unsupported."""
+    decided: CardFigure | None = None
+    precision: CardFigure | None = None
+    """Of the verdict *unsupported*."""
+    recall: CardFigure | None = None
+    """Of all unsupported claims; open ones count as missed."""
+    recall_of_decided: CardFigure | None = None
+    contradicted_precision: CardFigure | None = None
+    """Of the verdict *contradicted*: the share that people call contradicted."""
+    two_way: CardFigure | None = None
+    """Balanced accuracy over all claims, open ones as unsupported."""
+    auc: CardFigure | None = None
+    """Of the probability of support."""
+    calibration_error: float | None = None
+    """Expected calibration error, in ten bins."""
+    floor_two_way: CardFigure | None = None
+    floor_auc: CardFigure | None = None
+    of_answers: CardAnswers | None = None
+    risk_coverage: list[RiskPoint] = []
+
+    @property
+    def beats_floor(self) -> bool | None:
+        """Whether it ranks claims better than the floor, or, without probabilities, judges them better."""
+        ours, floor = (self.auc, self.floor_auc) if self.auc else (self.two_way, self.floor_two_way)
+        return None if ours is None or floor is None else ours.value > floor.value
+
+
+class JudgeCard(_Saved):
+    """What is known of a judge."""
+
+    version: int = Field(1, ge=1, le=1)
+    provider: str
+    model: str
+    date: str
+    """ISO 8601."""
+    sets: list[CardSet]
+
+    @property
+    def state(self) -> CardState:
+        """Whether it beats the floor wherever both were measured."""
+        compared = [found for measured in self.sets if (found := measured.beats_floor) is not None]
+        return CardState.MEASURED if compared and all(compared) else CardState.BELOW_FLOOR
+
+    def write(self, path: str | Path) -> None:
+        """Write the file.
+
+        Raises:
+            ConfigError: it cannot be written.
+        """
+        replace_file(Path(path), f"{self.model_dump_json(indent=1, exclude_none=True)}\n", is_private=False)
+
+
+def read_card(path: str | Path) -> JudgeCard:
+    """Read what `JudgeCard.write` wrote.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no card; names the field.
+    """
+    try:
+        return JudgeCard.model_validate_json(Path(path).read_bytes())
+    except OSError as exc:
+        raise ConfigError(f"the judge card {str(path)!r} cannot be read: {exc.strerror}") from exc
+    except ValidationError as exc:
+        fault = exc.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, fault["loc"])) or "the top"
+        raise ConfigError(f"the judge card {str(path)!r} is wrong at {where}: {in_words(fault)}") from None
+
+
+@cache
+def shipped_cards() -> Mapping[tuple[str, str], JudgeCard]:
+    """Return the package's cards by provider and model."""
+    folder = files("ragtrace.judge").joinpath(_FOLDER)
+    found = [
+        JudgeCard.model_validate_json(file.read_text(encoding="utf-8"))
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".json")
+    ]
+    return {(card.provider, card.model): card for card in found}
+
+
+def card_of(judge: JudgeIdentity, further: Sequence[JudgeCard] = ()) -> JudgeCard | None:
+    """Return the card of a judge, of the given ones first; ``None`` if nobody measured it."""
+    given = {(card.provider, card.model): card for card in further}
+    return {**shipped_cards(), **given}.get((judge.provider, judge.model))
+
+
+def card_state(judge: JudgeIdentity, further: Sequence[JudgeCard] = ()) -> CardState:
+    """Return whether a judge was measured, and beats the floor."""
+    card = card_of(judge, further)
+    return CardState.NONE if card is None else card.state

@@ -1,0 +1,75 @@
+"""The table of judge cards in docs/judges.md is written from the cards of the package."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from ragtrace.metrics.judge_card import CardFigure, CardSet, CardState, card_state, shipped_cards
+from ragtrace.model import JudgeIdentity
+from tests.checkout import ROOT
+
+PAGE = ROOT / "docs" / "judges.md"
+BEGIN, END = "<!-- cards: written by tests/docs/test_judge_cards.py -->\n", "<!-- end of cards -->\n"
+
+
+def table() -> str:
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    for card in shipped_cards().values():
+        yield f"`{card.provider}:{card.model}`, measured on {card.date}:"
+        yield ""
+        yield (
+            "| data | claims (unsupported) | AUC | AUC of the floor | balanced accuracy |"
+            " the floor's | decided | precision of *unsupported* |"
+            " recall of all | of the decided | flawed among passed, failed, undecided | calibration error |"
+        )
+        yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+        yield from (_row(measured) for measured in card.sets)
+        yield ""
+        for source in dict.fromkeys(of.source for of in card.sets):
+            names = ", ".join(of.name for of in card.sets if of.source == source)
+            yield f"- {names}: {source}."
+
+
+def _row(of: CardSet) -> str:
+    claims = "-" if of.claims is None else f"{of.claims:,} ({of.unsupported:,})"
+    ranks = (of.auc, of.floor_auc, of.two_way, of.floor_two_way)
+    figures = (*ranks, of.decided, of.precision, of.recall, of.recall_of_decided)
+    answers = of.of_answers
+    flawed = (
+        "-"
+        if answers is None
+        else f"{answers.passed_flawed} of {answers.passed}, {answers.failed_flawed} of {answers.failed},"
+        f" {answers.undecided_flawed} of {answers.undecided}"
+    )
+    error = "-" if of.calibration_error is None else f"{of.calibration_error:.2f}"
+    return f"| {of.name} | {claims} | {' | '.join(map(_figure, figures))} | {flawed} | {error} |"
+
+
+def _figure(found: CardFigure | None) -> str:
+    if found is None:
+        return "-"
+    return f"{found.value:.2f}" + ("" if found.low is None else f" [{found.low:.2f}, {found.high:.2f}]")
+
+
+def test_the_page_shows_the_cards() -> None:
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    found, _, after = rest.partition(END)
+    if os.environ.get("REGENERATE_GOLDEN"):
+        PAGE.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}")
+        return
+    assert found.strip() == table().strip(), "run once with REGENERATE_GOLDEN=1 if this is meant"
+
+
+def test_the_shipped_judge_is_measured_above_the_floor_and_others_have_no_card() -> None:
+    assert card_state(JudgeIdentity(provider="lexical", model="lexical-v3")) is CardState.MEASURED
+    assert card_state(JudgeIdentity(provider="openai", model="gpt-4o-mini")) is CardState.NONE
+
+
+def test_a_judge_that_ranks_no_better_than_one_feature_is_below_the_floor() -> None:
+    [card] = shipped_cards().values()
+    worse = card.sets[0].model_copy(update={"auc": CardFigure(value=0.6), "floor_auc": CardFigure(value=0.8)})
+    assert card.model_copy(update={"sets": [*card.sets, worse]}).state is CardState.BELOW_FLOOR
