@@ -11,7 +11,15 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ragtrace.judge_steps import ClaimExtraction, Grading, Prompt, PromptName, Regeneration, Verification
+from ragtrace.judge_steps import (
+    ClaimExtraction,
+    Grading,
+    Prompt,
+    PromptName,
+    Regeneration,
+    SentenceGrading,
+    Verification,
+)
 from ragtrace.model import (
     Claim,
     Direction,
@@ -240,6 +248,14 @@ class Steps(Protocol):
 
     async def chunks(self) -> Grading:
         """Return a grade on each chunk: its relevance to the question.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
+    async def sentences(self) -> SentenceGrading:
+        """Return a grade on each sentence of the chunks: its relevance to the question.
 
         Raises:
             JudgeError: the judge gave no usable answer.

@@ -46,6 +46,7 @@ from ragtrace.model import (
     MetricResult,
     Part,
     RagRecord,
+    SentenceGrade,
     SkipReason,
     Usage,
     Verdict,
@@ -88,9 +89,9 @@ def to_json_line(
     ``status`` is ``ok``, ``skipped`` (with ``skip_reason``) or ``error`` (with ``error_type``); only ``ok``
     has a score. ``tokens`` is the sum of input and output, and ``usage`` has the parts. ``cost_usd`` is
     ``null`` if unknown. Metrics that share a step each count it. ``reason`` is present if requested,
-    ``intermediate`` (``truths``, ``questions``, ``similarities``) if the metric has any. Under another tool's
-    profile, ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and ``compat_score`` hold the
-    tool's own result.
+    ``intermediate`` (``truths``, ``questions``, ``similarities``, ``sentences``) if the metric has
+    any. Under another tool's profile, ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and
+    ``compat_score`` hold the tool's own result.
     """
     line: dict[str, Any] = {"id": record_id, "metric": outcome.metric, "profile": outcome.profile}
     line |= _failed(outcome) if isinstance(outcome, MetricFailure) else _found(outcome)
@@ -141,12 +142,23 @@ class ChunkVerdictObject(TypedDict):
     confidence: float | None
 
 
+class SentenceObject(TypedDict):
+    """A sentence of a chunk with its grade in output files."""
+
+    chunk_id: str
+    start: int
+    end: int
+    label: str
+    omitted: bool
+
+
 class IntermediateObject(TypedDict):
     """A metric's intermediate results in output files."""
 
     truths: list[str]
     questions: list[str]
     similarities: list[float | None]
+    sentences: list[SentenceObject]
 
 
 def intermediate_object(made: Intermediate) -> IntermediateObject:
@@ -155,6 +167,17 @@ def intermediate_object(made: Intermediate) -> IntermediateObject:
         "truths": list(made.truths),
         "questions": list(made.questions),
         "similarities": list(made.similarities),
+        "sentences": [_sentence_object(sentence) for sentence in made.sentences],
+    }
+
+
+def _sentence_object(sentence: SentenceGrade) -> SentenceObject:
+    return {
+        "chunk_id": sentence.chunk_id,
+        "start": sentence.start,
+        "end": sentence.end,
+        "label": sentence.label.value,
+        "omitted": sentence.omitted,
     }
 
 

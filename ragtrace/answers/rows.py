@@ -37,6 +37,7 @@ from ragtrace.model import (
     MetricResult,
     Part,
     RagRecord,
+    SentenceGrade,
     SkipReason,
     Target,
     Usage,
@@ -106,10 +107,27 @@ class _ChunkVerdict(BaseModel):
     confidence: float | None = None
 
 
+class _Sentence(BaseModel):
+    chunk_id: str
+    start: int
+    end: int
+    label: VerdictLabel
+    omitted: bool = False
+
+
 class _Intermediate(BaseModel):
     truths: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     similarities: tuple[float | None, ...] = ()
+    sentences: tuple[_Sentence, ...] = ()
+
+    def intermediate(self) -> Intermediate:
+        return Intermediate(
+            truths=self.truths,
+            questions=self.questions,
+            similarities=self.similarities,
+            sentences=tuple(SentenceGrade(**sentence.model_dump()) for sentence in self.sentences),
+        )
 
 
 class _Fault(BaseModel):
@@ -189,7 +207,7 @@ class _Metric(BaseModel):
             verdicts=tuple(row.verdict(index) for index, row in enumerate(self.verdicts)),
             chunk_verdicts=tuple(ChunkVerdict(**row.model_dump()) for row in self.chunk_verdicts),
             details={name: value for name, value in self.details.items() if value is not None},
-            intermediate=Intermediate(**made.model_dump()) if made else None,
+            intermediate=made.intermediate() if made else None,
             usage=self.usage.usage(self.calls),
             compat=self.compat,
             diagnosis=self.diagnosis,

@@ -17,6 +17,7 @@ from ragtrace.judge_steps import (
     Prompt,
     PromptName,
     Regeneration,
+    SentenceGrading,
     Statement,
     Verification,
     VerifyForm,
@@ -32,6 +33,7 @@ from ragtrace.metrics.steps.questions import QUESTIONS
 from ragtrace.metrics.steps.recall import RECALL
 from ragtrace.metrics.steps.relevance import RELEVANCE
 from ragtrace.metrics.steps.retrieval import grade_and_recall
+from ragtrace.metrics.steps.sentences import grade_sentences
 from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.metrics.steps.table import STEPS, prompts_of
 from ragtrace.metrics.steps.verify import VERIFY
@@ -175,6 +177,15 @@ class StepSession:
         if self._is_bundled:
             return (await self._retrieval())[0]
         return await self._result(CHUNKS)
+
+    async def sentences(self) -> SentenceGrading:
+        """Return a grade on each sentence of the chunks: its relevance to the question.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        key = f"sentences of {self._key(CHUNKS)}"
+        return await self.shared(key, lambda judge: grade_sentences(self._material(judge)))
 
     async def recall(self) -> Verification:
         """Return a verdict on each sentence of the reference.
