@@ -39,6 +39,7 @@ from ragtrace.model import (
     RagRecord,
     SentenceGrade,
     SkipReason,
+    StepRun,
     Target,
     Usage,
     Verdict,
@@ -56,6 +57,7 @@ class _Tokens(BaseModel):
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    unmetered_calls: int = 0
 
     def usage(self, calls: int) -> Usage:
         return Usage(calls=calls, **self.model_dump())
@@ -117,6 +119,7 @@ class _Sentence(BaseModel):
 
 class _Intermediate(BaseModel):
     truths: tuple[str, ...] = ()
+    truths_limit: int | None = None
     questions: tuple[str, ...] = ()
     similarities: tuple[float | None, ...] = ()
     sentences: tuple[_Sentence, ...] = ()
@@ -124,10 +127,21 @@ class _Intermediate(BaseModel):
     def intermediate(self) -> Intermediate:
         return Intermediate(
             truths=self.truths,
+            truths_limit=self.truths_limit,
             questions=self.questions,
             similarities=self.similarities,
             sentences=tuple(SentenceGrade(**sentence.model_dump()) for sentence in self.sentences),
         )
+
+
+class _Step(BaseModel):
+    step: str
+    duration_ms: int = 0
+    calls: int = 0
+    usage: _Tokens = _Tokens()
+
+    def run(self) -> StepRun:
+        return StepRun(step=self.step, duration_ms=self.duration_ms, usage=self.usage.usage(self.calls))
 
 
 class _Fault(BaseModel):
@@ -170,6 +184,8 @@ class _Metric(BaseModel):
     evaluator_version: str = ""
     calls: int = 0
     usage: _Tokens = _Tokens()
+    duration_ms: int = 0
+    steps: tuple[_Step, ...] = ()
     compat_status: CompatStatus | None = None
     compat_score: float | None = None
 
@@ -189,6 +205,8 @@ class _Metric(BaseModel):
             evaluator_version=self.evaluator_version,
             usage=self.usage.usage(self.calls),
             compat=self.compat,
+            duration_ms=self.duration_ms,
+            steps=tuple(step.run() for step in self.steps),
         )
 
     def _result(self, judge: str) -> MetricResult:
@@ -214,6 +232,8 @@ class _Metric(BaseModel):
             pass_when=self.pass_when,
             passed=self.label is Label.PASS if is_by_rule else None,
             judge=None if self.judge in ("", judge) else _judge(self.judge),
+            duration_ms=self.duration_ms,
+            steps=tuple(step.run() for step in self.steps),
         )
 
 

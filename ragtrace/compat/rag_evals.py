@@ -137,8 +137,15 @@ async def _context_precision(record: RagRecord, calls: ToolCalls, options: ToolO
 async def _answer_relevance(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
     reply = await _asked(record, calls, options, "relevance", prompts.RELEVANCE, RelevanceScore)
     parts = f"{reply.topical_match:.2f}, {reply.completeness:.2f} and {reply.conciseness:.2f}"
-    found = score("answer_relevance", "rag_evals", reply.overall_score)
-    return ToolRun.of(found, f"the judge's own number; topical match, completeness and conciseness: {parts}")
+    return ToolRun.of(
+        score("answer_relevance", "rag_evals", reply.overall_score),
+        f"the judge's own number; topical match, completeness and conciseness: {parts}",
+        details={
+            "topical_match": reply.topical_match,
+            "completeness": reply.completeness,
+            "conciseness": reply.conciseness,
+        },
+    )
 
 
 async def _asked(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ragtrace.model import ChunkVerdict, CompatStatus, Direction, Intermediate, Part, RagRecord, Verdict
@@ -73,6 +73,8 @@ class ToolRun:
     reason: str | None = None
     """The judge's reason, if it was requested."""
     intermediate: Intermediate | None = None
+    details: Mapping[str, float] = field(default_factory=dict)
+    """Other numbers of the tool, such as rag_evals' completeness."""
     error_type: str | None = None
     """The type of the error, if it is known more precisely than that the tool raises."""
 
@@ -85,6 +87,7 @@ class ToolRun:
         verdicts: tuple[Verdict, ...] = (),
         chunk_verdicts: tuple[ChunkVerdict, ...] = (),
         intermediate: Intermediate | None = None,
+        details: Mapping[str, float] | None = None,
     ) -> ToolRun:
         """Return the result of the tool's rule on these verdicts."""
         return cls(
@@ -94,6 +97,7 @@ class ToolRun:
             verdicts=verdicts,
             chunk_verdicts=chunk_verdicts,
             intermediate=intermediate,
+            details=details or {},
         )
 
     @classmethod

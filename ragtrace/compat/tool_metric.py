@@ -127,6 +127,7 @@ class ToolPrompted:
             chunk_verdicts=run.chunk_verdicts,
             reason=run.reason,
             intermediate=run.intermediate,
+            details=run.details,
             compat=compat,
         )
 

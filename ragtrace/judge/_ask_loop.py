@@ -140,7 +140,7 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
                 except RequestRejected as exc:
                     rejected = exc
                 finally:
-                    self.spent += call.usage
+                    self.spent += call.spent
             self.adapt(rejected)
 
     def _ask_to_correct(self, text: str, fault: ValueError) -> None:

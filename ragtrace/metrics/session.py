@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
 from ragtrace.judge_steps import (
     ClaimExtraction,
@@ -37,8 +38,8 @@ from ragtrace.metrics.steps.sentences import grade_sentences
 from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.metrics.steps.table import STEPS, prompts_of
 from ragtrace.metrics.steps.verify import VERIFY
-from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, Usage, Verdict, content_sha256
-from ragtrace.ports import Embedder, Judge, Metric
+from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, StepRun, Usage, Verdict, content_sha256
+from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace.sentences import split_sentences
 
 T = TypeVar("T")
@@ -61,6 +62,7 @@ class StepSession:
         embedder: Embedder | None = None,
         second_judge: Judge | None = None,
         wanted: Collection[str] = (),
+        clock: Clock | None = None,
     ) -> None:
         self.prompts = prompts or Prompts.built_in()
         self.limits = limits or StepLimits()
@@ -79,6 +81,7 @@ class StepSession:
             record.chunks, pack_chars=self.limits.context_chars, max_packs=self.limits.max_packs
         )
         self._judges = (judge, second_judge) if second_judge else (judge,)
+        self._clock = clock or SystemClock()
         self._shared: dict[str, _Once[Any]] = {}
         self.asked: set[str] = set()
         """Keys of the shared steps that this view used."""
@@ -95,7 +98,7 @@ class StepSession:
             JudgeError: the judge gave no usable answer.
         """
         self.asked.add(key)
-        once: _Once[T] = self._shared.setdefault(key, _Once(self._judges, run))
+        once: _Once[T] = self._shared.setdefault(key, _Once(self._judges, run, self._clock))
         return await once.get()
 
     def for_one_metric(self) -> StepSession:
@@ -117,6 +120,12 @@ class StepSession:
     @property
     def _on_second(self) -> set[str]:
         return {key for key, step in self._shared.items() if step.compromised}
+
+    @property
+    def runs(self) -> tuple[StepRun, ...]:
+        """The steps that this view used, in the order in which they were first asked for."""
+        used = (step for key, step in self._shared.items() if key in self.asked)
+        return tuple(run for step in used for run in step.runs)
 
     def spent_on(self, *keys: str) -> Usage:
         """Return the judge's usage in these steps."""
@@ -337,13 +346,19 @@ def _digest(
 class _Once(Generic[T]):
     """Runs a step for the first caller; all callers get its value or error."""
 
-    def __init__(self, judges: Sequence[Judge], run: Callable[[MeteredJudge], Awaitable[T]]) -> None:
-        self._judges = [MeteredJudge(judge) for judge in judges]
+    def __init__(
+        self, judges: Sequence[Judge], run: Callable[[MeteredJudge], Awaitable[T]], clock: Clock
+    ) -> None:
+        self._judges = [MeteredJudge(judge, clock) for judge in judges]
         self._run = run
         self._lock = asyncio.Lock()  # two metrics that need the same step must not both ask the judge
         self._outcome: T | JudgeError | None = None
         self.compromised = False
         """Whether the first judge failed a canary claim; then the second, if any, repeated the step."""
+
+    @property
+    def runs(self) -> Iterator[StepRun]:
+        return (run for judge in self._judges for run in judge.runs)
 
     @property
     def spent(self) -> Usage:

@@ -23,7 +23,7 @@ from ragtrace.judge import open_judge, unwrapped
 from ragtrace.judge.openai.dialect import OutputMode
 from ragtrace.judge.openai.judge import OpenAICompatibleJudge
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
-from ragtrace.model import Chunk, MetricFailure, RagRecord
+from ragtrace.model import Chunk, MetricFailure, RagRecord, Usage
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest
 
@@ -301,8 +301,9 @@ async def test_errors_never_quote_prompts_or_keys(endpoint: Any, judge: OpenAICo
 async def test_silence_is_a_timeout(endpoint: Any) -> None:
     endpoint.hold = asyncio.Event()
     judge = OpenAICompatibleJudge(model="m", api_key="k", base_url=endpoint.url, timeout_s=0.05)
-    with pytest.raises(JudgeTimeout, match=r"within 0\.05 s"):
+    with pytest.raises(JudgeTimeout, match=r"within 0\.05 s") as caught:
         await judge.ask(request())
+    assert caught.value.usage == Usage(calls=1, unmetered_calls=1)
     await judge.aclose()
 
 

@@ -86,6 +86,7 @@ async def test_a_decisive_sentence_that_the_judge_leaves_out_leaves_no_score() -
 
     undecided = await measured(f"It is blue. {NEEDED}", judge=ScriptedJudge(reply))
     assert undecided.skip_reason is SkipReason.UNDECIDED
+    assert "the judge left out 1 verdict" in undecided.explanation
     decided = await measured(FIVE, judge=ScriptedJudge(reply))
     assert (decided.score, decided.details["coverage"], decided.passed) == (0.0, 0.8, False)
 
