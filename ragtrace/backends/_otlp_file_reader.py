@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterat
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, ParamSpec, TypeVar
 
 from ragtrace.backends._otlp_framing import OtlpFrame, has_whole_lines, pieces
 from ragtrace.backends.line_index import FoundLine, LineIndex
@@ -22,6 +22,8 @@ _STANDARD_INPUT: Final = "-"
 _BATCH_BYTES: Final = 256 << 10
 _TRACE_ID: Final = re.compile(rb'"traceId"\s*:\s*"([0-9A-Fa-f]{32})"')
 
+P = ParamSpec("P")
+T = TypeVar("T")
 OnFault = Callable[[InputError], None]
 
 
@@ -117,7 +119,7 @@ class OtlpFileReader:
             return sys.maxsize
         number = 0
         async for batch in self._batches(quietly=True):
-            await asyncio.to_thread(last.note, number, batch)
+            await _in_thread(last.note, number, batch)
             number += len(batch)
         return number
 
@@ -127,7 +129,7 @@ class OtlpFileReader:
         """Read a few pieces at a time, so that a caller can stop early."""
         with closing(self._pieces(quietly=quietly)) as source:
             left = up_to
-            while left and (batch := await asyncio.to_thread(_some, source, left)):
+            while left and (batch := await _in_thread(_some, source, left)):
                 left -= len(batch)
                 yield batch
 
@@ -240,6 +242,16 @@ def _opened(name: str) -> Iterator[BinaryIO]:
 
 def _is_read_once(path: str) -> bool:
     return path == _STANDARD_INPUT or not (Path(path).is_file() or Path(path).is_dir())
+
+
+async def _in_thread(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run in a thread. If that is cancelled, it ends first: what it uses is closed next."""
+    running = asyncio.ensure_future(asyncio.to_thread(read, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.gather(running, return_exceptions=True)  # the cancellation is what counts
+        raise
 
 
 def _some(source: Iterator[OtlpFrame], most: int) -> list[OtlpFrame]:

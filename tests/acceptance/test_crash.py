@@ -116,5 +116,6 @@ def test_a_collector_killed_while_spans_wait_judges_them_after_a_restart(
 
 def test_a_carrier_has_the_verdicts_of_the_judge(undisturbed: list[Span]) -> None:
     names = {tuple(event.name for event in span.events) for span in undisturbed}
-    assert names == {("gen_ai.evaluation.result", "ragtrace.claim.contradicted", "ragtrace.claim.supported")}
+    verdicts = ("ragtrace.claim.contradicted", "ragtrace.claim.supported")
+    assert names == {("gen_ai.evaluation.result", *verdicts, "ragtrace.blame")}
     assert {span.attributes["ragtrace.score.faithfulness"] for span in undisturbed} == {0.5}

@@ -77,6 +77,7 @@ class AnswerSearch:
                 self._failed(str(exc))
             except Exception as exc:  # noqa: BLE001 -- the page goes on; the exception may quote an answer
                 self._failed(f"something went wrong inside ragtrace ({place_of(exc)})")
+            _end_if_cancelled()
             self.was_tried.set()
             await asyncio.sleep(self.pause_s)
 
@@ -124,3 +125,9 @@ class AnswerSearch:
         )
         is_new, self._read = now != self._read, now
         return is_new
+
+
+def _end_if_cancelled() -> None:
+    """End a task that was cancelled although a failure took the place of the cancellation."""
+    if (task := asyncio.current_task()) and task.cancelling():
+        raise asyncio.CancelledError
