@@ -18,6 +18,8 @@ from ragtrace.judge_steps import (
     PromptName,
     Regeneration,
     SentenceGrading,
+    TruthSettings,
+    TruthVerification,
     Verification,
 )
 from ragtrace.model import (
@@ -240,6 +242,14 @@ class Steps(Protocol):
 
     async def verify(self) -> Verification:
         """Return a verdict on each claim of the answer.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
+    async def verify_by_truths(self, settings: TruthSettings) -> TruthVerification:
+        """Return a verdict on each claim of the answer from the truths of the chunks alone.
 
         Raises:
             JudgeError: the judge gave no usable answer.

@@ -78,6 +78,8 @@ class Prompts:
     """Replaces ``chunks`` and ``recall`` if both are combined in one request."""
     questions: Prompt = field(default_factory=partial(built_in_prompt, "questions.v1.md"))
 
+    truths: Prompt = field(default_factory=partial(built_in_prompt, "truths.v1.md"))
+
     @classmethod
     @cache
     def built_in(cls) -> Prompts:
@@ -86,8 +88,8 @@ class Prompts:
 
     @property
     def sha256(self) -> str:
-        """The digest of all prompts."""
-        return self.sha256_of(PROMPTS)
+        """The digest of all prompts that a metric which declares no steps may use."""
+        return self.sha256_of(name for name in PROMPTS if name != "truths")
 
     def sha256_of(self, names: Iterable[PromptName]) -> str:
         """Return the digest of these prompts in their order; for a single one, the digest of its file."""

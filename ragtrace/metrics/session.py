@@ -20,6 +20,8 @@ from ragtrace.judge_steps import (
     Regeneration,
     SentenceGrading,
     Statement,
+    TruthSettings,
+    TruthVerification,
     Verification,
     VerifyForm,
 )
@@ -37,6 +39,7 @@ from ragtrace.metrics.steps.retrieval import grade_and_recall
 from ragtrace.metrics.steps.sentences import grade_sentences
 from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.metrics.steps.table import STEPS, prompts_of
+from ragtrace.metrics.steps.truths import TRUTHS, verify_by_truths
 from ragtrace.metrics.steps.verify import VERIFY
 from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, StepRun, Usage, Verdict, content_sha256
 from ragtrace.ports import Clock, Embedder, Judge, Metric
@@ -123,9 +126,9 @@ class StepSession:
 
     @property
     def runs(self) -> tuple[StepRun, ...]:
-        """The steps that this view used, in the order in which they were first asked for."""
+        """The steps that this view used, in the order of the table; those of other tools come as asked."""
         used = (step for key, step in self._shared.items() if key in self.asked)
-        return tuple(run for step in used for run in step.runs)
+        return tuple(sorted((run for step in used for run in step.runs), key=_place))
 
     def spent_on(self, *keys: str) -> Usage:
         """Return the judge's usage in these steps."""
@@ -176,6 +179,16 @@ class StepSession:
             JudgeError: the judge gave no usable answer.
         """
         return await self._result(VERIFY)
+
+    async def verify_by_truths(self, settings: TruthSettings) -> TruthVerification:
+        """Return a verdict on each claim of the answer from the truths of the chunks alone.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        self.asked.add(self._key(EXTRACT))
+        key = f"{self._key(TRUTHS, VERIFY)} limit {settings.limit}"
+        return await self.shared(key, lambda judge: verify_by_truths(self._material(judge), settings))
 
     async def chunks(self) -> Grading:
         """Return a grade on each chunk: its relevance to the question.
@@ -265,7 +278,7 @@ class StepSession:
         return prompts.sha256_of(prompts_of(self._steps_of(metric)))
 
     def _steps_of(self, metric: Metric) -> tuple[str, ...]:
-        return tuple(STEPS) if metric.uses is None else metric.uses
+        return _UNDECLARED if metric.uses is None else metric.uses
 
     def _embedder_of(self, metric: Metric) -> Iterator[tuple[str, str]]:
         if self.embedder and "questions" in (metric.uses or ()):
@@ -324,6 +337,13 @@ class StepSession:
         )
 
 
+def _place(run: StepRun) -> int:
+    return _PLACES.get(run.step, len(_PLACES))
+
+
+_PLACES: Mapping[str, int] = {name: place for place, name in enumerate(STEPS)}
+_UNDECLARED = tuple(name for name in STEPS if name != TRUTHS.name)
+"""The steps of a metric that does not declare any: those that there were before it had to."""
 _BUNDLED: frozenset[str] = frozenset({"chunks", "recall"})
 
 
