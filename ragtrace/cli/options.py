@@ -205,6 +205,25 @@ class JudgeOptions:
         show_default=True,
         help="For one request; models on a CPU need more.",
     )
+    max_retries: int = option(
+        "--judge-retries",
+        type=click.IntRange(min=0, max=20),
+        metavar="N",
+        default=2,
+        show_default=True,
+        help="Repeat a request N times while the endpoint is unavailable.",
+    )
+    max_corrections: int = option(
+        "--judge-corrections",
+        type=click.IntRange(min=0, max=10),
+        metavar="N",
+        default=1,
+        show_default=True,
+        help="Send a reply of the wrong form back N times.",
+    )
+    strict_json: bool = option(
+        "--judge-strict-json", is_flag=True, help="Accept bare JSON only: repair no reply of the judge."
+    )
     use_cache: bool | None = option(
         "--cache/--no-cache",
         help="Keep and reuse the judge's replies on disk. They contain judged text; only you can read the"
@@ -237,6 +256,7 @@ class JudgeOptions:
         from ragtrace.cli.judge_choice import cache_settings
         from ragtrace.http.tls import ClientTls
         from ragtrace.judge import judge_named_by
+        from ragtrace.judge.replies import ReplyRules
         from ragtrace.judge.spec import JudgeSpec
 
         if self.spec is None and self.base_url is not None:
@@ -251,6 +271,8 @@ class JudgeOptions:
             tls=ClientTls(ca=self.ca) if self.ca else None,
             headers=self.headers,
             extra_body=self.extra_body or {},
+            max_retries=self.max_retries,
+            reply_rules=ReplyRules(strict_json=self.strict_json, max_corrections=self.max_corrections),
         )
 
     def prices(self) -> Prices:

@@ -20,6 +20,7 @@ from ragtrace.judge._usage import metered
 from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
 from ragtrace.judge.cache import cached
 from ragtrace.judge.layers import limited, timed
+from ragtrace.judge.replies import ReplyRules
 from ragtrace.judge.retry import Backoff, retrying
 from ragtrace.plugins import PluginKind
 from ragtrace.ports import Judge
@@ -82,6 +83,7 @@ class JudgeSettings:
     """Added to each request; they override ragtrace's own headers. They may hold keys."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Extra body parameters; they override ours."""
+    reply_rules: ReplyRules = field(default_factory=ReplyRules)
 
     @property
     def parameters(self) -> str:
@@ -120,6 +122,7 @@ def open_judge(
     batches: BatchSettings | None = None,
     headers: Mapping[str, str] | None = None,
     extra_body: Mapping[str, Any] | None = None,
+    reply_rules: ReplyRules | None = None,
 ) -> Judge:
     """Open the judge with this name.
 
@@ -138,6 +141,7 @@ def open_judge(
         batches: Send requests in batches, at half the price. Answers take hours. Only `openai:MODEL` can.
         headers: Added to each request; they override ragtrace's own headers. They may hold keys.
         extra_body: Extra body parameters, part of the evaluator's version and of the cache's keys.
+        reply_rules: Whether replies are repaired, and how often a model is asked to correct one.
 
     Raises:
         ConfigError: no such judge, or a setting is missing; the message names it.
@@ -153,6 +157,7 @@ def open_judge(
         batches=batches,
         headers=headers or {},
         extra_body=extra_body or {},
+        reply_rules=reply_rules or ReplyRules(),
     )
     _check_settings(spec, settings)
     layers = JudgeLayers(
@@ -160,11 +165,17 @@ def open_judge(
         backoff=Backoff(max_retries=max_retries),
         max_concurrency=max_concurrency if batches is None else MOST_REQUESTS,
         cache=cache,
-        place=f"{spec} {_endpoint(spec, settings)}",
+        place=_cache_place(spec, settings),
         around=around,
         is_adaptive=batches is None,
     )
     return layered(_JUDGES.open(make, settings, spec), layers)
+
+
+def _cache_place(spec: str, settings: JudgeSettings) -> str:
+    # a strict judge must not find what another one repaired
+    strict = " strict" if settings.reply_rules.strict_json else ""
+    return f"{spec} {_endpoint(spec, settings)}{strict}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
