@@ -351,6 +351,114 @@ class PassOptions:
             )
 
 
+def _metric_options(texts: tuple[str, ...]) -> tuple[tuple[str, str, Any], ...]:
+    found = []
+    for place, text in _pairs(texts, "METRIC.NAME=VALUE, such as faithfulness.truths=true"):
+        metric, mark, name = place.rpartition(".")
+        if not (mark and metric and name):
+            raise ValueError("write METRIC.NAME=VALUE, such as faithfulness.truths=true")
+        found.append((metric, name, _json_or_text(text)))
+    return tuple(found)
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _weights(text: str) -> Mapping[str, float]:
+    pairs = _pairs(tuple(part.strip() for part in text.split(",")), "PART=WEIGHT,…, such as faithfulness=0.6")
+    try:
+        return {name.strip(): float(weight) for name, weight in pairs}
+    except ValueError:
+        raise ValueError("a weight is a number, such as faithfulness=0.6") from None
+
+
+_COMPOSITE: Final = "rag_score"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricChanges:
+    """What metrics take beside their rules of a pass."""
+
+    options: tuple[tuple[str, str, Any], ...] = option(
+        "--metric-option",
+        multiple=True,
+        metavar="METRIC.NAME=VALUE",
+        parse=_metric_options,
+        help="Option of a metric, such as faithfulness.truths=true; the value is JSON or text. Repeatable.",
+    )
+    prompts: Path | None = option(
+        "--prompts",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        metavar="DIR",
+        help="Use the prompts in this folder: NAME.md replaces the prompt NAME (`ragtrace metrics prompts`).",
+    )
+    weights: Mapping[str, float] | None = option(
+        "--weights",
+        metavar="PART=WEIGHT,…",
+        parse=_weights,
+        help="Weights of rag_score's parts: faithfulness, answer_relevance, chunk_precision; their sum is 1.",
+    )
+
+    def applied(self, specs: tuple[MetricSpec, ...]) -> tuple[MetricSpec, ...]:
+        """Return the metrics with these changes.
+
+        Raises:
+            UsageError: a change is about a metric that is not measured.
+            ConfigError: a file of the folder of prompts is none.
+        """
+        self._refuse_unmeasured({spec.name for spec in specs})
+        prompts = self._prompts()
+        return tuple(self._changed(spec, prompts) for spec in specs)
+
+    def _refuse_unmeasured(self, measured: set[str]) -> None:
+        for metric, name, _ in self.options:
+            if metric not in measured:
+                raise click.UsageError(
+                    f"--metric-option {metric}.{name}: --metrics does not name {metric!r},"
+                    f" but {', '.join(sorted(measured))}"
+                )
+        if self.weights and _COMPOSITE not in measured:
+            raise click.UsageError(f"--weights needs --metrics {_COMPOSITE}")
+
+    def _changed(self, spec: MetricSpec, prompts: Mapping[str, Path]) -> MetricSpec:
+        from dataclasses import replace
+
+        own = {name: value for metric, name, value in self.options if metric == spec.name}
+        weights = self.weights if spec.name == _COMPOSITE and self.weights else spec.weights
+        changed = replace(spec, options={**spec.options, **own}, weights=weights)
+        if not prompts:
+            return changed
+        from ragtrace.metrics.steps.table import prompts_of
+
+        uses = changed.open().uses
+        known = [*prompts] if uses is None else [str(name) for name in prompts_of(uses)]
+        own_prompts = {name: prompts[name] for name in known if name in prompts}
+        return replace(changed, prompts={**spec.prompts, **own_prompts})
+
+    def _prompts(self) -> Mapping[str, Path]:
+        if self.prompts is None:
+            return {}
+        from ragtrace.errors import ConfigError
+        from ragtrace.judge_steps import PROMPTS
+
+        files = {path.stem: path for path in sorted(self.prompts.glob("*.md"))}
+        if strange := files.keys() - set(PROMPTS):
+            raise ConfigError(
+                f"{files[min(strange)]} replaces no prompt: the names are {', '.join(PROMPTS)}."
+                " `ragtrace metrics prompts --export DIR` writes the built-in ones"
+            )
+        if not files:
+            raise ConfigError(
+                f"{self.prompts} has no prompt:"
+                " `ragtrace metrics prompts --export DIR` writes the built-in ones"
+            )
+        return files
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricOptions:
     """What is measured."""
@@ -363,6 +471,7 @@ class MetricOptions:
         help="Comma-separated; `ragtrace metrics` lists them.",
     )
     passes: PassOptions = group(PassOptions)
+    changes: MetricChanges = group(MetricChanges)
     allow_truncated: bool = option(
         "--allow-truncated",
         is_flag=True,
@@ -377,8 +486,10 @@ class MetricOptions:
             UsageError: none is named.
         """
         options = {"judge_truncated": True} if self.allow_truncated else {}
-        return tuple(
-            metric_spec(name, **self.passes.rules(), options=options) for name in split_names(self.names)
+        return self.changes.applied(
+            tuple(
+                metric_spec(name, **self.passes.rules(), options=options) for name in split_names(self.names)
+            )
         )
 
 

@@ -127,24 +127,21 @@ def open_judge(
     """Open the judge with this name.
 
     Args:
-        spec: ``lexical``, ``openai:MODEL``, ``azure:DEPLOYMENT``, ``anthropic:MODEL``, ``llama:PATH.gguf``,
-            ``scripted:PATH`` or ``PLUGIN:ARGUMENT``.
+        spec: ``lexical``, ``openai:MODEL``, ``llama:PATH.gguf``, ``PLUGIN:ARGUMENT``, …: see docs/judges.md.
         base_url: The endpoint, for judges that have one.
-        api_key_env: The environment variable that holds the key.
+        api_key_env: The environment variable with the key.
         timeout_s: For one HTTP request; an answer may take several.
-        max_retries: Retries after ``JudgeUnavailable`` only, with exponential back-off.
+        max_retries: After ``JudgeUnavailable`` only, with exponential back-off.
         max_concurrency: Concurrent requests; fewer while the endpoint is overloaded.
-        cache: The cache of replies, if there is one.
-        around: Adds one more layer, which sees every attempt.
-        environ: Replaces the process environment.
-        tls: Replaces the system's certificates.
-        batches: Send requests in batches, at half the price. Answers take hours. Only `openai:MODEL` can.
-        headers: Added to each request; they override ragtrace's own headers. They may hold keys.
-        extra_body: Extra body parameters, part of the evaluator's version and of the cache's keys.
-        reply_rules: Whether replies are repaired, and how often a model is asked to correct one.
+        cache, around: The cache of replies, and one more layer, which sees every attempt.
+        environ, tls: Replace the process environment and the system's certificates.
+        batches: Send requests in batches, at half the price and in hours. Only `openai:MODEL` can.
+        headers: Added to each request, before ragtrace's own. They may hold keys.
+        extra_body: Body parameters, part of the evaluator's version and of the cache's keys.
+        reply_rules: Whether replies are repaired, and how often one is sent back.
 
     Raises:
-        ConfigError: no such judge, or a setting is missing; the message names it.
+        ConfigError: no such judge, or a setting is missing.
     """
     make, argument = _JUDGES.factory(spec)
     settings = JudgeSettings(

@@ -58,7 +58,12 @@ def _file_text(name: PromptName, path: Path) -> str:
 @cache
 def built_in_prompt(file_name: str) -> Prompt:
     """Load a built-in prompt, such as ``extract.v5.md``."""
-    return Prompt.parse(files("ragtrace.metrics").joinpath("prompts", file_name).read_text("utf-8"))
+    return Prompt.parse(built_in_source(file_name))
+
+
+def built_in_source(file_name: str) -> str:
+    """Return the file of a built-in prompt with its header."""
+    return files("ragtrace.metrics").joinpath("prompts", file_name).read_text("utf-8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

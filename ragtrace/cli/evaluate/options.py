@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.options import OWN_PROFILE, TOOLS, PassOptions, metric_spec, split_names
+from ragtrace.cli.options import (
+    OWN_PROFILE,
+    TOOLS,
+    MetricChanges,
+    PassOptions,
+    metric_spec,
+    split_names,
+)
 from ragtrace.cli.settings import group, option
 
 if TYPE_CHECKING:
@@ -106,6 +113,7 @@ class ProfileOptions:
         is_flag=True,
         help="Ask as the tool of --profile asks: its calls in its order, its JSON fields and text formats.",
     )
+    changes: MetricChanges = group(MetricChanges)
     tool: ToolMetricOptions = group(ToolMetricOptions)
 
     def __post_init__(self) -> None:
@@ -128,8 +136,11 @@ class ProfileOptions:
         if self.uses_tool_prompts:
             return tuple(map(self._prompted, names))
         rules = self.tool.scoring_rules(self.profile)
-        return tuple(
-            metric_spec(name, profile=self.profile, **self.passes.rules(), options=rules) for name in names
+        return self.changes.applied(
+            tuple(
+                metric_spec(name, profile=self.profile, **self.passes.rules(), options=rules)
+                for name in names
+            )
         )
 
     def _prompted(self, name: str) -> MetricSpec:

@@ -225,7 +225,7 @@ async def test_a_strict_judge_takes_bare_json_only(endpoint: Any, text: str) -> 
     strict = open_judge(
         "openai:m", base_url=endpoint.url, reply_rules=ReplyRules(strict_json=True, max_corrections=0)
     )
-    with pytest.raises(JudgeNonsense, match="does not have the form that was asked for$"):
+    with pytest.raises(JudgeNonsense, match=r"does not have the form that was asked for$"):
         await strict.ask(request())
     endpoint.answers = lambda body: (200, completion(f"\n{json.dumps(GOOD)}\n"))
     assert (await strict.ask(request())).value == ExtractReply.model_validate(GOOD)
@@ -237,9 +237,7 @@ async def test_a_reply_of_the_wrong_form_is_sent_back_as_often_as_is_said(
     endpoint: Any, corrections: int
 ) -> None:
     endpoint.answers = lambda body: (200, completion({"claims": 3}))
-    judge = open_judge(
-        "openai:m", base_url=endpoint.url, reply_rules=ReplyRules(max_corrections=corrections)
-    )
+    judge = open_judge("openai:m", base_url=endpoint.url, reply_rules=ReplyRules(max_corrections=corrections))
     with pytest.raises(JudgeNonsense) as caught:
         await judge.ask(request())
     assert caught.value.usage.calls == len(endpoint.requests) == corrections + 1
