@@ -23,8 +23,9 @@ def step_attributes(outcome: MetricOutcome, *, content: bool) -> dict[str, Attri
     Arrays hold one JSON object per step or item: Tempo cuts strings, not array elements.
     """
     made = outcome.intermediate if isinstance(outcome, MetricResult) else None
+    is_timed = bool(outcome.steps or outcome.duration_ms)
     return {
-        semconv.EVAL_DURATION_MS: outcome.duration_ms,
+        semconv.EVAL_DURATION_MS: outcome.duration_ms if is_timed else None,
         semconv.STEPS: tuple(_json(_step(run)) for run in outcome.steps[:_MAX_STEPS]) or None,
         **(_made(made, content=content) if made else {}),
     }
