@@ -264,6 +264,14 @@ class Steps(Protocol):
         """
         ...
 
+    async def chunks_by_answer(self) -> Grading:
+        """Return a grade on each chunk: how much it holds of what the answer, not a reference, states.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
     async def sentences(self) -> SentenceGrading:
         """Return a grade on each sentence of the chunks: its relevance to the question.
 

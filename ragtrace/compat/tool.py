@@ -27,6 +27,8 @@ class ToolOptions:
     """ragas, promptfoo: the number of questions to generate from the answer."""
     max_retries: int = 3
     """ragas: the number of retries after an unreadable reply."""
+    weights: Mapping[str, float] = field(default_factory=dict, repr=False)
+    """rag_evals: the weights of the parts of ``rag_score``, in place of ragtrace's."""
     text_fallback: bool = True
     """promptfoo: count `verdict: yes/no` if the final line is missing."""
 

@@ -7,6 +7,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -30,7 +31,7 @@ from ragtrace.metrics.fence import fence_code
 from ragtrace.metrics.judge_calls import MeteredJudge
 from ragtrace.metrics.prompt import Prompts
 from ragtrace.metrics.step_limits import StepLimits
-from ragtrace.metrics.steps.chunks import CHUNKS
+from ragtrace.metrics.steps.chunks import CHUNKS, grade_chunks
 from ragtrace.metrics.steps.extract import EXTRACT
 from ragtrace.metrics.steps.questions import QUESTIONS
 from ragtrace.metrics.steps.recall import RECALL
@@ -199,6 +200,18 @@ class StepSession:
         if self._is_bundled:
             return (await self._retrieval())[0]
         return await self._result(CHUNKS)
+
+    async def chunks_by_answer(self) -> Grading:
+        """Return a grade on each chunk: how much it holds of what the answer, not a reference, states.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        record = replace(self._record, reference=self._record.answer)
+        key = f"answer in {self._key(CHUNKS)}"
+        return await self.shared(
+            key, lambda judge: grade_chunks(replace(self._material(judge), record=record))
+        )
 
     async def sentences(self) -> SentenceGrading:
         """Return a grade on each sentence of the chunks: its relevance to the question.

@@ -120,6 +120,8 @@ class ProfileOptions:
         """Refuse options that do not go together."""
         if self.uses_tool_prompts and self.profile == OWN_PROFILE:
             raise click.UsageError("--peer-prompts needs --profile: whose prompts?")
+        if self.uses_tool_prompts and self.changes.prompts:
+            raise click.UsageError("--prompts replaces ragtrace's prompts: leave out --peer-prompts")
         if self.passes.pass_when and self.profile != OWN_PROFILE:
             raise click.UsageError(
                 "--pass-when works with ragtrace's own profile only:"
@@ -134,7 +136,7 @@ class ProfileOptions:
         """
         names = split_names(self.names)
         if self.uses_tool_prompts:
-            return tuple(map(self._prompted, names))
+            return self.changes.applied(tuple(map(self._prompted, names)))
         rules = self.tool.scoring_rules(self.profile)
         return self.changes.applied(
             tuple(
