@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         uninstrument,
     )
     from ragtrace.errors import RagtraceError
+    from ragtrace.frames import evaluate_records, evaluate_records_async
     from ragtrace.model import Chunk, Evaluation, RagRecord
     from ragtrace.pipeline.evaluation import evaluate
     from ragtrace.sync import evaluate_sync
@@ -38,6 +39,8 @@ _HOME = {
     "RagRecord": "ragtrace.model",
     "RagtraceError": "ragtrace.errors",
     "evaluate": "ragtrace.pipeline.evaluation",
+    "evaluate_records": "ragtrace.frames",
+    "evaluate_records_async": "ragtrace.frames",
     "evaluate_sync": "ragtrace.sync",
     "feedback": "ragtrace.capture",
     "flush": "ragtrace.capture",
@@ -57,6 +60,8 @@ __all__ = [
     "RagtraceError",
     "__version__",
     "evaluate",
+    "evaluate_records",
+    "evaluate_records_async",
     "evaluate_sync",
     "feedback",
     "flush",

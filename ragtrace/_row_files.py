@@ -104,22 +104,37 @@ def read_rows(
         ConfigError: the file is Parquet, and pyarrow is not installed.
     """
     name = "standard input" if str(path) == "-" else str(path)
-    known, seen = names.known, set[str]()
+    seen: set[str] = set()
     with _opened(path, name) as lines:
         for place, content in _contents(lines, path, name, names):
-            where = f"{name}, {place}"
             try:
-                found = _object(content, where)
-                unknown = _unknown(found, known)
-                given = _by_field(found, names, unknown, where)
-                checked = _checked(given, form, where)
+                row = read_row(content, form, names, name=name, place=place)
             except InputError as fault:
                 notices.row_refused(fault)
                 continue
-            if news := [name for name in found if name in unknown - seen]:
-                seen |= unknown
-                notices.fields_ignored(_warning(news, names, where))
-            yield Row(form=checked, place=place.replace(" ", "-"), where=where, unknown=unknown, given=found)
+            tell_unknown(row, names, notices, seen)
+            yield row
+
+
+def read_row(content: object, form: type[FormT], names: FieldNames, *, name: str, place: str) -> Row[FormT]:
+    """Check one row: a line of JSON, or an object.
+
+    Raises:
+        InputError: it is invalid; names ``name``, ``place`` and the field.
+    """
+    where = f"{name}, {place}"
+    found = _object(content, where)
+    unknown = _unknown(found, names.known)
+    given = _by_field(found, names, unknown, where)
+    checked = _checked(given, form, where)
+    return Row(form=checked, place=place.replace(" ", "-"), where=where, unknown=unknown, given=found)
+
+
+def tell_unknown(row: Row[FormT], names: FieldNames, notices: RowNotices, seen: set[str]) -> None:
+    """Tell about unknown fields that were not ``seen`` yet, and add them."""
+    if news := [name for name in row.given if name in row.unknown - seen]:
+        seen |= row.unknown
+        notices.fields_ignored(_warning(news, names, row.where))
 
 
 def clean_text(value: Any) -> Any:

@@ -65,21 +65,37 @@ def read_records(path: str | Path, *, notices: RowNotices = STRICT) -> Iterator[
             line and the field.
         ConfigError: the file is Parquet, and pyarrow is not installed.
     """
-    places: dict[str, str] = {}
+    records = RecordReader()
     for row in read_rows(path, RecordRow, RECORD_NAMES, notices):
         try:
-            _check_parts(row)
-            record = record_of(row.form, row.place)
-            if record.id in places:
-                raise InputError(
-                    f"{row.where}: field `id`: {record.id!r} is already used at {places[record.id]}:"
-                    " ids must be unique"
-                )
+            record = records.record(row)
         except InputError as fault:
             notices.row_refused(fault)
             continue
-        places[record.id] = row.place.replace("-", " ")
         yield record
+
+
+class RecordReader:
+    """Makes records of the rows of one source: their ids must differ."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, str] = {}
+
+    def record(self, row: Row[RecordRow]) -> RagRecord:
+        """Return the record in a row.
+
+        Raises:
+            InputError: it has no part of a record, or the id of an earlier one.
+        """
+        _check_parts(row)
+        record = record_of(row.form, row.place)
+        if record.id in self._places:
+            raise InputError(
+                f"{row.where}: field `id`: {record.id!r} is already used at {self._places[record.id]}:"
+                " ids must be unique"
+            )
+        self._places[record.id] = row.place.replace("-", " ")
+        return record
 
 
 def to_json_line(
