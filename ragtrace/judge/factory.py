@@ -33,7 +33,7 @@ OPENAI_KEY = "OPENAI_API_KEY"
 OWN_KEYS: Final = {"anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_OPENAI_API_KEY"}
 """The variables of these, by kind."""
 _TAKES_BATCHES = "openai"
-_WITHOUT_ENDPOINT: Final = ("lexical", "scripted")
+_WITHOUT_ENDPOINT: Final = ("lexical", "nli", "scripted")
 _OURS: Final = ("model", "messages", "stream", "n")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[ -~]*")
@@ -45,12 +45,13 @@ _JUDGES = PluginKind(
         "azure": "ragtrace.judge.openai.azure:open_azure",
         "lexical": "ragtrace.judge.lexical:open_lexical",
         "llama": "ragtrace.judge.llama:open_llama",
+        "nli": "ragtrace.judge.nli.judge:open_nli",
         "openai": "ragtrace.judge.openai.judge:open_openai",
         "scripted": "ragtrace.judge.scripted:open_scripted",
     },
     choices=(
-        "`lexical`, `openai:MODEL`, `azure:DEPLOYMENT`, `anthropic:MODEL`, `llama:PATH.gguf` or"
-        " `scripted:PATH`"
+        "`lexical`, `openai:MODEL`, `azure:DEPLOYMENT`, `anthropic:MODEL`, `llama:PATH.gguf`,"
+        " `nli:FOLDER` or `scripted:PATH`"
     ),
     members=("identity", "ask", "aclose"),
     port="ragtrace.ports.Judge",
@@ -125,7 +126,7 @@ def open_judge(
 
     Args:
         spec: ``lexical``, ``openai:MODEL``, ``azure:DEPLOYMENT``, ``anthropic:MODEL``, ``llama:PATH.gguf``,
-            ``scripted:PATH`` or ``PLUGIN:ARGUMENT``.
+            ``nli:FOLDER``, ``scripted:PATH`` or ``PLUGIN:ARGUMENT``.
         base_url: The endpoint, for judges that have one.
         api_key_env: The environment variable that holds the key.
         timeout_s: For one HTTP request; an answer may take several.
