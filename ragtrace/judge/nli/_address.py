@@ -56,7 +56,7 @@ class NliAddress:
 
     @classmethod
     def parse(cls, argument: str) -> NliAddress:
-        """Parse what stands behind the colon.
+        """Parse what is behind the colon.
 
         Raises:
             ConfigError: there is no model, or a setting is unknown or out of range.

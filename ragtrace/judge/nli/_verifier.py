@@ -31,7 +31,7 @@ _PROBE: Final = ("Refunds take 14 days.", "The shop is open on Sundays.", "Retur
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimPair:
+class WindowPair:
     """A window and a claim, as the model reads them."""
 
     claim: int
@@ -47,7 +47,7 @@ class ClaimPair:
 class PairFinding:
     """What the model says about a pair."""
 
-    pair: ClaimPair
+    pair: WindowPair
     support: float
     contradiction: float
     novel: tuple[float, ...] = ()
@@ -111,11 +111,11 @@ class Verifier:
         offsets: Offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
         return offsets
 
-    def pair(self, claim: int, text: str, window: Window) -> ClaimPair:
+    def pair(self, claim: int, text: str, window: Window) -> WindowPair:
         """Put a window and a claim together."""
         return self._pair(window.text, text, claim=claim, window=window)
 
-    def read(self, pairs: Sequence[ClaimPair]) -> list[PairFinding]:
+    def read(self, pairs: Sequence[WindowPair]) -> list[PairFinding]:
         """Let the model read pairs, all at once.
 
         Raises:
@@ -161,7 +161,7 @@ class Verifier:
             )
         return logits
 
-    def _finding(self, pair: ClaimPair, logits: Numbers) -> PairFinding:
+    def _finding(self, pair: WindowPair, logits: Numbers) -> PairFinding:
         family = self._family
         if family.meaning is Meaning.TOKENS:
             novel = tuple(float(p) for p in _softmax(logits)[list(pair.claim_tokens), 1])
@@ -172,18 +172,18 @@ class Verifier:
         against = 0.0 if family.contradiction is None else float(chances[family.contradiction])
         return PairFinding(pair=pair, support=float(chances[family.entailment]), contradiction=against)
 
-    def _pair(self, passage: str, text: str, *, claim: int, window: Window) -> ClaimPair:
+    def _pair(self, passage: str, text: str, *, claim: int, window: Window) -> WindowPair:
         if self._family.layout is Layout.PAIR:
             if self._family.meaning is Meaning.TOKENS:
                 passage = _LETTUCE.format(passage=passage)
             found = self._tokenizer.encode(passage, text)
             own = [at for at, sequence in enumerate(found.sequence_ids) if sequence == 1]
             places = range(own[0], own[-1] + 1) if own else range(0)
-            return ClaimPair(
+            return WindowPair(
                 claim=claim, window=window, ids=found.ids, types=found.type_ids, claim_tokens=places
             )
         ids = self._joined_ids(passage, text)
-        return ClaimPair(claim=claim, window=window, ids=ids, types=[0] * len(ids), claim_tokens=range(0))
+        return WindowPair(claim=claim, window=window, ids=ids, types=[0] * len(ids), claim_tokens=range(0))
 
     def _joined_ids(self, passage: str, claim: str) -> list[int]:
         if self._family.layout is Layout.PROMPT:

@@ -29,7 +29,7 @@ from ragtrace.judge.lexical import abstaining, sentences_as_claims
 from ragtrace.judge.nli._address import Cuts, NliAddress
 from ragtrace.judge.nli._families import Family, family_of
 from ragtrace.judge.nli._folder import ModelFolder
-from ragtrace.judge.nli._verifier import ClaimPair, PairFinding, Verifier
+from ragtrace.judge.nli._verifier import PairFinding, Verifier, WindowPair
 from ragtrace.judge.nli._windows import Window, windows_of, words_of
 from ragtrace.judge_forms import (
     ChunksInput,
@@ -177,7 +177,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _batches(pairs: Sequence[ClaimPair], size: int) -> Iterator[Sequence[ClaimPair]]:
+def _batches(pairs: Sequence[WindowPair], size: int) -> Iterator[Sequence[WindowPair]]:
     """Yield batches of pairs of about the same length: the shorter ones are padded."""
     ordered = sorted(pairs, key=lambda pair: len(pair.ids))
     return (ordered[start : start + size] for start in range(0, len(ordered), size))
@@ -204,7 +204,7 @@ class _Reading:
             too_long={number: length for number, length in lengths.items() if length > most},
         )
 
-    def pairs(self) -> list[ClaimPair]:
+    def pairs(self) -> list[WindowPair]:
         """Return every claim beside every window."""
         chunks = [(chunk, self.verifier.tokens_of(chunk.text)) for chunk in self.given.chunks]
         by_room: dict[int, list[Window]] = {}
@@ -275,8 +275,8 @@ class _Pooled:
 
     support: float
     contradiction: float
-    supporting: ClaimPair
-    contradicting: ClaimPair
+    supporting: WindowPair
+    contradicting: WindowPair
     best: float
     """The support of the window that supports it most."""
     novel: tuple[float, ...]
