@@ -45,8 +45,9 @@ class Verifier:
     outputs: int | None = None
     """How many numbers it gives, if not those of its family."""
     gives_nan: bool = False
-    is_half: bool = False
-    """In float16."""
+    precision: Literal["float32", "float16", "bfloat16"] = "float32"
+    overflows: bool = False
+    """Its numbers are too large for float16."""
     has_token_types: bool = False
     name: str = ""
     """``_name_or_path`` in its configuration."""
@@ -142,7 +143,7 @@ def _model(of: Verifier) -> Any:
     if of.has_token_types:  # used, so that it must be given
         types = graph.node("Identity", "token_type_ids")
         graph.nodes[-1].output[0] = types
-    kind = TensorProto.FLOAT16 if of.is_half else TensorProto.FLOAT
+    kind = {"float16": TensorProto.FLOAT16}.get(of.precision, TensorProto.FLOAT)
     made = helper.make_graph(
         graph.nodes,
         "verifier",
@@ -154,7 +155,13 @@ def _model(of: Verifier) -> Any:
 
 
 def _half(graph: _Graph, of: Verifier, name: str) -> str:
-    return graph.node("Cast", name, to=TensorProto.FLOAT16) if of.is_half else name
+    if of.overflows:
+        name = graph.times(name, graph.constant(1e6))
+    if of.precision == "float16":
+        return graph.node("Cast", name, to=TensorProto.FLOAT16)
+    if of.precision == "bfloat16":  # no CPU kernel of the runtime
+        return graph.number(graph.node("Erf", graph.node("Cast", name, to=TensorProto.BFLOAT16)))
+    return name
 
 
 def _compared(graph: _Graph, of: Verifier) -> _Compared:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,10 +17,14 @@ from ragtrace.errors import ConfigError
 from ragtrace.judge.nli._address import NliAddress
 from ragtrace.judge.nli._families import Described
 
+log = logging.getLogger("ragtrace.judge")
+
 TOKENIZER: Final = "tokenizer.json"
 CONFIG: Final = "config.json"
+_TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 _MOST_BYTES: Final = 2 << 30
 _MOST_JSON_BYTES: Final = 64 << 20
+_JSON_FILES: Final = (CONFIG, TOKENIZER, _TOKENIZER_CONFIG)
 _PREFERRED: Final = ("model.onnx", "onnx/model.onnx", "onnx/model_quantized.onnx", "onnx/model_int8.onnx")
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _SAMPLE_BYTES: Final = 1 << 20
@@ -128,7 +133,7 @@ def _read_config(path: Path) -> _Config:
 
 
 def _tokenizer_limit(folder: Path) -> int | None:
-    path = folder / "tokenizer_config.json"
+    path = folder / _TOKENIZER_CONFIG
     if not path.is_file():
         return None
     limit = _json(path).get("model_max_length")
@@ -207,42 +212,47 @@ def _digest(paths: Iterable[Path]) -> str:
 
 
 def downloaded(address: NliAddress) -> Path:
-    """Download a model's files from the hub, or find them in its cache, and return their folder.
+    """Return the folder of a model of the hub: from its cache, else downloaded into it.
+
+    A cached model is never asked for again, so that it changes only if somebody says so.
 
     Raises:
-        ConfigError: the hub's client is missing, or there is no such model, or no way to it.
+        ConfigError: there is no such model, or no way to it.
     """
-    from huggingface_hub import HfApi, snapshot_download
-
-    def get(files: list[str] | None, *, local: bool) -> Path:
-        return Path(
-            snapshot_download(
-                address.where,
-                allow_patterns=[CONFIG, TOKENIZER, "tokenizer_config.json", *(files or [])],
-                local_files_only=local,
-            )
-        )
-
-    def wanted() -> list[str]:
-        names = [name for name in HfApi().list_repo_files(address.where) if name.endswith(".onnx")]
-        chosen = chosen_file(names, address.file, f"the hub's {address.where}")
-        return [chosen, f"{chosen}_data", f"{chosen}.data"]
-
-    return _from_hub(address.where, lambda: get(wanted(), local=False), lambda: get(["*.onnx*"], local=True))
-
-
-def _from_hub(name: str, online: Callable[[], Path], cached: Callable[[], Path]) -> Path:
+    cached = _cached(address)
     try:
-        return online()
+        return cached or _from_hub(address)
     except ConfigError:
         raise
-    except Exception as exc:  # noqa: BLE001 -- the hub's client raises those of three HTTP libraries
-        try:
-            return cached()
-        except Exception:  # noqa: BLE001 -- the same
-            raise ConfigError(
-                f"the judge `nli`: {name!r} is no folder here, and cannot be had from the hub"
-                f" ({type(exc).__name__}): check the name and the connection, or download it elsewhere and"
-                " name"
-                " its folder"
-            ) from exc
+    except Exception as exc:
+        raise ConfigError(
+            f"the judge `nli`: {address.where!r} is no folder here, and cannot be had from the hub"
+            f" ({type(exc).__name__}): check the name and the connection, or download it elsewhere and name"
+            " its folder"
+        ) from exc
+
+
+def _cached(address: NliAddress) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(address.where, CONFIG)
+    if not isinstance(found, str):
+        return None
+    folder = Path(found).parent
+    try:
+        chosen_file(_names_in(folder), address.file, str(folder))
+    except ConfigError:
+        return None
+    return folder if (folder / TOKENIZER).is_file() else None
+
+
+def _from_hub(address: NliAddress) -> Path:
+    from huggingface_hub import HfApi, snapshot_download
+
+    there = HfApi().list_repo_files(address.where)
+    onnx = chosen_file(
+        (name for name in there if name.endswith(".onnx")), address.file, f"the hub's {address.where}"
+    )
+    wanted = (*_JSON_FILES, onnx, f"{onnx}_data", f"{onnx}.data")
+    log.info("downloading %s of %s from the hub", onnx, address.where)
+    return Path(snapshot_download(address.where, allow_patterns=[name for name in wanted if name in there]))

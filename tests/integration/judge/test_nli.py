@@ -112,6 +112,16 @@ def test_labels_without_names_are_those_of_the_known_model(tmp_path: Path) -> No
     assert verdict_on(folder, REFUNDS).label is VerdictLabel.SUPPORTED
 
 
+def test_a_model_in_float16_is_read_where_the_runtime_can(tmp_path: Path) -> None:
+    folder = Verifier(precision="float16").write(tmp_path)
+    assert verdict_on(folder, REFUNDS).label is VerdictLabel.SUPPORTED
+
+
+def test_a_model_is_given_token_types_only_if_it_takes_them(tmp_path: Path) -> None:
+    folder = Verifier(has_token_types=True).write(tmp_path)
+    assert verdict_on(folder, REFUNDS).label is VerdictLabel.SUPPORTED
+
+
 def test_a_contradicted_claim_cites_the_window_that_contradicts_it(tmp_path: Path) -> None:
     verdict = verdict_on(Verifier().write(tmp_path), "Refunds do not take 14 days.")
     assert verdict.label is VerdictLabel.CONTRADICTED
@@ -256,6 +266,17 @@ class TestBadInput:
     def test_a_model_that_gives_nan(self, tmp_path: Path) -> None:
         found = failure(Verifier(gives_nan=True).write(tmp_path))
         assert found.startswith(f"judge_refused: {tmp_path / 'model.onnx'} gave NaN or infinity")
+
+    def test_a_model_in_a_precision_that_the_cpu_lacks(self, tmp_path: Path) -> None:
+        found = failure(Verifier(precision="bfloat16").write(tmp_path))
+        assert found.startswith(
+            f"judge_refused: {tmp_path / 'model.onnx'} cannot be loaded: this CPU's runtime"
+        )
+        assert "take the float32 or int8 file" in found
+
+    def test_a_model_that_overflows_in_float16(self, tmp_path: Path) -> None:
+        found = failure(Verifier(precision="float16", overflows=True).write(tmp_path))
+        assert "gave NaN or infinity in place of a number" in found
 
     def test_a_damaged_model(self, tmp_path: Path) -> None:
         (Verifier().write(tmp_path) / "model.onnx").write_bytes(b"no model")
