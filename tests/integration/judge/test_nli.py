@@ -21,6 +21,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
+from ragtrace.testing import check_judge
 from tests.tiny_verifiers import FILLER, Family, Verifier
 
 REFUNDS = "Refunds take 14 days."
@@ -180,6 +181,10 @@ def test_the_judge_says_who_it_is_and_changes_its_version_with_its_file(tmp_path
     Verifier(labels=("entailment", "neutral", "contradiction")).write(folder)
     assert open_judge(f"nli:{folder}").identity.parameters != first.parameters
     assert open_judge(f"nli:{Verifier(family='hhem').write(folder)}").identity.contradicts is False
+
+
+def test_the_judge_keeps_the_rules_of_judges(tmp_path: Path) -> None:
+    check_judge(open_judge(f"nli:{Verifier().write(tmp_path)}"))
 
 
 class TestBadInput:

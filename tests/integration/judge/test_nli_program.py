@@ -10,8 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.program import COMMAND
+from tests.integration.collector.running import (
+    carriers_in,
+    config_of,
+    post,
+    request_of,
+    running_collector,
+    until,
+)
 from tests.integration.judge.model_hub import model_hub
 from tests.patience import PATIENCE_S
+from tests.rag_spans import rag_trace
 from tests.tiny_verifiers import Verifier
 
 pytestmark = pytest.mark.slow
@@ -75,3 +84,13 @@ def test_a_model_that_the_hub_lacks(tmp_path: Path) -> None:
     assert found.returncode != 0
     assert "'org/other' is no folder here, and cannot be had from the hub" in found.stderr
     assert "Traceback" not in found.stderr
+
+
+async def test_the_collector_judges_by_a_folder_and_names_it_on_the_carrier(tmp_path: Path) -> None:
+    folder = Verifier().write(tmp_path / "verifier")
+    config = config_of(tmp_path, judge={"use": f"nli:{folder}?threads=1"})
+    async with running_collector(config) as collector:
+        await post(collector, request_of(*rag_trace(0, answer="Refunds take 14 days.")))
+        [carrier] = await until(lambda: carriers_in(tmp_path / "out.jsonl"))
+    assert carrier.attributes["ragtrace.judge.provider"] == "nli"
+    assert carrier.attributes["ragtrace.judge.model"] == "verifier"
