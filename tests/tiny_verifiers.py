@@ -44,7 +44,8 @@ class Verifier:
     window: int = 512
     outputs: int | None = None
     """How many numbers it gives, if not those of its family."""
-    gives_nan: bool = False
+    nan_for: Literal["nothing", "all", "negated"] = "nothing"
+    """For which pairs it gives NaN."""
     precision: Literal["float32", "float16", "bfloat16"] = "float32"
     overflows: bool = False
     """Its numbers are too large for float16."""
@@ -216,8 +217,9 @@ def _numbers(graph: _Graph, of: Verifier, found: _Compared) -> str:
         ends = [graph.node("Unsqueeze", name, last) for name in (graph.node("Neg", novel), novel)]
         return graph.node("Concat", *ends, axis=-1)
     entailed = graph.line(found.share, _SURE, _HALF)
-    if of.gives_nan:
-        entailed = graph.node("Sqrt", graph.node("Sub", graph.constant(-1.0), graph.node("Abs", entailed)))
+    if of.nan_for != "nothing":
+        bad = found.negated if of.nan_for == "negated" else graph.constant(1.0)
+        entailed = graph.node("Add", entailed, graph.node("Sqrt", graph.node("Neg", bad)))
     zero = graph.times(entailed, graph.constant(0.0))
     against = graph.line(graph.times(found.share, found.negated), 32.0, 0.4)
     by_label = {"entailment": entailed, "contradiction": against}

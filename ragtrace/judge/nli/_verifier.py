@@ -39,8 +39,15 @@ class WindowPair:
     window: Window
     ids: list[int]
     types: list[int]
-    claim_tokens: range
+    claim_tokens: range = range(0)
     """The places of the claim's tokens; only for models that classify tokens."""
+    claim_spans: tuple[tuple[int, int], ...] = ()
+    """Start and end of each of them in the claim."""
+
+    def parts(self, claim: str, places: Iterable[int]) -> list[str]:
+        """Return the parts of the claim that these of its tokens make up."""
+        spans = _joined(self.claim_spans[at] for at in places)
+        return [claim[start:end].strip() for start, end in spans]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +137,6 @@ class Verifier:
         logits = self._run({name: feed[name] for name in self._inputs})
         return [self._finding(pair, of) for pair, of in zip(pairs, logits, strict=True)]
 
-    def tokens_text(self, claim: str, places: Iterable[int]) -> list[str]:
-        """Return the parts of a claim that these of its tokens make up."""
-        offsets = self.tokens_of(claim)
-        return [claim[start:end].strip() for start, end in _joined(offsets[at] for at in places)]
-
     @property
     def _padding(self) -> int:
         found = (self._tokenizer.token_to_id(name) for name in ("[PAD]", "<pad>"))
@@ -180,10 +182,15 @@ class Verifier:
             own = [at for at, sequence in enumerate(found.sequence_ids) if sequence == 1]
             places = range(own[0], own[-1] + 1) if own else range(0)
             return WindowPair(
-                claim=claim, window=window, ids=found.ids, types=found.type_ids, claim_tokens=places
+                claim=claim,
+                window=window,
+                ids=found.ids,
+                types=found.type_ids,
+                claim_tokens=places,
+                claim_spans=tuple(found.offsets[at] for at in places),
             )
         ids = self._joined_ids(passage, text)
-        return WindowPair(claim=claim, window=window, ids=ids, types=[0] * len(ids), claim_tokens=range(0))
+        return WindowPair(claim=claim, window=window, ids=ids, types=[0] * len(ids))
 
     def _joined_ids(self, passage: str, claim: str) -> list[int]:
         if self._family.layout is Layout.PROMPT:

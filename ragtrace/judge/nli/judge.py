@@ -263,9 +263,10 @@ class _Reading:
             id=claim.number, chunks=[], quote="", label="not_mentioned", reason=self._lacking(claim, pooled)
         )
 
-    def _lacking(self, claim: NumberedText, pooled: _Pooled) -> str:
+    @staticmethod
+    def _lacking(claim: NumberedText, pooled: _Pooled) -> str:
         places = [at for at, novel in enumerate(pooled.novel) if novel >= _NOVEL_FROM]
-        parts = self.verifier.tokens_text(claim.text, places) if places else []
+        parts = pooled.supporting.parts(claim.text, places)
         return f"not in the chunks: {', '.join(map(repr, parts))}"[:400] if parts else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,28 +64,31 @@ def long_text(claim: str, *, before: int) -> str:
 
 
 @pytest.mark.parametrize("family", ["nli", "minicheck", "hhem", "tokens"])
-class TestEachFamily:
-    def test_supports_a_claim_with_its_window_as_the_quote(self, tmp_path: Path, family: Family) -> None:
-        verdict = verdict_on(Verifier(family=family).write(tmp_path), REFUNDS)
-        assert verdict.label is VerdictLabel.SUPPORTED
-        assert (verdict.chunk_ids, verdict.quote) == (("c2",), REFUNDS)
-        assert verdict.support is not None
-        assert verdict.support > 0.6
-        assert verdict.confidence == verdict.support
+def test_each_family_supports_a_claim_with_its_window_as_the_quote(tmp_path: Path, family: Family) -> None:
+    verdict = verdict_on(Verifier(family=family).write(tmp_path), REFUNDS)
+    assert verdict.label is VerdictLabel.SUPPORTED
+    assert (verdict.chunk_ids, verdict.quote) == (("c2",), REFUNDS)
+    assert verdict.support is not None
+    assert verdict.support > 0.6
+    assert verdict.confidence == verdict.support
 
-    def test_finds_a_claim_unsupported(self, tmp_path: Path, family: Family) -> None:
-        verdict = verdict_on(Verifier(family=family).write(tmp_path), "The museum was founded in 1887.")
-        assert verdict.label is VerdictLabel.UNSUPPORTED
-        assert verdict.support is not None
-        assert verdict.support < 0.4
-        assert verdict.confidence == 1 - verdict.support
 
-    def test_finds_a_claim_in_the_middle_of_a_long_chunk(self, tmp_path: Path, family: Family) -> None:
-        folder = Verifier(family=family, window=96).write(tmp_path)
-        verdict = verdict_on(folder, REFUNDS, long_text(REFUNDS, before=40))
-        assert verdict.label is VerdictLabel.SUPPORTED
-        assert REFUNDS in (verdict.quote or "")
-        assert len(verdict.quote or "") <= 1000
+@pytest.mark.parametrize("family", ["nli", "minicheck", "hhem", "tokens"])
+def test_each_family_finds_a_claim_unsupported(tmp_path: Path, family: Family) -> None:
+    verdict = verdict_on(Verifier(family=family).write(tmp_path), "The museum was founded in 1887.")
+    assert verdict.label is VerdictLabel.UNSUPPORTED
+    assert verdict.support is not None
+    assert verdict.support < 0.4
+    assert verdict.confidence == 1 - verdict.support
+
+
+@pytest.mark.parametrize("family", ["nli", "minicheck", "hhem", "tokens"])
+def test_each_family_finds_a_claim_in_the_middle_of_a_long_chunk(tmp_path: Path, family: Family) -> None:
+    folder = Verifier(family=family, window=96).write(tmp_path)
+    verdict = verdict_on(folder, REFUNDS, long_text(REFUNDS, before=40))
+    assert verdict.label is VerdictLabel.SUPPORTED
+    assert REFUNDS in (verdict.quote or "")
+    assert len(verdict.quote or "") <= 1000
 
 
 @pytest.mark.parametrize(
@@ -187,149 +191,179 @@ def test_the_judge_keeps_the_rules_of_judges(tmp_path: Path) -> None:
     check_judge(open_judge(f"nli:{Verifier().write(tmp_path)}"))
 
 
-class TestBadInput:
-    def test_a_folder_without_a_tokenizer(self, tmp_path: Path) -> None:
-        (Verifier().write(tmp_path) / "tokenizer.json").unlink()
-        with pytest.raises(ConfigError, match=r"there is no tokenizer.json"):
-            judged(tmp_path, REFUNDS)
+def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
+    (Verifier().write(tmp_path) / "tokenizer.json").unlink()
+    with pytest.raises(ConfigError, match=r"there is no tokenizer.json"):
+        judged(tmp_path, REFUNDS)
 
-    def test_a_folder_without_a_configuration(self, tmp_path: Path) -> None:
-        (Verifier().write(tmp_path) / "config.json").unlink()
-        with pytest.raises(ConfigError, match=r"config.json' cannot be read: No such file"):
-            judged(tmp_path, REFUNDS)
 
-    @pytest.mark.parametrize("path", ["nowhere", "not/here/at/all"])
-    def test_no_such_folder(self, tmp_path: Path, path: str) -> None:
-        with pytest.raises(ConfigError, match="there is no folder"):
-            judged(tmp_path / path, REFUNDS)
+def test_a_folder_without_a_configuration(tmp_path: Path) -> None:
+    (Verifier().write(tmp_path) / "config.json").unlink()
+    with pytest.raises(ConfigError, match=r"config.json' cannot be read: No such file"):
+        judged(tmp_path, REFUNDS)
 
-    def test_no_model_in_the_folder(self, tmp_path: Path) -> None:
-        (Verifier().write(tmp_path) / "model.onnx").unlink()
-        with pytest.raises(ConfigError, match="there is no ONNX file"):
-            judged(tmp_path, REFUNDS)
 
-    def test_several_models_in_the_folder(self, tmp_path: Path) -> None:
-        Verifier().write(tmp_path, file="onnx/a.onnx")
-        Verifier().write(tmp_path, file="onnx/b.onnx")
-        with pytest.raises(ConfigError, match=r"\?file=onnx/a.onnx"):
-            judged(tmp_path, REFUNDS)
-        assert judged(tmp_path, REFUNDS, settings="?file=onnx/b.onnx").results
+@pytest.mark.parametrize("path", ["nowhere", "not/here/at/all"])
+def test_no_such_folder(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ConfigError, match="there is no folder"):
+        judged(tmp_path / path, REFUNDS)
 
-    def test_a_model_over_two_gigabytes(self, tmp_path: Path) -> None:
-        with (Verifier().write(tmp_path) / "model.onnx").open("r+b") as file:
-            file.truncate((2 << 30) + 1)  # sparse: it takes no room
-        with pytest.raises(ConfigError, match=r"model.onnx has 2.0 GiB, more than the 2 GiB"):
-            judged(tmp_path, REFUNDS)
 
-    def test_labels_without_names_of_an_unknown_model(self, tmp_path: Path) -> None:
-        Verifier().write(tmp_path, id2label={"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"})
-        with pytest.raises(ConfigError, match=r"config.json: `id2label` gives the labels no names"):
-            judged(tmp_path, REFUNDS)
-        assert judged(tmp_path, REFUNDS, settings="?labels=contradiction,entailment,neutral").results
+def test_no_model_in_the_folder(tmp_path: Path) -> None:
+    (Verifier().write(tmp_path) / "model.onnx").unlink()
+    with pytest.raises(ConfigError, match="there is no ONNX file"):
+        judged(tmp_path, REFUNDS)
 
-    def test_labels_of_another_task(self, tmp_path: Path) -> None:
-        Verifier().write(tmp_path, id2label={"0": "joy", "1": "anger", "2": "fear"})
-        with pytest.raises(ConfigError, match=r"the labels joy, anger, fear: expected entailment"):
-            judged(tmp_path, REFUNDS)
 
-    def test_labels_that_contradict_themselves(self, tmp_path: Path) -> None:
-        Verifier().write(tmp_path, label2id={"entailment": 0, "contradiction": 1, "neutral": 2})
-        with pytest.raises(ConfigError, match=r"`id2label` and `label2id` contradict each other"):
-            judged(tmp_path, REFUNDS)
+def test_several_models_in_the_folder(tmp_path: Path) -> None:
+    Verifier().write(tmp_path, file="onnx/a.onnx")
+    Verifier().write(tmp_path, file="onnx/b.onnx")
+    with pytest.raises(ConfigError, match=r"\?file=onnx/a.onnx"):
+        judged(tmp_path, REFUNDS)
+    assert judged(tmp_path, REFUNDS, settings="?file=onnx/b.onnx").results
 
-    def test_labels_in_another_order_than_the_known_model_has(self, tmp_path: Path) -> None:
-        folder = Verifier(name="cross-encoder/nli-deberta-v3-small").write(
-            tmp_path, id2label={"0": "entailment", "1": "neutral", "2": "contradiction"}
-        )
-        with pytest.raises(ConfigError, match="seem to be swapped"):
-            judged(folder, REFUNDS)
 
-    def test_swapped_labels_of_a_model_that_nobody_knows(self, tmp_path: Path) -> None:
-        Verifier().write(tmp_path, id2label={"0": "entailment", "1": "contradiction", "2": "neutral"})
-        found = failure(tmp_path)
-        assert found.startswith(
-            f"judge_refused: {tmp_path / 'model.onnx'} says of sentences beside themselves"
-        )
-        assert "config.json: `id2label`" in found
+def test_a_model_over_two_gigabytes(tmp_path: Path) -> None:
+    with (Verifier().write(tmp_path) / "model.onnx").open("r+b") as file:
+        file.truncate((2 << 30) + 1)  # sparse: it takes no room
+    with pytest.raises(ConfigError, match=r"model.onnx has 2.0 GiB, more than the 2 GiB"):
+        judged(tmp_path, REFUNDS)
 
-    def test_a_model_of_another_architecture(self, tmp_path: Path) -> None:
-        Verifier().write(tmp_path, architectures=["BertForMaskedLM"])
-        with pytest.raises(
-            ConfigError, match=r"`architectures` says BertForMaskedLM, which is for another task"
-        ):
-            judged(tmp_path, REFUNDS)
 
-    @pytest.mark.parametrize("family", ["nli", "minicheck", "hhem", "tokens"])
-    def test_a_model_with_another_number_of_outputs(self, tmp_path: Path, family: Family) -> None:
-        other = Verifier(family="minicheck", outputs=7).write(tmp_path)
-        config = Verifier(family=family)._config()
-        (other / "config.json").write_text(json.dumps(config))
-        found = failure(other)
-        assert found.startswith(f"judge_refused: {other / 'model.onnx'} gives 7 numbers")
-        assert "a model for another task?" in found
+def test_labels_without_names_of_an_unknown_model(tmp_path: Path) -> None:
+    Verifier().write(tmp_path, id2label={"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"})
+    with pytest.raises(ConfigError, match=r"config.json: `id2label` gives the labels no names"):
+        judged(tmp_path, REFUNDS)
+    assert judged(tmp_path, REFUNDS, settings="?labels=contradiction,entailment,neutral").results
 
-    def test_a_model_that_gives_nan(self, tmp_path: Path) -> None:
-        found = failure(Verifier(gives_nan=True).write(tmp_path))
-        assert found.startswith(f"judge_refused: {tmp_path / 'model.onnx'} gave NaN or infinity")
 
-    def test_a_model_in_a_precision_that_the_cpu_lacks(self, tmp_path: Path) -> None:
-        found = failure(Verifier(precision="bfloat16").write(tmp_path))
-        assert found.startswith(
-            f"judge_refused: {tmp_path / 'model.onnx'} cannot be loaded: this CPU's runtime"
-        )
-        assert "take the float32 or int8 file" in found
+def test_labels_of_another_task(tmp_path: Path) -> None:
+    Verifier().write(tmp_path, id2label={"0": "joy", "1": "anger", "2": "fear"})
+    with pytest.raises(ConfigError, match=r"the labels joy, anger, fear: expected entailment"):
+        judged(tmp_path, REFUNDS)
 
-    def test_a_model_that_overflows_in_float16(self, tmp_path: Path) -> None:
-        found = failure(Verifier(precision="float16", overflows=True).write(tmp_path))
-        assert "gave NaN or infinity in place of a number" in found
 
-    def test_a_damaged_model(self, tmp_path: Path) -> None:
-        (Verifier().write(tmp_path) / "model.onnx").write_bytes(b"no model")
-        assert failure(tmp_path).startswith(f"judge_refused: {tmp_path / 'model.onnx'} cannot be loaded")
+def test_labels_that_contradict_themselves(tmp_path: Path) -> None:
+    Verifier().write(tmp_path, label2id={"entailment": 0, "contradiction": 1, "neutral": 2})
+    with pytest.raises(ConfigError, match=r"`id2label` and `label2id` contradict each other"):
+        judged(tmp_path, REFUNDS)
 
-    def test_a_damaged_tokenizer(self, tmp_path: Path) -> None:
-        (Verifier().write(tmp_path) / "tokenizer.json").write_text("{}")
-        assert failure(tmp_path).startswith(f"judge_refused: {tmp_path / 'tokenizer.json'} is no tokenizer")
 
-    def test_a_claim_longer_than_the_window_is_left_open(self, tmp_path: Path) -> None:
-        claim = f"Refunds take {' '.join(FILLER)} days."
-        verdict = verdict_on(Verifier(window=64).write(tmp_path), claim)
-        assert verdict.label is VerdictLabel.UNJUDGED
-        assert (verdict.reason or "").startswith("the claim has 54 tokens, and the model takes 30")
-        assert verdict.support is None
-
-    @pytest.mark.parametrize("empty", ["", " \n "])
-    def test_an_empty_chunk_supports_nothing(self, tmp_path: Path, empty: str) -> None:
-        folder = Verifier().write(tmp_path)
-        assert verdict_on(folder, REFUNDS, empty, REFUNDS).label is VerdictLabel.SUPPORTED
-        assert verdict_on(folder, REFUNDS, empty).label is VerdictLabel.UNSUPPORTED
-
-    @pytest.mark.parametrize(
-        ("settings", "message"),
-        [
-            ("?threds=2", "has no setting 'threds': choose among"),
-            ("?threads=0", "threads='0' is not a whole number above 0"),
-            ("?supported=2", "supported='2' is not a probability"),
-            ("?supported=nan", "supported='nan' is not a probability"),
-            ("?supported=.3", "unsupported below 0.4, supported from 0.3"),
-            ("?family=bert", "family='bert' is none of nli, minicheck, hhem, tokens"),
-            ("?file=../model.onnx", "is no .onnx file inside the model's folder"),
-            ("?file=other.onnx", "there is no 'other.onnx'"),
-            ("?window=100000", "window=100000 is more than the 512 tokens"),
-            ("?window=8", "a window of 8 tokens is too short"),
-            ("?labels=a,b,c", "has the labels a, b, c: expected entailment"),
-        ],
+def test_labels_in_another_order_than_the_known_model_has(tmp_path: Path) -> None:
+    folder = Verifier(name="cross-encoder/nli-deberta-v3-small").write(
+        tmp_path, id2label={"0": "entailment", "1": "neutral", "2": "contradiction"}
     )
-    def test_a_setting_that_is_wrong(self, tmp_path: Path, settings: str, message: str) -> None:
-        Verifier().write(tmp_path)
-        with pytest.raises(ConfigError) as caught:
-            judged(tmp_path, REFUNDS, settings=settings)
-        assert message in str(caught.value)
+    with pytest.raises(ConfigError, match="seem to be swapped"):
+        judged(folder, REFUNDS)
 
-    def test_no_model_named(self) -> None:
-        with pytest.raises(ConfigError, match="write `nli:FOLDER`"):
-            open_judge("nli:")
 
-    def test_a_model_has_no_endpoint(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match="no endpoint: leave out"):
-            open_judge(f"nli:{Verifier().write(tmp_path)}", headers={"x-key": "k"})
+def test_swapped_labels_of_a_model_that_nobody_knows(tmp_path: Path) -> None:
+    Verifier().write(tmp_path, id2label={"0": "entailment", "1": "contradiction", "2": "neutral"})
+    found = failure(tmp_path)
+    assert found.startswith(f"judge_refused: {tmp_path / 'model.onnx'} says of sentences beside themselves")
+    assert "config.json: `id2label`" in found
+
+
+def test_a_model_of_another_architecture(tmp_path: Path) -> None:
+    Verifier().write(tmp_path, architectures=["BertForMaskedLM"])
+    with pytest.raises(ConfigError, match=r"`architectures` says BertForMaskedLM, which is for another task"):
+        judged(tmp_path, REFUNDS)
+
+
+@pytest.mark.parametrize("family", ["nli", "minicheck", "hhem", "tokens"])
+def test_a_model_with_another_number_of_outputs(tmp_path: Path, family: Family) -> None:
+    other = Verifier(family="minicheck", outputs=7).write(tmp_path)
+    config = Verifier(family=family)._config()
+    (other / "config.json").write_text(json.dumps(config))
+    found = failure(other)
+    assert found.startswith(f"judge_refused: {other / 'model.onnx'} gives 7 numbers")
+    assert "a model for another task?" in found
+
+
+def test_a_model_that_gives_nan(tmp_path: Path) -> None:
+    found = failure(Verifier(nan_for="all").write(tmp_path))
+    assert found.startswith(f"judge_refused: {tmp_path / 'model.onnx'} gave NaN or infinity")
+
+
+def test_a_model_that_gives_nan_for_one_claim_has_no_score(tmp_path: Path) -> None:
+    folder = Verifier(nan_for="negated").write(tmp_path)
+    [outcome] = judged(folder, f"{SHOP} Refunds do not take 14 days.").outcomes
+    assert isinstance(outcome, MetricFailure)
+    assert outcome.error_type == "judge_nonsense"
+    assert outcome.message.startswith(f"{folder / 'model.onnx'} gave NaN or infinity")
+
+
+def test_a_model_in_a_precision_that_the_cpu_lacks(tmp_path: Path) -> None:
+    found = failure(Verifier(precision="bfloat16").write(tmp_path))
+    assert found.startswith(f"judge_refused: {tmp_path / 'model.onnx'} cannot be loaded: this CPU's runtime")
+    assert "take the float32 or int8 file" in found
+
+
+def test_a_model_that_overflows_in_float16(tmp_path: Path) -> None:
+    found = failure(Verifier(precision="float16", overflows=True).write(tmp_path))
+    assert "gave NaN or infinity in place of a number" in found
+
+
+def test_a_damaged_model(tmp_path: Path) -> None:
+    (Verifier().write(tmp_path) / "model.onnx").write_bytes(b"no model")
+    assert failure(tmp_path).startswith(f"judge_refused: {tmp_path / 'model.onnx'} cannot be loaded")
+
+
+def test_a_damaged_tokenizer(tmp_path: Path) -> None:
+    (Verifier().write(tmp_path) / "tokenizer.json").write_text("{}")
+    assert failure(tmp_path).startswith(f"judge_refused: {tmp_path / 'tokenizer.json'} is no tokenizer")
+
+
+def test_a_claim_longer_than_the_window_is_left_open(tmp_path: Path) -> None:
+    claim = f"Refunds take {' '.join(FILLER)} days."
+    verdict = verdict_on(Verifier(window=64).write(tmp_path), claim)
+    assert verdict.label is VerdictLabel.UNJUDGED
+    assert (verdict.reason or "").startswith("the claim has 54 tokens, and the model takes 30")
+    assert verdict.support is None
+
+
+@pytest.mark.parametrize("empty", ["", " \n "])
+def test_an_empty_chunk_supports_nothing(tmp_path: Path, empty: str) -> None:
+    folder = Verifier().write(tmp_path)
+    assert verdict_on(folder, REFUNDS, empty, REFUNDS).label is VerdictLabel.SUPPORTED
+    assert verdict_on(folder, REFUNDS, empty).label is VerdictLabel.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("?threds=2", "has no setting 'threds': choose among"),
+        ("?threads=0", "threads='0' is not a whole number above 0"),
+        ("?supported=2", "supported='2' is not a probability"),
+        ("?supported=nan", "supported='nan' is not a probability"),
+        ("?supported=.3", "unsupported below 0.4, supported from 0.3"),
+        ("?family=bert", "family='bert' is none of nli, minicheck, hhem, tokens"),
+        ("?file=../model.onnx", "is no .onnx file inside the model's folder"),
+        ("?file=other.onnx", "there is no 'other.onnx'"),
+        ("?window=100000", "window=100000 is more than the 512 tokens"),
+        ("?window=8", "a window of 8 tokens is too short"),
+        ("?labels=a,b,c", "has the labels a, b, c: expected entailment"),
+    ],
+)
+def test_a_setting_that_is_wrong(tmp_path: Path, settings: str, message: str) -> None:
+    Verifier().write(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        judged(tmp_path, REFUNDS, settings=settings)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("package", ["onnxruntime", "tokenizers"])
+def test_a_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=r"pip install .*\[nli\]"):
+        open_judge(f"nli:{tmp_path}")
+
+
+def test_no_model_named() -> None:
+    with pytest.raises(ConfigError, match="write `nli:FOLDER`"):
+        open_judge("nli:")
+
+
+def test_a_model_has_no_endpoint(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no endpoint: leave out"):
+        open_judge(f"nli:{Verifier().write(tmp_path)}", headers={"x-key": "k"})
