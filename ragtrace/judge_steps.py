@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeAlias, get_args
 
 from ragtrace.errors import ConfigError
-from ragtrace.model import ChunkVerdict, Claim, Verdict, VerdictLabel
+from ragtrace.model import ChunkVerdict, Claim, SentenceGrade, Verdict, VerdictLabel
 
-StepName: TypeAlias = Literal["extract", "relevance", "verify", "chunks", "recall", "questions"]
+StepName: TypeAlias = Literal["extract", "relevance", "truths", "verify", "chunks", "recall", "questions"]
 STEPS: tuple[StepName, ...] = get_args(StepName)
 PromptName: TypeAlias = Literal[
     "extract",
@@ -22,11 +23,13 @@ PromptName: TypeAlias = Literal[
     "retrieval",
     "recall",
     "questions",
+    "truths",
 ]
 PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
 
 
 HEADER_FENCE = "---\n"
+_MOST_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +125,75 @@ class Verification:
         return sum(v.label in evident and not v.quote_verified for v in self.verdicts)
 
 
+class TruthMemory:
+    """The truths of chunks that were read before, by content: the same chunk is not read twice.
+
+    It holds up to 10,000 chunks and forgets the one that was used longest ago.
+    """
+
+    def __init__(self) -> None:
+        self._truths: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
+
+    def get(self, key: bytes) -> tuple[str, ...] | None:
+        """Return the truths of a chunk, or ``None`` if they are not known."""
+        if key in self._truths:
+            self._truths.move_to_end(key)
+        return self._truths.get(key)
+
+    def put(self, key: bytes, truths: tuple[str, ...]) -> None:
+        """Remember the truths of a chunk."""
+        self._truths[key] = truths
+        self._truths.move_to_end(key)
+        while len(self._truths) > _MOST_REMEMBERED:
+            self._truths.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruthSettings:
+    """How truths are read."""
+
+    limit: int | None = None
+    """The most truths of a chunk; the judge is told, and further ones are cut off."""
+    memory: TruthMemory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruthVerification:
+    """The result of step T: verdicts on claims from the truths of the chunks."""
+
+    verification: Verification
+    truths: tuple[str, ...]
+    """The truths in the order of the chunks, at most 300."""
+    total: int
+    """How many truths there are."""
+    cut: int
+    """How many truths of the judge were beyond the limit."""
+    unread: int
+    """Chunks without a usable answer: the judge saw the chunk in place of its truths."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grading:
     """The result of step C."""
 
     verdicts: tuple[ChunkVerdict, ...]
     """One verdict per chunk, by rank."""
+    rejected: int
+    """Number of grades with unknown numbers."""
+    with_reference: bool
+    """Whether the judge saw a reference answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceGrading:
+    """The result of step C on the sentences of the chunks."""
+
+    grades: tuple[SentenceGrade, ...]
+    """One grade per sentence, in the order of the ranks and texts, as many as the limits allow."""
+    total: int
+    """How many sentences the chunks have; those without a grade are unjudged."""
+    chunks: tuple[ChunkVerdict, ...]
+    """The best grade of the sentences of each chunk, by rank."""
     rejected: int
     """Number of grades with unknown numbers."""
     with_reference: bool

@@ -330,6 +330,20 @@ class ChunkVerdict:
     """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceGrade:
+    """The relevance of a sentence of a chunk to the question. It holds no text."""
+
+    chunk_id: str
+    start: int
+    """Character offsets in the chunk's text."""
+    end: int
+    label: VerdictLabel
+    """``relevant``, ``partly_relevant``, ``irrelevant`` or ``unjudged``."""
+    omitted: bool = False
+    """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
+
+
 _NAMES_OF_LABELS = tuple((label, label.value) for label in VerdictLabel)
 
 
@@ -346,7 +360,7 @@ class VerdictCounts:
     irrelevant: int = 0
 
     @classmethod
-    def of(cls, verdicts: Iterable[Verdict | ChunkVerdict]) -> VerdictCounts:
+    def of(cls, verdicts: Iterable[Verdict | ChunkVerdict | SentenceGrade]) -> VerdictCounts:
         """Count verdicts by label."""
         labels = [verdict.label for verdict in verdicts]
         return cls(**{name: labels.count(label) for label, name in _NAMES_OF_LABELS})
@@ -372,6 +386,8 @@ class Usage:
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    unmetered_calls: int = 0
+    """Of ``calls``, those that ended without token counts, such as timeouts: their cost is unknown."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -380,7 +396,19 @@ class Usage:
             output_tokens=self.output_tokens + other.output_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            unmetered_calls=self.unmetered_calls + other.unmetered_calls,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRun:
+    """A judge step that a metric used. Metrics that share a step have the same run."""
+
+    step: str
+    """``extract``, ``verify``, …; ``retrieval`` if one call graded chunks and judged the reference."""
+    duration_ms: int = field(compare=False)
+    """From its first request to the end of its last, in milliseconds."""
+    usage: Usage = Usage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -460,11 +488,15 @@ class Intermediate:
     """A metric's intermediate results. They hold text under judgment, so only files show them."""
 
     truths: tuple[str, ...] = ()
-    """Truths that DeepEval's rules extract from the chunks and judge claims against."""
+    """Truths that were extracted from the chunks, and that claims were judged against."""
+    truths_limit: int | None = None
+    """The limit of their number for each chunk (DeepEval: in all); ``None`` if there was none."""
     questions: tuple[str, ...] = ()
     """Questions generated from the answer, to compare with the user's question."""
     similarities: tuple[float | None, ...] = ()
     """Cosine similarity of each generated question with the user's question; ``None`` if undefined."""
+    sentences: tuple[SentenceGrade, ...] = ()
+    """Grades of the sentences of the chunks, if they are what was graded: 300 at most by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -503,6 +535,10 @@ class MetricResult:
     """The rule's decision; ``None`` leaves it to the threshold."""
     judge: JudgeIdentity | None = None
     """The second judge, if it replaced the evaluation's judge after a failed canary claim."""
+    duration_ms: int = field(default=0, compare=False)
+    """Milliseconds until the result, waiting for shared steps included."""
+    steps: tuple[StepRun, ...] = ()
+    """The judge steps that it used, in their order."""
 
     @property
     def counts(self) -> VerdictCounts:
@@ -536,6 +572,10 @@ class MetricFailure:
     label: Label = Label.ERROR
     compat: Compat | None = None
     """Set by profiles that follow another tool."""
+    duration_ms: int = field(default=0, compare=False)
+    """Milliseconds until the failure."""
+    steps: tuple[StepRun, ...] = ()
+    """The judge steps that it used, in their order, failed ones included."""
 
 
 MetricOutcome: TypeAlias = MetricResult | MetricFailure

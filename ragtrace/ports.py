@@ -11,7 +11,17 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ragtrace.judge_steps import ClaimExtraction, Grading, Prompt, PromptName, Regeneration, Verification
+from ragtrace.judge_steps import (
+    ClaimExtraction,
+    Grading,
+    Prompt,
+    PromptName,
+    Regeneration,
+    SentenceGrading,
+    TruthSettings,
+    TruthVerification,
+    Verification,
+)
 from ragtrace.model import (
     Claim,
     Direction,
@@ -238,8 +248,32 @@ class Steps(Protocol):
         """
         ...
 
+    async def verify_by_truths(self, settings: TruthSettings) -> TruthVerification:
+        """Return a verdict on each claim of the answer from the truths of the chunks alone.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
     async def chunks(self) -> Grading:
         """Return a grade on each chunk: its relevance to the question.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
+    async def chunks_by_answer(self) -> Grading:
+        """Return a grade on each chunk: how much it holds of what the answer, not a reference, states.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        ...
+
+    async def sentences(self) -> SentenceGrading:
+        """Return a grade on each sentence of the chunks: its relevance to the question.
 
         Raises:
             JudgeError: the judge gave no usable answer.

@@ -21,7 +21,7 @@ at least one of these fields; other fields are ignored with a warning.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypedDict
 
@@ -46,7 +46,9 @@ from ragtrace.model import (
     MetricResult,
     Part,
     RagRecord,
+    SentenceGrade,
     SkipReason,
+    StepRun,
     Usage,
     Verdict,
 )
@@ -87,10 +89,11 @@ def to_json_line(
 
     ``status`` is ``ok``, ``skipped`` (with ``skip_reason``) or ``error`` (with ``error_type``); only ``ok``
     has a score. ``tokens`` is the sum of input and output, and ``usage`` has the parts. ``cost_usd`` is
-    ``null`` if unknown. Metrics that share a step each count it. ``reason`` is present if requested,
-    ``intermediate`` (``truths``, ``questions``, ``similarities``) if the metric has any. Under another tool's
-    profile, ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and ``compat_score`` hold the
-    tool's own result.
+    ``null`` if unknown; ``usage.unmetered_calls`` counts calls whose tokens nobody told, such as timeouts.
+    Metrics that share a step each count it, and have it in ``steps``. ``reason`` is present if requested,
+    ``intermediate`` (``truths``, ``questions``, ``similarities``, ``sentences``) if the metric has any. Under
+    another tool's profile, ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and
+    ``compat_score`` hold the tool's own result.
     """
     line: dict[str, Any] = {"id": record_id, "metric": outcome.metric, "profile": outcome.profile}
     line |= _failed(outcome) if isinstance(outcome, MetricFailure) else _found(outcome)
@@ -100,6 +103,8 @@ def to_json_line(
         "tokens": outcome.usage.input_tokens + outcome.usage.output_tokens,
         "usage": token_counts(outcome.usage),
         "cost_usd": cost_usd,
+        "duration_ms": outcome.duration_ms,
+        "steps": step_objects(outcome.steps),
         "judge": f"{judge.provider}:{judge.model}",
         "evaluator_version": outcome.evaluator_version,
     }
@@ -113,6 +118,16 @@ class TokenCounts(TypedDict):
     output_tokens: int
     cached_tokens: int
     reasoning_tokens: int
+    unmetered_calls: int
+
+
+class StepObject(TypedDict):
+    """A judge step in output files."""
+
+    step: str
+    duration_ms: int
+    calls: int
+    usage: TokenCounts
 
 
 class VerdictObject(TypedDict):
@@ -141,20 +156,44 @@ class ChunkVerdictObject(TypedDict):
     confidence: float | None
 
 
+class SentenceObject(TypedDict):
+    """A sentence of a chunk with its grade in output files."""
+
+    chunk_id: str
+    start: int
+    end: int
+    label: str
+    omitted: bool
+
+
 class IntermediateObject(TypedDict):
     """A metric's intermediate results in output files."""
 
     truths: list[str]
+    truths_limit: int | None
     questions: list[str]
     similarities: list[float | None]
+    sentences: list[SentenceObject]
 
 
 def intermediate_object(made: Intermediate) -> IntermediateObject:
     """Convert intermediate results to their output form."""
     return {
         "truths": list(made.truths),
+        "truths_limit": made.truths_limit,
         "questions": list(made.questions),
         "similarities": list(made.similarities),
+        "sentences": [_sentence_object(sentence) for sentence in made.sentences],
+    }
+
+
+def _sentence_object(sentence: SentenceGrade) -> SentenceObject:
+    return {
+        "chunk_id": sentence.chunk_id,
+        "start": sentence.start,
+        "end": sentence.end,
+        "label": sentence.label.value,
+        "omitted": sentence.omitted,
     }
 
 
@@ -165,7 +204,21 @@ def token_counts(usage: Usage) -> TokenCounts:
         "output_tokens": usage.output_tokens,
         "cached_tokens": usage.cached_tokens,
         "reasoning_tokens": usage.reasoning_tokens,
+        "unmetered_calls": usage.unmetered_calls,
     }
+
+
+def step_objects(steps: Iterable[StepRun]) -> list[StepObject]:
+    """Convert judge steps to their output form."""
+    return [
+        {
+            "step": run.step,
+            "duration_ms": run.duration_ms,
+            "calls": run.usage.calls,
+            "usage": token_counts(run.usage),
+        }
+        for run in steps
+    ]
 
 
 def verdict_object(verdict: Verdict) -> VerdictObject:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from ragtrace import semconv
+from ragtrace.answers._step_events import read_intermediate, read_steps
 from ragtrace.answers._values import Attributes, integer_of, number_of, text_of
 from ragtrace.answers._verdict_events import EventVerdicts
 from ragtrace.answers.summary import first_faithfulness
@@ -177,6 +178,9 @@ def _result(told: _Told, score: float | None, verdicts: EventVerdicts, judge: Ju
         details={name: value for name, value in details.items() if value is not None},
         prompt_sha256=text_of(told.event, semconv.PROMPT_SHA256),
         usage=told.usage,
+        intermediate=read_intermediate(told.event),
+        duration_ms=max(0, integer_of(told.event, semconv.EVAL_DURATION_MS) or 0),
+        steps=read_steps(told.event),
         compat=told.compat,
         pass_when=told.text(semconv.PASS_WHEN, semconv.PASS_WHEN_PREFIX),
         judge=None if own is None or own.named == judge.named else own,
@@ -194,6 +198,8 @@ def _failure(told: _Told) -> MetricFailure:
         evaluator_version=told.version,
         usage=told.usage,
         compat=told.compat,
+        duration_ms=max(0, integer_of(told.event, semconv.EVAL_DURATION_MS) or 0),
+        steps=read_steps(told.event),
     )
 
 

@@ -118,9 +118,9 @@ def read_carrier(carrier: Span, record: RagRecord) -> AnswerVersion:
     """Read an evaluation from its carrier, or, in hold mode, from the answer span.
 
     The carrier has what a person looks at. It leaves out, and so does the result: claims and chunks beyond
-    its limits, the calls of single metrics, intermediate results, and whether an undecided verdict was left
-    out by the judge. Explanation and reason of a metric are one text. Outcomes are in one order for all
-    places: faithfulness first, then by name.
+    its limits, the calls of single metrics, intermediate results beyond 16, and whether an undecided verdict
+    was left out by the judge. Explanation and reason of a metric are one text. Outcomes are in one order for
+    all places: faithfulness first, then by name.
 
     Whatever is missing, unreadable or different today becomes a notice, never an exception and never a
     score.
@@ -191,6 +191,7 @@ def _usage(told: Attributes) -> Usage:
         output_tokens=integer_of(told, semconv.JUDGE_OUTPUT_TOKENS) or 0,
         cached_tokens=integer_of(told, semconv.JUDGE_CACHED_TOKENS) or 0,
         reasoning_tokens=integer_of(told, semconv.JUDGE_REASONING_TOKENS) or 0,
+        unmetered_calls=integer_of(told, semconv.JUDGE_UNMETERED_CALLS) or 0,
     )
 
 

@@ -37,7 +37,9 @@ from ragtrace.model import (
     MetricResult,
     Part,
     RagRecord,
+    SentenceGrade,
     SkipReason,
+    StepRun,
     Target,
     Usage,
     Verdict,
@@ -55,6 +57,7 @@ class _Tokens(BaseModel):
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    unmetered_calls: int = 0
 
     def usage(self, calls: int) -> Usage:
         return Usage(calls=calls, **self.model_dump())
@@ -106,10 +109,39 @@ class _ChunkVerdict(BaseModel):
     confidence: float | None = None
 
 
+class _Sentence(BaseModel):
+    chunk_id: str
+    start: int
+    end: int
+    label: VerdictLabel
+    omitted: bool = False
+
+
 class _Intermediate(BaseModel):
     truths: tuple[str, ...] = ()
+    truths_limit: int | None = None
     questions: tuple[str, ...] = ()
     similarities: tuple[float | None, ...] = ()
+    sentences: tuple[_Sentence, ...] = ()
+
+    def intermediate(self) -> Intermediate:
+        return Intermediate(
+            truths=self.truths,
+            truths_limit=self.truths_limit,
+            questions=self.questions,
+            similarities=self.similarities,
+            sentences=tuple(SentenceGrade(**sentence.model_dump()) for sentence in self.sentences),
+        )
+
+
+class _Step(BaseModel):
+    step: str
+    duration_ms: int = 0
+    calls: int = 0
+    usage: _Tokens = _Tokens()
+
+    def run(self) -> StepRun:
+        return StepRun(step=self.step, duration_ms=self.duration_ms, usage=self.usage.usage(self.calls))
 
 
 class _Fault(BaseModel):
@@ -152,6 +184,8 @@ class _Metric(BaseModel):
     evaluator_version: str = ""
     calls: int = 0
     usage: _Tokens = _Tokens()
+    duration_ms: int = 0
+    steps: tuple[_Step, ...] = ()
     compat_status: CompatStatus | None = None
     compat_score: float | None = None
 
@@ -171,6 +205,8 @@ class _Metric(BaseModel):
             evaluator_version=self.evaluator_version,
             usage=self.usage.usage(self.calls),
             compat=self.compat,
+            duration_ms=self.duration_ms,
+            steps=tuple(step.run() for step in self.steps),
         )
 
     def _result(self, judge: str) -> MetricResult:
@@ -189,13 +225,15 @@ class _Metric(BaseModel):
             verdicts=tuple(row.verdict(index) for index, row in enumerate(self.verdicts)),
             chunk_verdicts=tuple(ChunkVerdict(**row.model_dump()) for row in self.chunk_verdicts),
             details={name: value for name, value in self.details.items() if value is not None},
-            intermediate=Intermediate(**made.model_dump()) if made else None,
+            intermediate=made.intermediate() if made else None,
             usage=self.usage.usage(self.calls),
             compat=self.compat,
             diagnosis=self.diagnosis,
             pass_when=self.pass_when,
             passed=self.label is Label.PASS if is_by_rule else None,
             judge=None if self.judge in ("", judge) else _judge(self.judge),
+            duration_ms=self.duration_ms,
+            steps=tuple(step.run() for step in self.steps),
         )
 
 

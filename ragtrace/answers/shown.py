@@ -11,6 +11,7 @@ from typing import Final
 from ragtrace.answers._marks import WORST_FIRST, MarkedPassage
 from ragtrace.answers._marks import MarkedText as MarkedText  # part of what is shown
 from ragtrace.answers._marks import pieces as pieces
+from ragtrace.answers.workings import Working, workings_of
 from ragtrace.model import Chunk, ChunkVerdict, SkipReason, Verdict
 from ragtrace.outcomes import JudgedAnswer
 
@@ -84,6 +85,8 @@ class ShownAnswer:
     """Number of chunks that are not shown because no claim cites them."""
     more_claims: int = 0
     """Number of claims that are not shown: the worst are."""
+    workings: tuple[Working, ...] = ()
+    """How the numbers were made."""
 
 
 def shown_answer(
@@ -109,6 +112,7 @@ def shown_answer(
         chunks=tuple(chunk for chunk in chunks if chunk.place in shown),
         more_chunks=len(chunks) - len(shown),
         more_claims=len(every) - len(claims),
+        workings=workings_of(judged.evaluation, record),
     )
 
 

@@ -27,6 +27,7 @@ from ragtrace.judge_forms import (
     ExtractReply,
     GivenGrade,
     GivenRelevance,
+    GivenTruths,
     GivenVerdict,
     NumberedText,
     QuestionsInput,
@@ -35,6 +36,8 @@ from ragtrace.judge_forms import (
     RelevanceReply,
     RetrievalInput,
     RetrievalReply,
+    TruthsInput,
+    TruthsReply,
     VerifyInput,
     VerifyReply,
 )
@@ -42,6 +45,7 @@ from ragtrace.metrics.judge_calls import batches
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord, Usage
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import JudgeReply, JudgeRequest, YesProbability
+from ragtrace.sentences import split_sentences
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
@@ -230,11 +234,20 @@ def _value(request: JudgeRequest[Any], reply_profile: ReplyProfile) -> BaseModel
                 GivenRelevance(id=statement.number, relevance="direct") for statement in given.statements
             ]
             return RelevanceReply(statements=found)
+        case TruthsInput() as given if request.reply_type is TruthsReply:
+            return TruthsReply(
+                chunks=[GivenTruths(id=chunk.number, truths=_facts(chunk)) for chunk in given.chunks]
+            )
         case QuestionsInput() as given if request.reply_type is QuestionsReply:
             return QuestionsReply(questions=["What is it?"], noncommittal=False)
     if request.reply_type is YesProbability:
         return YesProbability(p_yes=1.0)
     return None
+
+
+def _facts(chunk: NumberedText) -> list[str]:
+    """Return a chunk's sentences: its facts repeat most of its words."""
+    return [sentence.text[:1000] for sentence in split_sentences(chunk.text)][:200]
 
 
 def _extracted(given: ExtractInput, reply_profile: ReplyProfile) -> ExtractReply:

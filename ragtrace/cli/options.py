@@ -206,6 +206,25 @@ class JudgeOptions:
         show_default=True,
         help="For one request; models on a CPU need more.",
     )
+    max_retries: int = option(
+        "--judge-retries",
+        type=click.IntRange(min=0, max=20),
+        metavar="N",
+        default=2,
+        show_default=True,
+        help="Repeat a request N times while the endpoint is unavailable.",
+    )
+    max_corrections: int = option(
+        "--judge-corrections",
+        type=click.IntRange(min=0, max=10),
+        metavar="N",
+        default=1,
+        show_default=True,
+        help="Send a reply of the wrong form back N times.",
+    )
+    strict_json: bool = option(
+        "--judge-strict-json", is_flag=True, help="Accept bare JSON only: repair no reply of the judge."
+    )
     use_cache: bool | None = option(
         "--cache/--no-cache",
         help="Keep and reuse the judge's replies on disk. They contain judged text; only you can read the"
@@ -238,6 +257,7 @@ class JudgeOptions:
         from ragtrace.cli.judge_choice import cache_settings
         from ragtrace.http.tls import ClientTls
         from ragtrace.judge import judge_named_by
+        from ragtrace.judge.replies import ReplyRules
         from ragtrace.judge.spec import JudgeSpec
 
         if self.spec is None and self.base_url is not None:
@@ -252,6 +272,8 @@ class JudgeOptions:
             tls=ClientTls(ca=self.ca) if self.ca else None,
             headers=self.headers,
             extra_body=self.extra_body or {},
+            max_retries=self.max_retries,
+            reply_rules=ReplyRules(strict_json=self.strict_json, max_corrections=self.max_corrections),
         )
 
     def prices(self) -> Prices:
@@ -330,6 +352,114 @@ class PassOptions:
             )
 
 
+def _metric_options(texts: tuple[str, ...]) -> tuple[tuple[str, str, Any], ...]:
+    found = []
+    for place, text in _pairs(texts, "METRIC.NAME=VALUE, such as faithfulness.truths=true"):
+        metric, mark, name = place.rpartition(".")
+        if not (mark and metric and name):
+            raise ValueError("write METRIC.NAME=VALUE, such as faithfulness.truths=true")
+        found.append((metric, name, _json_or_text(text)))
+    return tuple(found)
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _weights(text: str) -> Mapping[str, float]:
+    pairs = _pairs(tuple(part.strip() for part in text.split(",")), "PART=WEIGHT,…, such as faithfulness=0.6")
+    try:
+        return {name.strip(): float(weight) for name, weight in pairs}
+    except ValueError:
+        raise ValueError("a weight is a number, such as faithfulness=0.6") from None
+
+
+_COMPOSITE: Final = "rag_score"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricChanges:
+    """What metrics take beside their rules of a pass."""
+
+    options: tuple[tuple[str, str, Any], ...] = option(
+        "--metric-option",
+        multiple=True,
+        metavar="METRIC.NAME=VALUE",
+        parse=_metric_options,
+        help="Option of a metric, such as faithfulness.truths=true; the value is JSON or text. Repeatable.",
+    )
+    prompts: Path | None = option(
+        "--prompts",
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        metavar="DIR",
+        help="Use the prompts in this folder: NAME.md replaces the prompt NAME (`ragtrace metrics prompts`).",
+    )
+    weights: Mapping[str, float] | None = option(
+        "--weights",
+        metavar="PART=WEIGHT,…",
+        parse=_weights,
+        help="Weights of rag_score's parts: faithfulness, answer_relevance, chunk_precision; their sum is 1.",
+    )
+
+    def applied(self, specs: tuple[MetricSpec, ...]) -> tuple[MetricSpec, ...]:
+        """Return the metrics with these changes.
+
+        Raises:
+            UsageError: a change is about a metric that is not measured.
+            ConfigError: a file of the folder of prompts is none.
+        """
+        self._refuse_unmeasured({spec.name for spec in specs})
+        prompts = self._prompts()
+        return tuple(self._changed(spec, prompts) for spec in specs)
+
+    def _refuse_unmeasured(self, measured: set[str]) -> None:
+        for metric, name, _ in self.options:
+            if metric not in measured:
+                raise click.UsageError(
+                    f"--metric-option {metric}.{name}: --metrics does not name {metric!r},"
+                    f" but {', '.join(sorted(measured))}"
+                )
+        if self.weights and _COMPOSITE not in measured:
+            raise click.UsageError(f"--weights needs --metrics {_COMPOSITE}")
+
+    def _changed(self, spec: MetricSpec, prompts: Mapping[str, Path]) -> MetricSpec:
+        from dataclasses import replace
+
+        own = {name: value for metric, name, value in self.options if metric == spec.name}
+        weights = self.weights if spec.name == _COMPOSITE and self.weights else spec.weights
+        changed = replace(spec, options={**spec.options, **own}, weights=weights)
+        if not prompts:
+            return changed
+        from ragtrace.metrics.steps.table import prompts_of
+
+        uses = changed.open().uses
+        known = [*prompts] if uses is None else [str(name) for name in prompts_of(uses)]
+        own_prompts = {name: prompts[name] for name in known if name in prompts}
+        return replace(changed, prompts={**spec.prompts, **own_prompts})
+
+    def _prompts(self) -> Mapping[str, Path]:
+        if self.prompts is None:
+            return {}
+        from ragtrace.errors import ConfigError
+        from ragtrace.judge_steps import PROMPTS
+
+        files = {path.stem: path for path in sorted(self.prompts.glob("*.md"))}
+        if strange := files.keys() - set(PROMPTS):
+            raise ConfigError(
+                f"{files[min(strange)]} replaces no prompt: the names are {', '.join(PROMPTS)}."
+                " `ragtrace metrics prompts --export DIR` writes the built-in ones"
+            )
+        if not files:
+            raise ConfigError(
+                f"{self.prompts} has no prompt:"
+                " `ragtrace metrics prompts --export DIR` writes the built-in ones"
+            )
+        return files
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricOptions:
     """What is measured."""
@@ -342,6 +472,7 @@ class MetricOptions:
         help="Comma-separated; `ragtrace metrics` lists them.",
     )
     passes: PassOptions = group(PassOptions)
+    changes: MetricChanges = group(MetricChanges)
     allow_truncated: bool = option(
         "--allow-truncated",
         is_flag=True,
@@ -356,8 +487,10 @@ class MetricOptions:
             UsageError: none is named.
         """
         options = {"judge_truncated": True} if self.allow_truncated else {}
-        return tuple(
-            metric_spec(name, **self.passes.rules(), options=options) for name in split_names(self.names)
+        return self.changes.applied(
+            tuple(
+                metric_spec(name, **self.passes.rules(), options=options) for name in split_names(self.names)
+            )
         )
 
 

@@ -95,8 +95,12 @@ class DeepEvalMetric:
             verdicts=reading.verdicts,
             chunk_verdicts=reading.chunk_verdicts,
             reason=reason,
-            intermediate=Intermediate(truths=reading.truths) if reading.truths else None,
+            intermediate=_made(reading.truths, options) if reading.truths else None,
         )
+
+
+def _made(truths: tuple[str, ...], options: ToolOptions) -> Intermediate:
+    return Intermediate(truths=truths, truths_limit=options.truths_extraction_limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ If ragtrace has nothing to judge, the tool may still report a number: DeepEval s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,12 @@ from ragtrace.ports import Metric, Steps
 from ragtrace.scoring import Judged, canonical, score, scored_metrics
 
 _STATES_NOTHING = (SkipReason.NO_CLAIMS, SkipReason.REFUSAL)
+_MISSING = (
+    SkipReason.NO_CONTENT,
+    SkipReason.NO_RETRIEVAL,
+    SkipReason.EMPTY_RETRIEVAL,
+    SkipReason.NO_REFERENCE,
+)
 _OF_CHUNKS = ("context_precision", "chunk_precision", "context_relevance")
 _COSINES = ("ragas", "ragas-legacy", "promptfoo")
 """Profiles whose answer relevance compares questions."""
@@ -62,6 +68,7 @@ class ProfileMetric:
         self._penalize = penalize_ambiguous_claims
         # only its verdicts are used, so every score may pass
         self._own: Metric = metric_named(_own_metric(self.name, profile), pass_when="score >= 0", **own)
+        self._by_answer = self._without_reference(own)
         self.needs = self._own.needs
         self.uses = self._own.uses
         self.prompts = self._own.prompts
@@ -75,7 +82,8 @@ class ProfileMetric:
     def version(self) -> str:
         """Changes whenever the same verdicts or prompts could give another score."""
         chosen = "-strict" * self._strict_mode + "-penalize" * self._penalize
-        return f"{self._own.version}-{self.profile}-1{chosen}"
+        rules = "2" if self._by_answer else "1"
+        return f"{self._own.version}-{self.profile}-{rules}{chosen}"
 
     async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
         """Score the record, or skip it with a reason.
@@ -83,7 +91,9 @@ class ProfileMetric:
         Raises:
             JudgeError: the judge gave no usable answer.
         """
-        found = await self._own.measure(record, steps)
+        has_reference = bool((record.reference or "").strip())
+        own = self._own if has_reference or not self._by_answer else self._by_answer
+        found = await own.measure(record, steps)
         compat = await self._compat(record, found, steps) if isinstance(found, MetricResult) else None
         mine = replace(
             found,
@@ -92,7 +102,20 @@ class ProfileMetric:
             evaluator_version=steps.version_of(self),
             compat=compat,
         )
-        return self._scored(mine, compat) if isinstance(mine, MetricResult) and compat else mine
+        if not (isinstance(mine, MetricResult) and compat):
+            return mine
+        if record.target is None and compat.status is CompatStatus.ERROR and mine.skip_reason in _MISSING:
+            return self._scored(replace(mine, explanation=self._refusal(mine)), compat)
+        return self._scored(mine, compat)
+
+    def _without_reference(self, own: Mapping[str, Any]) -> Metric | None:
+        """Return what RAGAS has for context precision without a reference: its context utilization."""
+        if self.name != "context_precision" or self.profile not in ("ragas", "ragas-legacy"):
+            return None
+        return metric_named("context_precision", pass_when="score >= 0", against="answer", **own)
+
+    def _refusal(self, result: MetricResult) -> str:
+        return f"{result.explanation}: {self.profile} refuses such a test case (missing_params)"
 
     def _scored(self, result: MetricResult, compat: Compat) -> MetricResult:
         named = replace(

@@ -7,8 +7,9 @@ documentation and this module do not.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from math import fsum
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,10 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ragtrace.compat import _rag_evals_prompts as prompts
 from ragtrace.compat._material import contexts_of, missing_parts
 from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
+from ragtrace.metrics.rag_score import DEFAULT_WEIGHTS, checked_weights
 from ragtrace.model import (
     Chunk,
     ChunkVerdict,
     Claim,
+    CompatStatus,
     Direction,
     Part,
     RagRecord,
@@ -137,8 +140,33 @@ async def _context_precision(record: RagRecord, calls: ToolCalls, options: ToolO
 async def _answer_relevance(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
     reply = await _asked(record, calls, options, "relevance", prompts.RELEVANCE, RelevanceScore)
     parts = f"{reply.topical_match:.2f}, {reply.completeness:.2f} and {reply.conciseness:.2f}"
-    found = score("answer_relevance", "rag_evals", reply.overall_score)
-    return ToolRun.of(found, f"the judge's own number; topical match, completeness and conciseness: {parts}")
+    return ToolRun.of(
+        score("answer_relevance", "rag_evals", reply.overall_score),
+        f"the judge's own number; topical match, completeness and conciseness: {parts}",
+        details={
+            "topical_match": reply.topical_match,
+            "completeness": reply.completeness,
+            "conciseness": reply.conciseness,
+        },
+    )
+
+
+async def _rag_score(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
+    """Weigh the three scores, each with its own call. Source: ragtrace's composite on rag_evals' numbers."""
+    weights = checked_weights(options.weights or DEFAULT_WEIGHTS)
+    runs = {name: await measure(record, calls, options) for name, measure in _PARTS.items()}
+    lost = next((f"{name}: {run.explanation}" for name, run in runs.items() if run.score is None), None)
+    if lost is not None:
+        return ToolRun.failed(f"a part of the composite has no number: {lost}")
+    scores = {name: run.score or 0.0 for name, run in runs.items()}
+    return ToolRun(
+        status=CompatStatus.OK,
+        score=min(1.0, fsum(scores[name] * weight for name, weight in weights.items())),
+        explanation=", ".join(f"{name} {score:.2f}" for name, score in scores.items()),
+        verdicts=runs["faithfulness"].verdicts,
+        chunk_verdicts=runs["chunk_precision"].chunk_verdicts,
+        details={**scores, **runs["answer_relevance"].details},
+    )
 
 
 async def _asked(
@@ -218,6 +246,11 @@ def _chunk_verdicts(chunks: tuple[Chunk, ...], graded: list[ChunkBinaryScore]) -
     )
 
 
+_PARTS: Mapping[str, Callable[[RagRecord, ToolCalls, ToolOptions], Awaitable[ToolRun]]] = {
+    "faithfulness": _faithfulness,
+    "answer_relevance": _answer_relevance,
+    "chunk_precision": _context_precision,
+}
 METRICS: tuple[ToolMetric, ...] = (
     RagEvalsMetric(
         metric="faithfulness", measure=_faithfulness, needs=(Part.QUESTION, Part.ANSWER, Part.CONTEXT)
@@ -227,4 +260,5 @@ METRICS: tuple[ToolMetric, ...] = (
         metric="context_precision", measure=_context_precision, needs=(Part.QUESTION, Part.CONTEXT)
     ),
     RagEvalsMetric(metric="chunk_precision", measure=_context_precision, needs=(Part.QUESTION, Part.CONTEXT)),
+    RagEvalsMetric(metric="rag_score", measure=_rag_score, needs=(Part.QUESTION, Part.ANSWER, Part.CONTEXT)),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ragtrace.model import ChunkVerdict, CompatStatus, Direction, Intermediate, Part, RagRecord, Verdict
@@ -27,6 +27,8 @@ class ToolOptions:
     """ragas, promptfoo: the number of questions to generate from the answer."""
     max_retries: int = 3
     """ragas: the number of retries after an unreadable reply."""
+    weights: Mapping[str, float] = field(default_factory=dict, repr=False)
+    """rag_evals: the weights of the parts of ``rag_score``, in place of ragtrace's."""
     text_fallback: bool = True
     """promptfoo: count `verdict: yes/no` if the final line is missing."""
 
@@ -73,6 +75,8 @@ class ToolRun:
     reason: str | None = None
     """The judge's reason, if it was requested."""
     intermediate: Intermediate | None = None
+    details: Mapping[str, float] = field(default_factory=dict)
+    """Other numbers of the tool, such as rag_evals' completeness."""
     error_type: str | None = None
     """The type of the error, if it is known more precisely than that the tool raises."""
 
@@ -85,6 +89,7 @@ class ToolRun:
         verdicts: tuple[Verdict, ...] = (),
         chunk_verdicts: tuple[ChunkVerdict, ...] = (),
         intermediate: Intermediate | None = None,
+        details: Mapping[str, float] | None = None,
     ) -> ToolRun:
         """Return the result of the tool's rule on these verdicts."""
         return cls(
@@ -94,6 +99,7 @@ class ToolRun:
             verdicts=verdicts,
             chunk_verdicts=chunk_verdicts,
             intermediate=intermediate,
+            details=details or {},
         )
 
     @classmethod

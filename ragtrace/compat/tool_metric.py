@@ -92,7 +92,9 @@ class ToolPrompted:
     @property
     def version(self) -> str:
         """Changes whenever the same replies could give another score."""
-        return f"1-peer-{hashlib.sha256(repr(self._options).encode()).hexdigest()[:8]}"
+        weights = self._options.weights
+        given = f"{self._options!r} {sorted(weights.items())}" if weights else repr(self._options)
+        return f"1-peer-{hashlib.sha256(given.encode()).hexdigest()[:8]}"
 
     async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
         """Score the record like the tool. If the tool raises or reports an error, return a failure."""
@@ -127,6 +129,7 @@ class ToolPrompted:
             chunk_verdicts=run.chunk_verdicts,
             reason=run.reason,
             intermediate=run.intermediate,
+            details=run.details,
             compat=compat,
         )
 
@@ -180,7 +183,7 @@ class _OurCalls:
     def __init__(self, judge: Judge, steps: Steps) -> None:
         self._judge = judge
         self._steps = steps
-        self._times: Counter[str] = Counter()
+        self._times: Counter[tuple[str, str]] = Counter()
 
     async def text(
         self,
@@ -191,9 +194,10 @@ class _OurCalls:
         sampling: SamplingParameters | None = None,
         max_output_tokens: int = 4096,
     ) -> FreeText:
-        self._times[prompt] += 1
+        self._times[system, prompt] += 1
         # a cache must not answer a repeated request with the first reply
-        again = f" {self._times[prompt]}" if self._times[prompt] > 1 else ""
+        times = self._times[system, prompt]
+        again = f" {times}" if times > 1 else ""
         request = JudgeRequest(
             step=f"{step}{again}",
             system=system,

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from ragtrace.errors import JudgeError, JudgeNonsense, JudgeRefused
 from ragtrace.judge._http import RequestRejected
 from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made
-from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply
+from ragtrace.judge.replies import InvalidReply, NotJson, ReplyRules, parse_reply
 from ragtrace.model import Usage
 from ragtrace.ports import JudgeRequest
 
@@ -25,6 +25,7 @@ AnswerT = TypeVar("AnswerT")
 DialectT = TypeVar("DialectT", bound="Lowerable")
 Turn: TypeAlias = tuple[str, str]
 """A role and a content."""
+_TIMES = {1: "", 2: ", twice"}
 
 
 class Lowerable(Protocol):
@@ -49,8 +50,10 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
     doubts: UsageDoubts
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Extra body parameters; they override ours."""
+    reply_rules: ReplyRules = field(default_factory=ReplyRules)
     spent: Usage = field(default_factory=Usage)
     correction: tuple[Turn, ...] = ()
+    corrected: int = 0
 
     async def run(self) -> ReplyT:
         """Ask until there is a value.
@@ -111,7 +114,7 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
     def read_json(self, text: str) -> ReplyT | None:
         """Read a reply; ``None`` if it must be asked for again."""
         try:
-            return parse_reply(text, self.request.reply_type)
+            return parse_reply(text, self.request.reply_type, strict=self.reply_rules.strict_json)
         except NotJson as exc:
             if self.confirmed or not self.lower():  # otherwise it accepted the parameter and ignored it
                 self._ask_to_correct(text, exc)
@@ -140,11 +143,13 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
                 except RequestRejected as exc:
                     rejected = exc
                 finally:
-                    self.spent += call.usage
+                    self.spent += call.spent
             self.adapt(rejected)
 
     def _ask_to_correct(self, text: str, fault: ValueError) -> None:
-        if self.correction:
-            raise self.error(JudgeNonsense, "the reply does not have the form that was asked for, twice")
+        if self.corrected == self.reply_rules.max_corrections:
+            times = _TIMES.get(self.corrected + 1, f", {self.corrected + 1} times")
+            raise self.error(JudgeNonsense, f"the reply does not have the form that was asked for{times}")
+        self.corrected += 1
         wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
         self.correction = (("assistant", text), ("user", wish))

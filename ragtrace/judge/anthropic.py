@@ -48,7 +48,7 @@ from ragtrace.judge._http import (
 from ragtrace.judge.base_url import BaseUrl
 from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, was_turned_down
 from ragtrace.judge.factory import JudgeSettings, key_variable
-from ragtrace.judge.replies import reply_schema
+from ragtrace.judge.replies import ReplyRules, reply_schema
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
 
@@ -82,12 +82,14 @@ class AnthropicJudge:
         tls: ClientTls | None = None,
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
+        reply_rules: ReplyRules | None = None,
         parameters: str = "",
     ) -> None:
         self._client = _client(
             api_key=api_key, place=BaseUrl.of(base_url), timeout_s=timeout_s, tls=tls, headers=headers or {}
         )
         self._extra_body = extra_body or {}
+        self._reply_rules = reply_rules or ReplyRules()
         self._parameters = parameters
         self._timeout_s = timeout_s
         self._model = model
@@ -119,6 +121,7 @@ class AnthropicJudge:
             confirmed=self._confirmed,
             doubts=self._doubts,
             extra_body=self._extra_body,
+            reply_rules=self._reply_rules,
         )
         with untraced():
             value = await exchange.run()
@@ -152,6 +155,7 @@ def open_anthropic(settings: JudgeSettings) -> Judge:
         tls=settings.tls,
         headers=settings.headers,
         extra_body=settings.extra_body,
+        reply_rules=settings.reply_rules,
         parameters=settings.parameters,
     )
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from ragtrace.model import Usage
@@ -95,6 +95,11 @@ class JudgeCall:
     """Why the reported usage is not accepted."""
     answered_by: tuple[str, str] | None = None
     """The model and the fingerprint of the system that the reply names; ``None`` if it names no model."""
+
+    @property
+    def spent(self) -> Usage:
+        """The known part of its usage, with the call counted as unmetered if there may be more."""
+        return self.usage if self.is_known else replace(self.usage, unmetered_calls=1)
 
     def came_from(self, model: object, fingerprint: object = None) -> None:
         """Record who answered, as the reply says (any values)."""

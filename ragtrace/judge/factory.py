@@ -20,6 +20,7 @@ from ragtrace.judge._usage import metered
 from ragtrace.judge.batch_settings import MOST_REQUESTS, BatchSettings
 from ragtrace.judge.cache import cached
 from ragtrace.judge.layers import limited, timed
+from ragtrace.judge.replies import ReplyRules
 from ragtrace.judge.retry import Backoff, retrying
 from ragtrace.plugins import PluginKind
 from ragtrace.ports import Judge
@@ -83,6 +84,7 @@ class JudgeSettings:
     """Added to each request; they override ragtrace's own headers. They may hold keys."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Extra body parameters; they override ours."""
+    reply_rules: ReplyRules = field(default_factory=ReplyRules)
 
     @property
     def parameters(self) -> str:
@@ -121,27 +123,26 @@ def open_judge(
     batches: BatchSettings | None = None,
     headers: Mapping[str, str] | None = None,
     extra_body: Mapping[str, Any] | None = None,
+    reply_rules: ReplyRules | None = None,
 ) -> Judge:
     """Open the judge with this name.
 
     Args:
-        spec: ``lexical``, ``openai:MODEL``, ``azure:DEPLOYMENT``, ``anthropic:MODEL``, ``llama:PATH.gguf``,
-            ``nli:FOLDER``, ``scripted:PATH`` or ``PLUGIN:ARGUMENT``.
+        spec: ``lexical``, ``openai:MODEL``, ``llama:PATH.gguf``, ``PLUGIN:ARGUMENT``, …: see docs/judges.md.
         base_url: The endpoint, for judges that have one.
-        api_key_env: The environment variable that holds the key.
+        api_key_env: The environment variable with the key.
         timeout_s: For one HTTP request; an answer may take several.
-        max_retries: Retries after ``JudgeUnavailable`` only, with exponential back-off.
+        max_retries: After ``JudgeUnavailable`` only, with exponential back-off.
         max_concurrency: Concurrent requests; fewer while the endpoint is overloaded.
-        cache: The cache of replies, if there is one.
-        around: Adds one more layer, which sees every attempt.
-        environ: Replaces the process environment.
-        tls: Replaces the system's certificates.
-        batches: Send requests in batches, at half the price. Answers take hours. Only `openai:MODEL` can.
-        headers: Added to each request; they override ragtrace's own headers. They may hold keys.
-        extra_body: Extra body parameters, part of the evaluator's version and of the cache's keys.
+        cache, around: The cache of replies, and one more layer, which sees every attempt.
+        environ, tls: Replace the process environment and the system's certificates.
+        batches: Send requests in batches, at half the price and in hours. Only `openai:MODEL` can.
+        headers: Added to each request, before ragtrace's own. They may hold keys.
+        extra_body: Body parameters, part of the evaluator's version and of the cache's keys.
+        reply_rules: Whether replies are repaired, and how often one is sent back.
 
     Raises:
-        ConfigError: no such judge, or a setting is missing; the message names it.
+        ConfigError: no such judge, or a setting is missing.
     """
     make, argument = _JUDGES.factory(spec)
     settings = JudgeSettings(
@@ -154,6 +155,7 @@ def open_judge(
         batches=batches,
         headers=headers or {},
         extra_body=extra_body or {},
+        reply_rules=reply_rules or ReplyRules(),
     )
     _check_settings(spec, settings)
     layers = JudgeLayers(
@@ -161,11 +163,17 @@ def open_judge(
         backoff=Backoff(max_retries=max_retries),
         max_concurrency=max_concurrency if batches is None else MOST_REQUESTS,
         cache=cache,
-        place=f"{spec} {_endpoint(spec, settings)}",
+        place=_cache_place(spec, settings),
         around=around,
         is_adaptive=batches is None,
     )
     return layered(_JUDGES.open(make, settings, spec), layers)
+
+
+def _cache_place(spec: str, settings: JudgeSettings) -> str:
+    # a strict judge must not find what another one repaired
+    strict = " strict" if settings.reply_rules.strict_json else ""
+    return f"{spec} {_endpoint(spec, settings)}{strict}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

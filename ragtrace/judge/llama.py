@@ -19,6 +19,7 @@ from ragtrace.judge._llama_process import LlamaProcess, LlamaServer
 from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.openai.dialect import Likelihoods, OutputMode
 from ragtrace.judge.openai.judge import OpenAICompatibleJudge
+from ragtrace.judge.replies import ReplyRules
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
@@ -44,10 +45,12 @@ class LlamaJudge:
         *,
         timeout_s: float = _LEAST_TIMEOUT_S,
         extra_body: Mapping[str, Any] | None = None,
+        reply_rules: ReplyRules | None = None,
         parameters: str = "",
     ) -> None:
         self._serving = serving
         self._extra_body = extra_body
+        self._reply_rules = reply_rules
         self._parameters = parameters
         self.least_timeout_s = timeout_s
         """The time-out that a request needs; layers allow at least this."""
@@ -108,6 +111,7 @@ class LlamaJudge:
             timeout_s=self.least_timeout_s,
             provider="llama",
             extra_body=self._extra_body,
+            reply_rules=self._reply_rules,
             too_long_advice=f"it takes n_ctx={self._serving.n_ctx} tokens: raise it"
             f" (llama:PATH?n_ctx={2 * self._serving.n_ctx}), which costs memory",
         )
@@ -142,6 +146,7 @@ def open_llama(settings: JudgeSettings) -> Judge:
         serving,
         timeout_s=max(_LEAST_TIMEOUT_S, settings.timeout_s),
         extra_body=settings.extra_body,
+        reply_rules=settings.reply_rules,
         parameters=settings.parameters,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -28,10 +29,21 @@ class NotJson(ValueError):
     """The reply holds no JSON object."""
 
 
-def parse_reply(text: str, reply_type: type[ReplyT]) -> ReplyT:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyRules:
+    """What is done about replies that do not have the form that was asked for."""
+
+    strict_json: bool = False
+    """Accept a reply only if it is one bare JSON object: nothing is cut out of prose or repaired."""
+    max_corrections: int = 1
+    """How often a reply of the wrong form is sent back with its fault."""
+
+
+def parse_reply(text: str, reply_type: type[ReplyT], *, strict: bool = False) -> ReplyT:
     """Find the reply in a model's text: bare JSON, or JSON in fences, in prose, with trailing commas.
 
-    The last object of the form counts, since models repeat the example before they answer.
+    The last object of the form counts, since models repeat the example before they answer. If ``strict``, the
+    text must be one bare JSON object.
 
     Raises:
         NotJson: the text has no JSON object.
@@ -39,7 +51,7 @@ def parse_reply(text: str, reply_type: type[ReplyT]) -> ReplyT:
     """
     fault: ValidationError | None = None
     found: list[ReplyT] = []
-    for value in _objects(_THOUGHTS.sub("", text)):
+    for value in [_bare(text)] if strict else _objects(_THOUGHTS.sub("", text)):
         try:
             found.append(reply_type.model_validate(value))
         except ValidationError as exc:
@@ -65,6 +77,16 @@ def reply_schema(reply_type: type[BaseModel], *, bounded: bool = True) -> JsonSc
     schema = _strict(schema, schema.pop("$defs", {}), bounded)
     assert isinstance(schema, dict)
     return schema
+
+
+def _bare(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise NotJson("the reply is not one bare JSON object") from None
+    if not isinstance(value, dict):
+        raise NotJson("the reply is not one bare JSON object")
+    return value
 
 
 def _objects(text: str) -> Iterator[Any]:

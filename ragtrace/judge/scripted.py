@@ -34,6 +34,7 @@ from ragtrace.judge_forms import (
     ExtractReply,
     GivenGrade,
     GivenRelevance,
+    GivenTruths,
     GivenVerdict,
     NumberedText,
     QuestionsInput,
@@ -41,6 +42,8 @@ from ragtrace.judge_forms import (
     Relevance,
     RelevanceInput,
     RelevanceReply,
+    TruthsInput,
+    TruthsReply,
     VerdictWord,
     VerifyInput,
     VerifyReply,
@@ -115,7 +118,7 @@ class Script(_Scripted):
     reference, is supported if a chunk contains it verbatim, contradicted if a sentence of a chunk differs
     from it only in numbers, else unsupported. A chunk is relevant if it contains half of the question's
     longer words, partly relevant with some, else irrelevant. The question generated from an answer is its
-    first sentence.
+    first sentence, and the truths of a chunk are its sentences.
     """
 
     answers: dict[str, ScriptedAnswer] = {}
@@ -126,6 +129,8 @@ class Script(_Scripted):
     """Key: a text in the chunk, compared in the same way."""
     questions: dict[str, list[str]] = {}
     """Generated questions. Key: a text in the answer."""
+    truths: dict[str, list[str]] = {}
+    """The facts of a chunk. Key: a text in the chunk."""
     error: str | None = None
     """Raised on every request."""
     usage: dict[str, int] = Field(default={}, description="input_tokens, output_tokens, … of every request")
@@ -217,6 +222,8 @@ class ScriptedJudge:
                 return RelevanceReply(
                     statements=[self._relevance(statement) for statement in given.statements]
                 )
+            case TruthsInput() as given:
+                return TruthsReply(chunks=[self._truths(chunk) for chunk in given.chunks])
             case QuestionsInput() as given:
                 return self._questions(given)
         raise JudgeUnable(
@@ -256,6 +263,13 @@ class ScriptedJudge:
             _words(claim.text): claim.relevance for claim in scripted if isinstance(claim, ScriptedClaim)
         }
         return GivenRelevance(id=statement.number, relevance=said.get(_words(statement.text), "direct"))
+
+    def _truths(self, chunk: NumberedText) -> GivenTruths:
+        for text, truths in self._script.truths.items():
+            if _words(text) in _words(chunk.text):
+                return GivenTruths(id=chunk.number, truths=truths)
+        stated = [sentence.text for sentence in split_sentences(chunk.text)]
+        return GivenTruths(id=chunk.number, truths=stated[:200])
 
     def _questions(self, given: QuestionsInput) -> QuestionsReply:
         for text, questions in self._script.questions.items():

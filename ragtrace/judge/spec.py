@@ -13,6 +13,7 @@ from ragtrace.judge.base_url import secrets_in, sibling_url
 from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.embedding import open_embedder
 from ragtrace.judge.factory import OPENAI_KEY, OWN_KEYS, judge_named_by, key_variable, open_judge
+from ragtrace.judge.replies import ReplyRules
 from ragtrace.ports import Embedder, Judge
 
 _SECRETS: Final = (*OWN_KEYS.values(), "AZURE_OPENAI_AD_TOKEN")
@@ -37,6 +38,9 @@ class JudgeSpec:
     max_concurrency: int = 8
     cache: CacheSettings | None = None
     batches: BatchSettings | None = None
+    max_retries: int = 2
+    """Retries after ``JudgeUnavailable`` only."""
+    reply_rules: ReplyRules = field(default_factory=ReplyRules)
 
     @classmethod
     def of_environment(cls, **settings: Any) -> Self:
@@ -106,6 +110,8 @@ class JudgeSpec:
             batches=self.batches,
             headers=self.headers,
             extra_body=self.extra_body,
+            max_retries=self.max_retries,
+            reply_rules=self.reply_rules,
         )
 
     def open_embedder(self, around: Callable[[Embedder], Embedder] | None = None) -> Embedder:

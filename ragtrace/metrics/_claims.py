@@ -7,10 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ragtrace.errors import ConfigError
-from ragtrace.judge_steps import ClaimExtraction, Verification
+from ragtrace.judge_steps import (
+    ClaimExtraction,
+    TruthMemory,
+    TruthSettings,
+    TruthVerification,
+    Verification,
+)
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, tally
 from ragtrace.metrics.prompt import PromptSource
-from ragtrace.model import SkipReason, Verdict, VerdictCounts, VerdictLabel
+from ragtrace.model import Intermediate, SkipReason, Verdict, VerdictCounts, VerdictLabel
 from ragtrace.ports import Steps
 from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
 
@@ -30,15 +36,21 @@ class ClaimMetric(BuiltInMetric):
         prompts: Mapping[str, PromptSource] | None = None,
         on_missing: str = "unjudged",
         require_evidence: bool = False,
+        truths: bool = False,
+        truths_limit: int | None = None,
     ) -> None:
         """``on_missing`` says what a claim counts as if the judge gave no usable verdict on it.
 
         With ``require_evidence`` a supported claim is such a one, unless a chunk of the record and a quote
-        that is found there support it.
+        that is found there support it. With ``truths`` claims are judged against facts that the judge first
+        lists for each chunk, at most ``truths_limit`` a chunk, with one call more.
 
         Raises:
             ConfigError: an option has another value.
         """
+        self.truths = _truth_settings(self.name, truths, truths_limit)
+        if self.truths:
+            self.uses = (*type(self).uses, "truths")
         super().__init__(
             threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
         )
@@ -56,6 +68,8 @@ class ClaimMetric(BuiltInMetric):
             yield f"missing-{self.on_missing}"
         if self.require_evidence:
             yield "evidence"
+        if self.truths:
+            yield "truths" if self.truths.limit is None else f"truths-{self.truths.limit}"
 
     def counted(self, verdict: Verdict) -> Verdict:
         """Return a verdict as the options count it."""
@@ -80,6 +94,21 @@ class ClaimVerdicts:
     extraction: ClaimExtraction
     verification: Verification
     counts: VerdictCounts
+    read: TruthVerification | None = None
+    """The truths that the claims were judged against, by option."""
+    truths_limit: int | None = None
+
+    @property
+    def intermediate(self) -> Intermediate | None:
+        """Return the truths."""
+        return Intermediate(truths=self.read.truths, truths_limit=self.truths_limit) if self.read else None
+
+    @property
+    def truth_counts(self) -> dict[str, float | None]:
+        """Return the numbers of truths and of chunks without any, for the details."""
+        if self.read is None:
+            return {}
+        return {"truths": self.read.total, "truths_cut": self.read.cut, "chunks_unread": self.read.unread}
 
     @property
     def caution(self) -> str:
@@ -101,7 +130,8 @@ async def judged_claims(metric: ClaimMetric, steps: Steps) -> ClaimVerdicts | Me
     extraction = await steps.extract()
     if not extraction.claims:
         return nothing_stated(extraction)
-    verification = await steps.verify()
+    read = await steps.verify_by_truths(metric.truths) if metric.truths else None
+    verification = read.verification if read else await steps.verify()
     verification = replace(verification, verdicts=tuple(map(metric.counted, verification.verdicts)))
     counts = VerdictCounts.of(verification.verdicts)
     if not counts.judged:
@@ -110,7 +140,21 @@ async def judged_claims(metric: ClaimMetric, steps: Steps) -> ClaimVerdicts | Me
             explanation=explain_support(counts),
             verdicts=verification.verdicts,
         )
-    return ClaimVerdicts(extraction=extraction, verification=verification, counts=counts)
+    return ClaimVerdicts(
+        extraction=extraction,
+        verification=verification,
+        counts=counts,
+        read=read,
+        truths_limit=metric.truths.limit if metric.truths else None,
+    )
+
+
+def _truth_settings(name: str, truths: bool, limit: int | None) -> TruthSettings | None:
+    if limit is not None and not truths:
+        raise ConfigError(f"{name}: `truths_limit` needs `truths: true`")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 200):
+        raise ConfigError(f"{name}: `truths_limit` is a whole number from 1 to 200, not {limit!r}")
+    return TruthSettings(limit=limit, memory=TruthMemory()) if truths else None
 
 
 def nothing_stated(extraction: ClaimExtraction) -> MetricFinding:

@@ -44,13 +44,15 @@ def useful(verdicts: Iterable[ChunkVerdict]) -> tuple[bool, ...]:
     return tuple(label is VerdictLabel.RELEVANT for label in judged)
 
 
-async def graded_chunks(steps: Steps) -> GradedChunks | MetricFinding:
+async def graded_chunks(steps: Steps, *, by_answer: bool = False) -> GradedChunks | MetricFinding:
     """Return the chunks with their grades, or a finding if there is nothing to count.
+
+    With ``by_answer``, they are graded by what the answer states in place of a reference.
 
     Raises:
         JudgeError: the judge gave no usable answer.
     """
-    grading = await steps.chunks()
+    grading = await (steps.chunks_by_answer() if by_answer else steps.chunks())
     counts = VerdictCounts.of(grading.verdicts)
     if counts.judged:
         return GradedChunks(grading=grading, counts=counts)

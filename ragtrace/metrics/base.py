@@ -47,7 +47,8 @@ class MetricFinding:
         """How many verdicts the judge left out."""
         if self.parts:
             return sum(part.omitted for part in self.parts.values())
-        return sum(v.omitted for v in self.verdicts) + sum(v.omitted for v in self.chunk_verdicts)
+        sentences = self.intermediate.sentences if self.intermediate else ()
+        return sum(v.omitted for v in (*self.verdicts, *(sentences or self.chunk_verdicts)))
 
 
 class BuiltInMetric(ABC):

@@ -28,6 +28,9 @@ class Faithfulness(ClaimMetric):
     ``claims_rejected``, ``verdicts_rejected``, ``quotes_unverified`` and, with canary claims,
     ``sentinels_passed``.
 
+    With the option ``truths`` also the numbers ``truths``, ``truths_cut`` (beyond the limit) and
+    ``chunks_unread`` (no usable answer about them: the judge saw the chunk itself).
+
     Source: RAGAS' faithfulness (Es et al. 2023), with claim ids assigned by code.
     """
 
@@ -54,7 +57,9 @@ class Faithfulness(ClaimMetric):
                 verdicts_rejected=found.verification.rejected,
                 quotes_unverified=found.verification.quotes_unverified,
                 canaries_passed=found.verification.canaries_passed or None,
+                **found.truth_counts,
             ),
+            intermediate=found.intermediate,
         )
 
     def score_of(self, finding: MetricFinding) -> float | None:

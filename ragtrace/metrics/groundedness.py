@@ -51,7 +51,10 @@ class Groundedness(ClaimMetric):
             skip_reason=SkipReason.ALL_UNJUDGED if score is None else None,
             explanation=explain_support(counts, "sentence") + found.caution,
             verdicts=verdicts,
-            details=readings(lower_bound=lower_bound(counts), coverage=coverage(counts)),
+            details=readings(
+                lower_bound=lower_bound(counts), coverage=coverage(counts), **found.truth_counts
+            ),
+            intermediate=found.intermediate,
         )
 
     def score_of(self, finding: MetricFinding) -> float | None:

@@ -45,6 +45,8 @@ class Hallucination(ClaimMetric):
         prompts: Mapping[str, PromptSource] | None = None,
         on_missing: str = "unjudged",
         require_evidence: bool = False,
+        truths: bool = False,
+        truths_limit: int | None = None,
         count_unsupported: bool = False,
     ) -> None:
         """With ``count_unsupported``, the score is ``ungrounded_share``, and both kinds of claims fail.
@@ -62,6 +64,8 @@ class Hallucination(ClaimMetric):
             prompts=prompts,
             on_missing=on_missing,
             require_evidence=require_evidence,
+            truths=truths,
+            truths_limit=truths_limit,
         )
 
     def _readings_chosen(self) -> Iterator[str]:
@@ -86,7 +90,9 @@ class Hallucination(ClaimMetric):
                 ungrounded_share=ungrounded_share(counts),
                 upper_bound=(counts.contradicted + counts.unjudged) / counts.total,
                 coverage=coverage(counts),
+                **found.truth_counts,
             ),
+            intermediate=found.intermediate,
         )
 
     def score_of(self, finding: MetricFinding) -> float | None:

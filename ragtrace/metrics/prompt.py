@@ -58,7 +58,12 @@ def _file_text(name: PromptName, path: Path) -> str:
 @cache
 def built_in_prompt(file_name: str) -> Prompt:
     """Load a built-in prompt, such as ``extract.v5.md``."""
-    return Prompt.parse(files("ragtrace.metrics").joinpath("prompts", file_name).read_text("utf-8"))
+    return Prompt.parse(built_in_source(file_name))
+
+
+def built_in_source(file_name: str) -> str:
+    """Return the file of a built-in prompt with its header."""
+    return files("ragtrace.metrics").joinpath("prompts", file_name).read_text("utf-8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +83,8 @@ class Prompts:
     """Replaces ``chunks`` and ``recall`` if both are combined in one request."""
     questions: Prompt = field(default_factory=partial(built_in_prompt, "questions.v1.md"))
 
+    truths: Prompt = field(default_factory=partial(built_in_prompt, "truths.v1.md"))
+
     @classmethod
     @cache
     def built_in(cls) -> Prompts:
@@ -86,8 +93,8 @@ class Prompts:
 
     @property
     def sha256(self) -> str:
-        """The digest of all prompts."""
-        return self.sha256_of(PROMPTS)
+        """The digest of all prompts that a metric which declares no steps may use."""
+        return self.sha256_of(name for name in PROMPTS if name != "truths")
 
     def sha256_of(self, names: Iterable[PromptName]) -> str:
         """Return the digest of these prompts in their order; for a single one, the digest of its file."""

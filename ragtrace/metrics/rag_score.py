@@ -67,7 +67,7 @@ class RagScore(ClaimMetric):
         super().__init__(
             threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
         )
-        self.weights = _checked(weights or DEFAULT_WEIGHTS)
+        self.weights = checked_weights(weights or DEFAULT_WEIGHTS)
         self._parts: tuple[BuiltInMetric, ...] = (Faithfulness(), AnswerRelevance(), ChunkPrecision())
 
     @property
@@ -129,7 +129,12 @@ def _absences(missing: list[str], parts: Mapping[str, MetricFinding]) -> list[st
     return [f"no {name} ({parts[name].skip_reason}: {parts[name].explanation})" for name in missing]
 
 
-def _checked(weights: Mapping[str, float]) -> Mapping[str, float]:
+def checked_weights(weights: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the weights that are not 0.
+
+    Raises:
+        ConfigError: a part does not exist, or they do not add up to 1.
+    """
     if strange := weights.keys() - DEFAULT_WEIGHTS.keys():
         raise ConfigError(f"rag_score has no part {min(strange)!r}: weigh {', '.join(DEFAULT_WEIGHTS)}")
     if not all(0 <= weight <= 1 for weight in weights.values()) or not isclose(fsum(weights.values()), 1):

@@ -7,9 +7,11 @@ import copy
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
 from ragtrace.judge_steps import (
     ClaimExtraction,
@@ -17,7 +19,10 @@ from ragtrace.judge_steps import (
     Prompt,
     PromptName,
     Regeneration,
+    SentenceGrading,
     Statement,
+    TruthSettings,
+    TruthVerification,
     Verification,
     VerifyForm,
 )
@@ -26,17 +31,19 @@ from ragtrace.metrics.fence import fence_code
 from ragtrace.metrics.judge_calls import MeteredJudge
 from ragtrace.metrics.prompt import Prompts
 from ragtrace.metrics.step_limits import StepLimits
-from ragtrace.metrics.steps.chunks import CHUNKS
+from ragtrace.metrics.steps.chunks import CHUNKS, grade_chunks
 from ragtrace.metrics.steps.extract import EXTRACT
 from ragtrace.metrics.steps.questions import QUESTIONS
 from ragtrace.metrics.steps.recall import RECALL
 from ragtrace.metrics.steps.relevance import RELEVANCE
 from ragtrace.metrics.steps.retrieval import grade_and_recall
+from ragtrace.metrics.steps.sentences import grade_sentences
 from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.metrics.steps.table import STEPS, prompts_of
+from ragtrace.metrics.steps.truths import TRUTHS, verify_by_truths
 from ragtrace.metrics.steps.verify import VERIFY
-from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, Usage, Verdict, content_sha256
-from ragtrace.ports import Embedder, Judge, Metric
+from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, StepRun, Usage, Verdict, content_sha256
+from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace.sentences import split_sentences
 
 T = TypeVar("T")
@@ -59,6 +66,7 @@ class StepSession:
         embedder: Embedder | None = None,
         second_judge: Judge | None = None,
         wanted: Collection[str] = (),
+        clock: Clock | None = None,
     ) -> None:
         self.prompts = prompts or Prompts.built_in()
         self.limits = limits or StepLimits()
@@ -77,6 +85,7 @@ class StepSession:
             record.chunks, pack_chars=self.limits.context_chars, max_packs=self.limits.max_packs
         )
         self._judges = (judge, second_judge) if second_judge else (judge,)
+        self._clock = clock or SystemClock()
         self._shared: dict[str, _Once[Any]] = {}
         self.asked: set[str] = set()
         """Keys of the shared steps that this view used."""
@@ -93,7 +102,7 @@ class StepSession:
             JudgeError: the judge gave no usable answer.
         """
         self.asked.add(key)
-        once: _Once[T] = self._shared.setdefault(key, _Once(self._judges, run))
+        once: _Once[T] = self._shared.setdefault(key, _Once(self._judges, run, self._clock))
         return await once.get()
 
     def for_one_metric(self) -> StepSession:
@@ -115,6 +124,12 @@ class StepSession:
     @property
     def _on_second(self) -> set[str]:
         return {key for key, step in self._shared.items() if step.compromised}
+
+    @property
+    def runs(self) -> tuple[StepRun, ...]:
+        """The steps that this view used, in the order of the table; those of other tools come as asked."""
+        used = (step for key, step in self._shared.items() if key in self.asked)
+        return tuple(sorted((run for step in used for run in step.runs), key=_place))
 
     def spent_on(self, *keys: str) -> Usage:
         """Return the judge's usage in these steps."""
@@ -166,6 +181,16 @@ class StepSession:
         """
         return await self._result(VERIFY)
 
+    async def verify_by_truths(self, settings: TruthSettings) -> TruthVerification:
+        """Return a verdict on each claim of the answer from the truths of the chunks alone.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        self.asked.add(self._key(EXTRACT))
+        key = f"{self._key(TRUTHS, VERIFY)} limit {settings.limit}"
+        return await self.shared(key, lambda judge: verify_by_truths(self._material(judge), settings))
+
     async def chunks(self) -> Grading:
         """Return a grade on each chunk: its relevance to the question.
 
@@ -175,6 +200,27 @@ class StepSession:
         if self._is_bundled:
             return (await self._retrieval())[0]
         return await self._result(CHUNKS)
+
+    async def chunks_by_answer(self) -> Grading:
+        """Return a grade on each chunk: how much it holds of what the answer, not a reference, states.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        record = replace(self._record, reference=self._record.answer)
+        key = f"answer in {self._key(CHUNKS)}"
+        return await self.shared(
+            key, lambda judge: grade_chunks(replace(self._material(judge), record=record))
+        )
+
+    async def sentences(self) -> SentenceGrading:
+        """Return a grade on each sentence of the chunks: its relevance to the question.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+        """
+        key = f"sentences of {self._key(CHUNKS)}"
+        return await self.shared(key, lambda judge: grade_sentences(self._material(judge)))
 
     async def recall(self) -> Verification:
         """Return a verdict on each sentence of the reference.
@@ -245,7 +291,7 @@ class StepSession:
         return prompts.sha256_of(prompts_of(self._steps_of(metric)))
 
     def _steps_of(self, metric: Metric) -> tuple[str, ...]:
-        return tuple(STEPS) if metric.uses is None else metric.uses
+        return _UNDECLARED if metric.uses is None else metric.uses
 
     def _embedder_of(self, metric: Metric) -> Iterator[tuple[str, str]]:
         if self.embedder and "questions" in (metric.uses or ()):
@@ -304,6 +350,13 @@ class StepSession:
         )
 
 
+def _place(run: StepRun) -> int:
+    return _PLACES.get(run.step, len(_PLACES))
+
+
+_PLACES: Mapping[str, int] = {name: place for place, name in enumerate(STEPS)}
+_UNDECLARED = tuple(name for name in STEPS if name != TRUTHS.name)
+"""The steps of a metric that does not declare any: those that there were before it had to."""
 _BUNDLED: frozenset[str] = frozenset({"chunks", "recall"})
 
 
@@ -326,13 +379,19 @@ def _digest(
 class _Once(Generic[T]):
     """Runs a step for the first caller; all callers get its value or error."""
 
-    def __init__(self, judges: Sequence[Judge], run: Callable[[MeteredJudge], Awaitable[T]]) -> None:
-        self._judges = [MeteredJudge(judge) for judge in judges]
+    def __init__(
+        self, judges: Sequence[Judge], run: Callable[[MeteredJudge], Awaitable[T]], clock: Clock
+    ) -> None:
+        self._judges = [MeteredJudge(judge, clock) for judge in judges]
         self._run = run
         self._lock = asyncio.Lock()  # two metrics that need the same step must not both ask the judge
         self._outcome: T | JudgeError | None = None
         self.compromised = False
         """Whether the first judge failed a canary claim; then the second, if any, repeated the step."""
+
+    @property
+    def runs(self) -> Iterator[StepRun]:
+        return (run for judge in self._judges for run in judge.runs)
 
     @property
     def spent(self) -> Usage:

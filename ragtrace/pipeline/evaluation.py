@@ -68,8 +68,9 @@ async def evaluate(
             embedder=await _opened_embedder(embedder, opened),
             second_judge=await _opened(second_judge, opened) if second_judge is not None else None,
             wanted=_wanted(chosen),
+            clock=clock,
         )
-        outcomes = await _measure_all(chosen, record, steps)
+        outcomes = await _measure_all(chosen, record, steps, clock)
     evaluation = Evaluation(
         record_id=record.id,
         outcomes=outcomes,
@@ -78,7 +79,7 @@ async def evaluate(
         evaluator_version=version_of_set([outcome.evaluator_version for outcome in outcomes]),
         run_id=run_id or uuid4().hex,
         started_at_ns=started_at_ns,
-        duration_ms=max(0, clock.now_ns() - started_at_ns) // 1_000_000,
+        duration_ms=_ms_since(started_at_ns, clock),
         input_sha256=steps.input_sha256,
         input_truncated=_judged(outcomes) and (steps.cut or _is_truncated(record)),
         usage=steps.usage,
@@ -135,11 +136,11 @@ async def _opened_embedder(embedder: Embedder | str | None, opened: AsyncExitSta
 
 
 async def _measure_all(
-    metrics: Sequence[Metric], record: RagRecord, steps: StepSession
+    metrics: Sequence[Metric], record: RagRecord, steps: StepSession, clock: Clock
 ) -> tuple[MetricOutcome, ...]:
     if gap := _no_rag_call(metrics, record):
         return tuple(_skipped(metric, steps, gap) for metric in metrics)
-    return tuple(await together(_measure(metric, record, steps.for_one_metric()) for metric in metrics))
+    return tuple(await together(_timed(metric, record, steps.for_one_metric(), clock) for metric in metrics))
 
 
 def _no_rag_call(metrics: Sequence[Metric], record: RagRecord) -> Gap | None:
@@ -165,6 +166,16 @@ def _skipped(metric: Metric, steps: StepSession, gap: Gap) -> MetricResult:
         skip_reason=gap.reason,
         explanation=gap.detail,
     )
+
+
+async def _timed(metric: Metric, record: RagRecord, steps: StepSession, clock: Clock) -> MetricOutcome:
+    started_ns = clock.now_ns()
+    outcome = await _measure(metric, record, steps)
+    return replace(outcome, duration_ms=_ms_since(started_ns, clock), steps=steps.runs)
+
+
+def _ms_since(started_ns: int, clock: Clock) -> int:
+    return max(0, clock.now_ns() - started_ns) // 1_000_000
 
 
 async def _measure(metric: Metric, record: RagRecord, steps: StepSession) -> MetricOutcome:

@@ -60,9 +60,8 @@ class MetricSpec:
             ConfigError: there is no such metric or profile, or it does not take an option.
         """
         if self.uses_tool_prompts:
-            return tool_metric_named(
-                self.name, profile=self.profile, options=self.options, threshold=self.threshold
-            )
+            given = {**self.options, **({"weights": dict(self.weights)} if self.weights else {})}
+            return tool_metric_named(self.name, profile=self.profile, options=given, threshold=self.threshold)
         options = dict(self.options)
         if self.prompts:
             options["prompts"] = dict(self.prompts)

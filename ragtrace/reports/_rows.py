@@ -12,10 +12,12 @@ from ragtrace.outcomes import JudgedAnswer, outcome_of
 from ragtrace.records import (
     ChunkVerdictObject,
     IntermediateObject,
+    StepObject,
     TokenCounts,
     VerdictObject,
     chunk_verdict_object,
     intermediate_object,
+    step_objects,
     token_counts,
     verdict_object,
 )
@@ -73,6 +75,8 @@ class MetricRow(TypedDict):
     evaluator_version: str
     calls: int
     usage: TokenCounts
+    duration_ms: int
+    steps: list[StepObject]
     compat_status: str | None
     compat_score: float | None
 
@@ -226,6 +230,8 @@ def _metric(outcome: MetricOutcome, judge: JudgeIdentity) -> MetricRow:
         "evaluator_version": outcome.evaluator_version,
         "calls": outcome.usage.calls,
         "usage": token_counts(outcome.usage),
+        "duration_ms": outcome.duration_ms,
+        "steps": step_objects(outcome.steps),
         "compat_status": outcome.compat.status.value if outcome.compat else None,
         "compat_score": outcome.compat.score if outcome.compat else None,
     }

@@ -25,6 +25,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.traces._carrier_outcomes import judge_of, keyed, worst_first
+from ragtrace.traces._carrier_steps import step_attributes
 from ragtrace.traces._carrier_text import explain
 from ragtrace.traces._carrier_verdicts import CarrierVerdict, choose
 from ragtrace.traces.text import cut_utf8
@@ -145,6 +146,7 @@ def _result(
         semconv.JUDGE_INPUT_TOKENS: outcome.usage.input_tokens,
         semconv.JUDGE_OUTPUT_TOKENS: outcome.usage.output_tokens,
         **_counts(outcome, emitted),
+        **step_attributes(outcome, content=content),
     }
 
 

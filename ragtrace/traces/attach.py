@@ -341,6 +341,7 @@ def _about_judge(evaluation: Evaluation, cost_usd: float | None) -> dict[str, At
         semconv.JUDGE_OUTPUT_TOKENS: evaluation.usage.output_tokens,
         semconv.JUDGE_CACHED_TOKENS: evaluation.usage.cached_tokens,
         semconv.JUDGE_REASONING_TOKENS: evaluation.usage.reasoning_tokens,
+        semconv.JUDGE_UNMETERED_CALLS: evaluation.usage.unmetered_calls or None,
         semconv.JUDGE_COST_USD: cost_usd,
     }
 

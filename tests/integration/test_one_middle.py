@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -15,6 +16,7 @@ import yaml
 
 from ragtrace import semconv
 from ragtrace.metrics.calibration_file import Calibration
+from ragtrace.model import AttributeValue
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
 from ragtrace.transcripts import Transcripts, rescore
@@ -63,6 +65,9 @@ JUDGE: Mapping[str, Setting] = {
     "extra_body": Setting(value={"seed": 7}),
     "timeout": Setting(value="30s", enters_version=False),
     "max_concurrency": Setting(value=2, enters_version=False),
+    "max_retries": Setting(value=0, enters_version=False),
+    "strict_json": Setting(value=True, enters_version=False),
+    "max_corrections": Setting(value=3, enters_version=False),
     "second": Setting(value=f"{LIKELY}second"),
     "cheaper": Setting(
         value=f"{LIKELY}cheaper",
@@ -356,8 +361,25 @@ class Place:
 def told(carrier: Span) -> Span:
     """Return what a carrier says of an answer, without its run and its times."""
     attributes = {key: value for key, value in carrier.attributes.items() if key not in OWN}
-    events = tuple(replace(event, time_ns=0) for event in carrier.events)
+    events = tuple(
+        replace(
+            event,
+            time_ns=0,
+            attributes={
+                key: _timeless(value)
+                for key, value in event.attributes.items()
+                if key != semconv.EVAL_DURATION_MS
+            },
+        )
+        for event in carrier.events
+    )
     return replace(carrier, attributes=attributes, events=events, start_ns=0, end_ns=0)
+
+
+def _timeless(value: AttributeValue) -> AttributeValue:
+    if not isinstance(value, tuple):
+        return value
+    return tuple(re.sub(r'"duration_ms":\d+', '"duration_ms":0', str(member)) for member in value)
 
 
 def _prices(input_price: int) -> str:

@@ -154,6 +154,11 @@ class JudgeConfig(Section):
     """What else each request says: part of the evaluator's version."""
     timeout: Timeout = timedelta(seconds=60)
     max_concurrency: int = Field(default=8, gt=0)
+    max_retries: int = Field(default=2, ge=0, le=20)
+    """While the endpoint is unavailable."""
+    strict_json: bool = False
+    max_corrections: int = Field(default=1, ge=0, le=10)
+    """How often a reply of the wrong form is sent back."""
     second: Annotated[SecondJudgeConfig, BeforeValidator(named("use")), AlternativeForm("string")] | None = (
         None
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pydantic import SecretStr
 
 from ragtrace.judge import CacheSettings
+from ragtrace.judge.replies import ReplyRules
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.pipeline.spec import EvaluatorSpec, MetricSpec, VerifySpec
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
@@ -55,6 +56,8 @@ def judge_spec_of(config: JudgeConfig) -> JudgeSpec:
         timeout_s=config.timeout.total_seconds(),
         max_concurrency=config.max_concurrency,
         cache=CacheSettings(path=cache.path, max_bytes=cache.max_bytes) if cache else None,
+        max_retries=config.max_retries,
+        reply_rules=ReplyRules(strict_json=config.strict_json, max_corrections=config.max_corrections),
     )
 
 

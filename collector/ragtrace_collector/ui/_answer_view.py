@@ -13,6 +13,7 @@ from ragtrace import semconv
 from ragtrace.answers.opened import AnswerVersion, OpenedAnswer
 from ragtrace.answers.shown import SKIP_MEANINGS, ShownChunk, ShownClaim, pieces, shown_answer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, summary_of, summary_of_judged
+from ragtrace.answers.workings import Working
 from ragtrace.model import (
     Direction,
     Evaluation,
@@ -162,6 +163,7 @@ class AnswerView:
     chunks: tuple[ChunkLine, ...]
     more_chunks: int
     timeline: Timeline | None
+    workings: tuple[Working, ...]
     sampling: str
     versions: tuple[VersionLine, ...]
     pair: PairOfVersions | None
@@ -230,6 +232,7 @@ def view_of(
         chunks=chunks,
         more_chunks=shown.more_chunks,
         timeline=timeline_of(opened),
+        workings=shown.workings,
         sampling=sampling_sentence(version.judged.sample),
         versions=tuple(_versions(in_order, version)),
         pair=_pair(in_order, choice),

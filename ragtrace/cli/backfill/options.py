@@ -17,6 +17,7 @@ from ragtrace.cli.options import (
     AccessOptions,
     ExtractOptions,
     JsonOption,
+    MetricChanges,
     MetricOptions,
     PassOptions,
     sampling_plan,
@@ -241,7 +242,7 @@ class JudgingOptions:
         """
         return self.evaluator.chosen(
             self.metrics.metric_specs,
-            metric_options=(MetricOptions, PassOptions),
+            metric_options=(MetricOptions, PassOptions, MetricChanges),
             max_concurrency=self.batch.concurrency,
         )
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.options import OWN_PROFILE, TOOLS, PassOptions, metric_spec, split_names
+from ragtrace.cli.options import (
+    OWN_PROFILE,
+    TOOLS,
+    MetricChanges,
+    PassOptions,
+    metric_spec,
+    split_names,
+)
 from ragtrace.cli.settings import group, option
 
 if TYPE_CHECKING:
@@ -106,12 +113,15 @@ class ProfileOptions:
         is_flag=True,
         help="Ask as the tool of --profile asks: its calls in its order, its JSON fields and text formats.",
     )
+    changes: MetricChanges = group(MetricChanges)
     tool: ToolMetricOptions = group(ToolMetricOptions)
 
     def __post_init__(self) -> None:
         """Refuse options that do not go together."""
         if self.uses_tool_prompts and self.profile == OWN_PROFILE:
             raise click.UsageError("--peer-prompts needs --profile: whose prompts?")
+        if self.uses_tool_prompts and self.changes.prompts:
+            raise click.UsageError("--prompts replaces ragtrace's prompts: leave out --peer-prompts")
         if self.passes.pass_when and self.profile != OWN_PROFILE:
             raise click.UsageError(
                 "--pass-when works with ragtrace's own profile only:"
@@ -126,10 +136,13 @@ class ProfileOptions:
         """
         names = split_names(self.names)
         if self.uses_tool_prompts:
-            return tuple(map(self._prompted, names))
+            return self.changes.applied(tuple(map(self._prompted, names)))
         rules = self.tool.scoring_rules(self.profile)
-        return tuple(
-            metric_spec(name, profile=self.profile, **self.passes.rules(), options=rules) for name in names
+        return self.changes.applied(
+            tuple(
+                metric_spec(name, profile=self.profile, **self.passes.rules(), options=rules)
+                for name in names
+            )
         )
 
     def _prompted(self, name: str) -> MetricSpec:

@@ -17,7 +17,7 @@ from ragtrace.budget import Prices
 from ragtrace.cli.evaluate.command import EvaluateJudging, EvaluateOutput
 from ragtrace.cli.evaluate.options import ProfileOptions, ToolMetricOptions
 from ragtrace.cli.judge_choice import introduce, report_usage
-from ragtrace.cli.options import PassOptions
+from ragtrace.cli.options import MetricChanges, PassOptions
 from ragtrace.cli.outcomes import OutcomeTable, tally_lines
 from ragtrace.cli.record_files import LeftOutRows, in_background
 from ragtrace.cli.render import many, open_console, print_line, talk
@@ -51,7 +51,7 @@ def evaluate_file(
     at_once = judging.concurrency.answers
     chosen = judging.evaluator.chosen(
         measure.metric_specs,
-        metric_options=(ProfileOptions, PassOptions, ToolMetricOptions),
+        metric_options=(ProfileOptions, PassOptions, MetricChanges, ToolMetricOptions),
         max_concurrency=at_once,
     )
     evaluator = transcript.recorded(chosen.spec.open(), chosen.spec.metrics)

@@ -39,6 +39,7 @@ def open_azure(settings: JudgeSettings) -> Judge:
         headers=openai_headers(settings),
         tls=settings.tls,
         extra_body=settings.extra_body,
+        reply_rules=settings.reply_rules,
         parameters=settings.parameters,
     )
 

@@ -76,6 +76,7 @@ def open_batch_judge(settings: JudgeSettings, batches: BatchSettings, base_url: 
         base_url=base_url,
         instead=lane,
         extra_body=settings.extra_body,
+        reply_rules=settings.reply_rules,
         parameters=settings.parameters,
     )
     return BatchJudge(judge, lane)

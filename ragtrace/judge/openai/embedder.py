@@ -68,7 +68,7 @@ class OpenAICompatibleEmbedder:
                     try:
                         vectors += self._checked(await self._create(call), len(batch))
                     finally:
-                        spent += call.usage
+                        spent += call.spent
             if len({len(vector) for vector in vectors}) > 1:
                 raise self._error("its vectors differ in length")
         except JudgeError as failed:

@@ -25,6 +25,7 @@ from ragtrace.judge.openai._credentials import openai_credential
 from ragtrace.judge.openai._endpoint import Endpoint, Transport
 from ragtrace.judge.openai._exchange import Exchange, ReplyKind
 from ragtrace.judge.openai.dialect import Dialect, Likelihoods, OutputMode
+from ragtrace.judge.replies import ReplyRules
 from ragtrace.model import JudgeIdentity
 from ragtrace.plugins import load_plugin
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
@@ -52,6 +53,7 @@ class OpenAICompatibleJudge:
         headers: Mapping[str, str] | None = None,
         tls: ClientTls | None = None,
         extra_body: Mapping[str, Any] | None = None,
+        reply_rules: ReplyRules | None = None,
         parameters: str = "",
         instead: Transport | None = None,
     ) -> None:
@@ -67,6 +69,7 @@ class OpenAICompatibleJudge:
         self._doubts = UsageDoubts(f"judge {self._where}")
         self._too_long_advice = too_long_advice
         self._extra_body = extra_body or {}
+        self._reply_rules = reply_rules or ReplyRules()
         limits = ("max_tokens", "max_completion_tokens")
         ours = base_url.startswith(OPENAI_URL)
         self._dialect = Dialect(token_limits=limits[::-1] if ours else limits)
@@ -106,6 +109,7 @@ class OpenAICompatibleJudge:
             confirmed=kind in self._confirmed,
             doubts=self._doubts,
             extra_body=self._extra_body,
+            reply_rules=self._reply_rules,
         )
         try:
             with untraced():
@@ -145,5 +149,6 @@ def open_openai(settings: JudgeSettings) -> Judge:
         headers=openai_headers(settings),
         tls=settings.tls,
         extra_body=settings.extra_body,
+        reply_rules=settings.reply_rules,
         parameters=settings.parameters,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -14,7 +14,7 @@ from ragtrace.metrics._evidence import pack_chunks
 from ragtrace.metrics.ask_items import ItemQuestion, ItemReplies, ask_items
 from ragtrace.metrics.fence import Section, fenced
 from ragtrace.metrics.judge_calls import batches, output_tokens, together
-from ragtrace.metrics.steps._sections import chunk_sections
+from ragtrace.metrics.steps._sections import chunk_sections, one_a_number
 from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.model import Chunk, ChunkVerdict, VerdictLabel
 
@@ -92,15 +92,7 @@ def _packs(chunks: Sequence[Chunk], seed: str, pack_chars: int) -> list[list[Num
     numbered = (NumberedText(number=n, text=chunk.text or "") for n, chunk in enumerate(chunks, start=1))
     shown = [chunk for chunk in numbered if chunk.text.strip()]
     random.Random(seed).shuffle(shown)
-    return [_one_a_number(pack) for pack in pack_chunks(shown, pack_chars)]
-
-
-def _one_a_number(pack: Iterable[NumberedText]) -> list[NumberedText]:
-    # a pack may hold two pieces of a long chunk, but a number must be unique
-    texts: dict[int, list[str]] = {}
-    for piece in pack:
-        texts.setdefault(piece.number, []).append(piece.text)
-    return [NumberedText(number=number, text="\n".join(parts)) for number, parts in texts.items()]
+    return [one_a_number(pack) for pack in pack_chunks(shown, pack_chars)]
 
 
 def _grade(number: int, pieces: int, answers: Sequence[ItemReplies[GivenGrade]]) -> GivenGrade | str:

@@ -13,10 +13,11 @@ from ragtrace.metrics.steps.questions import QUESTIONS
 from ragtrace.metrics.steps.recall import RECALL
 from ragtrace.metrics.steps.relevance import RELEVANCE
 from ragtrace.metrics.steps.step import Step
+from ragtrace.metrics.steps.truths import TRUTHS
 from ragtrace.metrics.steps.verify import VERIFY
 
 STEPS: Final[Mapping[StepName, Step[Any, Any, Any]]] = {
-    step.name: step for step in (EXTRACT, RELEVANCE, VERIFY, CHUNKS, RECALL, QUESTIONS)
+    step.name: step for step in (EXTRACT, RELEVANCE, TRUTHS, VERIFY, CHUNKS, RECALL, QUESTIONS)
 }
 
 

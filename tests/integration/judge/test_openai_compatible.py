@@ -22,8 +22,9 @@ from ragtrace.errors import (
 from ragtrace.judge import open_judge, unwrapped
 from ragtrace.judge.openai.dialect import OutputMode
 from ragtrace.judge.openai.judge import OpenAICompatibleJudge
+from ragtrace.judge.replies import ReplyRules
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
-from ragtrace.model import Chunk, MetricFailure, RagRecord
+from ragtrace.model import Chunk, MetricFailure, RagRecord, Usage
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest
 
@@ -214,6 +215,36 @@ async def test_a_reply_of_the_wrong_form_gets_one_correction(
     assert reply.usage.calls == 2
 
 
+@pytest.mark.parametrize("text", ["```json\n{}\n```", "Here it is: {}", "{},", "<think>hm</think>{}", "[{}]"])
+async def test_a_strict_judge_takes_bare_json_only(endpoint: Any, text: str) -> None:
+    reply = text.replace("{}", json.dumps(GOOD))
+    endpoint.answers = lambda body: (200, completion(reply))
+    lenient = open_judge("openai:m", base_url=endpoint.url)
+    assert (await lenient.ask(request())).value == ExtractReply.model_validate(GOOD)
+    await lenient.aclose()
+    strict = open_judge(
+        "openai:m", base_url=endpoint.url, reply_rules=ReplyRules(strict_json=True, max_corrections=0)
+    )
+    with pytest.raises(JudgeNonsense, match=r"does not have the form that was asked for$"):
+        await strict.ask(request())
+    endpoint.answers = lambda body: (200, completion(f"\n{json.dumps(GOOD)}\n"))
+    assert (await strict.ask(request())).value == ExtractReply.model_validate(GOOD)
+    await strict.aclose()
+
+
+@pytest.mark.parametrize("corrections", [0, 1, 3])
+async def test_a_reply_of_the_wrong_form_is_sent_back_as_often_as_is_said(
+    endpoint: Any, corrections: int
+) -> None:
+    endpoint.answers = lambda body: (200, completion({"claims": 3}))
+    judge = open_judge("openai:m", base_url=endpoint.url, reply_rules=ReplyRules(max_corrections=corrections))
+    with pytest.raises(JudgeNonsense) as caught:
+        await judge.ask(request())
+    assert caught.value.usage.calls == len(endpoint.requests) == corrections + 1
+    assert len(endpoint.requests[-1]["messages"]) == (4 if corrections else 2)
+    await judge.aclose()
+
+
 async def test_nonsense_twice_is_an_error_with_all_it_cost(
     endpoint: Any, judge: OpenAICompatibleJudge
 ) -> None:
@@ -301,8 +332,9 @@ async def test_errors_never_quote_prompts_or_keys(endpoint: Any, judge: OpenAICo
 async def test_silence_is_a_timeout(endpoint: Any) -> None:
     endpoint.hold = asyncio.Event()
     judge = OpenAICompatibleJudge(model="m", api_key="k", base_url=endpoint.url, timeout_s=0.05)
-    with pytest.raises(JudgeTimeout, match=r"within 0\.05 s"):
+    with pytest.raises(JudgeTimeout, match=r"within 0\.05 s") as caught:
         await judge.ask(request())
+    assert caught.value.usage == Usage(calls=1, unmetered_calls=1)
     await judge.aclose()
 
 

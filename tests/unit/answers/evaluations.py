@@ -15,12 +15,15 @@ from ragtrace.model import (
     Diagnosis,
     Direction,
     Evaluation,
+    Intermediate,
     JudgeIdentity,
     MetricFailure,
     MetricOutcome,
     MetricResult,
     RagRecord,
+    SentenceGrade,
     SkipReason,
+    StepRun,
     Usage,
     Verdict,
     VerdictLabel,
@@ -48,6 +51,42 @@ METRICS = ("faithfulness", "groundedness", "hallucination", "my metric")
 words = st.text(st.sampled_from('aZ0.é漢😀\n"\\ '), min_size=1, max_size=30)
 fractions = st.floats(0, 1)
 usages = st.builds(Usage, input_tokens=st.integers(0, 10**9), output_tokens=st.integers(0, 10**9))
+counts = st.integers(0, 10**9)
+runs = st.builds(
+    StepRun,
+    step=words,
+    duration_ms=counts,
+    usage=st.builds(
+        Usage, calls=counts, input_tokens=counts, output_tokens=counts, unmetered_calls=st.integers(0, 3)
+    ),
+)
+steps = st.lists(runs, max_size=4).map(tuple)
+
+
+@st.composite
+def intermediates(draw: st.DrawFn) -> Intermediate | None:
+    match draw(st.sampled_from(("truths", "questions", "sentences", None))):
+        case "truths":
+            return Intermediate(
+                truths=tuple(draw(st.lists(words, min_size=1, max_size=9))),
+                truths_limit=draw(st.none() | st.integers(0, 99)),
+            )
+        case "questions":
+            asked = draw(st.lists(st.tuples(words, st.none() | fractions), min_size=1, max_size=9))
+            return Intermediate(
+                questions=tuple(text for text, _ in asked), similarities=tuple(number for _, number in asked)
+            )
+        case "sentences":
+            graded = draw(st.lists(st.tuples(counts, st.sampled_from(RELEVANCE)), min_size=1, max_size=9))
+            best_first = sorted(graded, key=lambda grade: RELEVANCE.index(grade[1]))
+            return Intermediate(
+                sentences=tuple(
+                    SentenceGrade(chunk_id="faq-1", start=start, end=start + 9, label=label)
+                    for start, label in best_first
+                )
+            )
+        case _:
+            return None
 
 
 class Judged(NamedTuple):
@@ -108,6 +147,9 @@ def results(
         compat=draw(
             st.none() | st.builds(Compat, status=st.sampled_from(CompatStatus), score=st.none() | fractions)
         ),
+        intermediate=draw(intermediates()),
+        duration_ms=draw(counts),
+        steps=draw(steps),
         judge=draw(st.none() | st.just(SECOND)),
     )
 
@@ -121,6 +163,8 @@ def failures(metric: str) -> st.SearchStrategy[MetricFailure]:
         message=words,
         evaluator_version=st.just("1"),
         usage=usages,
+        duration_ms=counts,
+        steps=steps,
     )
 
 
@@ -167,4 +211,4 @@ def judged(draw: st.DrawFn, *, max_claims: int = 6) -> Judged:
     )
 
 
-_COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+_COUNTS = ("calls", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "unmetered_calls")

@@ -15,6 +15,7 @@ from ragtrace.answers.opened import AnswerVersion
 from ragtrace.model import (
     AttributeValue,
     Evaluation,
+    Intermediate,
     JudgeIdentity,
     MetricFailure,
     MetricOutcome,
@@ -88,6 +89,24 @@ def test_carrier_read_back_is_what_was_written(case: Judged) -> None:
     assert [outcome.label for outcome in version.judged.evaluation.outcomes] == [
         outcome.label for outcome in by_name(evaluation).outcomes
     ]
+    assert times_of(version.judged.evaluation) == times_of(by_name(evaluation))
+
+
+def times_of(evaluation: Evaluation) -> list[tuple[int, list[int]]]:
+    return [
+        (outcome.duration_ms, [run.duration_ms for run in outcome.steps]) for outcome in evaluation.outcomes
+    ]
+
+
+def test_what_a_number_was_made_of_is_bounded_on_the_trace_and_has_no_text_without_content() -> None:
+    made = Intermediate(truths=tuple(f"SECRET {number}" for number in range(40)), truths_limit=10)
+    evaluation = an_evaluation(replace(a_result(), intermediate=made))
+    shown, hidden = (written(evaluation, a_record(), content=content) for content in (True, False))
+    (result,) = read_carrier(shown, a_record()).judged.evaluation.results
+    assert result.intermediate == replace(made, truths=made.truths[:16])
+    assert shown.events[0].attributes["ragtrace.intermediate.total"] == 40
+    assert hidden.events[0].attributes["ragtrace.intermediate.total"] == 40
+    assert "SECRET" not in repr(hidden)
 
 
 @LAW

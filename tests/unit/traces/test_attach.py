@@ -234,7 +234,9 @@ def test_a_reason_stands_in_the_explanation_where_content_may() -> None:
     said = shown.events[0].attributes["gen_ai.evaluation.explanation"]
     assert said == "1 of 1 contradicted: It says 30 days."
     assert "It says" not in repr(hidden)
-    assert "SECRET" not in repr(shown)
+    assert shown.events[0].attributes["ragtrace.intermediate"] == ('{"truth":"SECRET"}',)
+    assert "SECRET" not in repr(hidden)
+    assert hidden.events[0].attributes["ragtrace.intermediate.total"] == 1
 
 
 def test_long_texts_are_cut_between_characters_and_the_quote_stays_verbatim() -> None:

@@ -1,0 +1,83 @@
+"""What a number was made of, as people see it: in the terminal's JSON, in a report's row and on its page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.peer_cases import read_cases
+from tests.conformance.peer_endpoint import PeerEndpoint
+from tests.integration.cli.program import json_lines, run
+from tests.integration.cli.test_evaluate_peers import run_at, write
+
+ROW = {
+    "id": "a",
+    "question": "How long do refunds take?",
+    "contexts": ["Our shop opened in 1998. It is blue. Refunds take 14 days. We sell shoes. Come by!"],
+    "answer": "Refunds take 14 days.",
+}
+
+
+def test_every_metric_names_the_steps_that_it_used(tmp_path: Path) -> None:
+    cases = write(tmp_path / "cases.jsonl", ROW)
+    metrics = "faithfulness,answer_relevance,context_relevance"
+    lines = json_lines(run("evaluate", cases, "--judge", "scripted", "--metrics", metrics, "--json").stdout)
+    assert {line["metric"]: [run["step"] for run in line["steps"]] for line in lines} == {
+        "faithfulness": ["extract", "verify"],
+        "answer_relevance": ["extract", "relevance"],
+        "context_relevance": ["chunks"],
+    }
+    for line in lines:
+        assert line["calls"] == sum(run["calls"] for run in line["steps"])
+        assert line["usage"]["unmetered_calls"] == 0
+        assert line["duration_ms"] >= max(run["duration_ms"] for run in line["steps"])
+
+
+def test_a_page_opens_a_number_down_to_its_steps_and_questions(tmp_path: Path) -> None:
+    cases, page, rows = write(tmp_path / "cases.jsonl", ROW), tmp_path / "page.html", tmp_path / "rows.jsonl"
+    metrics = ("--metrics", "question_similarity", "--embedder", "wordllama")
+    run("evaluate", cases, "--judge", "scripted", *metrics, "--out", str(page), "--out", str(rows))
+    (row,) = json_lines(rows.read_text())
+    (metric,) = row["metrics"]
+    (question,) = metric["intermediate"]["questions"]
+    (similarity,) = metric["intermediate"]["similarities"]
+    text = page.read_text()
+    assert "How the numbers were made" in text
+    assert question in text
+    assert f"<b><bdi>{similarity:.3f}</bdi></b>" in text
+    assert [run["step"] for run in metric["steps"]] == ["questions", "embed"]
+    assert "<li><bdi>questions: " in text
+
+
+async def test_the_truths_and_steps_of_another_tool_are_kept_with_the_limit(tmp_path: Path) -> None:
+    (case, *_) = (
+        case
+        for case in read_cases()
+        if (case.metric, case.profile, case.status) == ("faithfulness", "deepeval-4", "ok")
+    )
+    cases = write(tmp_path / "cases.jsonl", case.row)
+    endpoint = PeerEndpoint(replies=case.replies)
+    options = ("--profile", "deepeval-4", "--peer-prompts", "--truths-extraction-limit", "7")
+    (line,) = json_lines((await run_at(endpoint, cases, *options)).stdout)
+    assert line["intermediate"]["truths"]
+    assert line["intermediate"]["truths_limit"] == 7
+    assert [run["step"] for run in line["steps"]][:2] == ["truths", "claims"]
+
+
+async def test_the_parts_of_rag_evals_relevance_are_numbers(tmp_path: Path) -> None:
+    reply = json.dumps(
+        {
+            "overall_score": 0.7,
+            "topical_match": 1.0,
+            "completeness": 0.5,
+            "conciseness": 0.9,
+            "reasoning": "it leaves out the date",
+        }
+    )
+    cases = write(tmp_path / "cases.jsonl", ROW)
+    options = ("--profile", "rag_evals", "--peer-prompts", "--metrics", "answer_relevance")
+    (line,) = json_lines((await run_at(PeerEndpoint(replies=[reply]), cases, *options)).stdout)
+    assert line["score"] == pytest.approx(0.7)
+    assert line["details"] == {"topical_match": 1.0, "completeness": 0.5, "conciseness": 0.9}
