@@ -6,7 +6,9 @@ import json
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx.external_data_helper import set_external_data
 
 from ragtrace import evaluate_sync
 from ragtrace.errors import ConfigError
@@ -307,6 +309,19 @@ def test_a_model_that_overflows_in_float16(tmp_path: Path) -> None:
 def test_a_damaged_model(tmp_path: Path) -> None:
     (Verifier().write(tmp_path) / "model.onnx").write_bytes(b"no model")
     assert failure(tmp_path).startswith(f"judge_refused: {tmp_path / 'model.onnx'} cannot be loaded")
+
+
+def test_weights_in_a_file_of_their_own_are_read_and_missed(tmp_path: Path) -> None:
+    file = Verifier().write(tmp_path) / "model.onnx"
+    model = onnx.load(file)
+    for weights in model.graph.initializer:
+        if weights.data_type == onnx.TensorProto.FLOAT:
+            set_external_data(weights, location="model.onnx_data")
+    onnx.save(model, file)
+    assert verdict_on(tmp_path, REFUNDS).label is VerdictLabel.SUPPORTED
+    (tmp_path / "model.onnx_data").unlink()
+    found = failure(tmp_path)
+    assert found.startswith(f"judge_refused: {file} cannot be loaded: a file with its weights is missing")
 
 
 def test_a_damaged_tokenizer(tmp_path: Path) -> None:
