@@ -126,7 +126,7 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 
 of_image := --extra azure --extra collector --extra encryption --extra judge-anthropic
 # All but the instrumentors of others' libraries: those are in the second environment, with the libraries.
-of_development := $(addprefix --extra ,azure calibrate collector encryption examples judge-anthropic llama local parquet privacy zstd)
+of_development := $(addprefix --extra ,azure calibrate collector encryption examples judge-anthropic llama local nli parquet privacy zstd)
 # Packages that others require, and that the demo never imports: tests/acceptance/test_demo.py runs it without them.
 of_demo := --extra collector $(addprefix --no-emit-package ,charset-normalizer httpx2-jsfetch markdown-it-py mdurl \
   opentelemetry-exporter-http-transport opentelemetry-exporter-otlp opentelemetry-exporter-otlp-proto-http pygments requests urllib3)

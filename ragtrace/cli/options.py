@@ -161,7 +161,8 @@ class JudgeOptions:
     spec: str | None = option(
         "--judge",
         metavar="JUDGE",
-        help="lexical, openai:MODEL, azure:DEPLOYMENT, anthropic:MODEL, llama:PATH.gguf or scripted:PATH."
+        help="lexical, openai:MODEL, azure:DEPLOYMENT, anthropic:MODEL, llama:PATH.gguf, nli:FOLDER or"
+        " scripted:PATH."
         " [default: openai if OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical]",
     )
     base_url: str | None = option(

@@ -34,7 +34,7 @@ OPENAI_KEY = "OPENAI_API_KEY"
 OWN_KEYS: Final = {"anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_OPENAI_API_KEY"}
 """The variables of these, by kind."""
 _TAKES_BATCHES = "openai"
-_WITHOUT_ENDPOINT: Final = ("lexical", "scripted")
+_WITHOUT_ENDPOINT: Final = ("lexical", "nli", "scripted")
 _OURS: Final = ("model", "messages", "stream", "n")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[ -~]*")
@@ -46,12 +46,13 @@ _JUDGES = PluginKind(
         "azure": "ragtrace.judge.openai.azure:open_azure",
         "lexical": "ragtrace.judge.lexical:open_lexical",
         "llama": "ragtrace.judge.llama:open_llama",
+        "nli": "ragtrace.judge.nli.judge:open_nli",
         "openai": "ragtrace.judge.openai.judge:open_openai",
         "scripted": "ragtrace.judge.scripted:open_scripted",
     },
     choices=(
-        "`lexical`, `openai:MODEL`, `azure:DEPLOYMENT`, `anthropic:MODEL`, `llama:PATH.gguf` or"
-        " `scripted:PATH`"
+        "`lexical`, `openai:MODEL`, `azure:DEPLOYMENT`, `anthropic:MODEL`, `llama:PATH.gguf`,"
+        " `nli:FOLDER` or `scripted:PATH`"
     ),
     members=("identity", "ask", "aclose"),
     port="ragtrace.ports.Judge",

@@ -80,13 +80,13 @@ class LexicalJudge:
         reply: JudgeReply[Any]
         match request.inputs:
             case ExtractInput() as given if request.reply_type is ExtractReply:
-                reply = _extract(given)
+                reply = sentences_as_claims(given)
             case VerifyInput() as given if request.reply_type is VerifyReply:
                 reply = await _verify(given, self._model)
             case ChunksInput() as given:
-                reply = _abstaining(ChunksReply(chunks=[]), (chunk.number for chunk in given.chunks))
+                reply = abstaining(ChunksReply(chunks=[]), (chunk.number for chunk in given.chunks))
             case RelevanceInput() as given:
-                reply = _abstaining(
+                reply = abstaining(
                     RelevanceReply(statements=[]), (statement.number for statement in given.statements)
                 )
             case _:
@@ -103,7 +103,8 @@ def open_lexical(settings: JudgeSettings) -> Judge:
     return limited(LexicalJudge(), 1)  # concurrency makes it no faster and blocks the event loop longer
 
 
-def _extract(given: ExtractInput) -> JudgeReply[Any]:
+def sentences_as_claims(given: ExtractInput) -> JudgeReply[Any]:
+    """Take each sentence for a claim: what judges do that cannot rephrase."""
     claims = [
         ExtractedClaim(
             id=number,
@@ -118,10 +119,10 @@ def _extract(given: ExtractInput) -> JudgeReply[Any]:
     return JudgeReply(value=reply, usage=Usage(calls=1))
 
 
-def _abstaining(value: BaseModel, items: Iterable[int]) -> JudgeReply[Any]:
+def abstaining(value: BaseModel, items: Iterable[int], why: str = _NO_WORTH) -> JudgeReply[Any]:
     """Return a reply that abstains from these items' relevance to the question."""
     abstained = frozenset(items)
-    notes = dict.fromkeys(abstained, _NO_WORTH)
+    notes = dict.fromkeys(abstained, why)
     return JudgeReply(value=value, usage=Usage(calls=1), abstained=abstained, notes=notes)
 
 

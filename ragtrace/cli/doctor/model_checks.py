@@ -33,7 +33,7 @@ _ADVICE: Final = {
 
 
 _OTHERWISE: Final = "see what the judge's own log says"
-_SAYS_WHAT_TO_DO: Final = re.compile(r"its certificate|it redirects|by TLS")
+_SAYS_WHAT_TO_DO: Final = re.compile(r"its certificate|it redirects|by TLS|\.onnx|tokenizer\.json")
 
 
 async def check_judge(judge: Judge, *, timeout_s: float) -> Check:

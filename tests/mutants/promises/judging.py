@@ -17,7 +17,44 @@ _EVIDENCE_TESTS: Final = "tests/unit/metrics/test_evidence.py"
 _STEPS_TESTS: Final = "tests/unit/metrics/test_steps.py"
 _FAITHFULNESS_TESTS: Final = "tests/unit/metrics/test_faithfulness.py"
 
+_VERIFIER: Final = "ragtrace/judge/nli/_verifier.py"
+_NLI_TESTS: Final = "tests/integration/judge/test_nli.py"
+
 MUTANTS: Final = (
+    Mutant(
+        promise="verifiers",
+        breaks="a verifier whose labels are swapped judges",
+        file=_VERIFIER,
+        old="        if len(wrong) > len(found) // 2:\n",
+        new="        if len(wrong) > len(found):\n",
+        tests=(f"{_NLI_TESTS}::test_swapped_labels_of_a_model_that_nobody_knows",),
+    ),
+    Mutant(
+        promise="verifiers",
+        breaks="NaN of a verifier goes on",
+        file=_VERIFIER,
+        old="        if not np.isfinite(logits).all():\n",
+        new="        if not logits.size:\n",
+        tests=(f"{_NLI_TESTS}::test_a_model_that_gives_nan",),
+    ),
+    Mutant(
+        promise="verifiers",
+        breaks="a chunk that writes the tokenizer's marks decides where the claim begins",
+        file=_VERIFIER,
+        old="    found.encode_special_tokens = True",
+        new="    found.encode_special_tokens = False",
+        tests=(
+            f"{_NLI_TESTS}::test_a_chunk_that_writes_the_marks_of_the_tokenizer_does_not_end_the_passage",
+        ),
+    ),
+    Mutant(
+        promise="verifiers",
+        breaks="what the model is undecided about is supported",
+        file="ragtrace/judge/nli/judge.py",
+        old="        if pooled.support >= cuts.supported:\n",
+        new="        if pooled.support >= cuts.unsupported:\n",
+        tests=(f"{_NLI_TESTS}::test_an_answer_that_the_model_is_undecided_about_never_passes",),
+    ),
     Mutant(
         promise="scores",
         breaks="where nothing was judged the score is 0",

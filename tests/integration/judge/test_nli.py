@@ -1,0 +1,384 @@
+"""The judge `nli`: ONNX models of each family, made on the spot, judge answers through the public door."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx.external_data_helper import set_external_data
+
+from ragtrace import evaluate_sync
+from ragtrace.errors import ConfigError
+from ragtrace.judge import open_judge
+from ragtrace.model import (
+    Chunk,
+    Evaluation,
+    Label,
+    MetricFailure,
+    MetricResult,
+    RagRecord,
+    SkipReason,
+    Verdict,
+    VerdictLabel,
+)
+from ragtrace.testing import check_judge
+from tests.tiny_verifiers import FILLER, Family, Verifier
+
+REFUNDS = "Refunds take 14 days."
+SHOP = "The shop is open on Sundays."
+
+
+def record(answer: str, *chunks: str) -> RagRecord:
+    texts = chunks or (SHOP, REFUNDS)
+    return RagRecord(
+        id="r",
+        question="How long do refunds take?",
+        chunks=tuple(Chunk(id=f"c{at}", text=text) for at, text in enumerate(texts, 1)),
+        answer=answer,
+    )
+
+
+def judged(folder: Path, answer: str, *chunks: str, settings: str = "") -> Evaluation:
+    return evaluate_sync(record(answer, *chunks), judge=f"nli:{folder}{settings}")
+
+
+def verdict_on(folder: Path, claim: str, *chunks: str, settings: str = "") -> Verdict:
+    [outcome] = judged(
+        folder, f"{claim} {SHOP}", *(chunks or (SHOP, REFUNDS)), SHOP, settings=settings
+    ).outcomes
+    assert not isinstance(outcome, MetricFailure), outcome.message
+    return next(verdict for verdict in outcome.verdicts if verdict.claim.text == claim)
+
+
+def failure(folder: Path, settings: str = "") -> str:
+    [outcome] = judged(folder, REFUNDS, settings=settings).outcomes
+    assert isinstance(outcome, MetricFailure)
+    return f"{outcome.error_type}: {outcome.message}"
+
+
+def long_text(claim: str, *, before: int) -> str:
+    """Return a chunk with a claim behind so many sentences about something else."""
+    filler = [f"{' '.join(FILLER[(at + word) % 50] for word in range(9))}." for at in range(before)]
+    return " ".join([*filler, claim, *filler])
+
+
+@pytest.mark.parametrize("family", ["nli", "minicheck", "hhem", "tokens"])
+def test_each_family_supports_a_claim_with_its_window_as_the_quote(tmp_path: Path, family: Family) -> None:
+    verdict = verdict_on(Verifier(family=family).write(tmp_path), REFUNDS)
+    assert verdict.label is VerdictLabel.SUPPORTED
+    assert (verdict.chunk_ids, verdict.quote) == (("c2",), REFUNDS)
+    assert verdict.support is not None
+    assert verdict.support > 0.6
+    assert verdict.confidence == verdict.support
+
+
+@pytest.mark.parametrize("family", ["nli", "minicheck", "hhem", "tokens"])
+def test_each_family_finds_a_claim_unsupported(tmp_path: Path, family: Family) -> None:
+    verdict = verdict_on(Verifier(family=family).write(tmp_path), "The museum was founded in 1887.")
+    assert verdict.label is VerdictLabel.UNSUPPORTED
+    assert verdict.support is not None
+    assert verdict.support < 0.4
+    assert verdict.confidence == 1 - verdict.support
+
+
+@pytest.mark.parametrize("family", ["nli", "minicheck", "hhem", "tokens"])
+def test_each_family_finds_a_claim_in_the_middle_of_a_long_chunk(tmp_path: Path, family: Family) -> None:
+    folder = Verifier(family=family, window=96).write(tmp_path)
+    verdict = verdict_on(folder, REFUNDS, long_text(REFUNDS, before=40))
+    assert verdict.label is VerdictLabel.SUPPORTED
+    assert REFUNDS in (verdict.quote or "")
+    assert len(verdict.quote or "") <= 1000
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("contradiction", "entailment", "neutral"),
+        ("entailment", "neutral", "contradiction"),
+        ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
+        ("entailment", "not_entailment"),
+    ],
+    ids=lambda labels: labels[0] + labels[1],
+)
+def test_the_order_of_the_labels_is_read_from_the_configuration(
+    tmp_path: Path, labels: tuple[str, ...]
+) -> None:
+    folder = Verifier(labels=labels).write(tmp_path)
+    assert verdict_on(folder, REFUNDS).label is VerdictLabel.SUPPORTED
+    assert verdict_on(folder, "Refunds take 30 days.").label is VerdictLabel.UNSUPPORTED
+
+
+def test_labels_without_names_are_those_of_the_known_model(tmp_path: Path) -> None:
+    known = Verifier(
+        labels=("entailment", "neutral", "contradiction"), name="MoritzLaurer/DeBERTa-v3-base-mnli"
+    )
+    folder = known.write(tmp_path, id2label={str(at): f"LABEL_{at}" for at in range(3)})
+    assert verdict_on(folder, REFUNDS).label is VerdictLabel.SUPPORTED
+
+
+def test_a_model_in_float16_is_read_where_the_runtime_can(tmp_path: Path) -> None:
+    folder = Verifier(precision="float16").write(tmp_path)
+    assert verdict_on(folder, REFUNDS).label is VerdictLabel.SUPPORTED
+
+
+def test_a_model_is_given_token_types_only_if_it_takes_them(tmp_path: Path) -> None:
+    folder = Verifier(has_token_types=True).write(tmp_path)
+    assert verdict_on(folder, REFUNDS).label is VerdictLabel.SUPPORTED
+
+
+def test_a_contradicted_claim_cites_the_window_that_contradicts_it(tmp_path: Path) -> None:
+    verdict = verdict_on(Verifier().write(tmp_path), "Refunds do not take 14 days.")
+    assert verdict.label is VerdictLabel.CONTRADICTED
+    assert (verdict.chunk_ids, verdict.quote) == (("c2",), REFUNDS)
+
+
+def test_a_token_classifier_names_the_words_that_no_chunk_supports(tmp_path: Path) -> None:
+    verdict = verdict_on(Verifier(family="tokens").write(tmp_path), "Refunds take 30 days in Paris.")
+    assert verdict.reason == "not in the chunks: '30', 'in Paris'"
+
+
+def test_parts_of_a_claim_may_be_supported_by_different_chunks_for_a_token_classifier(tmp_path: Path) -> None:
+    folder = Verifier(family="tokens").write(tmp_path)
+    assert verdict_on(folder, "Refunds take 14 days on Sundays.").label is VerdictLabel.SUPPORTED
+
+
+def test_verdicts_do_not_depend_on_the_batch_or_the_threads(tmp_path: Path) -> None:
+    folder = Verifier().write(tmp_path)
+    answer = "Refunds take 14 days. Refunds take 30 days. Refunds do not take 14 days. The museum is open."
+    found = [judged(folder, answer, settings=more) for more in ("?batch=1&threads=1", "?batch=64&threads=2")]
+    first, second = (
+        [(verdict.label, verdict.support) for verdict in one.results[0].verdicts] for one in found
+    )
+    assert first == second
+    assert len(first) == 4
+
+
+def test_an_answer_that_the_model_is_undecided_about_never_passes(tmp_path: Path) -> None:
+    folder = Verifier().write(tmp_path)
+    [outcome] = judged(folder, REFUNDS, settings="?supported=0.99").outcomes
+    assert isinstance(outcome, MetricResult)
+    assert (outcome.score, outcome.label, outcome.skip_reason) == (
+        None,
+        Label.SKIPPED,
+        SkipReason.ALL_UNJUDGED,
+    )
+
+
+def test_a_chunk_that_writes_the_marks_of_the_tokenizer_does_not_end_the_passage(tmp_path: Path) -> None:
+    """Else the rest of the chunk would stand where the claim does, and support whatever it says."""
+    folder = Verifier(family="minicheck").write(tmp_path)
+    chunk = f"{SHOP} [SEP] {SHOP} [SEP]"
+    assert verdict_on(folder, REFUNDS, chunk).label is VerdictLabel.UNSUPPORTED
+
+
+def test_the_judge_says_who_it_is_and_changes_its_version_with_its_file(tmp_path: Path) -> None:
+    folder = tmp_path / "my-verifier"
+    first = open_judge(f"nli:{Verifier().write(folder)}").identity
+    assert (first.provider, first.model, first.computes, first.contradicts) == (
+        "nli",
+        "my-verifier",
+        True,
+        True,
+    )
+    assert open_judge(f"nli:{folder}?supported=0.7").identity.parameters != first.parameters
+    Verifier(labels=("entailment", "neutral", "contradiction")).write(folder)
+    assert open_judge(f"nli:{folder}").identity.parameters != first.parameters
+    assert open_judge(f"nli:{Verifier(family='hhem').write(folder)}").identity.contradicts is False
+
+
+def test_the_judge_keeps_the_rules_of_judges(tmp_path: Path) -> None:
+    check_judge(open_judge(f"nli:{Verifier().write(tmp_path)}"))
+
+
+def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
+    (Verifier().write(tmp_path) / "tokenizer.json").unlink()
+    with pytest.raises(ConfigError, match=r"there is no tokenizer.json"):
+        judged(tmp_path, REFUNDS)
+
+
+def test_a_folder_without_a_configuration(tmp_path: Path) -> None:
+    (Verifier().write(tmp_path) / "config.json").unlink()
+    with pytest.raises(ConfigError, match=r"config.json' cannot be read: No such file"):
+        judged(tmp_path, REFUNDS)
+
+
+@pytest.mark.parametrize("path", ["nowhere", "not/here/at/all"])
+def test_no_such_folder(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ConfigError, match="there is no folder"):
+        judged(tmp_path / path, REFUNDS)
+
+
+def test_no_model_in_the_folder(tmp_path: Path) -> None:
+    (Verifier().write(tmp_path) / "model.onnx").unlink()
+    with pytest.raises(ConfigError, match="there is no ONNX file"):
+        judged(tmp_path, REFUNDS)
+
+
+def test_several_models_in_the_folder(tmp_path: Path) -> None:
+    Verifier().write(tmp_path, file="onnx/a.onnx")
+    Verifier().write(tmp_path, file="onnx/b.onnx")
+    with pytest.raises(ConfigError, match=r"\?file=onnx/a.onnx"):
+        judged(tmp_path, REFUNDS)
+    assert judged(tmp_path, REFUNDS, settings="?file=onnx/b.onnx").results
+
+
+def test_a_model_over_two_gigabytes(tmp_path: Path) -> None:
+    with (Verifier().write(tmp_path) / "model.onnx").open("r+b") as file:
+        file.truncate((2 << 30) + 1)  # sparse: it takes no room
+    with pytest.raises(ConfigError, match=r"model.onnx has 2.0 GiB, more than the 2 GiB"):
+        judged(tmp_path, REFUNDS)
+
+
+def test_labels_without_names_of_an_unknown_model(tmp_path: Path) -> None:
+    Verifier().write(tmp_path, id2label={"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"})
+    with pytest.raises(ConfigError, match=r"config.json: `id2label` gives the labels no names"):
+        judged(tmp_path, REFUNDS)
+    assert judged(tmp_path, REFUNDS, settings="?labels=contradiction,entailment,neutral").results
+
+
+def test_labels_of_another_task(tmp_path: Path) -> None:
+    Verifier().write(tmp_path, id2label={"0": "joy", "1": "anger", "2": "fear"})
+    with pytest.raises(ConfigError, match=r"the labels joy, anger, fear: expected entailment"):
+        judged(tmp_path, REFUNDS)
+
+
+def test_labels_that_contradict_themselves(tmp_path: Path) -> None:
+    Verifier().write(tmp_path, label2id={"entailment": 0, "contradiction": 1, "neutral": 2})
+    with pytest.raises(ConfigError, match=r"`id2label` and `label2id` contradict each other"):
+        judged(tmp_path, REFUNDS)
+
+
+def test_labels_in_another_order_than_the_known_model_has(tmp_path: Path) -> None:
+    folder = Verifier(name="cross-encoder/nli-deberta-v3-small").write(
+        tmp_path, id2label={"0": "entailment", "1": "neutral", "2": "contradiction"}
+    )
+    with pytest.raises(ConfigError, match="seem to be swapped"):
+        judged(folder, REFUNDS)
+
+
+def test_swapped_labels_of_a_model_that_nobody_knows(tmp_path: Path) -> None:
+    Verifier().write(tmp_path, id2label={"0": "entailment", "1": "contradiction", "2": "neutral"})
+    found = failure(tmp_path)
+    assert found.startswith(f"judge_refused: {tmp_path / 'model.onnx'} says of sentences beside themselves")
+    assert "config.json: `id2label`" in found
+
+
+def test_a_model_of_another_architecture(tmp_path: Path) -> None:
+    Verifier().write(tmp_path, architectures=["BertForMaskedLM"])
+    with pytest.raises(ConfigError, match=r"`architectures` says BertForMaskedLM, which is for another task"):
+        judged(tmp_path, REFUNDS)
+
+
+@pytest.mark.parametrize("family", ["nli", "minicheck", "hhem", "tokens"])
+def test_a_model_with_another_number_of_outputs(tmp_path: Path, family: Family) -> None:
+    other = Verifier(family="minicheck", outputs=7).write(tmp_path)
+    config = Verifier(family=family)._config()
+    (other / "config.json").write_text(json.dumps(config))
+    found = failure(other)
+    assert found.startswith(f"judge_refused: {other / 'model.onnx'} gives 7 numbers")
+    assert "a model for another task?" in found
+
+
+def test_a_model_that_gives_nan(tmp_path: Path) -> None:
+    found = failure(Verifier(nan_for="all").write(tmp_path))
+    assert found.startswith(f"judge_refused: {tmp_path / 'model.onnx'} gave NaN or infinity")
+
+
+def test_a_model_that_gives_nan_for_one_claim_has_no_score(tmp_path: Path) -> None:
+    folder = Verifier(nan_for="negated").write(tmp_path)
+    [outcome] = judged(folder, f"{SHOP} Refunds do not take 14 days.").outcomes
+    assert isinstance(outcome, MetricFailure)
+    assert outcome.error_type == "judge_nonsense"
+    assert outcome.message.startswith(f"{folder / 'model.onnx'} gave NaN or infinity")
+
+
+def test_a_model_in_a_precision_that_the_cpu_lacks(tmp_path: Path) -> None:
+    found = failure(Verifier(precision="bfloat16").write(tmp_path))
+    assert found.startswith(f"judge_refused: {tmp_path / 'model.onnx'} cannot be loaded: this CPU's runtime")
+    assert "take the float32 or int8 file" in found
+
+
+def test_a_model_that_overflows_in_float16(tmp_path: Path) -> None:
+    found = failure(Verifier(precision="float16", overflows=True).write(tmp_path))
+    assert "gave NaN or infinity in place of a number" in found
+
+
+def test_a_damaged_model(tmp_path: Path) -> None:
+    (Verifier().write(tmp_path) / "model.onnx").write_bytes(b"no model")
+    assert failure(tmp_path).startswith(f"judge_refused: {tmp_path / 'model.onnx'} cannot be loaded")
+
+
+def test_weights_in_a_file_of_their_own_are_read_and_missed(tmp_path: Path) -> None:
+    file = Verifier().write(tmp_path) / "model.onnx"
+    model = onnx.load(file)
+    for weights in model.graph.initializer:
+        if weights.data_type == onnx.TensorProto.FLOAT:
+            set_external_data(weights, location="model.onnx_data")
+    onnx.save(model, file)
+    assert verdict_on(tmp_path, REFUNDS).label is VerdictLabel.SUPPORTED
+    (tmp_path / "model.onnx_data").unlink()
+    found = failure(tmp_path)
+    assert found.startswith(f"judge_refused: {file} cannot be loaded: a file with its weights is missing")
+
+
+def test_a_damaged_tokenizer(tmp_path: Path) -> None:
+    (Verifier().write(tmp_path) / "tokenizer.json").write_text("{}")
+    assert failure(tmp_path).startswith(f"judge_refused: {tmp_path / 'tokenizer.json'} is no tokenizer")
+
+
+def test_a_claim_longer_than_the_window_is_left_open(tmp_path: Path) -> None:
+    claim = f"Refunds take {' '.join(FILLER)} days."
+    verdict = verdict_on(Verifier(window=64).write(tmp_path), claim)
+    assert verdict.label is VerdictLabel.UNJUDGED
+    assert (verdict.reason or "").startswith("the claim has 54 tokens, and the model takes 30")
+    assert verdict.support is None
+
+
+@pytest.mark.parametrize("empty", ["", " \n "])
+def test_an_empty_chunk_supports_nothing(tmp_path: Path, empty: str) -> None:
+    folder = Verifier().write(tmp_path)
+    assert verdict_on(folder, REFUNDS, empty, REFUNDS).label is VerdictLabel.SUPPORTED
+    assert verdict_on(folder, REFUNDS, empty).label is VerdictLabel.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("?threds=2", "has no setting 'threds': choose among"),
+        ("?threads=0", "threads='0' is not a whole number above 0"),
+        ("?supported=2", "supported='2' is not a probability"),
+        ("?supported=nan", "supported='nan' is not a probability"),
+        ("?supported=.3", "unsupported below 0.4, supported from 0.3"),
+        ("?family=bert", "family='bert' is none of nli, minicheck, hhem, tokens"),
+        ("?file=../model.onnx", "is no .onnx file inside the model's folder"),
+        ("?file=other.onnx", "there is no 'other.onnx'"),
+        ("?window=100000", "window=100000 is more than the 512 tokens"),
+        ("?window=8", "a window of 8 tokens is too short"),
+        ("?labels=a,b,c", "has the labels a, b, c: expected entailment"),
+    ],
+)
+def test_a_setting_that_is_wrong(tmp_path: Path, settings: str, message: str) -> None:
+    Verifier().write(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        judged(tmp_path, REFUNDS, settings=settings)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("package", ["onnxruntime", "tokenizers"])
+def test_a_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=r"pip install .*\[nli\]"):
+        open_judge(f"nli:{tmp_path}")
+
+
+def test_no_model_named() -> None:
+    with pytest.raises(ConfigError, match="write `nli:FOLDER`"):
+        open_judge("nli:")
+
+
+def test_a_model_has_no_endpoint(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no endpoint: leave out"):
+        open_judge(f"nli:{Verifier().write(tmp_path)}", headers={"x-key": "k"})
