@@ -14,7 +14,8 @@ from tests.docs.blocks import BLOCKS
 PUBLIC = {
     "ragtrace": (
         "Chunk ContentPolicy Evaluation RagRecord RagtraceError __version__ evaluate evaluate_records"
-        " evaluate_records_async evaluate_sync feedback flush generation instrument rag retrieval statistics uninstrument"
+        " evaluate_records_async evaluate_sync feedback flush generation instrument rag retrieval statistics"
+        " uninstrument"
     ),
     "ragtrace.backends": "MemorySink open_reader open_sink",
     "ragtrace.capture.privacy.policy": "ContentFilter ContentPolicy",
