@@ -19,6 +19,8 @@ class ReportDimension(StrEnum):
     PROMPT_VERSION = "prompt_version"
     TENANT = "tenant"
     JUDGE = "judge"
+    CAUSE = "cause"
+    """The earliest hop that failed; else the diagnosis of the composite."""
     SOURCE = "source"
     DAY = "day"
     HOUR = "hour"
@@ -45,6 +47,8 @@ def groups_of(answer: AnswerSummary, by: ReportDimension, sources: Sequence[str]
         return (f"{datetime.fromtimestamp(answer.time_ns / 1e9, UTC):{_FORMS[by]}}",)
     if by is ReportDimension.TENANT:
         return (answer.key.tenant or NONE,)
+    if by is ReportDimension.CAUSE:
+        return (answer.blame or NONE,)
     return (str(getattr(answer, by.value)) or NONE,)
 
 

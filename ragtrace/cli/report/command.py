@@ -13,7 +13,17 @@ from ragtrace.cli.options import EXISTING_FILE, FILE, AccessOptions, ExtractOpti
 from ragtrace.cli.settings import command, group, option, section, takes
 from ragtrace.cli.times import Moment, duration, moment
 
-DIMENSIONS: Final = ("service", "model", "prompt_version", "tenant", "judge", "source", "day", "hour")
+DIMENSIONS: Final = (
+    "service",
+    "model",
+    "prompt_version",
+    "tenant",
+    "judge",
+    "cause",
+    "source",
+    "day",
+    "hour",
+)
 """The values of `ragtrace.quality.ReportDimension`."""
 DEFAULT_SINCE: Final = "7d"
 OUT_SUFFIXES: Final = (".html", ".json")
@@ -73,7 +83,8 @@ class FigureOptions:
     by: str | None = option(
         "--by",
         type=click.Choice(DIMENSIONS),
-        help="Also by group. `source` is the document of a chunk: answers are opened for it.",
+        help="Also by group. `cause` is the hop that failed, `source` the document of a chunk: answers are"
+        " opened for it.",
     )
     most_opened: int = option(
         "--open-most",

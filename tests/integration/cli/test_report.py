@@ -89,6 +89,24 @@ def as_json(*args: str) -> dict[str, Any]:
     return found
 
 
+def test_answers_are_grouped_by_the_hop_that_failed(tmp_path: Path) -> None:
+    traces = []
+    for number in range(12):
+        spans = judged_trace(number, 0.3 if number % 3 == 0 else 0.9)
+        if number % 3 == 0:
+            told = {semconv.BLAME_CLASS: "retrieval_miss", semconv.BLAME_CLASSES: ("retrieval_miss",)}
+            spans[-1] = replace(spans[-1], attributes={**spans[-1].attributes, **told})
+        traces.append(spans)
+    found = as_json("--from", file_of(tmp_path / "traces.jsonl", *traces), "--by", "cause")
+    answers = {group["name"]: group["answers"] for group in found["groups"]}
+    assert answers == {"retrieval_miss": 4, "(none)": 8}
+    means = {
+        group["name"]: metric["mean"]["value"] for group in found["groups"] for metric in group["metrics"]
+    }
+    assert means["retrieval_miss"] == pytest.approx(0.3)
+    assert means["(none)"] == pytest.approx(0.9)
+
+
 def test_people_see_estimates_with_what_stands_beside_them_in_80_columns(stored: str) -> None:
     told = run("report", "--from", stored, "--by", "service")
     assert told.exit_code == 0, told.stderr
