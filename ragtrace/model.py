@@ -661,6 +661,9 @@ class Evaluation:
     """The judge failed a canary claim: each result names the second judge, or is a failure."""
     blame: Blame = Blame()
     """Which hops of the call failed."""
+    judge_card: str = ""
+    """What is known of the judge: ``none`` (nobody measured it), ``below_floor`` (no better than one lexical
+    feature) or ``measured``; empty for labels that people gave, and if nobody said."""
 
     @property
     def results(self) -> tuple[MetricResult, ...]:

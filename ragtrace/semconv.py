@@ -404,6 +404,8 @@ JUDGE_INPUT_TOKENS: Final = "ragtrace.judge.input_tokens"
 JUDGE_OUTPUT_TOKENS: Final = "ragtrace.judge.output_tokens"
 JUDGE_CACHED_TOKENS: Final = "ragtrace.judge.cached_tokens"
 JUDGE_REASONING_TOKENS: Final = "ragtrace.judge.reasoning_tokens"
+JUDGE_CARD: Final = "ragtrace.judge.card"
+"""``none``, ``below_floor`` or ``measured``."""
 JUDGE_UNMETERED_CALLS: Final = "ragtrace.judge.unmetered_calls"
 JUDGE_COST_USD: Final = "ragtrace.judge.cost_usd"
 

@@ -142,6 +142,7 @@ def read_carrier(carrier: Span, record: RagRecord) -> AnswerVersion:
         usage=_usage(told),
         compromised=flag_of(told, semconv.EVAL_COMPROMISED),
         blame=read_blame(carrier),
+        judge_card=text_of(told, semconv.JUDGE_CARD) or "",
     )
     notices = (
         *_about_schema(told),

@@ -265,6 +265,7 @@ class _Answer(BaseModel):
     input_sha256: str = ""
     input_truncated: bool = False
     compromised: bool = False
+    judge_card: str = ""
     calls: int = 0
     usage: _Tokens = _Tokens()
     cost_usd: float | None = None
@@ -287,6 +288,7 @@ class _Answer(BaseModel):
                 input_truncated=self.input_truncated,
                 usage=self.usage.usage(self.calls),
                 compromised=self.compromised,
+                judge_card=self.judge_card,
                 blame=self.blame.blame(),
             ),
             sample=Sample(**self.sample.model_dump()) if self.sample else None,

@@ -95,6 +95,17 @@ class EvaluatorOptions:
         metavar="FILE",
         help="What `ragtrace calibrate --save` wrote about this judge: how to ask it, and its threshold.",
     )
+    card: Path | None = option(
+        "--judge-card",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="What `ragtrace calibrate --card` wrote about this judge.",
+    )
+    require_card: bool = option(
+        "--require-card",
+        is_flag=True,
+        help="Refuse a judge that has no card, or is by its card no better than shared words.",
+    )
     embedder: EmbedderOptions = group(EmbedderOptions)
     verify: VerifyOptions = group(VerifyOptions)
 
@@ -138,6 +149,8 @@ class EvaluatorOptions:
             embedder=self.embedder.embedder_spec(judge),
             verify=self.verify.verify_spec(),
             calibration=self.calibration,
+            card=self.card,
+            require_card=self.require_card,
             prices=Path(self.judge.prices_file) if self.judge.prices_file else None,
         )
 
@@ -146,6 +159,11 @@ class EvaluatorOptions:
         given = list(given_options_of(click.get_current_context(), kinds))
         if self.calibration is not None:
             given.append("--calibration")
+        given += [
+            name
+            for name, value in (("--judge-card", self.card), ("--require-card", self.require_card))
+            if value
+        ]
         if given:
             raise click.UsageError(
                 f"--config names the whole evaluator: leave out {', '.join(dict.fromkeys(given))}"

@@ -165,3 +165,23 @@ def card_state(judge: JudgeIdentity, further: Sequence[JudgeCard] = ()) -> CardS
     """Return whether a judge was measured, and beats the floor."""
     card = card_of(judge, further)
     return CardState.NONE if card is None else card.state
+
+
+def check_card(judge: JudgeIdentity, further: Sequence[JudgeCard] = ()) -> None:
+    """Refuse a judge that nobody measured, or that is no better than the floor.
+
+    Raises:
+        ConfigError: it is such a one.
+    """
+    state = card_state(judge, further)
+    if state is CardState.MEASURED or judge.is_human:
+        return
+    why = {
+        CardState.NONE: "has no card: nobody measured it",
+        CardState.BELOW_FLOOR: "is by its card no better than the share of a claim's words in the chunks",
+    }[state]
+    raise ConfigError(
+        f"`require_card` refuses the judge {judge.provider}:{judge.model}: it {why}."
+        " `ragtrace calibrate LABELED.jsonl --card card.json` measures it;"
+        " `judge.card` (--judge-card) names the card"
+    )

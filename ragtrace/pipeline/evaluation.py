@@ -14,6 +14,7 @@ from ragtrace.errors import JudgeError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.metrics import Prompts, StepLimits, metric_named
 from ragtrace.metrics.judge_calls import together
+from ragtrace.metrics.judge_card import JudgeCard, card_state
 from ragtrace.metrics.plugin_validation import problem_in, with_declarations
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
@@ -45,11 +46,13 @@ async def evaluate(
     limits: StepLimits | None = None,
     embedder: Embedder | str | None = None,
     second_judge: Judge | str | None = None,
+    cards: Sequence[JudgeCard] = (),
 ) -> Evaluation:
     """Run each metric on the record; judges and embedders given by name are opened and closed here.
 
     Every error while measuring becomes a ``MetricFailure``, never a score. If the judge fails a canary claim,
-    the second judge repeats the whole step, and the results name it.
+    the second judge repeats the whole step, and the results name it. ``cards`` say what was measured of
+    judges, beside the package's own cards.
 
     Raises:
         ConfigError: no metric, judge or embedder has that name, or it lacks a setting.
@@ -84,6 +87,7 @@ async def evaluate(
         input_truncated=_judged(outcomes) and (steps.cut or _is_truncated(record)),
         usage=steps.usage,
         compromised=steps.compromised,
+        judge_card="" if steps.judge.is_human else card_state(steps.judge, cards).value,
     )
     return replace(evaluation, blame=blame_of(record, evaluation))
 

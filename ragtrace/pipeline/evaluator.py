@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ragtrace.budget.prices import Prices, load_prices
 from ragtrace.metrics import Prompts, StepLimits
+from ragtrace.metrics.judge_card import JudgeCard
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord, content_sha256
 from ragtrace.pipeline.evaluation import evaluate, evaluator_set, evaluator_version
 from ragtrace.ports import Clock, Embedder, Judge, Metric
@@ -28,6 +29,8 @@ class Evaluator:
     limits: StepLimits = field(default_factory=StepLimits)
     prompts: Prompts | None = None
     prices: Prices = field(default_factory=load_prices)
+    cards: tuple[JudgeCard, ...] = ()
+    """What was measured of judges, beside the package's own cards."""
 
     @property
     def set(self) -> str:
@@ -78,6 +81,7 @@ class Evaluator:
             limits=self.limits,
             embedder=self.embedder,
             second_judge=self.second_judge,
+            cards=self.cards,
         )
         return self._joined(earlier, evaluation, record) if earlier else evaluation
 

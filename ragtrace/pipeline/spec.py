@@ -18,6 +18,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.metrics.calibration_file import Calibration, read_calibration
+from ragtrace.metrics.judge_card import check_card, read_card
 from ragtrace.metrics.registry import OWN_PROFILE, tool_metric_named
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity
@@ -122,6 +123,10 @@ class EvaluatorSpec:
     verify: VerifySpec = field(default_factory=VerifySpec)
     calibration: Path | None = None
     """What `ragtrace calibrate --save` wrote about the judge."""
+    card: Path | None = None
+    """What `ragtrace calibrate --card` wrote about the judge."""
+    require_card: bool = False
+    """Open only with judges that were measured, and found better than one lexical feature."""
     prices: Path | None = None
     """Prices that override the built-in ones."""
 
@@ -145,7 +150,10 @@ class EvaluatorSpec:
         layer = around or _no_layer
         calibration = self._calibration()
         metrics = self.open_metrics(calibration)
+        cards = (read_card(self.card),) if self.card else ()
         judge = self.judge.open(layer(JudgeRole.JUDGE, self.judge))
+        if self.require_card:
+            check_card(judge.identity, cards)
         return Evaluator(
             metrics=metrics,
             judge=judge,
@@ -153,6 +161,7 @@ class EvaluatorSpec:
             embedder=self.embedder.open_embedder(around_embedder) if self.embedder else None,
             limits=self.verify.limits(judge.identity, calibration),
             prices=load_prices(self.prices) if prices is None else prices,
+            cards=cards,
         )
 
     def limits(self, judge: JudgeIdentity) -> StepLimits:

@@ -132,6 +132,7 @@ class AnswerRow(TypedDict):
     input_sha256: str
     input_truncated: bool
     compromised: bool
+    judge_card: str
     calls: int
     usage: TokenCounts
     cost_usd: float | None
@@ -175,6 +176,7 @@ def answer_row(answer: JudgedAnswer) -> AnswerRow:
         "input_sha256": evaluation.input_sha256,
         "input_truncated": evaluation.input_truncated,
         "compromised": evaluation.compromised,
+        "judge_card": evaluation.judge_card,
         "calls": evaluation.usage.calls,
         "usage": token_counts(evaluation.usage),
         "cost_usd": answer.cost_usd,

@@ -336,6 +336,7 @@ def _about_judge(evaluation: Evaluation, cost_usd: float | None) -> dict[str, At
     return {
         semconv.JUDGE_PROVIDER: evaluation.judge.provider,
         semconv.JUDGE_MODEL: evaluation.judge.model,
+        semconv.JUDGE_CARD: evaluation.judge_card or None,
         semconv.JUDGE_CALLS: evaluation.usage.calls,
         semconv.JUDGE_INPUT_TOKENS: evaluation.usage.input_tokens,
         semconv.JUDGE_OUTPUT_TOKENS: evaluation.usage.output_tokens,

@@ -16,6 +16,7 @@ import yaml
 
 from ragtrace import semconv
 from ragtrace.metrics.calibration_file import Calibration
+from ragtrace.metrics.judge_card import CardFigure, CardSet, JudgeCard
 from ragtrace.model import AttributeValue
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
@@ -78,6 +79,8 @@ JUDGE: Mapping[str, Setting] = {
     "batch_size": Setting(value=1),
     "verify": Setting(value="logprobs"),
     "calibration": Setting(value="{folder}/calibration.json"),
+    "card": Setting(value="{folder}/card.json", enters_version=False),
+    "require_card": Setting(value=True, enters_version=False, beside={"judge.card": "{folder}/card.json"}),
     "second_look": Setting(value=True),
     "sentinel_rate": Setting(value=0.5),
     "cache": Setting(value="{folder}/cache.db", enters_version=False),
@@ -296,6 +299,11 @@ class Place:
         (folder / "verify.md").write_text(built_in.replace("version: 3", "version: mine"))
         calibration = {"provider": "likely", "model": "base", "form": "logprobs", "threshold": 0.4}
         measured = {"files": ["x"], "answers": 1, "claims": 1, "balanced_accuracy": 0.9}
+        found = CardSet(
+            name="mine", digest="ab" * 8, auc=CardFigure(value=0.8), floor_auc=CardFigure(value=0.7)
+        )
+        card = JudgeCard(provider="likely", model="base", date="2026-01-01", sets=[found])
+        card.write(folder / "card.json")
         Calibration.model_validate({**calibration, "measured_on": measured}).write(
             folder / "calibration.json"
         )

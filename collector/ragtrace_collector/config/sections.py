@@ -170,6 +170,9 @@ class JudgeConfig(Section):
     """Claims in one request."""
     verify: Literal["auto", "json", "logprobs"] = "auto"
     calibration: Path | None = None
+    card: Path | None = None
+    """What `ragtrace calibrate --card` wrote."""
+    require_card: bool = False
     second_look: bool = False
     sentinel_rate: float = Field(default=1.0, ge=0, le=1)
     cache: Annotated[CacheConfig, BeforeValidator(named("path")), AlternativeForm("string")] | None = None

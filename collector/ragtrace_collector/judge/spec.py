@@ -24,6 +24,8 @@ def evaluator_spec_of(config: CollectorConfig) -> EvaluatorSpec:
         embedder=judge.sibling(config.judge.embedder) if config.judge.embedder else None,
         verify=_verify(config.judge),
         calibration=config.judge.calibration,
+        card=config.judge.card,
+        require_card=config.judge.require_card,
         prices=config.judge.prices,
     )
 
@@ -39,7 +41,9 @@ def cheaper_spec_of(config: CollectorConfig) -> EvaluatorSpec | None:
     spec = evaluator_spec_of(config)
     cheaper = _sibling(spec.judge, config.judge.cheaper)
     verify = spec.verify if cheaper.kind == spec.judge.kind else VerifySpec()
-    return replace(spec, judge=cheaper, second=None, calibration=None, verify=verify)
+    return replace(
+        spec, judge=cheaper, second=None, calibration=None, card=None, require_card=False, verify=verify
+    )
 
 
 def judge_spec_of(config: JudgeConfig) -> JudgeSpec:

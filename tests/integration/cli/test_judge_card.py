@@ -1,0 +1,71 @@
+"""What is known of a judge is said with every verdict, and an unknown judge can be refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ragtrace.metrics.judge_card import CardFigure, CardSet, JudgeCard
+from tests.integration.cli.program import json_lines, run
+
+ROW = {"question": "How long?", "contexts": ["Refunds take 14 days."], "answer": "Refunds take 14 days."}
+
+
+def a_card(path: Path, *, auc: float, model: str = "scripted") -> str:
+    measured = CardSet(
+        name="mine.jsonl", digest="ab" * 8, auc=CardFigure(value=auc), floor_auc=CardFigure(value=0.7)
+    )
+    JudgeCard(provider="scripted", model=model, date="2026-11-23", sets=[measured]).write(path)
+    return str(path)
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> str:
+    (tmp_path / "cases.jsonl").write_text(json.dumps(ROW))
+    return str(tmp_path / "cases.jsonl")
+
+
+def state_of(cases: str, tmp_path: Path, *options: str) -> str:
+    out = tmp_path / f"out{len(list(tmp_path.iterdir()))}.jsonl"
+    told = run("evaluate", cases, "--judge", "scripted", *options, "--out", str(out))
+    assert told.exit_code == 0, told.stderr
+    (row,) = json_lines(out.read_text())
+    state: str = row["judge_card"]
+    return state
+
+
+def test_a_row_says_whether_the_judge_was_measured(cases: str, tmp_path: Path) -> None:
+    assert state_of(cases, tmp_path) == "none"
+    good, bad = a_card(tmp_path / "good.json", auc=0.8), a_card(tmp_path / "bad.json", auc=0.6)
+    assert state_of(cases, tmp_path, "--judge-card", good) == "measured"
+    assert state_of(cases, tmp_path, "--judge-card", bad) == "below_floor"
+    other = a_card(tmp_path / "other.json", auc=0.8, model="another")
+    assert state_of(cases, tmp_path, "--judge-card", other) == "none"
+
+
+def test_a_judge_without_a_card_that_beats_the_floor_is_refused_on_request(
+    cases: str, tmp_path: Path
+) -> None:
+    judged = ("evaluate", cases, "--require-card", "--judge", "scripted")
+    good, bad = a_card(tmp_path / "good.json", auc=0.8), a_card(tmp_path / "bad.json", auc=0.6)
+    assert run(*judged, "--judge-card", good).exit_code == 0
+    for options, said in (
+        ((), "has no card: nobody measured it"),
+        (("--judge-card", bad), "no better than the share"),
+    ):
+        refused = run(*judged, *options)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert said in " ".join(refused.stderr.split())
+        assert "--judge-card" in refused.stderr
+    assert run("evaluate", cases, "--require-card", "--judge", "lexical").exit_code == 0
+
+
+def test_a_card_that_is_none_is_told(cases: str, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text("{}")
+    for path, said in ((broken, "is wrong at provider"), (tmp_path / "absent.json", "cannot be read")):
+        told = run("evaluate", cases, "--judge", "scripted", "--judge-card", str(path))
+        assert told.exit_code == 2
+        assert said in " ".join(told.stderr.split())
