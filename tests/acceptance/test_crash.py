@@ -19,6 +19,7 @@ from tests.acceptance.replies import ANSWER, REPLIES
 from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
+from tests.timeless import without_durations
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +59,10 @@ def settled(spans: Sequence[Span]) -> list[Span]:
     """Leave out what differs between any two runs: the run's id and its times."""
     return sorted(
         (
-            replace(span, attributes={k: v for k, v in span.attributes.items() if k not in VOLATILE})
+            replace(
+                without_durations(span),
+                attributes={k: v for k, v in span.attributes.items() if k not in VOLATILE},
+            )
             for span in spans
         ),
         key=lambda span: span.trace_id,

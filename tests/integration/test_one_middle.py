@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -17,7 +16,6 @@ import yaml
 from ragtrace import semconv
 from ragtrace.metrics.calibration_file import Calibration
 from ragtrace.metrics.judge_card import CardFigure, CardSet, JudgeCard
-from ragtrace.model import AttributeValue
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
 from ragtrace.transcripts import Transcripts, rescore
@@ -36,6 +34,7 @@ from tests.integration.collector.running import carriers_in
 from tests.integration.collector.stepping import stepped_collector
 from tests.likely_judge import EMBEDDER, LIKELY
 from tests.rag_spans import rag_trace
+from tests.timeless import without_durations
 
 SPANS = rag_trace(
     1,
@@ -369,25 +368,8 @@ class Place:
 def told(carrier: Span) -> Span:
     """Return what a carrier says of an answer, without its run and its times."""
     attributes = {key: value for key, value in carrier.attributes.items() if key not in OWN}
-    events = tuple(
-        replace(
-            event,
-            time_ns=0,
-            attributes={
-                key: _timeless(value)
-                for key, value in event.attributes.items()
-                if key != semconv.EVAL_DURATION_MS
-            },
-        )
-        for event in carrier.events
-    )
+    events = tuple(replace(event, time_ns=0) for event in without_durations(carrier).events)
     return replace(carrier, attributes=attributes, events=events, start_ns=0, end_ns=0)
-
-
-def _timeless(value: AttributeValue) -> AttributeValue:
-    if not isinstance(value, tuple):
-        return value
-    return tuple(re.sub(r'"duration_ms":\d+', '"duration_ms":0', str(member)) for member in value)
 
 
 def _prices(input_price: int) -> str:
