@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from ragtrace.metrics import Prompts, StepLimits
+from ragtrace.metrics.judge_card import JudgeCard
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Clock, Embedder, Judge, Metric
@@ -28,6 +29,7 @@ def evaluate_sync(
     limits: StepLimits | None = None,
     embedder: Embedder | str | None = None,
     second_judge: Judge | str | None = None,
+    cards: Sequence[JudgeCard] = (),
 ) -> Evaluation:
     """Run `evaluate` and wait for the result. Works inside a running event loop too, as in Jupyter.
 
@@ -51,6 +53,7 @@ def evaluate_sync(
             limits=limits,
             embedder=embedder,
             second_judge=second_judge,
+            cards=cards,
         )
     )
 
