@@ -293,6 +293,13 @@ class VerdictLabel(StrEnum):
     IRRELEVANT = "irrelevant"
 
 
+class DecidedBy(StrEnum):
+    """Who decided about a claim that a cascade judged."""
+
+    SCREEN = "screen"
+    JUDGE = "judge"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """A claim with its verdict and its evidence, verified by string search."""
@@ -312,6 +319,8 @@ class Verdict:
     """Probability in [0, 1] that the chunks support the claim, if the judge gives one, also if unjudged."""
     omitted: bool = False
     """Unjudged because the judge gave no usable verdict, though asked again; not because it abstained."""
+    decided_by: DecidedBy | None = None
+    """Who gave the verdict, if the judge is a cascade: its screen, or the judge behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,6 +420,9 @@ class StepRun:
     usage: Usage = Usage()
 
 
+_AFTER: Final = " after "
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeIdentity:
     """The judge's identity, written on every score."""
@@ -426,12 +438,28 @@ class JudgeIdentity:
     """Whether it can detect contradictions. If not, their absence means nothing."""
     parameters: str = ""
     """A digest of extra request fields (``judge.extra_body``), which can change its verdicts."""
+    folds_contradicted: bool = False
+    """Its verdict *contradicted* counts as *unsupported*: by its card it is wrong too often."""
+    screen: str = ""
+    """What decides claims before this judge is asked, and when: ``lexical:lexical-v3 [0.1, 0.9]``."""
 
     @property
     def named(self) -> tuple[str, ...]:
         """The fields that identify the judge."""
-        further = (self.parameters,) if self.parameters else ()
-        return (self.provider, self.model, *further)
+        folds = "contradicted folded" if self.folds_contradicted else ""
+        return (self.provider, self.model, *filter(None, (self.parameters, folds, self.screen)))
+
+    @property
+    def name(self) -> str:
+        """How it is written: ``openai:gpt-4o-mini``, and `` after …`` with what decides before it."""
+        return f"{self.provider}:{self.model}" + (f"{_AFTER}{self.screen}" if self.screen else "")
+
+    @classmethod
+    def of_name(cls, name: str) -> JudgeIdentity:
+        """Return the identity with this `name`, as far as a name tells it."""
+        judge, _, screen = name.partition(_AFTER)
+        provider, _, model = judge.partition(":")
+        return cls(provider=provider, model=model, screen=screen)
 
 
 class Label(StrEnum):

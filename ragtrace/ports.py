@@ -24,6 +24,7 @@ from ragtrace.judge_steps import (
 )
 from ragtrace.model import (
     Claim,
+    DecidedBy,
     Direction,
     JudgeIdentity,
     MetricOutcome,
@@ -121,6 +122,8 @@ class JudgeReply(Generic[ReplyT]):
     """Reasons for abstaining by item id, human-readable."""
     support: Mapping[int, float] = field(default_factory=dict)
     """P(the chunks support the claim) by item id, if the judge gives one, also of items it abstains from."""
+    decided_by: Mapping[int, DecidedBy] = field(default_factory=dict)
+    """Who decided, by item id, if the judge is a cascade. The probability is its screen's."""
 
 
 class Judge(Protocol):

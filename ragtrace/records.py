@@ -121,7 +121,7 @@ def to_json_line(
         "cost_usd": cost_usd,
         "duration_ms": outcome.duration_ms,
         "steps": step_objects(outcome.steps),
-        "judge": f"{judge.provider}:{judge.model}",
+        "judge": judge.name,
         "evaluator_version": outcome.evaluator_version,
     }
     return one_json_line(line)
@@ -160,6 +160,8 @@ class VerdictObject(TypedDict):
     kind: str
     confidence: float | None
     support: float | None
+    decided_by: str | None
+    """``screen`` or ``judge``, if the judge is a cascade."""
 
 
 class ChunkVerdictObject(TypedDict):
@@ -251,6 +253,7 @@ def verdict_object(verdict: Verdict) -> VerdictObject:
         "kind": verdict.claim.kind,
         "confidence": verdict.confidence,
         "support": verdict.support,
+        "decided_by": verdict.decided_by,
     }
 
 

@@ -102,7 +102,8 @@ def read_judge(carrier: Span) -> JudgeIdentity:
     model = text_of(carrier.attributes, semconv.JUDGE_MODEL)
     if provider is None and model is None and judges:
         return judges[0]
-    whole = JudgeIdentity(provider=provider or "", model=model or "")
+    screen = text_of(carrier.attributes, semconv.JUDGE_SCREEN)
+    whole = JudgeIdentity(provider=provider or "", model=model or "", screen=screen or "")
     return next((judge for judge in judges if judge.named == whole.named), whole)
 
 
@@ -231,7 +232,11 @@ def _judge_in(event: Attributes) -> JudgeIdentity | None:
         return None
     kind = text_of(event, semconv.EVALUATOR_TYPE)
     return JudgeIdentity(
-        provider=provider, model=model, computes=kind in ("deterministic", "human"), is_human=kind == "human"
+        provider=provider,
+        model=model,
+        computes=kind in ("deterministic", "human"),
+        is_human=kind == "human",
+        screen=text_of(event, semconv.JUDGE_SCREEN) or "",
     )
 
 

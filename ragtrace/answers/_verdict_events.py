@@ -16,7 +16,7 @@ from ragtrace.answers._values import (
     text_of,
     texts_of,
 )
-from ragtrace.model import Chunk, ChunkVerdict, Claim, RagRecord, Verdict, VerdictLabel
+from ragtrace.model import Chunk, ChunkVerdict, Claim, DecidedBy, RagRecord, Verdict, VerdictLabel
 from ragtrace.traces.trace import Span, SpanEvent
 
 VerdictT = TypeVar("VerdictT", Verdict, ChunkVerdict)
@@ -117,12 +117,19 @@ def _claim(event: SpanEvent, record: RagRecord, chunks: _Chunks, faults: EventFa
         quote=quote,
         quote_verified=flag_of(told, semconv.CLAIM_QUOTE_VERIFIED),
         confidence=_probability(told, semconv.CLAIM_CONFIDENCE),
+        support=_probability(told, semconv.CLAIM_SUPPORT),
+        decided_by=_decided_by(told),
     )
     faults.cut += any(map(_is_cut, (verdict.claim.text, verdict.reason)))
     if quote is not None and verdict.quote_verified and not chunks.have(quote, chunk_ids):
         faults.unverified += 1
         return replace(verdict, quote_verified=False)
     return verdict
+
+
+def _decided_by(told: Attributes) -> DecidedBy | None:
+    named = text_of(told, semconv.CLAIM_DECIDED_BY)
+    return DecidedBy(named) if named in set(DecidedBy) else None
 
 
 def _claim_in(told: Attributes, index: int, record: RagRecord, faults: EventFaults) -> Claim:

@@ -37,6 +37,7 @@ def facts_of(answer: AnswerSummary) -> dict[str, str | float | int | None]:
         "evaluator_version": answer.evaluator_version,
         "sample_rule": answer.rule,
         "sample_probability": answer.probability,
+        "suspicion": answer.suspicion,
         "cost_usd": answer.cost_usd,
         "feedback": answer.feedback,
     }

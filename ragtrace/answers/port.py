@@ -38,6 +38,8 @@ class SortBy(StrEnum):
     """The most expensive first."""
     DOUBT = "doubt"
     """Those first whose evaluations disagree, then by `AnswerSummary.doubt`."""
+    SUSPICION = "suspicion"
+    """The most suspicious first; answers without suspicion are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

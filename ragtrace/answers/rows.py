@@ -24,6 +24,7 @@ from ragtrace.model import (
     Claim,
     Compat,
     CompatStatus,
+    DecidedBy,
     Diagnosis,
     Direction,
     Evaluation,
@@ -94,6 +95,8 @@ class _Verdict(BaseModel):
     end: int | None = None
     kind: str = "factual"
     confidence: float | None = None
+    support: float | None = None
+    decided_by: DecidedBy | None = None
 
     def verdict(self, index: int) -> Verdict:
         told = self.model_dump(exclude={"claim", "start", "end", "kind", "chunk_ids"})
@@ -422,8 +425,7 @@ def _newer(version: int) -> str:
 
 
 def _judge(name: str) -> JudgeIdentity:
-    provider, _, model = name.partition(":")
-    return JudgeIdentity(provider=provider, model=model)
+    return JudgeIdentity.of_name(name)
 
 
 def _nanoseconds(moment: str | None) -> int:

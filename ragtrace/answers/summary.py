@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeAlias
 
 from ragtrace import semconv
-from ragtrace.model import AttributeValue, Direction, Label, RagRecord, Target, VerdictCounts
+from ragtrace.model import AttributeValue, Direction, JudgeIdentity, Label, RagRecord, Target, VerdictCounts
 from ragtrace.outcomes import JudgedAnswer
 from ragtrace.traces.attach import AttachOptions, Sample, carrier, tenant_of
 from ragtrace.traces.trace import Span
@@ -75,9 +75,8 @@ class AnswerSummary:
     probability: float | None = None
     """The sampling probability; ``None`` if unknown, and then averages leave the answer out."""
     cost_usd: float | None = None
-    suspicion: float | None = field(default=None, compare=False)
-    """``ragtrace.suspicion``, from 0 to 1; ``None`` if the judge gives no probabilities. The index does not
-    keep it."""
+    suspicion: float | None = None
+    """``ragtrace.suspicion``, from 0 to 1 in thousandths; ``None`` if neither judge nor screen says it."""
     feedback: str = ""
     """``up`` or ``down``."""
     doubt: float = 0.0
@@ -87,6 +86,17 @@ class AnswerSummary:
     def metric(self, name: str) -> MetricSummary | None:
         """Return the outcome of a metric, if it ran."""
         return next((metric for metric in self.metrics if metric.name == name), None)
+
+
+class ScreenedAnswer(NamedTuple):
+    """An answer that a screen looked at before anyone decided whether to judge it."""
+
+    key: AnswerKey
+    service: str
+    time_ns: int
+    suspicion: float
+    probability: float
+    """With which it was screened."""
 
 
 def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
@@ -103,6 +113,7 @@ def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
     metrics = tuple(_metrics(told, results))
     label = _label(carrier, metrics)
     claims = _claims(carrier, results)
+    suspicion = _share(told.get(semconv.SUSPICION))
     return AnswerSummary(
         key=AnswerKey(carrier.trace_id, answer_span, tenant or _text(resource.get(semconv.TENANT))),
         carrier_span_id=carrier.span_id,
@@ -124,7 +135,7 @@ def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
         rule=_text(told.get(semconv.SAMPLE_RULE)),
         probability=_probability(told.get(semconv.SAMPLE_PROBABILITY)),
         cost_usd=_cost(told.get(semconv.JUDGE_COST_USD)),
-        suspicion=_share(told.get(semconv.SUSPICION)),
+        suspicion=None if suspicion is None else round(suspicion, 3),
         doubt=round(max(_unsure(carrier), claims.unjudged / (claims.total or 1), _near(told, results)), 2),
     )
 
@@ -288,8 +299,11 @@ def _nearness(name: str, told: _Attributes, result: _Attributes) -> float:
 
 
 def _judge(told: _Attributes) -> str:
-    parts = (_text(told.get(semconv.JUDGE_PROVIDER)), _text(told.get(semconv.JUDGE_MODEL)))
-    return ":".join(part for part in parts if part)
+    parts = [_text(told.get(key)) or "" for key in (semconv.JUDGE_PROVIDER, semconv.JUDGE_MODEL)]
+    screen = _text(told.get(semconv.JUDGE_SCREEN)) or ""
+    if not all(parts):
+        return "".join(parts)
+    return JudgeIdentity(provider=parts[0], model=parts[1], screen=screen).name
 
 
 def _evaluator_version(results: Mapping[str, _Attributes]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -12,9 +12,10 @@ from ragtrace.backfill._trace_search import SearchedUpTo, find
 from ragtrace.backfill.report import RunCounts
 from ragtrace.backfill.resume import ResumableRun
 from ragtrace.model import RagRecord
+from ragtrace.pipeline.screening import suspicion_of
 from ragtrace.ports import TraceReader
 from ragtrace.sampling import keeps
-from ragtrace.traces.attach import Sample, carrier_span_id, tenant_of
+from ragtrace.traces.attach import Sample, Screening, carrier_span_id, tenant_of
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace
 
@@ -44,7 +45,7 @@ async def choose(
         return
     of_trace = partial(_of, selection=selection, ledger=ledger, evaluator=evaluator, run=run)
     async for found in find(reader, selection, ledger):
-        items: Iterable[Item] = (found,) if isinstance(found, SearchedUpTo) else of_trace(found)
+        items: Iterable[Item] = (found,) if isinstance(found, SearchedUpTo) else await of_trace(found)
         for item in items:
             if run is not None and run.stop.is_set():
                 return
@@ -54,16 +55,17 @@ async def choose(
                 return
 
 
-def _of(
+async def _of(
     trace: Trace,
     *,
     selection: Selection,
     ledger: RunCounts,
     evaluator: Mapping[str, str],
     run: ResumableRun | None,
-) -> Iterator[SelectedRecord]:
+) -> Sequence[SelectedRecord]:
     """Choose among the records of a trace."""
     present, plan = _present(trace), selection.sampling.of_trace(trace)
+    chosen = []
     for record in _records(trace, selection.rules, ledger):
         assert record.target is not None
         span_id = carrier_span_id(
@@ -74,7 +76,8 @@ def _of(
         )
         carrier_id = SpanId(trace.trace_id, span_id)
         ledger.records += 1
-        choice = plan.choose(record)
+        suspicion = await suspicion_of(record) if plan.suspicion else None
+        choice = plan.choose(record, suspicion)
         if not keeps(trace.trace_id, choice.rate):
             ledger.sampled_out += 1
         elif (
@@ -85,8 +88,11 @@ def _of(
         ):
             ledger.already_evaluated += 1
         else:
-            sample = Sample(rule=choice.rule, rate=choice.rate, probability=choice.rate)
-            yield SelectedRecord(record, sample, present.about.get(record.target.span_id, ()))
+            screening = None if suspicion is None else Screening(suspicion, 1.0)
+            sample = Sample(rule=choice.rule, rate=choice.rate, probability=choice.rate, screening=screening)
+            earlier = present.about.get(record.target.span_id, ())
+            chosen.append(SelectedRecord(record, sample, earlier))
+    return chosen
 
 
 class _Present(NamedTuple):

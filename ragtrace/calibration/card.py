@@ -26,6 +26,7 @@ def judge_card(
     return JudgeCard(
         provider=judge.provider,
         model=judge.model,
+        screen=judge.screen,
         date=date or datetime.now(UTC).date().isoformat(),
         sets=[_set(group, chosen.name, digests.get(group.name, "")) for group in files] if chosen else [],
     )
@@ -39,7 +40,7 @@ def digest_of(path: str | Path) -> str:
 def _set(group: GroupResult, chosen: str, digest: str) -> CardSet:
     found = next(candidate for candidate in group.candidates if candidate.name == chosen)
     identity = WordShareJudge.identity
-    name = f"{identity.provider}:{identity.model}"
+    name = identity.name
     floor = next((candidate for candidate in group.candidates if candidate.name == name), None)
     return CardSet(
         name=group.name,

@@ -56,7 +56,7 @@ class JudgeCandidate:
         """The judge and its form."""
         identity = self.judge.identity
         form = "" if identity.computes else f", {self.form}"
-        return f"{identity.provider}:{identity.model}{form}"
+        return f"{identity.name}{form}"
 
     @property
     def limits(self) -> StepLimits:

@@ -22,6 +22,7 @@ def recommended_calibration(results: Results, identity: JudgeIdentity) -> Calibr
     return Calibration(
         provider=identity.provider,
         model=identity.model,
+        screen=identity.screen,
         form=VerifyForm(chosen.form),
         threshold=chosen.claim_cut.recommended if chosen.claim_cut else DEFAULT_THRESHOLD,
         answer_threshold=chosen.answer_threshold,

@@ -6,7 +6,7 @@ The library does not import the collector. The collector's package names its ada
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ragtrace.answers.opened import AnswerSource
     from ragtrace.answers.port import AnswerIndex
+    from ragtrace.answers.summary import ScreenedAnswer
     from ragtrace.budget import Prices, Spender
     from ragtrace.http.tls import ClientTls
     from ragtrace.model import JudgeIdentity
@@ -167,6 +168,8 @@ class ConfiguredAnswers:
     states: Callable[[], Mapping[str, int]]
     """Counts all answers that the collector ever saw, by their state in its ledger; ReadError if it cannot be
     read."""
+    screened: Callable[[int, int], Sequence[ScreenedAnswer]]
+    """Returns the answers between two times that a screen looked at, judged or not."""
 
 
 def collector_port() -> CollectorPort:

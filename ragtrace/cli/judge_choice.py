@@ -44,6 +44,8 @@ def warn_of_old_prices(prices: Prices, who: JudgeIdentity, *, clock: Clock | Non
 def introduce(judge: Judge) -> None:
     """Say on stderr who judges, and how much that is worth where it is a heuristic."""
     talk(f"judge: {judge.identity.provider} ({judge.identity.model})")
+    if judge.identity.screen:
+        talk(f"  after the screen {judge.identity.screen}")
     if judge.identity.provider == "lexical":
         talk(
             "  a heuristic of numbers, names and wording: it leaves many claims unjudged.\n"

@@ -31,6 +31,8 @@ CONTEXT_SOURCES: Final = ("spans", "prompt", "auto")
 """The values of `ragtrace.traces.extract.ContextFrom`."""
 CARRIER_TIMES: Final = ("target", "now", "auto")
 """The values of `ragtrace.traces.attach.CarrierTime`."""
+CLAIM_EXTRACTORS: Final = ("screen", "then")
+"""The values of `ragtrace.judge.cascade.Extractor`."""
 EMBEDDING_MODEL: Final = "text-embedding-3-small"
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -138,6 +140,14 @@ def _of_environment(found: re.Match[str]) -> str:
     return os.environ[found[1]]
 
 
+def _band(text: str) -> tuple[float, float]:
+    low, _, high = text.partition(",")
+    try:
+        return float(low), float(high)
+    except ValueError:
+        raise ValueError("give two probabilities, such as 0.1,0.9") from None
+
+
 def _json_object(text: str) -> Mapping[str, Any]:
     try:
         value = json.loads(text)
@@ -161,9 +171,32 @@ class JudgeOptions:
     spec: str | None = option(
         "--judge",
         metavar="JUDGE",
-        help="lexical, openai:MODEL, azure:DEPLOYMENT, anthropic:MODEL, llama:PATH.gguf, nli:FOLDER or"
-        " scripted:PATH."
+        help="lexical, openai:MODEL, azure:DEPLOYMENT, anthropic:MODEL, llama:PATH.gguf, nli:FOLDER,"
+        " scripted:PATH or cascade."
         " [default: openai if OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical]",
+    )
+    then: str | None = option(
+        "--judge-then",
+        metavar="JUDGE",
+        help="With --judge cascade: the judge of the claims that its screen leaves open. All other options"
+        " about the judge are about this one.",
+    )
+    screen: str | None = option(
+        "--judge-screen",
+        metavar="JUDGE",
+        help="With --judge cascade: decides the claims that it is sure of: nli:FOLDER or [default: lexical]",
+    )
+    band: tuple[float, float] | None = option(
+        "--judge-band",
+        metavar="LOW,HIGH",
+        parse=_band,
+        help="With --judge cascade: the judge decides claims whose probability of support is between these."
+        " [default: 0.1,0.9]",
+    )
+    extract: str | None = option(
+        "--judge-extract",
+        type=click.Choice(CLAIM_EXTRACTORS),
+        help="With --judge cascade: who lists the claims. [default: screen, which takes sentences]",
     )
     base_url: str | None = option(
         "--base-url",
@@ -253,17 +286,27 @@ class JudgeOptions:
 
         Raises:
             UsageError: an endpoint is named, but no model.
+            ConfigError: a part of a cascade is missing, or set without one.
         """
         from ragtrace.cli.judge_choice import cache_settings
         from ragtrace.http.tls import ClientTls
         from ragtrace.judge import judge_named_by
+        from ragtrace.judge.cascade import judge_and_screen
         from ragtrace.judge.replies import ReplyRules
         from ragtrace.judge.spec import JudgeSpec
 
         if self.spec is None and self.base_url is not None:
             raise click.UsageError("--base-url needs --judge openai:MODEL: which model is to judge?")
+        asked, screen = judge_and_screen(
+            self.spec or judge_named_by(os.environ),
+            then=self.then,
+            screen=self.screen,
+            band=self.band,
+            extract=self.extract,
+        )
         return JudgeSpec(
-            use=self.spec or judge_named_by(os.environ),
+            use=asked,
+            screen=screen,
             base_url=self.base_url,
             api_key_env=self.api_key_env,
             timeout_s=self.timeout_s,

@@ -194,7 +194,7 @@ def _passing(metric: Metric) -> str:
 
 
 def _name(judge: Judge) -> str:
-    return f"{judge.identity.provider}:{judge.identity.model}"
+    return judge.identity.name
 
 
 def _without_login(source: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -22,6 +23,11 @@ def limited(judge: Judge, max_concurrency: int) -> Judge:
 def timed(judge: Judge, timeout_s: float) -> Judge:
     """Raise ``JudgeTimeout`` after ``timeout_s`` seconds of a request."""
     return _Timed(judge, timeout_s)
+
+
+def folding_contradicted(judge: Judge) -> Judge:
+    """Let the judge's verdict *contradicted* count as *unsupported*."""
+    return judge if judge.identity.folds_contradicted else _Folding(judge)
 
 
 def unwrapped(judge: Judge) -> Judge:
@@ -49,6 +55,14 @@ class JudgeLayer:
     async def aclose(self) -> None:
         """Release the resources of the judge and the layer."""
         await self.inner.aclose()
+
+
+class _Folding(JudgeLayer):
+    """The step that asks for verdicts folds them: it has the evidence."""
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        return replace(self.inner.identity, contradicts=False, folds_contradicted=True)
 
 
 class _Limited(JudgeLayer):

@@ -11,6 +11,7 @@ from ragtrace.http.tls import ClientTls
 from ragtrace.judge._cache_file import CacheSettings
 from ragtrace.judge.base_url import secrets_in, sibling_url
 from ragtrace.judge.batch_settings import BatchSettings
+from ragtrace.judge.cascade import ScreenSpec, screened
 from ragtrace.judge.embedding import open_embedder
 from ragtrace.judge.factory import OPENAI_KEY, OWN_KEYS, judge_named_by, key_variable, open_judge
 from ragtrace.judge.replies import ReplyRules
@@ -26,6 +27,8 @@ class JudgeSpec:
 
     use: str
     """``lexical``, ``openai:MODEL``, ``anthropic:MODEL``, …: what `open_judge` takes."""
+    screen: ScreenSpec | None = None
+    """Decides the claims that it is sure of, so that this judge sees the others only."""
     base_url: str | None = None
     api_key_env: str = OPENAI_KEY
     api_key: str | None = field(default=None, repr=False)
@@ -72,7 +75,7 @@ class JudgeSpec:
 
         A setting that is not given is as of this judge. But a model of another kind takes neither its
         endpoint nor its key, and headers and body parameters go to the same endpoint only: they may hold
-        keys.
+        keys. It has no screen: it is asked where the first judge is not believed.
 
         Args:
             use: The other model.
@@ -84,7 +87,7 @@ class JudgeSpec:
         url = base_url or sibling_url(base.base_url, use, os.environ)
         if own.get("api_key_env") and "api_key" not in own:
             own["api_key"] = None
-        return replace(base, **{**shared, **own, "use": use, "base_url": url})
+        return replace(base, **{"screen": None, **shared, **own, "use": use, "base_url": url})
 
     def _without_endpoint(self) -> JudgeSpec:
         return replace(
@@ -92,11 +95,15 @@ class JudgeSpec:
         )
 
     def open(self, around: Callable[[Judge], Judge] | None = None) -> Judge:
-        """Open the judge; ``around`` puts one more layer around every attempt to ask it.
+        """Open the judge; ``around`` puts one more layer around every attempt to ask it, not its screen.
 
         Raises:
-            ConfigError: there is no such judge, or it lacks a setting.
+            ConfigError: there is no such judge or screen, or it lacks a setting.
         """
+        judge = self._open_asked(around)
+        return screened(judge, open_judge(self.screen.use), self.screen) if self.screen else judge
+
+    def _open_asked(self, around: Callable[[Judge], Judge] | None) -> Judge:
         return open_judge(
             self.use,
             base_url=self.base_url,

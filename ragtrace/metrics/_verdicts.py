@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ragtrace.judge_forms import GivenVerdict, VerdictWord
 from ragtrace.metrics.ask_items import ItemReplies
-from ragtrace.model import VerdictLabel
+from ragtrace.model import DecidedBy, VerdictLabel
 
 FindQuote: TypeAlias = Callable[[int, str], str | None]
 """Looks up a quote in the chunk with this number; returns the chunk's own text."""
@@ -36,6 +36,8 @@ class CheckedVerdict:
     """Probability in [0, 1] that the chunks support the claim, if the judge gives one."""
     omitted: bool = False
     """The judge left out the verdict without abstaining, or gave an unusable one."""
+    decided_by: DecidedBy | None = None
+    """Who decided, if the judge is a cascade."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,10 @@ class CheckedVerdicts:
     canaries_passed: int = 0
     canaries_silent: int = 0
 
+    def without_contradicted(self) -> CheckedVerdicts:
+        """Turn *contradicted* into *unsupported*, with the evidence."""
+        return replace(self, rulings={number: _folded(ruling) for number, ruling in self.rulings.items()})
+
     def corrected_by(self, second: CheckedVerdicts) -> CheckedVerdicts:
         """Apply a second look, which changes a claim to supported only with a quote from the chunks."""
         found = {number: ruling for number, ruling in second.rulings.items() if _is_proven(ruling)}
@@ -57,6 +63,16 @@ class CheckedVerdicts:
             canaries_passed=self.canaries_passed + second.canaries_passed,
             canaries_silent=self.canaries_silent + second.canaries_silent,
         )
+
+
+def _folded(ruling: CheckedVerdict) -> CheckedVerdict:
+    if ruling.label is not VerdictLabel.CONTRADICTED:
+        return ruling
+    reason = f"{FOLDED}: {ruling.reason}" if ruling.reason else FOLDED
+    return replace(ruling, label=VerdictLabel.UNSUPPORTED, reason=reason)
+
+
+FOLDED: Final = "the judge says contradicted, which by its card it says too often"
 
 
 def undecided(reason: str) -> CheckedVerdict:
@@ -79,12 +95,15 @@ def checked_verdicts(
     }
     found = {number: _ruling(given, shown, find_quote) for number, given in replies.found.items()}
     checked = {**given_up, **found}
+    named = {n: replace(ruling, decided_by=replies.decided_by.get(n)) for n, ruling in checked.items()}
     support = replies.support
-    return {n: _with_support(ruling, support[n]) if n in support else ruling for n, ruling in checked.items()}
+    return {n: _with_support(ruling, support[n]) if n in support else ruling for n, ruling in named.items()}
 
 
 def _with_support(ruling: CheckedVerdict, support: float) -> CheckedVerdict:
-    """Add the probability of support; a decided label is right with it, or with the rest."""
+    """Add the probability of support; a label is right with it, or with the rest, if who gave it decided."""
+    if ruling.decided_by is DecidedBy.JUDGE:
+        return replace(ruling, support=support)
     by_label = {VerdictLabel.SUPPORTED: support, VerdictLabel.UNSUPPORTED: 1 - support}
     return replace(ruling, support=support, confidence=by_label.get(ruling.label))
 

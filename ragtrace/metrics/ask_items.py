@@ -10,6 +10,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
 from ragtrace.judge_forms import NumberedText
 from ragtrace.metrics.judge_calls import halves
+from ragtrace.model import DecidedBy
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT")
@@ -107,6 +108,8 @@ class ItemReplies(Generic[T]):
     """Canary claims without an answer."""
     support: Mapping[int, float] = field(default_factory=dict)
     """P(the chunks support the claim) by item, if the judge gives one."""
+    decided_by: Mapping[int, DecidedBy] = field(default_factory=dict)
+    """Who decided, by item, if the judge is a cascade."""
 
     @classmethod
     def check(
@@ -148,6 +151,7 @@ class ItemReplies(Generic[T]):
             omitted=(self.omitted | other.omitted).difference(found),
             rejected=self.rejected + other.rejected,
             support={**self.support, **other.support},
+            decided_by={**self.decided_by, **other.decided_by},
             canaries_passed=self.canaries_passed + other.canaries_passed,
             canaries_silent=self.canaries_silent + other.canaries_silent,
         )

@@ -70,6 +70,8 @@ class Calibration(_Saved):
     version: int = Field(1, ge=1, le=1)
     provider: str
     model: str
+    screen: str = ""
+    """Of a cascade: what decides before the judge, and when."""
     form: VerifyForm
     threshold: float = Field(ge=0, le=1)
     """The least P(yes) of a supported claim."""
@@ -83,10 +85,11 @@ class Calibration(_Saved):
         Raises:
             ConfigError: the calibration is of another judge.
         """
-        if (judge.provider, judge.model) != (self.provider, self.model):
+        measured = JudgeIdentity(provider=self.provider, model=self.model, screen=self.screen)
+        if judge.name != measured.name:
             raise ConfigError(
-                f"the calibration is of {self.provider}:{self.model}, and {judge.provider}:{judge.model}"
-                " judges: measure that one with `ragtrace calibrate`"
+                f"the calibration is of {measured.name}, and {judge.name} judges:"
+                " measure that one with `ragtrace calibrate`"
             )
         return VerifySettings(calibrated=self.form, threshold=self.threshold)
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,6 +20,11 @@ from ragtrace.model import JudgeIdentity
 from ragtrace.validation import in_words
 
 _FOLDER: Final = "cards"
+LEAST_CONTRADICTED_PRECISION: Final = 0.5
+"""Below, people call most of what the judge calls contradicted something else."""
+
+CardKey: TypeAlias = tuple[str, str, str]
+"""Provider, model and screen."""
 
 
 class CardState(StrEnum):
@@ -108,6 +113,8 @@ class JudgeCard(_Saved):
     version: int = Field(1, ge=1, le=1)
     provider: str
     model: str
+    screen: str = ""
+    """Of a cascade: what decides before the judge, and when."""
     date: str
     """ISO 8601."""
     sets: list[CardSet]
@@ -117,6 +124,17 @@ class JudgeCard(_Saved):
         """Whether it beats the floor wherever both were measured."""
         compared = [found for measured in self.sets if (found := measured.beats_floor) is not None]
         return CardState.MEASURED if compared and all(compared) else CardState.BELOW_FLOOR
+
+    @property
+    def contradicts_reliably(self) -> bool:
+        """Whether most of its verdicts *contradicted* are right, wherever that was measured."""
+        measured = [of.contradicted_precision for of in self.sets if of.contradicted_precision is not None]
+        return all(precision.value >= LEAST_CONTRADICTED_PRECISION for precision in measured)
+
+    @property
+    def key(self) -> CardKey:
+        """Provider, model and screen."""
+        return self.provider, self.model, self.screen
 
     def write(self, path: str | Path) -> None:
         """Write the file.
@@ -144,21 +162,21 @@ def read_card(path: str | Path) -> JudgeCard:
 
 
 @cache
-def shipped_cards() -> Mapping[tuple[str, str], JudgeCard]:
-    """Return the package's cards by provider and model."""
+def shipped_cards() -> Mapping[CardKey, JudgeCard]:
+    """Return the package's cards by provider, model and screen."""
     folder = files("ragtrace.judge").joinpath(_FOLDER)
     found = [
         JudgeCard.model_validate_json(file.read_text(encoding="utf-8"))
         for file in sorted(folder.iterdir(), key=lambda file: file.name)
         if file.name.endswith(".json")
     ]
-    return {(card.provider, card.model): card for card in found}
+    return {card.key: card for card in found}
 
 
 def card_of(judge: JudgeIdentity, further: Sequence[JudgeCard] = ()) -> JudgeCard | None:
     """Return the card of a judge, of the given ones first; ``None`` if nobody measured it."""
-    given = {(card.provider, card.model): card for card in further}
-    return {**shipped_cards(), **given}.get((judge.provider, judge.model))
+    given = {card.key: card for card in further}
+    return {**shipped_cards(), **given}.get((judge.provider, judge.model, judge.screen))
 
 
 def card_state(judge: JudgeIdentity, further: Sequence[JudgeCard] = ()) -> CardState:
@@ -181,7 +199,7 @@ def check_card(judge: JudgeIdentity, further: Sequence[JudgeCard] = ()) -> None:
         CardState.BELOW_FLOOR: "is by its card no better than the share of a claim's words in the chunks",
     }[state]
     raise ConfigError(
-        f"`require_card` refuses the judge {judge.provider}:{judge.model}: it {why}."
+        f"`require_card` refuses the judge {judge.name}: it {why}."
         " `ragtrace calibrate LABELED.jsonl --card card.json` measures it;"
         " `judge.card` (--judge-card) names the card"
     )

@@ -12,9 +12,10 @@ from uuid import uuid4
 from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError
 from ragtrace.judge import open_embedder, open_judge
+from ragtrace.judge.layers import folding_contradicted
 from ragtrace.metrics import Prompts, StepLimits, metric_named
 from ragtrace.metrics.judge_calls import together
-from ragtrace.metrics.judge_card import JudgeCard, card_state
+from ragtrace.metrics.judge_card import JudgeCard, card_of, card_state
 from ragtrace.metrics.plugin_validation import problem_in, with_declarations
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
@@ -52,7 +53,8 @@ async def evaluate(
 
     Every error while measuring becomes a ``MetricFailure``, never a score. If the judge fails a canary claim,
     the second judge repeats the whole step, and the results name it. ``cards`` say what was measured of
-    judges, beside the package's own cards.
+    judges, beside the package's own cards: one whose *contradicted* is mostly wrong by its card has it folded
+    into *unsupported*.
 
     Raises:
         ConfigError: no metric, judge or embedder has that name, or it lacks a setting.
@@ -65,11 +67,11 @@ async def evaluate(
     async with AsyncExitStack() as opened:
         steps = StepSession(
             record,
-            await _opened(judge, opened),
+            by_card(await _opened(judge, opened), cards),
             prompts=prompts,
             limits=limits,
             embedder=await _opened_embedder(embedder, opened),
-            second_judge=await _opened(second_judge, opened) if second_judge is not None else None,
+            second_judge=by_card(await _opened(second_judge, opened), cards) if second_judge else None,
             wanted=_wanted(chosen),
             clock=clock,
         )
@@ -105,6 +107,7 @@ def evaluator_version(
     limits: StepLimits | None = None,
     second_judge: Judge | None = None,
     embedder: Embedder | None = None,
+    cards: Sequence[JudgeCard] = (),
 ) -> str:
     """Return the version of the evaluator, before it judges any record.
 
@@ -115,14 +118,20 @@ def evaluator_version(
     nothing = RagRecord(id="", question=None, chunks=(), answer=None)
     steps = StepSession(
         nothing,
-        judge,
+        by_card(judge, cards),
         prompts=prompts,
         limits=limits,
         embedder=embedder,
-        second_judge=second_judge,
+        second_judge=by_card(second_judge, cards) if second_judge else None,
         wanted=_wanted(metrics),
     )
     return version_of_set([steps.version_of(metric) for metric in metrics])
+
+
+def by_card(judge: Judge, cards: Sequence[JudgeCard]) -> Judge:
+    """Return the judge as far as its card says that it can be believed."""
+    card = card_of(judge.identity, cards)
+    return judge if card is None or card.contradicts_reliably else folding_contradicted(judge)
 
 
 def _wanted(metrics: Sequence[Metric]) -> set[str]:

@@ -47,6 +47,7 @@ class Evaluator:
             limits=self.limits,
             second_judge=self.second_judge,
             embedder=self.embedder,
+            cards=self.cards,
         )
 
     @property

@@ -22,6 +22,7 @@ from ragtrace.metrics.judge_card import check_card, read_card
 from ragtrace.metrics.registry import OWN_PROFILE, tool_metric_named
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity
+from ragtrace.pipeline.evaluation import by_card
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Embedder, Judge, Metric
 
@@ -151,13 +152,14 @@ class EvaluatorSpec:
         calibration = self._calibration()
         metrics = self.open_metrics(calibration)
         cards = (read_card(self.card),) if self.card else ()
-        judge = self.judge.open(layer(JudgeRole.JUDGE, self.judge))
+        judge = by_card(self.judge.open(layer(JudgeRole.JUDGE, self.judge)), cards)
         if self.require_card:
             check_card(judge.identity, cards)
+        second = self.second.open(layer(JudgeRole.SECOND, self.second)) if self.second else None
         return Evaluator(
             metrics=metrics,
             judge=judge,
-            second_judge=self.second.open(layer(JudgeRole.SECOND, self.second)) if self.second else None,
+            second_judge=by_card(second, cards) if second else None,
             embedder=self.embedder.open_embedder(around_embedder) if self.embedder else None,
             limits=self.verify.limits(judge.identity, calibration),
             prices=load_prices(self.prices) if prices is None else prices,

@@ -131,6 +131,7 @@ def _predicted(predicted: PredictedFigures | None) -> _Json | None:
     return {
         "joined": predicted.joined,
         "cheap": predicted.cheap,
+        "is_screen": predicted.is_screen,
         "mean": _predicted_mean(predicted.mean),
         "pass_rate": _predicted_mean(predicted.passing),
     }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
+from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary, ScreenedAnswer
 from ragtrace.model import Direction, Label
 from ragtrace.quality.grouping import ReportDimension, groups_of
 from ragtrace.stats import PredictedAnswer, Weighed
@@ -49,6 +49,15 @@ class CheapRow(NamedTuple):
     cluster: str
 
 
+_KNOWN_WHEN_SCREENED: Final = (
+    ReportDimension.SERVICE,
+    ReportDimension.TENANT,
+    ReportDimension.DAY,
+    ReportDimension.HOUR,
+)
+"""The groups of an answer that nobody judged."""
+
+
 @dataclass(slots=True, kw_only=True)
 class MetricSample:
     """The results of one metric in one group."""
@@ -61,7 +70,9 @@ class MetricSample:
     cheap: dict[AnswerKey, CheapRow] = field(default_factory=dict)
     """The results of the cheap judge, by answer."""
     better: dict[AnswerKey, JudgedRow] = field(default_factory=dict)
-    """Those of the named judge, if a cheap one is named."""
+    """Those of the named judge, if a cheap one is named, or of all judges beside a screen."""
+    is_screened: bool = False
+    """Whether the cheap results are a screen's."""
 
     @property
     def results(self) -> int:
@@ -118,9 +129,10 @@ class AnswerCollector:
         metrics: Collection[str] = (),
         judge: str | None = None,
         cheap: str | None = None,
+        joins_screen: bool = False,
     ) -> None:
         """``metrics`` are the wanted ones, by default all. ``judge`` and ``cheap`` are ``provider:model``, or
-        ``provider`` alone."""
+        ``provider`` alone. ``joins_screen`` announces `add_screened`."""
         self.whole = GroupSample()
         self.groups: dict[str, GroupSample] = defaultdict(GroupSample)
         self.judges: Counter[str] = Counter()
@@ -129,6 +141,7 @@ class AnswerCollector:
         """Evaluations that began before the answer did: a clock was wrong, or set back."""
         self._by, self._metrics = by, frozenset(metrics)
         self._judge, self._cheap = judge, cheap
+        self._keeps_better = joins_screen or cheap is not None
 
     def add(self, answer: AnswerSummary) -> None:
         """Add a valid evaluation. By source, it is in no group before `add_sources`."""
@@ -150,6 +163,26 @@ class AnswerCollector:
             for name in groups_of(answer, ReportDimension.SOURCE, sources):
                 self._put(self._group(name), answer, rows, is_cheap=False)
 
+    def add_screened(self, screened: Iterable[ScreenedAnswer]) -> None:
+        """Take what a screen said of all answers for that of a cheap judge. Call it after `add`."""
+        for answer in screened:
+            self._put_screened(self.whole, answer)
+            if self._by in _KNOWN_WHEN_SCREENED:
+                for name in groups_of(_as_summary(answer), self._by):
+                    if name in self.groups:
+                        self._put_screened(self.groups[name], answer)
+
+    def _put_screened(self, group: GroupSample, answer: ScreenedAnswer) -> None:
+        for name in _ABOUT_CLAIMS:
+            if (sample := group.metrics.get(name)) is not None and sample.rows:
+                sample.is_screened = True
+                sample.cheap[answer.key] = _of_suspicion(
+                    answer.suspicion,
+                    answer.probability,
+                    lower_is_better=sample.lower_is_better,
+                    cluster=_cluster(answer.key),
+                )
+
     def _group(self, name: str) -> GroupSample:
         is_known = name in self.groups or len(self.groups) < MOST_GROUPS_KEPT
         return self.groups[name if is_known else OTHER]
@@ -166,11 +199,11 @@ class AnswerCollector:
                 continue
             _add(sample, metric, row)
             sample.judges.add(answer.judge)
-            if self._cheap is not None and row is not None:
+            if self._keeps_better and row is not None:
                 sample.better[answer.key] = row
 
     def _rows(self, answer: AnswerSummary) -> Sequence[_MetricRow]:
-        cluster = _cluster(answer)
+        cluster = _cluster(answer.key)
         return [
             (metric, _row(metric, answer.probability, cluster))
             for metric in answer.metrics
@@ -195,8 +228,19 @@ def _count(group: GroupSample, answer: AnswerSummary) -> None:
         group.last_ns = max(group.last_ns, answer.time_ns)
 
 
-def _cluster(answer: AnswerSummary) -> str:
-    return f"{answer.key.trace_id}@{answer.key.tenant}"
+def _cluster(key: AnswerKey) -> str:
+    return f"{key.trace_id}@{key.tenant}"
+
+
+def _as_summary(answer: ScreenedAnswer) -> AnswerSummary:
+    return AnswerSummary(
+        key=answer.key,
+        carrier_span_id="",
+        time_ns=answer.time_ns,
+        judged_ns=0,
+        service=answer.service,
+        label=Label.SKIPPED,
+    )
 
 
 _ABOUT_CLAIMS: Final = ("faithfulness", "groundedness", "hallucination")
@@ -206,12 +250,22 @@ _ABOUT_CLAIMS: Final = ("faithfulness", "groundedness", "hallucination")
 def _cheap(row: JudgedRow | None, metric: MetricSummary, answer: AnswerSummary) -> CheapRow:
     if answer.suspicion is not None and metric.name in _ABOUT_CLAIMS:
         # it says more than a verdict, also of answers that the judge leaves open
-        trust = 1 - answer.suspicion
-        score = answer.suspicion if metric.direction is Direction.LOWER_IS_BETTER else trust
-        return CheapRow(score, trust, answer.probability, _cluster(answer))
+        return _of_suspicion(
+            answer.suspicion,
+            answer.probability,
+            lower_is_better=metric.direction is Direction.LOWER_IS_BETTER,
+            cluster=_cluster(answer.key),
+        )
     if row is None:
-        return CheapRow(None, None, answer.probability, _cluster(answer))
+        return CheapRow(None, None, answer.probability, _cluster(answer.key))
     return CheapRow(row.score, float(row.passes), row.probability, row.cluster)
+
+
+def _of_suspicion(
+    suspicion: float, probability: float | None, *, lower_is_better: bool, cluster: str
+) -> CheapRow:
+    trust = 1 - suspicion
+    return CheapRow(suspicion if lower_is_better else trust, trust, probability, cluster)
 
 
 def _row(metric: MetricSummary, probability: float | None, cluster: str) -> JudgedRow | None:

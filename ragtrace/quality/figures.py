@@ -49,6 +49,8 @@ class PredictedFigures:
     """Answers that both judged."""
     cheap: int
     """Answers that the cheap one judged."""
+    is_screen: bool = False
+    """Whether the cheap one is the screen of `sample.suspicion`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,7 @@ class MetricFigures:
     corrected: CorrectedRate | None
     """The share that passes, corrected for the judge's measured errors."""
     predicted: PredictedFigures | None
-    """``None`` if no cheap judge is named."""
+    """``None`` if no cheap judge is named, and nothing was screened."""
 
     @property
     def coverage(self) -> float | None:
@@ -199,4 +201,5 @@ def _predicted(sample: MetricSample) -> PredictedFigures | None:
         passing=predicted_mean(sample.joined(passes=True)),
         joined=len(sample.cheap.keys() & sample.better.keys()),
         cheap=len(sample.cheap),
+        is_screen=sample.is_screened,
     )

@@ -41,9 +41,15 @@ class ReportRequest:
     drop: float | None = None
     most_groups: int = MOST_GROUPS
 
-    def collector(self) -> AnswerCollector:
-        """Return what collects the answers of such a report."""
-        return AnswerCollector(by=self.by, metrics=self.metrics, judge=self.judge, cheap=self.cheap)
+    def collector(self, *, joins_screen: bool = False) -> AnswerCollector:
+        """Return what collects the answers of such a report, with what a screen said of all, if it did."""
+        return AnswerCollector(
+            by=self.by,
+            metrics=self.metrics,
+            judge=self.judge,
+            cheap=self.cheap,
+            joins_screen=joins_screen and self.cheap is None,
+        )
 
 
 class ReviewedPairs(NamedTuple):

@@ -81,7 +81,8 @@ def below(metric: MetricFigures) -> Iterator[str]:
 
 
 def _predicted(found: PredictedFigures) -> Iterator[str]:
-    yield f"judged by both: {part(found.joined, found.cheap)} that the cheap judge judged"
+    whom = "screened" if found.is_screen else "that the cheap judge judged"
+    yield f"judged by both: {part(found.joined, found.cheap)} {whom}"
     if found.mean is None or found.passing is None:
         yield "below 30 answers that both judged there is no joined estimate"
         return

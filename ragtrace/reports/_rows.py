@@ -258,7 +258,7 @@ def _sample(sample: Sample) -> SampleRow:
 
 
 def _judge(judge: JudgeIdentity) -> str:
-    return f"{judge.provider}:{judge.model}"
+    return judge.name
 
 
 def _moment(time_ns: int) -> str | None:

@@ -2,4 +2,4 @@
 
 from ragtrace.sampling._comparison import Scalar, ValueTest
 from ragtrace.sampling._position import RULE_RATIO, keeps, position_of
-from ragtrace.sampling.rules import Choice, Rule, SamplingPlan, TracePlan
+from ragtrace.sampling.rules import RULE_SUSPICION, Choice, Rule, SamplingPlan, SuspicionRate, TracePlan

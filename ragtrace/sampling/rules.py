@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -95,6 +96,29 @@ def _attribute(span: Span, key: str) -> AttributeValue:
     return span.attributes.get(key, span.resource.attributes.get(key))
 
 
+RULE_SUSPICION: Final = "suspicion"
+"""The name of the rate that rises with an answer's suspicion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspicionRate:
+    """A rate that rises with suspicion: ``ratio + (to - ratio) * suspicion ** power``.
+
+    It depends on the answer alone, and the trace id decides independently of it: each answer has a known
+    probability, so averages weighted by its inverse stay unbiased (Horvitz and Thompson 1952). A low power
+    is for averages: the least variance has rates proportional to the standard deviation that is left
+    (Zrnic and Candès 2024). A high power is for finding flawed answers.
+    """
+
+    to: float = 1.0
+    """The rate of an answer that is surely flawed; at least the ratio."""
+    power: float = 3.0
+
+    def rate(self, suspicion: float, *, ratio: float) -> float:
+        """Return the rate of an answer with this suspicion."""
+        return ratio + (self.to - ratio) * math.pow(suspicion, self.power)
+
+
 RULE_APPLICATION: Final = "application"
 """The name of the rule by which an application turns evaluation of a call off or on."""
 _NOT_WANTED: Final = Rule(
@@ -122,11 +146,14 @@ class SamplingPlan:
     """The attribute that names the tenant."""
     on_request: bool = False
     """Whether ``ragtrace.evaluate = true`` on a span has every answer of its trace judged."""
+    suspicion: SuspicionRate | None = None
+    """Raises the ratio of suspicious answers."""
 
     @property
     def highest_rate(self) -> float:
         """The maximum rate: what it drops is dropped for any spans."""
-        return max([self.ratio, *(rule.rate for rule in self._all_rules if not rule.drop)])
+        of_suspicion = self.suspicion.to if self.suspicion else 0.0
+        return max([self.ratio, of_suspicion, *(rule.rate for rule in self._all_rules if not rule.drop)])
 
     @property
     def _all_rules(self) -> tuple[Rule, ...]:
@@ -143,6 +170,7 @@ class SamplingPlan:
         tenants = {span.span_id: tenant for span in trace.spans if (tenant := self._tenant_of(span))}
         return TracePlan(
             ratio=self.ratio,
+            suspicion=self.suspicion,
             rules=tuple(rule for rule in self._all_rules if rule.matches_spans(trace)),
             tenants=tenants,
         )
@@ -161,16 +189,25 @@ class TracePlan:
     """The rules whose conditions on spans hold."""
     tenants: Mapping[str, str]
     """By span, if it or its resource names one."""
+    suspicion: SuspicionRate | None = None
 
-    def choose(self, record: RagRecord) -> Choice:
-        """Return the rule that decides about an answer; among equal rates the first one, the ratio last."""
+    def choose(self, record: RagRecord, suspicion: float | None = None) -> Choice:
+        """Return the rule that decides about an answer; among equal rates the first one, the ratio last.
+
+        ``suspicion`` is the answer's, if it is known.
+        """
         tenant = self.tenant_of(record)
         matching = [rule for rule in self.rules if rule.matches_answer(record, tenant)]
         dropped = next((rule for rule in matching if rule.drop), None)
         if dropped:
             return Choice(dropped.name, 0.0, is_drop=True)
-        choices = [*(Choice(rule.name, rule.rate) for rule in matching), Choice(RULE_RATIO, self.ratio)]
+        choices = [*(Choice(rule.name, rule.rate) for rule in matching), self._without_rule(suspicion)]
         return max(choices, key=lambda choice: choice.rate)
+
+    def _without_rule(self, suspicion: float | None) -> Choice:
+        if self.suspicion is None or suspicion is None:
+            return Choice(RULE_RATIO, self.ratio)
+        return Choice(RULE_SUSPICION, self.suspicion.rate(suspicion, ratio=self.ratio))
 
     def tenant_of(self, record: RagRecord) -> str:
         """Return the tenant of an answer: from its span or resource, else from any span."""

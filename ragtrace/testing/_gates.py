@@ -87,7 +87,7 @@ def _is_good(outcome: MetricOutcome, allow_skipped: bool) -> bool:
 
 
 def _report(bad: Sequence[MetricOutcome], evaluation: Evaluation, record: RagRecord) -> Iterator[str]:
-    judge = f"{evaluation.judge.provider}:{evaluation.judge.model}"
+    judge = evaluation.judge.name
     yield f"record {record.id} fails {len(bad)} of {len(evaluation.outcomes)} metrics (judge {judge})"
     for outcome in bad:
         yield f"{outcome.metric}: {_verdict_on(outcome)}"

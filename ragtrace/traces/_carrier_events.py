@@ -143,6 +143,7 @@ def _result(
         semconv.EVALUATOR_TYPE: _evaluator_type(judge),
         semconv.JUDGE_PROVIDER: judge.provider,
         semconv.JUDGE_MODEL: judge.model,
+        semconv.JUDGE_SCREEN: judge.screen or None,
         semconv.JUDGE_INPUT_TOKENS: outcome.usage.input_tokens,
         semconv.JUDGE_OUTPUT_TOKENS: outcome.usage.output_tokens,
         **_counts(outcome, emitted),
@@ -217,6 +218,7 @@ def _claim(shown: CarrierVerdict[Verdict], *, content: bool) -> Attributes:
         semconv.CLAIM_OFFSET_END: None if is_of_reference else claim.end,
         semconv.CLAIM_CONFIDENCE: verdict.confidence,
         semconv.CLAIM_SUPPORT: verdict.support,
+        semconv.CLAIM_DECIDED_BY: verdict.decided_by and verdict.decided_by.value,
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -41,6 +41,16 @@ _LAST_NS = 2**64 - 1
 """OTLP's latest time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """What the screen said of a record."""
+
+    suspicion: float
+    """From 0 to 1: how likely an unsupported claim is in the answer, by the judge without a key."""
+    probability: float
+    """With which records like this are screened at all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """How a record was sampled."""
@@ -54,6 +64,13 @@ class Sample:
 
     ``None`` if it is unknown, because the verdict on another answer selected this record, or because it was
     first skipped and then selected in follow-up sampling. Averages leave out such a record."""
+    screening: Screening | None = field(default=None, compare=False)
+    """What was known of the record before it was judged, if its rate depends on that."""
+
+    @property
+    def suspicion(self) -> float | None:
+        """The suspicion by the screen, if there was one."""
+        return None if self.screening is None else self.screening.suspicion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +293,8 @@ def _attributes(
             semconv.SAMPLE_RULE: sample.rule,
             semconv.SAMPLE_RATE: float(sample.rate),
             semconv.SAMPLE_PROBABILITY: None if sample.probability is None else float(sample.probability),
+            semconv.SAMPLE_SUSPICION: sample.suspicion,
+            semconv.SUSPICION: sample.suspicion,  # unless the judge gives one itself
             **_about_judge(evaluation, cost_usd),
             **outcome_attributes(evaluation),  # last, so that objects beyond the limit are left out
         }
@@ -336,6 +355,7 @@ def _about_judge(evaluation: Evaluation, cost_usd: float | None) -> dict[str, At
     return {
         semconv.JUDGE_PROVIDER: evaluation.judge.provider,
         semconv.JUDGE_MODEL: evaluation.judge.model,
+        semconv.JUDGE_SCREEN: evaluation.judge.screen or None,
         semconv.JUDGE_CARD: evaluation.judge_card or None,
         semconv.JUDGE_CALLS: evaluation.usage.calls,
         semconv.JUDGE_INPUT_TOKENS: evaluation.usage.input_tokens,

@@ -1,4 +1,4 @@
-"""An application sends its traces to a real Phoenix; back-fill puts the scores where Phoenix shows them."""
+"""Scores are in a real Phoenix where it shows them: by back-fill of its traces, and live by a collector."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.collector_process import collector_process
 from tests.acceptance.judge_server import JudgeServer, running_judge
 from tests.acceptance.replies import REPLIES
 from tests.backends.phoenix_server import Phoenix
@@ -32,17 +33,22 @@ def judge() -> Iterator[JudgeServer]:
 def project(phoenix: Phoenix, request: pytest.FixtureRequest) -> str:
     """Let an application ask its questions, and return the project that its traces went to."""
     name = f"app-{request.node.name}"
+    ask_questions(name, endpoint=phoenix.url)
+    eventually(lambda: len(phoenix.span_ids(name)) == 3 * len(QUESTIONS), what="the application's spans")
+    return name
+
+
+def ask_questions(project: str, *, endpoint: str) -> None:
+    """Run an application that sends its spans to an OTLP/HTTP endpoint."""
     env = {
         **os.environ,
         "PYTHONPATH": ":".join(path for path in sys.path if path),
-        "OTEL_EXPORTER_OTLP_ENDPOINT": phoenix.url,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
-        "OTEL_RESOURCE_ATTRIBUTES": f"openinference.project.name={name}",
+        "OTEL_RESOURCE_ATTRIBUTES": f"openinference.project.name={project}",
     }
     for question in QUESTIONS:
         subprocess.run([sys.executable, EXAMPLE, question], env=env, check=True, timeout=PATIENCE_S)
-    eventually(lambda: len(phoenix.span_ids(name)) == 3 * len(QUESTIONS), what="the application's spans")
-    return name
 
 
 def backfill(phoenix: Phoenix, project: str, judge: JudgeServer, *more: str, to: str) -> dict[str, Any]:
@@ -104,3 +110,25 @@ def test_verdicts_may_go_to_phoenix_as_spans(
     assert {span["parent_id"] for span in carriers} == answers(phoenix, project)
     second = backfill(phoenix, project, judge, "--progress", str(tmp_path / "progress"), to=to)
     assert (second["already_evaluated"], second["sent"]) == (len(QUESTIONS), 0)
+
+
+def test_a_collector_writes_live_verdicts_on_the_spans_that_it_forwards(
+    phoenix: Phoenix, judge: JudgeServer, tmp_path: Path
+) -> None:
+    name = "app-live"
+    config = {
+        "receive": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+        "assemble": {"quiet_period": "200ms", "deadline": "5s"},
+        "judge": {"use": "openai:rule", "base_url": judge.base_url, "api_key": "not-a-key"},
+        "export": [
+            {"endpoint": f"{phoenix.url}/v1/traces", "forward": True},
+            {"endpoint": f"phoenix:{phoenix.url}"},
+        ],
+    }
+    with collector_process(tmp_path, config) as collector:
+        ask_questions(name, endpoint=f"http://127.0.0.1:{collector.http_port}")
+        eventually(lambda: len(phoenix.annotations(name)) == len(QUESTIONS), what="the verdicts in Phoenix")
+    found = phoenix.annotations(name)
+    assert {each["span_id"] for each in found} == answers(phoenix, name)
+    assert {(each["name"], each["result"]["label"]) for each in found} == {("faithfulness", "pass")}
+    assert {each["metadata"]["ragtrace.eval.mode"] for each in found} == {"append"}

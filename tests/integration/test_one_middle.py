@@ -55,8 +55,13 @@ class Setting:
     """Settings that it needs, by their paths."""
 
 
+CASCADE = {"judge.use": "cascade", "judge.then": f"{LIKELY}base", "judge.screen": "lexical"}
 JUDGE: Mapping[str, Setting] = {
     "use": Setting(value=f"{LIKELY}other"),
+    "screen": Setting(value="lexical", beside=CASCADE),
+    "then": Setting(value=f"{LIKELY}other", beside=CASCADE),
+    "band": Setting(value=[0.2, 0.95], beside=CASCADE),
+    "extract": Setting(value="then", beside=CASCADE),
     "base_url": Setting(value="http://localhost:1/v1", enters_version=False),
     "api_key_env": Setting(value="ANOTHER_KEY", enters_version=False),
     "api_key": Setting(value="a-key", enters_version=False),
@@ -230,7 +235,10 @@ def test_evaluate_takes_the_evaluator_of_a_collector(tmp_path: Path) -> None:
     assert line["cost_usd"] > 0
 
 
-RESCORED = [f"judge.{name}" for name in ("batch_size", "second_look", "sentinel_rate", "verify", "second")]
+RESCORED = [
+    f"judge.{name}"
+    for name in ("batch_size", "second_look", "sentinel_rate", "verify", "second", "band", "extract")
+]
 RESCORED_METRICS = ("profile", "threshold", "pass_when", "prompts", "weights", "options")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.statistics.coverage import ESTIMATES, WEEKS, WRONG, coverage_of
-from tests.statistics.labeled import CHEAP, SETS, TRUE, saving
+from tests.statistics.labeled import CHEAP, RATES, SETS, TRUE, sampled, saving
 from tests.statistics.weeks import weeks
 
 if __name__ == "__main__":
@@ -22,4 +22,15 @@ if __name__ == "__main__":
                 print(
                     f"RAGTruth {name}, {true} by {cheap}: {saved.labeled:.0f} of {saved.answers} labeled,"
                     f" holds the truth {saved.covered:.1%}, {saved.narrower:.1%} narrower"
+                )
+    for name in SETS:
+        for true in TRUE:
+            for called, plan in RATES.items():
+                found_of = sampled(name, true=true, plan=plan)
+                print(
+                    f"RAGTruth {name}, {true}, rates {called}: {found_of.judged:.1%} judged,"
+                    f" {found_of.flawed:.0%} of them flawed (of all {found_of.flawed_of_all:.0%}),"
+                    f" joined interval {found_of.narrower:.1%} narrower, holds the truth"
+                    f" {found_of.covered:.1%}",
+                    flush=True,
                 )

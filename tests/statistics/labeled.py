@@ -12,16 +12,25 @@ from __future__ import annotations
 import csv
 import random
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
-from ragtrace.stats import PredictedAnswer, predicted_mean
+from ragtrace.sampling import SuspicionRate
+from ragtrace.stats import PredictedAnswer, Weighed, predicted_mean, weighted_mean
 
 SETS: Final = ("qa", "summary")
 CHEAP: Final = ("lexical_score", "coverage", "support", "unsuspicious")
 TRUE: Final = ("human_score", "human_pass")
 _LABELED, _SPLITS = 0.25, 400
+_ANSWERS_A_WEEK: Final = 4_000
+RATES: Final = {
+    "every answer alike": None,
+    "for averages": (0.005, SuspicionRate(to=0.08, power=0.5)),
+    "for finding flawed answers": (0.02, SuspicionRate(to=1.0, power=3)),
+    "for finding, at most": (0.02, SuspicionRate(to=1.0, power=6)),
+}
+"""Ratio and rate by suspicion, as `sample` of a collector's configuration has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +80,57 @@ def saving(name: str, *, cheap: str, true: str) -> Saving:
         covered=covered / _SPLITS,
         narrower=narrower / _SPLITS,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """What sampling by suspicion gives, over many weeks of answers drawn from the labeled ones."""
+
+    judged: float
+    """The share of answers that the better judge is asked about."""
+    flawed: float
+    """The share of flawed answers among these."""
+    flawed_of_all: float
+    narrower: float
+    """How much shorter the joined interval is than that of as many answers drawn alike, judged alone."""
+    covered: float
+    """The share of weeks whose joined interval holds the mean of all labels."""
+
+
+def sampled(name: str, *, true: str, plan: tuple[float, SuspicionRate] | None, weeks: int = 100) -> Sampled:
+    """Sample weeks by suspicion, and alike at the same number of judged answers."""
+    labeled = [(1 - float(row["unsuspicious"]), float(row[true])) for row in rows(name)]
+    rate = partial(_rate, plan)
+    judged = sum(rate(suspicion) for suspicion, _ in labeled) / len(labeled)
+    target = sum(value for _, value in labeled) / len(labeled)
+    draw = random.Random(0)
+    covered, joined_width, alike_width = 0, 0.0, 0.0
+    for _ in range(weeks):
+        week = draw.choices(labeled, k=_ANSWERS_A_WEEK)
+        joined = predicted_mean(
+            PredictedAnswer(1 - suspicion, 1.0, *_if_drawn(draw, value, rate(suspicion)), str(at))
+            for at, (suspicion, value) in enumerate(week)
+        )
+        drawn = [(at, value) for at, (_, value) in enumerate(week) if draw.random() < judged]
+        alike = weighted_mean(Weighed(value, judged, str(at)) for at, value in drawn)
+        assert joined is not None
+        assert alike is not None
+        covered += joined.low <= target <= joined.high
+        joined_width += joined.high - joined.low
+        alike_width += alike.high - alike.low
+    flawed = [suspicion for suspicion, value in labeled if value < 1]
+    return Sampled(
+        judged=judged,
+        flawed=sum(map(rate, flawed)) / (judged * len(labeled)),
+        flawed_of_all=len(flawed) / len(labeled),
+        narrower=1 - joined_width / alike_width,
+        covered=covered / weeks,
+    )
+
+
+def _rate(plan: tuple[float, SuspicionRate] | None, suspicion: float) -> float:
+    return 0.05 if plan is None else plan[1].rate(suspicion, ratio=plan[0])
+
+
+def _if_drawn(draw: random.Random, value: float, rate: float) -> tuple[float, float] | tuple[None, None]:
+    return (value, rate) if draw.random() < rate else (None, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.statistics.labeled import CHEAP, SETS, TRUE, saving
+from tests.statistics.labeled import CHEAP, RATES, SETS, TRUE, sampled, saving
 
 
 @pytest.mark.slow
@@ -30,3 +30,18 @@ def test_the_suspicion_saves_more_than_verdicts_of_the_rate_of_passes() -> None:
     for name in SETS:
         verdicts = saving(name, cheap="lexical_score", true="human_pass")
         assert saving(name, cheap="unsuspicious", true="human_pass").narrower > verdicts.narrower
+
+
+@pytest.mark.slow
+def test_sampling_by_suspicion_finds_twice_as_many_flawed_answers_and_averages_stay_true() -> None:
+    found = sampled("qa", true="human_pass", plan=RATES["for finding flawed answers"], weeks=60)
+    assert found.flawed > 2 * found.flawed_of_all
+    assert found.covered >= 0.9
+
+
+@pytest.mark.slow
+def test_sampling_by_suspicion_makes_the_mean_more_precise_for_the_same_calls() -> None:
+    found = sampled("qa", true="human_score", plan=RATES["for averages"], weeks=60)
+    alike = sampled("qa", true="human_score", plan=None, weeks=60)
+    assert found.narrower > alike.narrower > 0.1
+    assert found.covered >= 0.9

@@ -331,6 +331,7 @@ class MemoryState:
             carrier=answer.carrier,
             evaluator=answer.evaluator,
             is_on_span=answer.is_on_span,
+            suspicion=answer.sample.suspicion,
             deliveries=tuple(self._deliveries(answer.key)),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,7 @@ class _Port:
         with needs_extra("collector"):
             from ragtrace_collector.config import default_config_text, load_config, parse_config
             from ragtrace_collector.service.page import open_store_place
-            from ragtrace_collector.store.ledger import take_stock
+            from ragtrace_collector.store.ledger import read_screened, take_stock
 
         configured = (
             load_config(config)
@@ -127,6 +128,7 @@ class _Port:
                 index=place.index,
                 source=place.source,
                 states=lambda: take_stock(path).by(lambda account: account.state),
+                screened=partial(read_screened, path),
             )
 
 

@@ -108,9 +108,10 @@ def _about_answer(answer: AnswerStatus, now_ns: int) -> Iterator[str]:
 
 
 def _odds(answer: AnswerStatus) -> str:
+    screened = "" if answer.suspicion is None else f"suspicion {answer.suspicion:.3g}, "
     if answer.probability is None:
-        return f"rate {answer.rate:g}, no known probability"
-    return f"rate {answer.rate:g}, probability {answer.probability:g}"
+        return f"{screened}rate {answer.rate:.3g}, no known probability"
+    return f"{screened}rate {answer.rate:.3g}, probability {answer.probability:.3g}"
 
 
 def _history(answer: AnswerStatus, now_ns: int) -> str:

@@ -139,10 +139,13 @@ def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
     judge = config.judge
     found = {
         "use": named_beside(judge.use, folder),
+        "then": judge.then and named_beside(judge.then, folder),
+        "screen": judge.screen and named_beside(judge.screen, folder),
         "second": judge.second and _judge_beside(folder, judge.second),
         "cheaper": judge.cheaper and _judge_beside(folder, judge.cheaper),
         "embedder": judge.embedder and named_beside(judge.embedder, folder),
         "calibration": judge.calibration and folder / judge.calibration,
+        "card": judge.card and folder / judge.card,
         "prices": judge.prices and folder / judge.prices,
         "tls": _paths_beside(folder, judge.tls),
     }

@@ -9,10 +9,18 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ragtrace import semconv
-from ragtrace.sampling import RULE_RATIO, Rule, SamplingPlan, Scalar, ValueTest
+from ragtrace.sampling import (
+    RULE_RATIO,
+    RULE_SUSPICION,
+    Rule,
+    SamplingPlan,
+    Scalar,
+    SuspicionRate,
+    ValueTest,
+)
 from ragtrace_collector.config.values import AlternativeForm, Duration, Pattern, Section, Timeout
 
-_RESERVED: Final = (RULE_RATIO, "tenant", "neighbour")
+_RESERVED: Final = (RULE_RATIO, RULE_SUSPICION, "tenant", "neighbour")
 _CONDITIONS: Final = (
     "service",
     "status",
@@ -159,6 +167,13 @@ class FollowUpConfig(Section):
     window: Timeout = timedelta(minutes=10)
 
 
+class SuspicionRateConfig(Section):
+    """A rate that rises with an answer's suspicion."""
+
+    to: float = Field(default=1.0, gt=0, le=1)
+    power: float = Field(default=3.0, gt=0, le=20)
+
+
 class SampleConfig(Section):
     """Which answers are judged."""
 
@@ -166,6 +181,7 @@ class SampleConfig(Section):
     rules: tuple[RuleConfig, ...] = ()
     tenant: str = Field(default=semconv.TENANT, min_length=1)
     on_request: bool = False
+    suspicion: SuspicionRateConfig | None = None
     tenant_floor: TenantFloorConfig | None = None
     limit: SampleLimitConfig | None = None
     neighbours: FollowUpConfig | None = None
@@ -179,7 +195,22 @@ class SampleConfig(Section):
             raise ValueError(f"{twice!r} names two rules: they would look the same on a carrier")
         return value
 
+    @model_validator(mode="after")
+    def _rises(self) -> SampleConfig:
+        if self.suspicion is not None and self.suspicion.to <= self.ratio:
+            raise ValueError(
+                f"`suspicion.to` ({self.suspicion.to:g}) is not above `ratio` ({self.ratio:g}): the ratio is"
+                " the rate of answers without suspicion, so write a lower one"
+            )
+        return self
+
     def plan(self) -> SamplingPlan:
         """Return the ratio and the rules: what depends on the answer alone."""
-        rules = tuple(rule.opened() for rule in self.rules)
-        return SamplingPlan(ratio=self.ratio, rules=rules, tenant=self.tenant, on_request=self.on_request)
+        rate = self.suspicion
+        return SamplingPlan(
+            ratio=self.ratio,
+            rules=tuple(rule.opened() for rule in self.rules),
+            tenant=self.tenant,
+            on_request=self.on_request,
+            suspicion=SuspicionRate(to=rate.to, power=rate.power) if rate else None,
+        )

@@ -19,7 +19,9 @@ from pydantic import (
 
 from ragtrace.answers.summary import base_name
 from ragtrace.backends import accepts_spans, reads_openinference
+from ragtrace.errors import ConfigError
 from ragtrace.files.state import default_store
+from ragtrace.judge.cascade import ScreenSpec, judge_and_screen
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
 from ragtrace_collector.config.drift import DriftConfig
@@ -144,6 +146,14 @@ class JudgeConfig(Section):
     """Who judges, and how it is asked."""
 
     use: str = "lexical"
+    screen: str | None = None
+    """Of a cascade: what decides the claims that it is sure of."""
+    then: str | None = None
+    """Of a cascade: the judge of the other claims. All other settings are of this one."""
+    band: tuple[float, float] | None = None
+    """Of a cascade: the probabilities of support between which the judge decides."""
+    extract: Literal["screen", "then"] | None = None
+    """Of a cascade: who lists the claims."""
     base_url: HttpUrl | None = None
     api_key_env: EnvName = "OPENAI_API_KEY"
     api_key: SecretStr | None = None
@@ -177,6 +187,20 @@ class JudgeConfig(Section):
     sentinel_rate: float = Field(default=1.0, ge=0, le=1)
     cache: Annotated[CacheConfig, BeforeValidator(named("path")), AlternativeForm("string")] | None = None
     prices: Path | None = None
+
+    @model_validator(mode="after")
+    def _is_a_whole_cascade(self) -> JudgeConfig:
+        try:
+            self.asked_and_screen()
+        except ConfigError as exc:
+            raise ValueError(str(exc)) from None
+        return self
+
+    def asked_and_screen(self) -> tuple[str, ScreenSpec | None]:
+        """Return the judge that is asked, and the screen before it, if this is a cascade."""
+        return judge_and_screen(
+            self.use, then=self.then, screen=self.screen, band=self.band, extract=self.extract
+        )
 
 
 class MetricConfig(Section):

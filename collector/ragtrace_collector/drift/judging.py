@@ -109,7 +109,7 @@ def run_of(
     return AnchorRun(
         evaluator_version=evaluator.version,
         anchors_sha256=anchors.sha256,
-        judge=f"{identity.provider}:{identity.model}",
+        judge=identity.name,
         began_ns=began_ns,
         ended_ns=ended_ns,
         anchors=len(anchors.anchors),

@@ -158,4 +158,6 @@ class AnswerStatus:
     """The version of the evaluator that wrote it."""
     is_on_span: bool = False
     """Whether the scores are on the answer span itself, which was held back for them."""
+    suspicion: float | None = None
+    """By the screen, if the rate depends on it."""
     deliveries: tuple[Delivery, ...] = ()

@@ -11,6 +11,7 @@ from typing import Final
 from opentelemetry.trace import Tracer
 
 from ragtrace.model import RagRecord
+from ragtrace.pipeline.screening import suspicion_of
 from ragtrace.ports import Clock
 from ragtrace.traces.attach import record_sha256
 from ragtrace.traces.trace import Trace
@@ -201,10 +202,19 @@ class SampleStage:
         records: Sequence[RagRecord],
         known: Mapping[str, EarlierDecision],
     ) -> tuple[Decision, ...]:
-        decisions = sampler.decide(trace, records, known=known, now_ns=self.clock.now_ns())
+        suspicions = await _suspicions(records) if sampler.plan.suspicion else {}
+        decisions = sampler.decide(
+            trace, records, known=known, suspicions=suspicions, now_ns=self.clock.now_ns()
+        )
         if changes := sampler.take_changes():
             await self.sampling_store.save(_keyed(changes, trace_id))
         return decisions
+
+
+async def _suspicions(records: Sequence[RagRecord]) -> dict[str, float]:
+    """Screen answers, and return what was found by their spans."""
+    found = {each.target.span_id: await suspicion_of(each) for each in records if each.target}
+    return {span_id: suspicion for span_id, suspicion in found.items() if suspicion is not None}
 
 
 _COUNTED_AS: Final = {

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from ragtrace import semconv
 from ragtrace.model import RagRecord
 from ragtrace.sampling import Choice, SamplingPlan, TracePlan, position_of
-from ragtrace.traces.attach import Sample
+from ragtrace.traces.attach import Sample, Screening
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 from ragtrace_collector.sampling._rate_limit import Limits
@@ -56,6 +56,8 @@ class SamplingOdds:
     """The factor of the rate limit."""
     throttle: float = 1.0
     """The factor of the budget."""
+    screening: Screening | None = None
+    """What the screen said, if the rate depends on it."""
 
     @property
     def probability(self) -> float:
@@ -77,7 +79,12 @@ class SamplingOdds:
         """The deciding rule, its rate, and the probability."""
         by_floor = self.floor > self.choice.rate * self.factor
         rule, rate = (RULE_TENANT, self.floor) if by_floor else (self.choice.rule, self.choice.rate)
-        return Sample(rule=rule, rate=rate, probability=None if self.choice.is_drop else self.probability)
+        return Sample(
+            rule=rule,
+            rate=rate,
+            probability=None if self.choice.is_drop else self.probability,
+            screening=self.screening,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +124,7 @@ class SamplingChanges:
 
 
 _NOTHING_KNOWN: Final[Mapping[str, EarlierDecision]] = MappingProxyType({})
+_NOTHING_SUSPECTED: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,25 +175,31 @@ class Sampler:
         records: Sequence[RagRecord],
         *,
         known: Mapping[str, EarlierDecision] = _NOTHING_KNOWN,
+        suspicions: Mapping[str, float] = _NOTHING_SUSPECTED,
         now_ns: int,
     ) -> tuple[Decision, ...]:
-        """Decide about the answers of a ready trace.
+        """Decide about the answers of a ready trace. ``suspicions`` are by span, if the plan asks for them.
 
         Earlier decisions (``known``, by span) stay. But an answer that was sampled out is queued if a rule
         with a higher rate matches now. It had two chances, so it has no probability.
         """
         self._roll(now_ns)
-        return tuple(self._decisions(trace, records, known, now_ns))
+        return tuple(self._decisions(trace, records, known, suspicions, now_ns))
 
-    def explain(self, trace: Trace, record: RagRecord, *, now_ns: int) -> SamplingOdds:
+    def explain(
+        self, trace: Trace, record: RagRecord, *, suspicion: float | None = None, now_ns: int
+    ) -> SamplingOdds:
         """Return how an answer would be decided now, without deciding."""
         self._roll(now_ns)
-        return self._odds(self.plan.of_trace(trace), record, position_of(trace.trace_id))
+        return self._odds(self.plan.of_trace(trace), record, position_of(trace.trace_id), suspicion)
 
-    def _odds(self, plan: TracePlan, record: RagRecord, position: float) -> SamplingOdds:
+    def _odds(
+        self, plan: TracePlan, record: RagRecord, position: float, suspicion: float | None
+    ) -> SamplingOdds:
         tenant = plan.tenant_of(record)
         return SamplingOdds(
-            choice=plan.choose(record),
+            choice=plan.choose(record, suspicion),
+            screening=Screening(suspicion, self._ceiling) if suspicion is not None else None,
             tenant=tenant,
             position=position,
             floor=self.fairness.rate_of(tenant) if self.fairness else 0.0,
@@ -234,13 +248,20 @@ class Sampler:
             self.limits.roll(now_ns)
 
     def _decisions(
-        self, trace: Trace, records: Sequence[RagRecord], known: Mapping[str, EarlierDecision], now_ns: int
+        self,
+        trace: Trace,
+        records: Sequence[RagRecord],
+        known: Mapping[str, EarlierDecision],
+        suspicions: Mapping[str, float],
+        now_ns: int,
     ) -> Iterator[Decision]:
         plan, position = self.plan.of_trace(trace), position_of(trace.trace_id)
         for record in records:
             if record.target is None:
                 continue
-            odds, earlier = self._odds(plan, record, position), known.get(record.target.span_id)
+            span_id = record.target.span_id
+            odds = self._odds(plan, record, position, suspicions.get(span_id))
+            earlier = known.get(span_id)
             if earlier is None:
                 self._count(odds)
                 yield self._decide_first(odds, record, now_ns)
@@ -264,7 +285,7 @@ class Sampler:
         is_back = earlier.is_sampled_out and rose and odds.rule_keeps
         if not (is_back and self.takes_place(odds.tenant, now_ns)):
             return before
-        sample = Sample(rule=odds.choice.rule, rate=odds.choice.rate, probability=None)
+        sample = replace(odds.sample, rule=odds.choice.rule, rate=odds.choice.rate, probability=None)
         return replace(before, sample=sample, left_out=None)
 
     def _as_follow_up(self, odds: SamplingOdds, record: RagRecord, now_ns: int) -> Decision | None:
@@ -277,7 +298,7 @@ class Sampler:
             return None
         low.remaining -= 1
         self._low.append(low)
-        return _decision(odds, record, sample=self.follow_up_sample)
+        return _decision(odds, record, sample=replace(self.follow_up_sample, screening=odds.screening))
 
     @property
     def follow_up_sample(self) -> Sample:

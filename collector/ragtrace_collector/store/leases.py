@@ -11,8 +11,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ragtrace.traces.attach import Sample
 from ragtrace_collector.store.port import Job
+from ragtrace_collector.store.sampling import CHOSEN, CHOSEN_COLUMNS, sample_in
 
 LEASES: Final = """
 ALTER TABLE job ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0;
@@ -67,8 +67,8 @@ def _lease(db: sqlite3.Connection, which: str, *values: int) -> tuple[Job, ...]:
     rows = db.execute(
         "UPDATE job SET state = 'leased' WHERE (trace_id, span_id) IN ("
         f" SELECT trace_id, span_id FROM {which} LIMIT ?)"
-        " RETURNING trace_id, span_id, tenant, service, rule, rate, probability,"
-        " attempts, crashes, reason, seen_ns, revisions_left, carriers, replaces,"
+        " RETURNING trace_id, span_id, tenant, service,"
+        f" {CHOSEN}, attempts, crashes, reason, seen_ns, revisions_left, carriers, replaces,"
         " (SELECT slices FROM trace WHERE trace.trace_id = job.trace_id),"
         " (SELECT is_cut FROM trace WHERE trace.trace_id = job.trace_id)",
         values,
@@ -77,14 +77,15 @@ def _lease(db: sqlite3.Connection, which: str, *values: int) -> tuple[Job, ...]:
 
 
 def _job(row: Sequence[Any]) -> Job:
-    trace_id, span_id, tenant, service, rule, rate, probability, *progress = row
+    trace_id, span_id, tenant, service, *rest = row
+    sample, progress = rest[:CHOSEN_COLUMNS], rest[CHOSEN_COLUMNS:]
     attempts, crashes, reason, seen_ns, left, carriers, replaces, slices, is_cut = progress
     return Job(
         trace_id=trace_id,
         span_id=span_id,
         tenant=tenant,
         service=service,
-        sample=Sample(rule=rule, rate=rate, probability=probability or None),  # as `chosen` writes it
+        sample=sample_in(*sample),
         attempts=attempts,
         crashes=crashes,
         reason=reason,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ragtrace.answers.summary import AnswerKey, ScreenedAnswer
 from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.reader import reading
 from ragtrace_collector.store.revisions import UNDECIDED
-from ragtrace_collector.store.trace_key import BEHIND_ID, trace_id_of
+from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of
 
 
 def take_stock(path: Path, *, since_ns: int | None = None, tenant: str | None = None) -> Ledger:
@@ -123,11 +124,38 @@ def read_rows(db: sqlite3.Connection, *, since_ns: int) -> Ledger:
     )
 
 
+def read_screened(path: Path, since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
+    """Read the answers that a screen looked at, judged or not, without those that rules drop.
+
+    The time is when the collector saw them. They are kept for `store.retention`.
+
+    Raises:
+        ReadError: the file cannot be read.
+    """
+    with reading(path) as db:
+        rows = db.execute(
+            "SELECT trace_id, span_id, tenant, service, seen_ns, suspicion, screened FROM job"
+            " WHERE suspicion IS NOT NULL AND screened > 0 AND seen_ns >= ? AND seen_ns < ?"
+            " AND stands NOT IN ('filtered', 'ineligible', 'superseded')",
+            (since_ns, until_ns),
+        ).fetchall()
+    return [
+        ScreenedAnswer(
+            key=AnswerKey(trace_id_of(trace_id), span_id, tenant_of(trace_id) or tenant),
+            service=service,
+            time_ns=seen_ns,
+            suspicion=suspicion,
+            probability=screened,
+        )
+        for trace_id, span_id, tenant, service, seen_ns, suspicion, screened in rows
+    ]
+
+
 def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[AnswerStatus, ...]:
     """Read the answers of one trace, inside the open transaction."""
     rows = db.execute(
         "SELECT span_id, stands, why, rule, rate, probability, tenant, service, attempts, reason, seen_ns,"
-        " due_ns, ended_ns, carrier, evaluator, is_on_span FROM job WHERE trace_id = ?"
+        " due_ns, ended_ns, carrier, evaluator, is_on_span, suspicion FROM job WHERE trace_id = ?"
         " ORDER BY seen_ns, span_id",
         (trace_id,),
     ).fetchall()
@@ -150,6 +178,7 @@ def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[AnswerStatus, .
             carrier=row[13],
             evaluator=row[14],
             is_on_span=bool(row[15]),
+            suspicion=row[16],
             deliveries=_deliveries(db, trace_id, row[0]),
         )
         for row in rows

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from ragtrace.traces.attach import Sample
+from ragtrace.traces.attach import Sample, Screening
 from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.sampler import EarlierDecision, LeftOutAnswer, SamplingChanges
 from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
@@ -33,6 +33,10 @@ CREATE TRIGGER lingering_forgotten AFTER DELETE ON trace BEGIN
 END;
 """
 
+SCREENING: Final = """
+ALTER TABLE job ADD COLUMN suspicion REAL;   -- by the screen, before anyone judged; NULL if nobody asked
+ALTER TABLE job ADD COLUMN screened REAL NOT NULL DEFAULT 0;   -- with which probability it was screened
+"""
 
 _THIS: Final = "trace_id = ? AND span_id = ?"
 
@@ -58,15 +62,11 @@ class SqliteSampling:
     async def statuses(self, trace_id: str) -> Mapping[str, EarlierDecision]:
         def work(db: sqlite3.Connection) -> Mapping[str, EarlierDecision]:
             rows = db.execute(
-                "SELECT span_id, outcome, rule, rate, probability FROM job"
-                " WHERE trace_id = ? AND outcome != 'superseded'",
+                f"SELECT span_id, outcome, {CHOSEN} FROM job WHERE trace_id = ? AND outcome != 'superseded'",
                 (trace_id,),
             )
             return {
-                span_id: EarlierDecision(
-                    outcome, Sample(rule=rule, rate=rate, probability=probability or None)
-                )
-                for span_id, outcome, rule, rate, probability in rows
+                span_id: EarlierDecision(outcome, sample_in(*sample)) for span_id, outcome, *sample in rows
             }
 
         return await self._submit(work)
@@ -113,16 +113,35 @@ class SqliteSampling:
 def select_follow_ups(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
     """Queue an answer that was sampled out; return 1, or 0 if it was not."""
     cursor = db.execute(
-        "UPDATE job SET rule = ?, rate = ?, probability = ?, state = 'queued', seen_ns = ?, due_ns = ?,"
+        f"UPDATE job SET ({CHOSEN}) = (?, ?, ?, ?, ?), state = 'queued', seen_ns = ?, due_ns = ?,"
         f" ended_ns = NULL, outcome = '' WHERE {_THIS} AND outcome = 'sampled_out'",
         (*chosen(job.sample), now_ns, now_ns, job.trace_id, job.span_id),
     )
     return cursor.rowcount
 
 
-def chosen(sample: Sample | None) -> tuple[str, float, float]:
+CHOSEN: Final = "rule, rate, probability, suspicion, screened"
+"""The columns of a sample."""
+CHOSEN_COLUMNS: Final = 5
+
+
+def chosen(sample: Sample | None) -> tuple[str, float, float, float | None, float]:
     """Return the columns of a sample. Zero means no probability: no answer is kept with probability zero."""
-    return (sample.rule, sample.rate, sample.probability or 0.0) if sample else ("", 0.0, 0.0)
+    if sample is None:
+        return ("", 0.0, 0.0, None, 0.0)
+    screening = sample.screening
+    screened = (screening.suspicion, screening.probability) if screening else (None, 0.0)
+    return (sample.rule, sample.rate, sample.probability or 0.0, *screened)
+
+
+def sample_in(rule: str, rate: float, probability: float, suspicion: float | None, screened: float) -> Sample:
+    """Return the sample that `chosen` wrote."""
+    return Sample(
+        rule=rule,
+        rate=rate,
+        probability=probability or None,
+        screening=None if suspicion is None else Screening(suspicion, screened),
+    )
 
 
 def _put_windows(db: sqlite3.Connection, rows: Sequence[WindowRow]) -> None:

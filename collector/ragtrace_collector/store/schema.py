@@ -19,7 +19,7 @@ from ragtrace_collector.store.drift import DRIFT
 from ragtrace_collector.store.leases import LEASES
 from ragtrace_collector.store.open_errors import DAMAGED, UnfitFile
 from ragtrace_collector.store.revisions import REVISIONS
-from ragtrace_collector.store.sampling import SAMPLING
+from ragtrace_collector.store.sampling import SAMPLING, SCREENING
 from ragtrace_collector.store.sessions import SESSIONS
 
 _MIGRATIONS: Final = (
@@ -67,6 +67,8 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     WATCH,
     DRIFT,
     SESSIONS,
+    SCREENING,
+    INDEX_STEPS[2],
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 

@@ -55,7 +55,7 @@ from ragtrace_collector.store.retention import (
     make_room,
     shrink,
 )
-from ragtrace_collector.store.sampling import SqliteSampling, chosen, select_follow_ups
+from ragtrace_collector.store.sampling import CHOSEN, SqliteSampling, chosen, select_follow_ups
 from ragtrace_collector.store.schema import prepare
 from ragtrace_collector.store.sessions import SqliteSessions, add_turn
 from ragtrace_collector.store.writer import LOG_BYTES, GroupCommit
@@ -568,9 +568,8 @@ def _queue_job(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
     sample = job.sample
     cursor = db.execute(
         "INSERT INTO job"
-        " (trace_id, span_id, tenant, service, rule, rate, probability, revisions_left,"
-        " state, seen_ns, due_ns)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO NOTHING",
+        f" (trace_id, span_id, tenant, service, {CHOSEN}, revisions_left, state, seen_ns, due_ns)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO NOTHING",
         (
             *(job.trace_id, job.span_id, job.tenant, job.service, *chosen(sample)),
             *(job.revisions_left, now_ns, now_ns),
@@ -582,9 +581,9 @@ def _queue_job(db: sqlite3.Connection, job: Job, *, now_ns: int) -> int:
 def _end_job(db: sqlite3.Connection, trace_id: str, ended: Outcome, *, now_ns: int) -> int:
     about = (ended.tenant, ended.service, *chosen(ended.sample))
     cursor = db.execute(
-        "INSERT INTO job (trace_id, span_id, tenant, service, rule, rate, probability,"
+        f"INSERT INTO job (trace_id, span_id, tenant, service, {CHOSEN},"
         " state, seen_ns, due_ns, ended_ns, outcome)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, 'ended', ?, ?, ?, ?)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'ended', ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET outcome = excluded.outcome WHERE outcome = 'superseded'",
         (trace_id, ended.span_id, *about, now_ns, now_ns, now_ns, str(FinalOutcome.of(ended.outcome))),
     )

@@ -63,6 +63,7 @@ _COLUMNS: Final = (
     "evaluator_version",
     "sample_rule",
     "sample_probability",
+    "suspicion",
     "cost_usd",
     "feedback",
 )

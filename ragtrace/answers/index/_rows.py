@@ -20,6 +20,8 @@ DOLLARS: Final = 1_000_000_000
 """A cost is kept in billionths of a US dollar."""
 CERTAIN: Final = 100
 """Doubt is kept in hundredths."""
+SURE: Final = 1_000
+"""Suspicion is kept in thousandths."""
 DISPUTED: Final = CERTAIN + 1
 """So much is added where evaluations disagree: these come first."""
 POSITIONS: Final = 2**48
@@ -78,6 +80,8 @@ class IndexRow(NamedTuple):
     metrics: bytes
     doubt: int
     """In hundredths; more than 100 if valid evaluations of the answer disagree."""
+    suspicion: int | None
+    """In thousandths."""
 
     @property
     def hour(self) -> int:
@@ -132,6 +136,7 @@ def row_of(summary: AnswerSummary, names: Names) -> IndexRow:
         position=position_of(summary.key),
         metrics=b"".join(_packed_metric(names, metric) for metric in summary.metrics),
         doubt=round(summary.doubt * CERTAIN),
+        suspicion=None if summary.suspicion is None else round(summary.suspicion * SURE),
     )
 
 
@@ -192,6 +197,7 @@ def summary_of_row(row: IndexRow, names: Mapping[int, str], streams: Mapping[int
         cost_usd=None if row.cost is None else row.cost / DOLLARS,
         feedback=FEEDBACKS[row.feedback],
         doubt=row.doubt % DISPUTED / CERTAIN,
+        suspicion=None if row.suspicion is None else row.suspicion / SURE,
     )
 
 

@@ -50,7 +50,7 @@ class Order:
     """An order of rows."""
 
     column: str
-    """``time_ns``, ``score``, ``cost``, ``doubt`` or ``position``."""
+    """``time_ns``, ``score``, ``cost``, ``doubt``, ``suspicion`` or ``position``."""
     is_descending: bool
 
     def after(self, place: Place | None) -> SqlCondition:
@@ -80,7 +80,7 @@ class Found(NamedTuple):
 
 def order_of(sort: SortBy, *, is_lower_better: bool) -> Order:
     """Return the order of rows that a list has."""
-    if sort in (SortBy.COST, SortBy.DOUBT):
+    if sort in (SortBy.COST, SortBy.DOUBT, SortBy.SUSPICION):
         return Order(column=sort.value, is_descending=True)
     if sort in (SortBy.WORST, SortBy.BEST):
         return Order(column="score", is_descending=(sort is SortBy.WORST) == is_lower_better)
@@ -296,7 +296,11 @@ class Search:
         return map(Candidate._make, self.db.execute(query, values))
 
 
-_INDEXED: Final = {"cost": " AND is_valid = 1 AND cost IS NOT NULL", "doubt": " AND is_valid = 1"}
+_INDEXED: Final = {
+    "cost": " AND is_valid = 1 AND cost IS NOT NULL",
+    "doubt": " AND is_valid = 1",
+    "suspicion": " AND is_valid = 1 AND suspicion IS NOT NULL",
+}
 """What the rows of these indexes have in common."""
 
 

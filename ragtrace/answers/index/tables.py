@@ -76,7 +76,11 @@ ALTER TABLE answer_size ADD COLUMN names INTEGER NOT NULL DEFAULT 0;    -- chang
 UPDATE answer_row SET doubt = 100 * unjudged / (supported + contradicted + unsupported + unjudged)
     WHERE supported + contradicted + unsupported + unjudged > 0;
 """
-INDEX_STEPS: Final[tuple[str, ...]] = (_FIRST, _DOUBT)
+_SUSPICION: Final = """
+ALTER TABLE answer_row ADD COLUMN suspicion INTEGER;
+CREATE INDEX answer_row_suspicion ON answer_row (suspicion) WHERE is_valid = 1 AND suspicion IS NOT NULL;
+"""
+INDEX_STEPS: Final[tuple[str, ...]] = (_FIRST, _DOUBT, _SUSPICION)
 """From one version of the tables to the next. Names begin with ``answer_``, so that they fit into another
 store's file."""
 INDEX_TABLES: Final[str] = "".join(INDEX_STEPS)

@@ -173,7 +173,7 @@ class _Again:
                 concurrency=concurrency,
             )
         first = _side(self.transcripts, self.evaluator)
-        second = Side(name=f"{judge.identity.provider}:{judge.identity.model}", judge=judge.identity)
+        second = Side(name=judge.identity.name, judge=judge.identity)
         self.output.tell(comparing.comparison(), first, second, failed=failed)
         report_usage(judge, prices)
         return self.transcripts.is_whole and not failed

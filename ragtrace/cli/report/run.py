@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from ragtrace.answer_sources.addresses import BACK_ENDS, parse_address
 from ragtrace.answers.index.own_file import open_index
 from ragtrace.answers.opened import AnswerSource
 from ragtrace.answers.port import AnswerFilter, AnswerIndex, TrafficScope
-from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
 from ragtrace.cli.collector_port import collector_port
 from ragtrace.cli.render import many, print_json, talk
 from ragtrace.cli.report.command import DEFAULT_SINCE, AnswerPlaceOptions, FigureOptions, ReportOutputOptions
@@ -151,6 +151,7 @@ class _Place:
     source: AnswerSource
     notices: list[str] = field(default_factory=list)
     states: Callable[[], Mapping[str, int]] | None = None
+    screened: Callable[[int, int], Sequence[ScreenedAnswer]] | None = None
 
 
 async def _report(
@@ -158,8 +159,12 @@ async def _report(
 ) -> QualityReport:
     async with _opened(options, times) as place:
         scope = TrafficScope(since_ns=times.first_ns, until_ns=times.until_ns, service=options.service)
-        found, baseline = request.collector(), request.collector()
+        has_screen = place.screened is not None
+        found, baseline = request.collector(joins_screen=has_screen), request.collector()
         notices = place.notices + await _collect(place.index, scope, times, found, baseline)
+        if place.screened is not None and request.cheap is None:
+            screened = await asyncio.to_thread(place.screened, times.since_ns or 0, times.until_ns)
+            found.add_screened(one for one in screened if options.service in (None, one.service))
         within = TrafficScope(since_ns=times.since_ns, until_ns=times.until_ns, service=options.service)
         if request.by is ReportDimension.SOURCE:
             notices.append(await _collect_sources(place, within, found, most=figures.most_opened))
@@ -276,7 +281,13 @@ async def _opened(options: AnswerPlaceOptions, times: _Times) -> AsyncIterator[_
     if options.source is None or options.source.startswith(_STORE):
         named = (options.source or "").removeprefix(_STORE)
         async with collector_port().answers(options.config, Path(named) if named else None) as found:
-            yield _Place(name=found.name, index=found.index, source=found.source, states=found.states)
+            yield _Place(
+                name=found.name,
+                index=found.index,
+                source=found.source,
+                states=found.states,
+                screened=found.screened,
+            )
         return
     access, rules = options.access.access("from"), options.extract.rules()
     source = open_source(options.source, access=access, rules=rules)

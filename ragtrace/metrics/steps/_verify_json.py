@@ -83,7 +83,13 @@ class JsonVerifier:
             canaries={canary.number for canary in canary_claims},
         )
         silent = len(canary_claims) - passed
-        return replace(checked, canaries_passed=passed, canaries_silent=silent, support=reply.support)
+        return replace(
+            checked,
+            canaries_passed=passed,
+            canaries_silent=silent,
+            support=reply.support,
+            decided_by=reply.decided_by,
+        )
 
     def _request(
         self, pack: Pack, claims: Sequence[NumberedText], canary_claims: tuple[CanaryClaim, ...]

@@ -84,6 +84,8 @@ class YesNoVerifier:
         return replace(heard, support={**heard.support, **mean})
 
     async def _hear_against(self, heard: _Heard, doubtful: Sequence[NumberedText]) -> _Heard:
+        if self.material.judge.identity.folds_contradicted:
+            return heard
         answered = [claim for claim in doubtful if claim.number in heard.support]
         return replace(heard, against=await self._ask_each(heard.pack, answered, "contradict"))
 

@@ -63,6 +63,8 @@ async def verify_claims(
         step=step.name, material=material, canaries=canaries, prompt=prompts.verify_yes_no
     )
     form, found = await _in_chosen_form(one_by_one, batched, numbered)
+    if material.judge.identity.folds_contradicted:
+        found = found.without_contradicted()
     return Verification(
         verdicts=tuple(_verdict(claim, found.rulings[claim.index + 1], material.context) for claim in claims),
         rejected=found.rejected,
@@ -124,4 +126,5 @@ def _verdict(claim: Claim, ruling: CheckedVerdict, context: NumberedContext) -> 
         confidence=ruling.confidence,
         support=ruling.support,
         omitted=ruling.omitted,
+        decided_by=ruling.decided_by,
     )

@@ -69,3 +69,34 @@ def test_a_card_that_is_none_is_told(cases: str, tmp_path: Path) -> None:
         told = run("evaluate", cases, "--judge", "scripted", "--judge-card", str(path))
         assert told.exit_code == 2
         assert said in " ".join(told.stderr.split())
+
+
+@pytest.mark.parametrize(("precision", "label"), [(0.4, "unsupported"), (0.8, "contradicted")])
+def test_a_contradicted_that_is_mostly_wrong_counts_as_unsupported(
+    tmp_path: Path, precision: float, label: str
+) -> None:
+    case = {**ROW, "answer": "Refunds take 30 days."}
+    cases, script, card = (tmp_path / name for name in ("cases.jsonl", "script.json", "card.json"))
+    cases.write_text(json.dumps(case))
+    verdict = {"label": "contradicted", "chunks": [1], "quote": ROW["contexts"][0], "reason": "14, not 30"}
+    script.write_text(json.dumps({"claims": {"Refunds take 30 days.": verdict}}))
+    measured = CardSet(
+        name="mine.jsonl",
+        digest="ab" * 8,
+        auc=CardFigure(value=0.9),
+        floor_auc=CardFigure(value=0.7),
+        contradicted_precision=CardFigure(value=precision),
+    )
+    JudgeCard(provider="scripted", model="scripted", date="2026-11-23", sets=[measured]).write(card)
+    judged = ("evaluate", str(cases), "--judge", f"scripted:{script}", "--json")
+    (plain,) = json_lines(run(*judged).stdout)
+    (line,) = json_lines(run(*judged, "--judge-card", str(card)).stdout)
+    [found] = line["verdicts"]
+    assert found["label"] == label
+    assert found["quote_verified"], "the evidence stays"
+    assert "14, not 30" in found["reason"]
+    assert (line["evaluator_version"] == plain["evaluator_version"]) == (label == "contradicted")
+    (hallucination,) = json_lines(
+        run(*judged, "--metrics", "hallucination", "--judge-card", str(card)).stdout
+    )
+    assert (hallucination["score"] is None) == (label == "unsupported"), "an absence of them means nothing"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace.traces.attach import Sample
+from ragtrace.traces.attach import Sample, Screening
 from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.cipher import open_cipher
@@ -27,7 +27,7 @@ from tests.rag_spans import rag_trace, trace_id_of
 
 TRACE = trace_id_of(0)
 ANSWER = rag_trace(0)[0].span_id
-SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.25)
+SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.25, screening=Screening(0.834, 1.0))
 SECOND_NS = 10**9
 
 
@@ -41,6 +41,7 @@ async def queue(store: SqliteStore) -> Job:
     job = Job(trace_id=TRACE, span_id=ANSWER, sample=SAMPLE, service="shop", tenant="acme")
     await store.decide_trace(TRACE, jobs=[job], outcomes=[], keep_spans=True, now_ns=time.time_ns())
     (leased,) = await store.take_jobs(1, now_ns=time.time_ns())
+    assert leased.sample.screening == SAMPLE.screening
     return leased
 
 
@@ -65,7 +66,7 @@ async def test_a_judged_answer_tells_its_rule_its_carrier_and_where_that_is(
     told = " ".join(result.output.split())
     assert result.exit_code == 0
     assert f"answer span {ANSWER} (service shop, tenant acme): judged" in told
-    assert "chosen by rule ratio: rate 0.5, probability 0.25" in told
+    assert "chosen by rule ratio: suspicion 0.834, rate 0.5, probability 0.25" in told
     assert "carrier 00f067aa0ba902b7, evaluator e1" in told
     assert "to grpc://tempo:4317: delivered" in told
     assert "to http://jaeger:4318: rejected: too large" in told
@@ -119,7 +120,7 @@ async def test_an_answer_that_was_left_out_tells_by_which_rule(store: SqliteStor
     await store.decide_trace(TRACE, jobs=[], outcomes=[left_out], keep_spans=False, now_ns=time.time_ns())
     told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
     assert "sampled_out no rule chose it" in told.replace(":", "")
-    assert "left out by rule ratio: rate 0.5" in told
+    assert "left out by rule ratio: suspicion 0.834, rate 0.5" in told
 
 
 async def test_a_trace_without_answers_points_to_what_was_read(store: SqliteStore, path: Path) -> None:

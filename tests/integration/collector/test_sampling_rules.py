@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,13 +13,17 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
+from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import metric_named
 from ragtrace.model import AttributeValue
 from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Resource, Span, StatusCode
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.wiring import open_collector
+from ragtrace_collector.store.ledger import read_screened
+from tests.integration.cli.program import run
 from tests.integration.collector.running import carriers_in, config_of, request_of
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
 
@@ -330,3 +336,126 @@ async def test_late_spans_of_what_was_left_out_bring_it_back_only_for_a_higher_r
         (carrier,) = (await judge(collector, tmp_path)).values()
     assert carrier.attributes[semconv.SAMPLE_RULE] == "errors"
     assert semconv.SAMPLE_PROBABILITY not in carrier.attributes
+
+
+GOOD = "The guarantee covers the frame for ten years, and refunds take 14 days after the parcel arrives."
+BAD = "Refunds take 99 days. Customers praise the friendly staff in Hamburg and the free coffee they serve."
+
+
+def grounded(number: int, *, is_good: bool) -> tuple[Span, ...]:
+    """Return a call whose answer is one of its chunks, or not at all."""
+    root, retrieval, *rest = rag_trace(number, chunks=(GOOD,), answer=GOOD if is_good else BAD)
+    return (root, retrieval, *rest)
+
+
+async def test_suspicious_answers_are_judged_more_often_with_a_known_probability(
+    tmp_path: Path, clock: SetClock
+) -> None:
+    suspicion = {"to": 1.0, "power": 3}
+    async with at(clock, tmp_path, ratio=0.05, suspicion=suspicion) as collector:
+        await take(collector, *(grounded(number, is_good=number % 2 == 0) for number in range(60)))
+        found = await judge(collector, tmp_path)
+        counted = await accounts(collector)
+        seen = await asyncio.to_thread(read_screened, collector.config.store.file, 0, 1 << 62)
+    good = [found[trace] for number in range(0, 60, 2) if (trace := trace_id_of(number)) in found]
+    bad = [found[trace] for number in range(1, 60, 2) if (trace := trace_id_of(number)) in found]
+    assert len(bad) > 20
+    assert len(good) < 10
+    for carrier in (*good, *bad):
+        told = carrier.attributes
+        assert told[semconv.SAMPLE_RULE] == "suspicion"
+        assert told[semconv.SAMPLE_SUSPICION] == told[semconv.SUSPICION]
+        expected = 0.05 + 0.95 * float(str(told[semconv.SUSPICION])) ** 3
+        assert told[semconv.SAMPLE_PROBABILITY] == pytest.approx(expected)
+    assert counted["sampled_out", "suspicion"] == 60 - len(found)
+    assert len(seen) == 60, "also what was not judged"
+    assert {one.probability for one in seen} == {1.0}
+
+
+async def test_back_fill_chooses_what_the_collector_chose(tmp_path: Path, clock: SetClock) -> None:
+    traces = [grounded(number, is_good=number % 2 == 0) for number in range(40)]
+    sample = {"ratio": 0.05, "suspicion": {"to": 0.8, "power": 2}}
+    async with at(clock, tmp_path, **sample) as collector:
+        await take(collector, *traces)
+        live = await judge(collector, tmp_path)
+    stored, out, file = tmp_path / "stored.jsonl", tmp_path / "back.jsonl", tmp_path / "sampling.yaml"
+    stored.write_text("".join(f"{encode_json(trace)}\n" for trace in traces))
+    file.write_text(json.dumps({"sample": sample}))
+    places = ("--from", f"otlp-file:{stored}", "--to", f"otlp-file:{out}", "--progress", f"{out}.db")
+    told = await asyncio.to_thread(
+        run, "backfill", *places, "--sampling", str(file), "--judge", "lexical", "--yes"
+    )
+    assert told.exit_code == 0, told.stderr
+    back = {carrier.trace_id: carrier for carrier in carriers_in(out)}
+    keys = (semconv.SAMPLE_RULE, semconv.SAMPLE_PROBABILITY, semconv.SAMPLE_SUSPICION)
+    assert back.keys() == live.keys()
+    for trace, carrier in back.items():
+        assert [carrier.attributes[key] for key in keys] == [live[trace].attributes[key] for key in keys]
+
+
+async def test_a_report_joins_the_screen_of_all_answers_with_the_verdicts_on_some(
+    tmp_path: Path, clock: SetClock
+) -> None:
+    async with at(clock, tmp_path, ratio=0.3, suspicion={"power": 2}) as collector:
+        await take(collector, *(grounded(number, is_good=number % 3 != 0) for number in range(120)))
+        found = await judge(collector, tmp_path)
+    place = ("--from", f"store:{collector.config.store.file}", "--since", "2020-01-01")
+    told = await asyncio.to_thread(run, "report", *place, "--by", "service", "--json")
+    assert told.exit_code == 0, told.stderr
+    whole = json.loads(told.stdout)
+    [faithfulness] = whole["all"]["metrics"]
+    joined = faithfulness["predicted"]
+    assert (joined["is_screen"], joined["cheap"], joined["joined"]) == (True, 120, len(found))
+    truth = sum(number % 3 != 0 for number in range(120)) / 120
+    assert joined["pass_rate"]["low"] <= truth <= joined["pass_rate"]["high"]
+    assert joined["pass_rate"]["factor"] > 1.5
+    [shop] = whole["groups"]
+    assert shop["metrics"][0]["predicted"]["cheap"] == 120
+    printed = await asyncio.to_thread(run, "report", *place)
+    assert "judged by both" in printed.stdout
+    assert "screened" in printed.stdout
+
+
+async def test_an_answer_without_suspicion_has_the_ratio(tmp_path: Path, clock: SetClock) -> None:
+    async with at(clock, tmp_path, ratio=0.5, suspicion={}) as collector:
+        root, retrieval, generation = rag_trace(1, answer="I cannot answer this.")
+        await take(collector, (root, retrieval, generation))
+        counted = await accounts(collector)
+    assert {rule for _, rule in counted} == {"ratio"}
+
+
+async def test_a_rule_with_a_higher_rate_wins_over_suspicion(tmp_path: Path, clock: SetClock) -> None:
+    rules = [{"name": "gold", "attributes": {"ragtrace.metadata.tier": "gold"}}]
+    async with at(clock, tmp_path, ratio=0.0, rules=rules, suspicion={"to": 0.5}) as collector:
+        root, *steps = grounded(1, is_good=False)
+        gold = replace(root, attributes={**root.attributes, "ragtrace.metadata.tier": "gold"})
+        await take(collector, (gold, *steps))
+        [carrier] = (await judge(collector, tmp_path)).values()
+    assert carrier.attributes[semconv.SAMPLE_RULE] == "gold"
+    assert carrier.attributes[semconv.SAMPLE_PROBABILITY] == 1.0
+    assert semconv.SAMPLE_SUSPICION in carrier.attributes
+
+
+async def test_spans_that_no_suspicion_could_keep_are_not_stored_and_the_rest_counts_for_them(
+    tmp_path: Path, clock: SetClock
+) -> None:
+    async with at(clock, tmp_path, ratio=0.0, suspicion={"to": 0.25, "power": 1}) as collector:
+        await take(collector, *(grounded(number, is_good=True) for number in range(80)))
+        seen = await asyncio.to_thread(read_screened, collector.config.store.file, 0, 1 << 62)
+    assert {one.probability for one in seen} == {0.25}
+    assert 80 * 0.1 < len(seen) < 80 * 0.45
+
+
+@pytest.mark.parametrize(
+    ("sample", "said"),
+    [
+        ({"ratio": 0.5, "suspicion": {"to": 0.5}}, "is not above `ratio`"),
+        ({"suspicion": {}}, "is not above `ratio` (1)"),
+        ({"ratio": 0.1, "suspicion": {"power": 0}}, "write a number above 0"),
+        ({"ratio": 0.1, "rules": [{"name": "suspicion", "status": "error"}]}, "built in"),
+    ],
+)
+def test_a_rate_that_does_not_rise_is_refused(tmp_path: Path, sample: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config_of(tmp_path, sample=sample)
+    assert said in str(refused.value)

@@ -60,8 +60,8 @@ MUTANTS: Final = (
         promise="sampling",
         breaks="what was brought back has a probability, as if it had one chance",
         file=_SAMPLER,
-        old="sample = Sample(rule=odds.choice.rule, rate=odds.choice.rate, probability=None)",
-        new="sample = Sample(rule=odds.choice.rule, rate=odds.choice.rate, probability=odds.probability)",
+        old="sample = replace(odds.sample, rule=odds.choice.rule, rate=odds.choice.rate, probability=None)",
+        new="sample = replace(odds.sample, rule=odds.choice.rule, rate=odds.choice.rate)",
         tests=(
             f"{_SAMPLING_TESTS}::test_what_was_sampled_out_is_brought_back_by_a_higher_rate_and_has_no_probability",
         ),

@@ -52,6 +52,7 @@ def summaries(draw: st.DrawFn) -> AnswerSummary:
         cost_usd=draw(st.none() | st.sampled_from([0.0, 0.002, 1.5])),
         judge=draw(st.sampled_from(["", "openai:gpt-4o"])),
         doubt=draw(st.sampled_from([0.0, 0.29, 1.0])),
+        suspicion=draw(st.sampled_from([None, 0.0, 0.123, 0.999, 1.0])),
         metrics=(a_metric(faithful), a_metric(precise, "chunk_precision"), hallucination),
     )
 
@@ -177,6 +178,8 @@ def sort_key(row: AnswerSummary, chosen: AnswerFilter, sort: SortBy, disputed: s
     if sort in (SortBy.WORST, SortBy.BEST) and metric is not None and score is not None:
         worse = metric.direction is Direction.LOWER_IS_BETTER
         return -score if (sort is SortBy.WORST) == worse else score
+    if sort is SortBy.SUSPICION:
+        return None if row.suspicion is None else -row.suspicion
     if sort is SortBy.COST:
         return None if row.cost_usd is None else -row.cost_usd
     if sort in (SortBy.NEWEST, SortBy.OLDEST):

@@ -73,7 +73,11 @@ def test_index_of_the_first_version_becomes_one_of_the_newest() -> None:
     db.executescript(INDEX_TABLES)
     put(db, a_row(1, claims=VerdictCounts(supported=1, unjudged=3)))
     put(db, a_row(2, minute=1, claims=VerdictCounts()))
-    columns = [name for _, name, *_ in db.execute("PRAGMA table_info(answer_row)") if name != "doubt"]
+    columns = [
+        name
+        for _, name, *_ in db.execute("PRAGMA table_info(answer_row)")
+        if name not in ("doubt", "suspicion")
+    ]
     rows = db.execute(f"SELECT {', '.join(columns)} FROM answer_row").fetchall()
     old = sqlite3.connect(":memory:", isolation_level=None)
     old.executescript(INDEX_STEPS[0])

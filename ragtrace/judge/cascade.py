@@ -1,0 +1,199 @@
+"""The cascade: a screen, which computes, decides the claims that it is sure of; a language model the rest.
+
+The screen gives each claim a probability that the chunks support it. It decides a claim only if it has a
+verdict and the probability is outside the band: with the band 0.1 to 0.9, a screen whose probabilities are
+calibrated is wrong about at most a tenth of the claims it decides, one by one. `ragtrace calibrate` measures
+that error. The model sees the other claims only; an answer that has none costs no call.
+
+Every verdict says who gave it (``ragtrace.claim.decided_by``). The canary claims of prompt injection are for
+the model: a screen follows no instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeVar, cast, get_args
+
+from pydantic import BaseModel
+
+from ragtrace.errors import ConfigError, JudgeUnable
+from ragtrace.judge.layers import JudgeLayer
+from ragtrace.judge_forms import ExtractInput, GivenVerdict, VerifyInput, VerifyReply
+from ragtrace.model import DecidedBy, JudgeIdentity, Usage
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest, YesProbability
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+
+Extractor = Literal["screen", "then"]
+EXTRACTORS: Final[tuple[Extractor, ...]] = get_args(Extractor)
+CASCADE: Final = "cascade"
+"""What ``judge.use`` and ``--judge`` call it."""
+DEFAULT_BAND: Final = (0.1, 0.9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenSpec:
+    """Who is asked before the judge, and when it is believed."""
+
+    use: str = "lexical"
+    """A judge that computes: ``lexical`` or ``nli:FOLDER``."""
+    band: tuple[float, float] = DEFAULT_BAND
+    """The judge decides claims whose probability of support is within these, both included."""
+    extract: Extractor = "screen"
+    """Who lists the claims: the screen takes sentences for claims, which costs no call."""
+
+    def __post_init__(self) -> None:
+        """Refuse a band that is none.
+
+        Raises:
+            ConfigError: the band is empty, or not within 0 and 1.
+        """
+        low, high = self.band
+        if not 0 <= low < high <= 1:
+            raise ConfigError(
+                f"the cascade's band is {low:g} to {high:g}: give two probabilities, the lower one first,"
+                " such as 0.1,0.9"
+            )
+        if self.extract not in EXTRACTORS:
+            raise ConfigError(f"the cascade's `extract` is {self.extract!r}: `screen` or `then`")
+
+    @property
+    def named(self) -> str:
+        """How carriers name it, without the folder of a model: that is in its identity."""
+        low, high = self.band
+        return f"[{low:g}, {high:g}]" + (" claims by then" if self.extract == "then" else "")
+
+
+def judge_and_screen(
+    use: str,
+    *,
+    then: str | None = None,
+    screen: str | None = None,
+    band: tuple[float, float] | None = None,
+    extract: str | None = None,
+) -> tuple[str, ScreenSpec | None]:
+    """Return the judge that is asked, and the screen before it, if ``use`` is a cascade.
+
+    Raises:
+        ConfigError: a part of a cascade is missing, or set without one.
+    """
+    given = {"then": then, "screen": screen, "band": band, "extract": extract}
+    named = [f"`{name}` (--judge-{name})" for name, value in given.items() if value is not None]
+    if use != CASCADE:
+        if named:
+            raise ConfigError(f"{' and '.join(named)} is of a cascade: set `use: cascade` (--judge cascade)")
+        return use, None
+    if then is None:
+        raise ConfigError(
+            "a cascade needs `then` (--judge-then), the judge of the claims that its screen leaves open, such"
+            " as openai:gpt-4o-mini"
+        )
+    given.pop("then")
+    chosen: dict[str, Any] = {"use" if name == "screen" else name: value for name, value in given.items()}
+    return then, ScreenSpec(**{name: value for name, value in chosen.items() if value is not None})
+
+
+def screened(judge: Judge, screen: Judge, spec: ScreenSpec) -> Judge:
+    """Let ``screen`` decide what it is sure of before ``judge`` is asked.
+
+    Closing the cascade closes both.
+
+    Raises:
+        ConfigError: the screen is a language model, or the judge computes itself.
+    """
+    if not screen.identity.computes:
+        raise ConfigError(
+            f"the cascade's screen {spec.use!r} is a language model: take `lexical` or `nli:FOLDER`"
+        )
+    if judge.identity.computes and judge.identity.provider != "scripted":
+        raise ConfigError(
+            f"the cascade's judge `then` is {judge.identity.provider!r}, which computes as its screen does:"
+            " take a language model, such as openai:MODEL"
+        )
+    return CascadeJudge(judge, screen, spec)
+
+
+class CascadeJudge(JudgeLayer):
+    """Asks the inner judge about the claims that a screen leaves open."""
+
+    def __init__(self, judge: Judge, screen: Judge, spec: ScreenSpec) -> None:
+        super().__init__(judge)
+        self._screen = screen
+        self._spec = spec
+        identity = screen.identity
+        parameters = f" {identity.parameters}" if identity.parameters else ""
+        self._name = f"{identity.provider}:{identity.model}{parameters} {spec.named}"
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """The inner judge behind this screen."""
+        return replace(self.inner.identity, screen=self._name)
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        """Answer the request: the screen first, where it can.
+
+        Raises:
+            JudgeUnable: the verdict is asked for as P(Yes), about one claim a call.
+            JudgeError: the screen or the judge gave no usable answer.
+        """
+        match request.inputs:
+            case ExtractInput() if self._spec.extract == "screen":
+                return replace(await self._screen.ask(request), usage=Usage())
+            case VerifyInput() if request.step == "verify" and request.about is not None:
+                verified = await self._verify(cast("JudgeRequest[VerifyReply]", request))
+                return cast("JudgeReply[ReplyT]", verified)
+        if request.reply_type is YesProbability:
+            what = "a cascade asks for verdicts in JSON: its screen is asked about all claims at once"
+            raise JudgeUnable(what, usage=Usage())
+        return await self.inner.ask(request)
+
+    async def aclose(self) -> None:
+        """Close both."""
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self.inner.aclose)
+            closing.push_async_callback(self._screen.aclose)
+
+    async def _verify(self, request: JudgeRequest[VerifyReply]) -> JudgeReply[VerifyReply]:
+        finding = _Finding.of(await self._screen.ask(request), request, self._spec.band)
+        open_claims = [number for number in request.items if number not in finding.decided]
+        if not open_claims or request.about is None:
+            return finding.alone()
+        return finding.joined(await self.inner.ask(request.about(open_claims)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    """What the screen says about the claims of a request."""
+
+    decided: Mapping[int, GivenVerdict]
+    """The verdicts that it is sure of."""
+    support: Mapping[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, reply: JudgeReply[VerifyReply], request: JudgeRequest[Any], band: tuple[float, float]
+    ) -> _Finding:
+        low, high = band
+        support = {number: p for number, p in reply.support.items() if number in request.items}
+        sure = {number for number, p in support.items() if p < low or p > high} - reply.abstained
+        return cls(
+            decided={given.id: given for given in reply.value.verdicts if given.id in sure}, support=support
+        )
+
+    def alone(self) -> JudgeReply[VerifyReply]:
+        return self.joined(JudgeReply(value=VerifyReply(verdicts=[]), usage=Usage()))
+
+    def joined(self, rest: JudgeReply[VerifyReply]) -> JudgeReply[VerifyReply]:
+        """Add what the judge says. Its verdict on a claim that it was not asked about counts for nothing."""
+        given = [verdict for verdict in rest.value.verdicts if verdict.id not in self.decided]
+        return replace(
+            rest,
+            value=VerifyReply(verdicts=[*self.decided.values(), *given]),
+            support=self.support,
+            decided_by={
+                number: DecidedBy.SCREEN if number in self.decided else DecidedBy.JUDGE
+                for number in self.support
+            },
+        )
