@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,7 @@ _MEMORY_A_BYTE: Final = 64
 """For each byte that is read. Measured: 51 at worst, for the same."""
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 _LAYERS: Final = 3
+_TIMES: Final = 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,22 +42,32 @@ class Meter:
     def __post_init__(self) -> None:
         self._proc = Path(f"/proc/{self.pid}")
 
-    @contextmanager
-    def within_bounds(self, size: int) -> Iterator[None]:
-        """Assert that what happens inside costs no more than a request of so many bytes, unpacked, may."""
+    def check(self, act: Callable[[], None], size: int) -> None:
+        """Assert that an act costs no more than a request of so many bytes, unpacked, may.
+
+        Neighbors on a core can double the CPU time of the same work, and never halve it: what seems to cost
+        too much is done again, and the least of a few times is what it costs.
+        """
         read = min(size, MOST_BYTES)
+        most_cpu_s = _CPU_S + _CPU_S_A_MIB * read / 2**20
+        least_cpu_s = math.inf
+        for _ in range(_TIMES):
+            least_cpu_s = min(least_cpu_s, self._cost_in_memory_bounds(act, read))
+            if least_cpu_s <= most_cpu_s:
+                break
+        self.worst_cpu_share = max(self.worst_cpu_share, _checked("CPU s", least_cpu_s, most_cpu_s))
+
+    def _cost_in_memory_bounds(self, act: Callable[[], None], read: int) -> float:
         (self._proc / "clear_refs").write_text("5")  # the peak begins anew
         cpu_s, memory = self._cpu_s(), self._memory("VmRSS")
-        yield
-        self.worst_cpu_share = max(
-            self.worst_cpu_share,
-            _checked("CPU s", self._cpu_s() - cpu_s, _CPU_S + _CPU_S_A_MIB * read / 2**20),
-        )
+        act()
+        cpu_s = self._cpu_s() - cpu_s
         peak = self._memory("VmHWM")
         self.peak_bytes = max(self.peak_bytes, peak)
         self.worst_memory_share = max(
             self.worst_memory_share, _checked("bytes", peak - memory, _MEMORY_BYTES + _MEMORY_A_BYTE * read)
         )
+        return cpu_s
 
     def _cpu_s(self) -> float:
         fields = (self._proc / "stat").read_text().rpartition(")")[2].split()

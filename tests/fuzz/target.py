@@ -49,8 +49,7 @@ class Target:
     def post(self, body: Body, headers: dict[str, str]) -> None:
         """Send over HTTP, and check the answer and what it cost."""
         size = unpacked_bytes(body)
-        with self.meter.within_bounds(size):
-            self._post(body, headers, size)
+        self.meter.check(lambda: self._post(body, headers, size), size)
 
     def _post(self, body: Body, headers: dict[str, str], size: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.collector.http_port, timeout=PATIENCE_S)
@@ -92,8 +91,7 @@ class Target:
 
     def call(self, body: bytes, *, packed: bool, metadata: tuple[tuple[str, str], ...]) -> None:
         """Send over gRPC, and check the answer and what it cost."""
-        with self.meter.within_bounds(len(body)):
-            self._call(body, packed=packed, metadata=metadata)
+        self.meter.check(lambda: self._call(body, packed=packed, metadata=metadata), len(body))
 
     def _call(self, body: bytes, *, packed: bool, metadata: tuple[tuple[str, str], ...]) -> None:
         compression = grpc.Compression.Gzip if packed else grpc.Compression.NoCompression

@@ -45,8 +45,8 @@ MUTANTS: Final = (
         promise="settling",
         breaks="an answer that is settled again is queued again",
         file=_SQLITE,
-        old="VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO NOTHING\"",
-        new="VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO UPDATE SET state = 'queued'\"",
+        old="VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO NOTHING\"",
+        new="VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO UPDATE SET state = 'queued'\"",
         tests=(f"{_STORE_TESTS}::test_a_finished_job_is_not_queued_again",),
     ),
     Mutant(
