@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -81,8 +81,12 @@ def notice_of(slo: SloConfig, status: NoticeStatus, alarm: Alarm, *, at_ns: int,
     return json.dumps(told).encode()
 
 
-def drift_notice(run: AnchorRun, flipped: int) -> bytes:
-    """Return a notice that the judge has changed. The answers that it counts are anchors."""
+def drift_notices(run: AnchorRun, flipped: int, *, sinks: Iterable[str]) -> Mapping[str, bytes]:
+    """Return by sink the notice that the judge has changed. The answers that it counts are anchors."""
+    return dict.fromkeys(sinks, _drift_notice(run, flipped))
+
+
+def _drift_notice(run: AnchorRun, flipped: int) -> bytes:
     digest = hashlib.sha256(
         f"{run.evaluator_version}/{run.anchors_sha256}/{run.began_ns}".encode()
     ).hexdigest()

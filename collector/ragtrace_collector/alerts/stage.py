@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ragtrace.drift.runs import AnchorRun
 from ragtrace.ports import Clock
-from ragtrace_collector.alerts.notices import AnswerLinks, drift_notice, notice_of
+from ragtrace_collector.alerts.notices import AnswerLinks, notice_of
 from ragtrace_collector.alerts.watch import Alarm, NoticeStatus, SloState, SloWatch
 from ragtrace_collector.config import SloConfig
 from ragtrace_collector.store.port import Notice, WorkStore
@@ -72,17 +71,6 @@ class AlertStage:
         known = await self.store.watch_states()
         names = (watch.slo.name for watch in self.watches)
         return {name: name in known and SloState.of(known[name]).alarm is not None for name in names}
-
-    async def tell_drift(self, run: AnchorRun, flipped: int) -> None:
-        """Put a notice that the judge has changed into the outbox.
-
-        Raises:
-            StoreUnavailable: it cannot be kept.
-        """
-        payload = drift_notice(run, flipped)
-        notices = [Notice(sink=sink, payload=payload) for sink in self.sinks]
-        await self.store.note_watch(states={}, up_to=0, notices=notices)
-        self.done.set()
 
     async def _may_tell(self, slo: SloConfig, status: NoticeStatus, alarm: Alarm) -> bool:
         """Say whether an alarm is about the answers; if the judge has changed, its evidence is void."""

@@ -67,6 +67,7 @@ def budget(options: UsageOptions) -> None:
 def _statuses(file: Path) -> Iterator[BudgetStatus]:
     from ragtrace.budget.reserve import status
     from ragtrace_collector.config import load_config
+    from ragtrace_collector.drift.judging import drift_budget
     from ragtrace_collector.judge.guard import budget_of
     from ragtrace_collector.store.budget import SpentRows
     from ragtrace_collector.store.reader import reading
@@ -74,8 +75,11 @@ def _statuses(file: Path) -> Iterator[BudgetStatus]:
     config = load_config(file)
     now_ns = SystemClock().now_ns()
     with reading(config.store.file) as db:
-        for name, limits in (("live", config.budget.live), ("backfill", config.budget.backfill)):
-            yield status(SpentRows(db), budget_of(name, limits), now_ns=now_ns)
+        budgets = [budget_of("live", config.budget.live), budget_of("backfill", config.budget.backfill)]
+        if config.drift.anchors is not None:
+            budgets.append(drift_budget(config))
+        for each in budgets:
+            yield status(SpentRows(db), each, now_ns=now_ns)
 
 
 def _as_json(budget: str, left: LimitUsage) -> dict[str, object]:

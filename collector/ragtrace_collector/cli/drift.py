@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -76,20 +77,29 @@ def drift(action: str, options: DriftOptions) -> None:
 
 
 async def _run(config: CollectorConfig) -> None:
+    from ragtrace_collector.alerts.notices import drift_notices
     from ragtrace_collector.drift.check import DriftCheck
+    from ragtrace_collector.store.open import cipher_of
     from ragtrace_collector.store.sqlite import open_drift
 
     if config.drift.anchors is None:
         raise ConfigError("`drift.anchors` is not set: name a file of labeled answers, or write `builtin`")
-    async with open_drift(config.store.file) as tables:
-        check = DriftCheck(config=config, store=tables.drift, spend_ledger=tables.budget, clock=SystemClock())
+    async with open_drift(config.store.file, cipher=cipher_of(config.store)) as tables:
+        check = DriftCheck(
+            config=config,
+            store=tables.drift,
+            spend_ledger=tables.budget,
+            clock=SystemClock(),
+            notices=partial(drift_notices, sinks=[sink.key for sink in config.alerts.to]),
+        )
         await check.run()
 
 
 async def _accept(config: CollectorConfig) -> None:
+    from ragtrace_collector.store.open import cipher_of
     from ragtrace_collector.store.sqlite import open_drift
 
-    async with open_drift(config.store.file) as tables:
+    async with open_drift(config.store.file, cipher=cipher_of(config.store)) as tables:
         await tables.drift.begin_baseline()
 
 

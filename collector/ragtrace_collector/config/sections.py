@@ -450,8 +450,11 @@ class CollectorConfig(Section):
                     f"`slo` {slo.name!r} is about {slo.metric!r}, which is not judged: add it to"
                     f" `evaluate.metrics`, or choose one of {', '.join(sorted(judged))}"
                 )
-        if self.alerts.to and not self.slo:
-            raise ValueError("`alerts.to` names who is told, and `slo` has no objective to tell of: add one")
+        if self.alerts.to and not self.slo and self.drift.anchors is None:
+            raise ValueError(
+                "`alerts.to` names who is told, and there is nothing to tell of: add an objective to `slo`,"
+                " or set `drift.anchors`"
+            )
         if self.alerts.to and not self.index.enabled:
             raise ValueError("`alerts.to` reads what `index` notes of judged answers: set `index.enabled`")
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ragtrace.budget import SpendLedger
@@ -39,8 +39,8 @@ class DriftCheck:
     store: DriftStore
     spend_ledger: SpendLedger
     clock: Clock
-    tell: Callable[[AnchorRun, int], Awaitable[None]] | None = None
-    """Sends a notice of a drift that no earlier run showed, with the number of anchors that flipped."""
+    notices: Callable[[AnchorRun, int], Mapping[str, bytes]]
+    """Returns by sink what is told of a drift that no earlier run showed; gets how many anchors flipped."""
 
     async def run(self) -> tuple[AnchorRun, JudgeGuards]:
         """Judge the anchors now; return the run, and the guards that the requests passed.
@@ -55,9 +55,8 @@ class DriftCheck:
         runs = await self.store.runs()
         run = compared(runs, judged, alpha=self.config.drift.alpha)
         earlier = series_of(runs, run)
-        if self.tell and run.result is RunResult.DRIFTED and earlier[-1].result is not RunResult.DRIFTED:
-            await self.tell(run, _flipped(earlier, run))  # before it is kept: after a crash it is told again
-        await self.store.add_run(run)
+        is_new = run.result is RunResult.DRIFTED and earlier[-1].result is not RunResult.DRIFTED
+        await self.store.add_run(run, self.notices(run, _flipped(earlier, run)) if is_new else {})
         _tell(runs, run)
         return run, judging.guards
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -34,8 +34,8 @@ class DriftStage:
     clock: Clock
     changes: Counter[str] = field(default_factory=Counter)
     """Model changes since the process started, by requested model."""
-    tell: Callable[[AnchorRun, int], Awaitable[None]] | None = None
-    """Sends a notice when drift is found first, with the number of anchors that flipped."""
+    notices: Callable[[AnchorRun, int], Mapping[str, bytes]]
+    """Returns by sink what is told when drift is found first; gets the number of flipped anchors."""
     _running: asyncio.Lock = field(default_factory=asyncio.Lock)
     """A run that is due and one before an alert would pay for the same anchors."""
 
@@ -59,7 +59,7 @@ class DriftStage:
                 store=self.store.drift,
                 spend_ledger=self.store.budget,
                 clock=self.clock,
-                tell=self.tell,
+                notices=self.notices,
             )
             run, guards = await check.run()
         await self._note(guards.by_name.values())

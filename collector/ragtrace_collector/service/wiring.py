@@ -8,13 +8,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from opentelemetry.trace import Tracer
 
 from ragtrace.clock import SystemClock
 from ragtrace.ports import Clock, SpanSink
-from ragtrace_collector.alerts.notices import AnswerLinks
+from ragtrace_collector.alerts.notices import AnswerLinks, drift_notices
 from ragtrace_collector.alerts.sinks import NoticeSink
 from ragtrace_collector.alerts.stage import AlertStage
 from ragtrace_collector.alerts.watch import SloWatch
@@ -176,9 +177,13 @@ class _Parts:
     def collector(self) -> Collector:
         """Wire the stages together."""
         holder = self._holder()
-        drift = DriftStage(live=self.live, store=self.store, clock=self.clock)
+        drift = DriftStage(
+            live=self.live,
+            store=self.store,
+            clock=self.clock,
+            notices=partial(drift_notices, sinks=tuple(self.notice_sinks)),
+        )
         alerts = self._alerts(drift)
-        drift.tell = alerts.tell_drift
         reader = AnswerReader(store=self.store, counters=self.counters)
         return Collector(
             configuration=self.live,

@@ -111,13 +111,8 @@ class SqliteStore:
         Raises:
             ConfigError: the path cannot be used, holds something else, or was encrypted with another key.
         """
-
-        def prepare_encrypted(db: sqlite3.Connection) -> None:
-            prepare(db)
-            cipher.install(db)
-
         lock = lock_file(path)
-        commits = GroupCommit(path, prepare_encrypted)
+        commits = GroupCommit(path, _prepare_encrypted(cipher))
         try:
             await commits.open()
         except (sqlite3.Error, OSError) as exc:
@@ -136,7 +131,7 @@ class SqliteStore:
     @property
     def drift(self) -> SqliteDrift:
         """What the drift check found, in the same file."""
-        return SqliteDrift(self._commits)
+        return SqliteDrift(self._commits, _put_outbox_items)
 
     @property
     def sessions(self) -> SqliteSessions:
@@ -493,21 +488,31 @@ class DriftTables:
 
 
 @asynccontextmanager
-async def open_drift(path: Path) -> AsyncIterator[DriftTables]:
+async def open_drift(path: Path, *, cipher: PayloadCipher = NO_CIPHER) -> AsyncIterator[DriftTables]:
     """Open the tables of the check alone, for another process; the collector may run.
 
+    The cipher encrypts what somebody is told.
+
     Raises:
-        ConfigError: the path cannot be used, or holds something else.
+        ConfigError: the path cannot be used, holds something else, or was encrypted with another key.
     """
-    commits = GroupCommit(path, prepare)
+    commits = GroupCommit(path, _prepare_encrypted(cipher))
     try:
         await commits.open()
     except (sqlite3.Error, OSError) as exc:
         raise unusable(path, exc) from exc
     try:
-        yield DriftTables(drift=SqliteDrift(commits), budget=SqliteBudget(commits))
+        yield DriftTables(drift=SqliteDrift(commits, _put_outbox_items), budget=SqliteBudget(commits))
     finally:
         await commits.aclose()
+
+
+def _prepare_encrypted(cipher: PayloadCipher) -> Callable[[sqlite3.Connection], None]:
+    def prepare_encrypted(db: sqlite3.Connection) -> None:
+        prepare(db)
+        cipher.install(db)
+
+    return prepare_encrypted
 
 
 def _count_crash(db: sqlite3.Connection) -> None:

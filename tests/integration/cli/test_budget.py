@@ -45,6 +45,13 @@ async def test_it_tells_machines_the_same_in_dollars(config: Path) -> None:
     assert (calls["most"], calls["resets_at"]) == (1000, usd["resets_at"])
 
 
+def test_the_budget_of_the_drift_check_is_shown_if_there_are_anchors(config: Path) -> None:
+    config.write_text(config.read_text() + "drift: {anchors: builtin, budget: {calls: 200}}\n")
+    lines = run("budget", "--config", str(config)).output.splitlines()
+    assert lines[-2] == "drift"
+    assert lines[-1].startswith("  day_calls      0 of 200 (0%), until 20")
+
+
 def test_without_a_store_it_says_what_to_name(tmp_path: Path) -> None:
     file = tmp_path / "collector.yaml"
     file.write_text(CONFIG % (tmp_path / "none.db"))
