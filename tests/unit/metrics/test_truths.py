@@ -62,6 +62,26 @@ async def test_a_quote_is_looked_up_in_the_chunk_and_not_in_its_truths() -> None
     assert second.chunk_ids == first.chunk_ids
 
 
+async def test_truths_in_another_language_decide_with_evidence_that_is_told_to_be_unverified() -> None:
+    german = "Erstattungen dauern 14 Tage."
+    judge = ScriptedJudge(Script(truths={german: ["Refunds take 14 days."]}))
+    answer = "Refunds take 14 days. Gift cards never expire at all."
+    (evaluation,) = await judged(judge, a_record(german, answer=answer))
+    result = result_of(evaluation)
+    translated, other = result.verdicts
+    assert (translated.label, translated.quote, translated.quote_verified) == (
+        VerdictLabel.SUPPORTED,
+        None,
+        False,
+    )
+    assert other.label is VerdictLabel.UNSUPPORTED
+    (strict,) = await judged(judge, a_record(german, answer=answer), require_evidence=True)
+    assert [verdict.label.value for verdict in result_of(strict).verdicts] == ["unjudged", "unsupported"]
+    # and the other way round: the facts are the chunk's own sentences, which the answer translates
+    (kept,) = await judged(ScriptedJudge(), a_record(german, answer=answer))
+    assert result_of(kept).score == 0
+
+
 async def test_the_same_chunk_is_never_read_twice() -> None:
     judge = ScriptedJudge()
     first, second, third = await judged(
