@@ -65,18 +65,30 @@ def main() -> None:
 
 
 def _compare(path: Path, number: int, *, rate: float) -> None:
-    with path.open("w") as file:
-        file.writelines(_lines(number))
+    write_traces(path, number)
     size = path.stat().st_size / 1e6
     reading = 0.0
     for what in ("reading", "back-fill"):
-        command = [sys.executable, "-m", "tests.benchmarks.backfill", "--rate", str(rate), "--measure", what]
-        found = json.loads(subprocess.run([*command, path], stdout=subprocess.PIPE, check=True).stdout)
+        found = measured_apart(what, path, rate=rate)
         reading = reading or found["cpu_ms"]
         cells = (number, f"{size:.0f}", what, f"{found['rate']:,.0f}", f"{found['cpu_ms']:.2f}")
         cost = f"{found['cpu_ms'] / reading:.1f}"
         print(f"| {' | '.join(map(str, cells))} | {cost} | {found['memory']:.0f} |", flush=True)
     path.unlink()
+
+
+def write_traces(path: Path, number: int) -> None:
+    """Write a file of traces."""
+    with path.open("w") as file:
+        file.writelines(_lines(number))
+
+
+def measured_apart(what: str, path: Path, *, rate: float) -> dict[str, float]:
+    """Measure ``reading`` or ``back-fill`` in its own process: rate, CPU ms a trace, most memory in MB."""
+    command = [sys.executable, "-m", "tests.benchmarks.backfill", "--rate", str(rate), "--measure", what]
+    done = subprocess.run([*command, path], stdout=subprocess.PIPE, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 def _lines(number: int) -> Iterator[str]:
