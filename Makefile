@@ -81,6 +81,7 @@ mutants: venv ## break each promise on purpose: a table of the tests that notice
 
 bench: venv ## measure ratios to named alternatives, and add them to the history (quiet machine; ARGS="--only startup", "--peers-python PATH")
 	$(bin)/python -m tests.benchmarks $(ARGS)
+	$(bin)/python -m tests.benchmarks.page
 
 bench-check: venv ## measure them, and fail on a ratio that is worse than its history's band; records nothing
 	$(bin)/python -m tests.benchmarks --check $(ARGS)

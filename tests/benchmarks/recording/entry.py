@@ -6,9 +6,9 @@ import json
 import statistics
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from ragtrace.errors import InputError
 from tests.benchmarks.recording.machine import Machine
@@ -36,6 +36,9 @@ class Kind(NamedTuple):
     """``3.11``."""
 
 
+Ratio: TypeAlias = Annotated[float, Field(gt=0)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A ratio of one run. It has no bare time."""
@@ -48,11 +51,11 @@ class Entry:
     what: str
     alternative: str
     better: Better
-    median: float
-    lowest: float
-    quartiles: tuple[float, float]
+    median: Ratio
+    lowest: Ratio
+    quartiles: tuple[Ratio, Ratio]
     """Between these lie half of the rounds."""
-    highest: float
+    highest: Ratio
     rounds: int
     versions: dict[str, str]
     """Of Python, of ragtrace (its commit, with ``+`` if its code was changed) and of the alternative."""

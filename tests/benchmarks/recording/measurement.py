@@ -25,12 +25,14 @@ class Measurement:
     alternative: str
     """What it was divided by, measured in the same round: ``python -c 'import click'``."""
     ratios: tuple[float, ...]
-    """One for each round; none is 0 or negative but for growth."""
+    """One for each round."""
     better: Better = Better.LOWER
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of the alternative's packages."""
 
     def __post_init__(self) -> None:
-        """Refuse a measurement without a round."""
+        """Refuse what is no ratio."""
         if not self.ratios:
             raise ValueError(f"{self.what!r} was measured in no round")
+        if min(self.ratios) <= 0:
+            raise ValueError(f"{self.what!r} has a ratio that is not above zero: {min(self.ratios)}")
