@@ -21,7 +21,7 @@ from pathlib import Path
 from ragtrace.errors import InputError
 from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording import history
-from tests.benchmarks.recording.band import Place, compare
+from tests.benchmarks.recording.band import Comparison, Place, compare
 from tests.benchmarks.recording.entry import Circumstances, Entry, entry_of
 from tests.benchmarks.recording.machine import Onlooker, this_commit, this_machine
 from tests.benchmarks.recording.result import summary, table_of
@@ -42,13 +42,15 @@ def main(
         print(f"Error: {exc}", file=sys.stderr)
         return 2
     chosen = [each for each in benchmarks if each.name in (options.only or {each.name})]
-    entries = []
+    comparisons: list[Comparison] = []
     for found in _measured(chosen, Peers.of(options.peers_python)):
-        entries += found
         if options.records:
             history.append(found, folder)  # at once: a run that is interrupted keeps what it has
-    comparisons = [compare(each, known) for each in entries]
-    print(table_of(comparisons), summary(comparisons), sep="\n\n")
+        compared = [compare(each, known) for each in found]
+        if compared:
+            print(table_of(compared), end="\n\n", flush=True)
+        comparisons += compared
+    print(summary(comparisons))
     return int(options.check and any(each.place is Place.WORSE for each in comparisons))
 
 
