@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -102,9 +101,15 @@ async def _measured(what: str, path: str, *, rate: float) -> dict[str, float]:
     started, cpu_before = time.perf_counter(), time.process_time()
     number = await (_reading(path) if what == "reading" else _backfill(path, rate))
     seconds = time.perf_counter() - started
-    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     cpu_ms = 1_000 * (time.process_time() - cpu_before) / number
-    return {"rate": number / seconds, "cpu_ms": cpu_ms, "memory": peak_kb / 1_000}
+    return {"rate": number / seconds, "cpu_ms": cpu_ms, "memory": _most_memory_mb()}
+
+
+def _most_memory_mb() -> float:
+    """Return the most memory that this process held. `ru_maxrss` would have the parent's, too."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(peak) / 1_000
 
 
 async def _reading(path: str) -> int:
