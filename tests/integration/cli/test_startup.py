@@ -12,6 +12,8 @@ import pytest
 from ragtrace.cli.command_table import command_entries
 from tests.patience import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 DEPENDENCIES = {
     *("aiohttp", "anyio", "asyncio", "genai_prices", "google", "grpc", "httpx", "httpx2", "jinja2", "numpy"),
     *("openai", "opentelemetry", "prometheus_client", "pyarrow", "pydantic", "pydantic_core", "rich"),
