@@ -34,16 +34,16 @@ def main(
     folder: Path = history.HISTORY,
     benchmarks: Sequence[Benchmark] = BENCHMARKS,
 ) -> int:
-    """Run benchmarks; return the exit code: 1 if a check found a worse ratio, 2 if the history is broken."""
+    """Run benchmarks; return the exit code: 1 if a check found a worse ratio, 2 if the input is wrong."""
     options = _options(arguments, [each.name for each in benchmarks])
     try:
-        known = history.read(folder)
+        known, peers = history.read(folder), Peers.of(options.peers_python)
     except InputError as exc:
         print(f"Error: {exc}", file=sys.stderr)
         return 2
     chosen = [each for each in benchmarks if each.name in (options.only or {each.name})]
     comparisons: list[Comparison] = []
-    for found in _measured(chosen, Peers.of(options.peers_python)):
+    for found in _measured(chosen, peers):
         if options.records:
             history.append(found, folder)  # at once: a run that is interrupted keeps what it has
         compared = [compare(each, known) for each in found]

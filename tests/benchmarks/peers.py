@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ragtrace.errors import InputError
+
 __all__ = ["Peers"]
 
 PACKAGES: Final = (
@@ -37,12 +39,24 @@ class Peers:
 
     @classmethod
     def of(cls, pythons: Iterable[str]) -> Peers:
-        """Ask interpreters what they have."""
+        """Ask interpreters what they have.
+
+        Raises:
+            InputError: one cannot be run.
+        """
         python: dict[str, str] = {}
         version: dict[str, str] = {}
         for each in pythons:
-            done = subprocess.run([each, "-c", _ASK, *PACKAGES], check=True, stdout=subprocess.PIPE)
-            for package, its_version in json.loads(done.stdout).items():
+            for package, its_version in _versions(each).items():
                 if package not in python:
                     python[package], version[package] = each, its_version
         return cls(python=python, version=version)
+
+
+def _versions(python: str) -> dict[str, str]:
+    try:
+        done = subprocess.run([python, "-c", _ASK, *PACKAGES], check=True, stdout=subprocess.PIPE)
+    except (OSError, subprocess.CalledProcessError) as exc:
+        raise InputError(f"--peers-python {python}: this interpreter cannot be run: {exc}") from exc
+    found: dict[str, str] = json.loads(done.stdout)
+    return found

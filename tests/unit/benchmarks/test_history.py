@@ -289,6 +289,15 @@ def test_peers_are_those_that_an_interpreter_has(tmp_path: Path) -> None:
     assert peers.version == {"ragas": "0.4.1"}
 
 
+def test_an_interpreter_that_is_not_there_stops_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = str(tmp_path / "python")
+    assert main(["--peers-python", missing], folder=tmp_path, benchmarks=measuring(1.0)) == 2
+    assert f"--peers-python {missing}: this interpreter cannot be run" in capsys.readouterr().err
+    assert history.read(tmp_path) == []
+
+
 def test_others_take_no_more_than_the_machine_has() -> None:
     assert 0 <= Onlooker().others() <= 1
 
