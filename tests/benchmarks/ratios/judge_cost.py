@@ -29,7 +29,7 @@ def _beside(tool: str, python: str, version: str) -> Measurement:
         set_stub(url, keep=False, latency_s=LATENCY_S)
         rounds = [[run(each, url, each.records)["cpu_ms"] for each in (ours, other)] for _ in range(ROUNDS)]
     return Measurement(
-        what=f"six metrics of a record, CPU, beside {tool}'s {other.metrics}",
+        what=f"a record's six metrics (its {other.metrics}), CPU",
         alternative=tool,
         ratios=tuple(mine / its for mine, its in rounds),
         versions={tool: version},
