@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: train-lexical help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak fuzz sbom audit \
-  test-faults test-stats mutants bench pictures dashboards
+  test-faults test-stats mutants bench bench-check bench-page pictures dashboards
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -79,12 +79,15 @@ test-stats: venv ## simulate thousands of weeks: do the intervals hold the truth
 mutants: venv ## break each promise on purpose: a table of the tests that notice (ARGS="--quick", "--only durability")
 	$(bin)/python -m tests.mutants $(ARGS)
 
-bench: venv ## measure taking in, judging and back-fill beside named alternatives, and the index of a million answers (quiet machine, 25 minutes)
-	$(bin)/python -m tests.benchmarks.ingest $(ARGS)
-	$(bin)/python -m tests.benchmarks.pipeline
-	$(bin)/python -m tests.benchmarks.judge_client
-	$(bin)/python -m tests.benchmarks.backfill
-	$(bin)/python -m tests.benchmarks.answer_index
+bench: venv ## measure ratios to named alternatives, and add them to the history (quiet machine; ARGS="--only startup", "--peers-python PATH")
+	$(bin)/python -m tests.benchmarks $(ARGS)
+	$(bin)/python -m tests.benchmarks.page
+
+bench-check: venv ## measure them, and fail on a ratio that is worse than its history's band; records nothing
+	$(bin)/python -m tests.benchmarks --check $(ARGS)
+
+bench-page: venv ## write the plots and tables of docs/performance.md again, from the history
+	$(bin)/python -m tests.benchmarks.page
 
 fuzz: venv ## fire odd requests at a real collector's receivers for ten minutes (ARGS="--minutes 1")
 	$(bin)/python -m tests.fuzz $(ARGS)

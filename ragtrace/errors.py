@@ -27,10 +27,12 @@ RagtraceError
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ragtrace.durations import bounded_wait_s
-from ragtrace.model import Usage
+
+if TYPE_CHECKING:
+    from ragtrace.model import Usage
 
 __all__ = [
     "ConfigError",
@@ -70,7 +72,11 @@ class JudgeError(RagtraceError):
 
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
         super().__init__(message)
-        self.usage = usage or Usage(calls=1)
+        if usage is None:
+            from ragtrace.model import Usage  # a program that raises none starts without the values
+
+            usage = Usage(calls=1)
+        self.usage = usage
         """What the failed request cost."""
 
 
@@ -101,6 +107,8 @@ class JudgeOverBudget(JudgeError):
     error_type = "over_budget"
 
     def __init__(self, message: str) -> None:
+        from ragtrace.model import Usage
+
         super().__init__(message, usage=Usage())
 
 

@@ -10,13 +10,12 @@ import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import NoReturn
 
 import click
 
 from ragtrace import __version__
-from ragtrace.cli.command_table import command_entries
+from ragtrace.cli.command_table import command_entries, find_command
 from ragtrace.cli.render import printable
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import ConfigError, InputError, RagtraceError
@@ -56,16 +55,17 @@ class _Commands(click.Group):
         return list(command_entries())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = command_entries().get(cmd_name)
+        entry = find_command(cmd_name)
         return entry.load() if entry else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        names = command_entries()
-        near = get_close_matches(args[0], names, n=1)
-        if near and args[0] not in names:
-            ctx.fail(f"there is no command {args[0]!r}: did you mean `{near[0]}`?")
+        if find_command(args[0]) is None:
+            from difflib import get_close_matches
+
+            if near := get_close_matches(args[0], command_entries(), n=1):
+                ctx.fail(f"there is no command {args[0]!r}: did you mean `{near[0]}`?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -178,6 +177,8 @@ def collector_port() -> CollectorPort:
     Raises:
         ConfigError: the collector, or what it needs, is not installed; the message says how to install it.
     """
+    from importlib.metadata import entry_points
+
     points = entry_points(group=GROUP, name=_NAME)
     if not points:
         raise ConfigError(

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Final
 
 import click
@@ -38,9 +37,20 @@ class CommandEntry:
 @cache
 def command_entries() -> Mapping[str, CommandEntry]:
     """Return the commands by name: the library's, then those of installed packages."""
+    from importlib.metadata import entry_points
+
     added = (entry for point in entry_points(group=GROUP) for entry in point.load())
-    ours = {entry.name: entry for entry in _LIBRARY}
+    ours = _library_entries()
     return {**ours, **{entry.name: entry for entry in added if entry.name not in ours}}
+
+
+def find_command(name: str) -> CommandEntry | None:
+    """Return the command of this name. Installed packages are looked at only if the library has none."""
+    return _library_entries().get(name) or command_entries().get(name)
+
+
+def _library_entries() -> dict[str, CommandEntry]:
+    return {entry.name: entry for entry in _LIBRARY}
 
 
 _LIBRARY: Final = (

@@ -18,12 +18,12 @@ from ragtrace.cli.render import many, one_line, open_console, print_indented, pr
 from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.errors import InputError, ReadError
 from ragtrace.files.state import default_store
-from ragtrace.model import Gap, Part, Provenance, RagRecord
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ragtrace.cli.collector_port import ConfiguredStore
+    from ragtrace.model import Gap, Part, Provenance, RagRecord
     from ragtrace.ports import TraceReader
     from ragtrace.traces.extract import Extraction, ExtractionNote, ExtractRules
     from ragtrace.traces.trace import Trace
@@ -229,6 +229,8 @@ def _print_trace(console: Console, trace: Trace, extraction: Extraction) -> None
 
 
 def _print_record(console: Console, record: RagRecord) -> None:
+    from ragtrace.model import Part
+
     console.print()
     print_indented(console, 2, _title(record), style="bold")
     facts = ", ".join(f"{name} {_short(value)}" for name, value in _facts(record))
@@ -292,6 +294,8 @@ def _several(names: Sequence[str]) -> str:
 
 def _value_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
     """Yield the lines that show a part, each with its indent."""
+    from ragtrace.model import Part
+
     if part is Part.CONTEXT:
         yield _PART_INDENT, f"{part}: {many(len(record.chunks), 'chunk') if record.chunks else 'missing'}"
         for chunk in record.chunks[:_SHOWN_CHUNKS]:

@@ -13,7 +13,6 @@ from ragtrace.cli.options import OWN_PROFILE, JsonOption
 from ragtrace.cli.render import open_console, print_indented, print_json, printable, talk
 from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import WriteError
-from ragtrace.model import Direction
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,6 +131,8 @@ def _as_json(info: MetricInfo) -> dict[str, object]:
 
 
 def _print(console: Console, info: MetricInfo) -> None:
+    from ragtrace.model import Direction
+
     better = "" if info.direction is Direction.HIGHER_IS_BETTER else "; lower is better"
     console.print(printable(f"{info.name} (profile {info.profile}, version {info.version})"), style="bold")
     print_indented(console, 2, info.description)

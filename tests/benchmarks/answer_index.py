@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.index.tables import INDEX_TABLES
@@ -218,13 +218,24 @@ async def _measure(name: str, query: Callable[[], Awaitable[object]]) -> None:
     _print(f"{name:61}", spent)
 
 
-SLOWEST: list[tuple[float, str]] = []
+class Spent(NamedTuple):
+    """What a query took, in seconds."""
+
+    high: float
+    """The 95th percentile."""
+    name: str
+    median: float
+
+
+SPENT: list[Spent] = []
+"""Of every query so far."""
 
 
 def _print(name: str, spent: list[float]) -> None:
     high = statistics.quantiles(spent, n=20)[-1]
-    SLOWEST.append((high, name))
-    print(f"{name} {statistics.median(spent) * 1e3:>8.1f} {high * 1e3:>8.1f}", flush=True)
+    middle = statistics.median(spent)
+    SPENT.append(Spent(high, name, middle))
+    print(f"{name} {middle * 1e3:>8.1f} {high * 1e3:>8.1f}", flush=True)
 
 
 def reader(path: Path) -> SqliteAnswerIndex:
@@ -255,7 +266,7 @@ def main() -> None:
         asyncio.run(overviews(index))
         _forget(path)
     print("slowest:")
-    for high, name in sorted(SLOWEST, reverse=True)[:12]:
+    for high, name, _ in sorted(SPENT, reverse=True)[:12]:
         print(f"  {high * 1e3:8.1f} ms  {name}")
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -65,18 +64,30 @@ def main() -> None:
 
 
 def _compare(path: Path, number: int, *, rate: float) -> None:
-    with path.open("w") as file:
-        file.writelines(_lines(number))
+    write_traces(path, number)
     size = path.stat().st_size / 1e6
     reading = 0.0
     for what in ("reading", "back-fill"):
-        command = [sys.executable, "-m", "tests.benchmarks.backfill", "--rate", str(rate), "--measure", what]
-        found = json.loads(subprocess.run([*command, path], stdout=subprocess.PIPE, check=True).stdout)
+        found = measured_apart(what, path, rate=rate)
         reading = reading or found["cpu_ms"]
         cells = (number, f"{size:.0f}", what, f"{found['rate']:,.0f}", f"{found['cpu_ms']:.2f}")
         cost = f"{found['cpu_ms'] / reading:.1f}"
         print(f"| {' | '.join(map(str, cells))} | {cost} | {found['memory']:.0f} |", flush=True)
     path.unlink()
+
+
+def write_traces(path: Path, number: int) -> None:
+    """Write a file of traces."""
+    with path.open("w") as file:
+        file.writelines(_lines(number))
+
+
+def measured_apart(what: str, path: Path, *, rate: float) -> dict[str, float]:
+    """Measure ``reading`` or ``back-fill`` in its own process: rate, CPU ms a trace, most memory in MB."""
+    command = [sys.executable, "-m", "tests.benchmarks.backfill", "--rate", str(rate), "--measure", what]
+    done = subprocess.run([*command, path], stdout=subprocess.PIPE, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 def _lines(number: int) -> Iterator[str]:
@@ -90,9 +101,15 @@ async def _measured(what: str, path: str, *, rate: float) -> dict[str, float]:
     started, cpu_before = time.perf_counter(), time.process_time()
     number = await (_reading(path) if what == "reading" else _backfill(path, rate))
     seconds = time.perf_counter() - started
-    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     cpu_ms = 1_000 * (time.process_time() - cpu_before) / number
-    return {"rate": number / seconds, "cpu_ms": cpu_ms, "memory": peak_kb / 1_000}
+    return {"rate": number / seconds, "cpu_ms": cpu_ms, "memory": _most_memory_mb()}
+
+
+def _most_memory_mb() -> float:
+    """Return the most memory that this process held. `ru_maxrss` would have the parent's, too."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(peak) / 1_000
 
 
 async def _reading(path: str) -> int:

@@ -21,7 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -89,6 +90,13 @@ def main() -> None:
     if options.judge_at:
         print(json.dumps(asyncio.run(_judge_alone(options.judge_at, options))))
         return
+    with running_stub() as url:
+        asyncio.run(_measure(url, options))
+
+
+@contextmanager
+def running_stub() -> Iterator[str]:
+    """Run the stub; yield its address."""
     with subprocess.Popen(
         [sys.executable, "-c", STUB], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as stub:
@@ -96,9 +104,8 @@ def main() -> None:
         assert stub.stdout
         stub.stdin.write(json.dumps(COMPLETION).encode() + b"\n")
         stub.stdin.flush()
-        url = f"http://127.0.0.1:{int(stub.stdout.readline())}/v1"
         try:
-            asyncio.run(_measure(url, options))
+            yield f"http://127.0.0.1:{int(stub.stdout.readline())}/v1"
         finally:
             stub.kill()
 
@@ -106,7 +113,7 @@ def main() -> None:
 async def _measure(url: str, options: argparse.Namespace) -> None:
     best: dict[str, tuple[float, float]] = {}
     for _ in range(options.rounds):
-        for name, cost in (await _round(url, options)).items():
+        for name, cost in (await one_round(url, options)).items():
             best[name] = min(cost, best.get(name, cost))
     print(f"{options.calls} calls, {options.at_once} at once: CPU ms a call, calls a second")
     for name, (cpu_s, wall_s) in sorted(best.items()):
@@ -133,7 +140,8 @@ def _old_judge(url: str, options: argparse.Namespace) -> tuple[float, float]:
     return cpu_s, wall_s
 
 
-async def _round(url: str, options: argparse.Namespace) -> dict[str, tuple[float, float]]:
+async def one_round(url: str, options: argparse.Namespace) -> dict[str, tuple[float, float]]:
+    """Return for each way of calling the CPU seconds and the seconds of a call."""
     judge = open_judge("openai:m", base_url=url, environ={}, max_concurrency=options.at_once)
     sdk = {
         "sdk": AsyncOpenAI(api_key="k", base_url=url, http_client=DefaultAsyncHttpxClient()),

@@ -85,13 +85,8 @@ def costs(stub: str, scores: Scores, answers: int, at_once: int) -> list[dict[st
     """Measure the collector at its limit, the library and the floor."""
     rows = []
     for latency_s in (0.0, LATENCY_S):
-        configure(stub, latency_s=latency_s)
-        with collector(stub, scores, "append", at_once) as server:
-            asyncio.run(send_all(server, new_answers(WARM_UP), scores))
-            before = server.at_rest().cpu_s
-            per_s = asyncio.run(send_all(server, new_answers(answers), scores))
-            cpu_ms = (server.at_rest().cpu_s - before) / answers * 1e3
-            rows.append(row(f"collector, judge takes {latency_s:g} s", per_s, cpu_ms, server.rss_mb()))
+        found = at_limit(stub, scores, latency_s, answers, at_once)
+        rows.append(row(f"collector, judge takes {latency_s:g} s", *found))
     configure(stub, latency_s=0.0)
     bodies = asyncio.run(requests_of_one_evaluation(stub))
     others = {
@@ -102,6 +97,19 @@ def costs(stub: str, scores: Scores, answers: int, at_once: int) -> list[dict[st
     for name, cost in others.items():
         rows.append(row(name, *asyncio.run(cost(stub, bodies, answers, at_once)), None))
     return rows
+
+
+def at_limit(
+    stub: str, scores: Scores, latency_s: float, answers: int, at_once: int
+) -> tuple[float, float, float]:
+    """Measure the collector at its limit: evaluations a second, CPU ms each, and its memory in MB."""
+    configure(stub, latency_s=latency_s)
+    with collector(stub, scores, "append", at_once) as server:
+        asyncio.run(send_all(server, new_answers(WARM_UP), scores))
+        before = server.at_rest().cpu_s
+        per_s = asyncio.run(send_all(server, new_answers(answers), scores))
+        cpu_ms = (server.at_rest().cpu_s - before) / answers * 1e3
+        return per_s, cpu_ms, server.rss_mb()
 
 
 def row(name: str, per_s: float, cpu_ms: float, rss_mb: float | None) -> dict[str, object]:
@@ -117,7 +125,7 @@ def paced(stub: str, scores: Scores, mode: str, at_once: int, seconds: int) -> d
     """Measure how soon the score of an answer is there, at an easy pace."""
     configure(stub, latency_s=LATENCY_S)
     with collector(stub, scores, mode, at_once) as server:
-        taken_s = asyncio.run(send_paced(server, new_answers(A_SECOND * seconds), scores))
+        taken_s = asyncio.run(send_paced(server, new_answers(A_SECOND * seconds), scores, A_SECOND))
     cuts = statistics.quantiles(taken_s, n=100)
     return {
         "mode": mode,
@@ -191,8 +199,10 @@ def configure(stub: str, *, latency_s: float, keep: bool = False) -> list[dict[s
 
 
 @contextmanager
-def collector(stub: str, scores: Scores, mode: str, at_once: int) -> Iterator[Server]:
-    """Run the collector with the stub as its judge."""
+def collector(
+    stub: str, scores: Scores, mode: str, at_once: int, store: Path | None = None
+) -> Iterator[Server]:
+    """Run the collector with the stub as its judge, and with its store in this file."""
     with tempfile.TemporaryDirectory() as folder, environment(OPENAI_API_KEY="none"):
         config = {
             "receive": {"grpc": "127.0.0.1:0", "http": None},
@@ -201,7 +211,7 @@ def collector(stub: str, scores: Scores, mode: str, at_once: int) -> Iterator[Se
             "evaluate": {"concurrency": at_once},
             "attach": {"mode": mode},
             "export": [{"endpoint": scores.endpoint, "forward": mode == "hold"}],
-            "store": {"path": f"{folder}/store.db"},
+            "store": {"path": str(store or Path(folder) / "store.db")},
             "telemetry": {"listen": None},
             "drain_timeout": "0s",
         }
@@ -251,14 +261,16 @@ async def send_all(server: Server, requests: Sequence[bytes], scores: Scores) ->
     return sum(each > first for each in came) / (last - first) if last > first else math.inf
 
 
-async def send_paced(server: Server, requests: Sequence[bytes], scores: Scores) -> list[float]:
+async def send_paced(
+    server: Server, requests: Sequence[bytes], scores: Scores, a_second: float
+) -> list[float]:
     """Send answers at an even pace; return how long each took from its acknowledgement to its score."""
     acknowledged = []
     started = time.perf_counter()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         export = channel.unary_unary(EXPORT, request_serializer=None, response_deserializer=None)
         for number, request in enumerate(requests):
-            await asyncio.sleep(started + number / A_SECOND - time.perf_counter())
+            await asyncio.sleep(started + number / a_second - time.perf_counter())
             await export(request)
             acknowledged.append(time.perf_counter())
     came = await asyncio.to_thread(scores.wait_for, [trace_id_in(each) for each in requests])

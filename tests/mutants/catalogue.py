@@ -20,6 +20,7 @@ from tests.mutants.promises import (
     opening,
     reviews,
     sampling,
+    startup,
     statistics,
     strangers,
     work,
@@ -44,5 +45,6 @@ CATALOGUE: Final[tuple[Mutant, ...]] = (
     *blame.MUTANTS,
     *capture.MUTANTS,
     *conversations.MUTANTS,
+    *startup.MUTANTS,
     *strangers.MUTANTS,
 )

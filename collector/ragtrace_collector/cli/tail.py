@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import click
 
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import JsonOption
 from ragtrace.cli.settings import command, group, option, takes
-from ragtrace.model import Label
 from ragtrace_collector.cli.answer_place import PlaceOptions
+
+LABELS: Final = ("pass", "fail", "error", "skipped")
+"""The values of `ragtrace.model.Label`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,7 @@ class TailOptions:
     )
     label: str | None = option(
         "--label",
-        type=click.Choice([label.value for label in Label]),
+        type=click.Choice(LABELS),
         help="This label only: of the metric if one is named, else of the answer.",
     )
     max_score: float | None = option(

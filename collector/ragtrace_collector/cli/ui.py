@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import sys
-import webbrowser
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -203,4 +202,6 @@ def _announce(config: CollectorConfig, port: int, page: PageOptions, *, is_secur
     if page.as_json:
         print_json({"event": "ready", "url": url, "port": port})
     if page.opens or (page.opens is None and sys.stderr.isatty() and has_desktop(os.environ)):
+        import webbrowser
+
         webbrowser.open(url)

@@ -45,21 +45,27 @@ def main() -> None:
     options = parser.parse_args()
     names = [BARE, *(name for name in options.only or _known(options.peers_python) if name != BARE)]
     with ExitStack() as stack:
-        ports = stack.enter_context(contending("sink", [sys.executable, "-m", f"{PACKAGE}.sink"])).heard()
-        http, grpc = (f"http://127.0.0.1:{port}" for port in ports)
-        python = options.peers_python or sys.executable
-        contenders = [
-            stack.enter_context(
-                contending(name, [python, "-m", f"{PACKAGE}.worker", name, http, grpc], **_settings(name))
-            )
-            for name in names
-        ]
-        for contender in contenders:
-            contender.heard()
-        _interleave(contenders, options.rounds, options.calls)
+        http, contenders = started(stack, names, options.peers_python)
+        interleave(contenders, options.rounds, options.calls)
         print(_costs(contenders))
         if options.seconds:
             print(_losses([each for each in contenders if each.name not in SILENT], http, options.seconds))
+
+
+def started(stack: ExitStack, names: Sequence[str], peers_python: str | None) -> tuple[str, list[Contender]]:
+    """Start a sink and the contenders; return the sink's address and the contenders, which are ready."""
+    ports = stack.enter_context(contending("sink", [sys.executable, "-m", f"{PACKAGE}.sink"])).heard()
+    http, grpc = (f"http://127.0.0.1:{port}" for port in ports)
+    python = peers_python or sys.executable
+    contenders = [
+        stack.enter_context(
+            contending(name, [python, "-m", f"{PACKAGE}.worker", name, http, grpc], **_settings(name))
+        )
+        for name in names
+    ]
+    for contender in contenders:
+        contender.heard()
+    return http, contenders
 
 
 def _known(peers_python: str | None) -> list[str]:
@@ -71,7 +77,8 @@ def _settings(name: str) -> dict[str, str]:
     return {"OTEL_TRACES_SAMPLER": "always_off"} if "sampled out" in name else {}
 
 
-def _interleave(contenders: Sequence[Contender], rounds: int, calls: int) -> None:
+def interleave(contenders: Sequence[Contender], rounds: int, calls: int) -> None:
+    """Measure rounds in shuffled order, after some that warm up."""
     shuffled = random.Random(5)
     for number in range(WARM_UP + rounds):
         for contender in shuffled.sample(contenders, len(contenders)):

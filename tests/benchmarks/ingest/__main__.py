@@ -48,33 +48,45 @@ def main() -> None:
         f"{options.rounds} rounds of {options.requests * SPANS} spans, {load.bytes_a_span:.0f} bytes each\n"
     )
     with ExitStack() as stack:
-        servers = _servers(stack, options.phoenix_python, options.only)
-        found: dict[int, list[Measured]] = defaultdict(list)
-        for number in range(options.rounds + 1):
-            # the first round warms up, by a tenth of the load
-            most = options.requests if number else options.requests // 10
-            for position in random.sample(range(len(servers)), len(servers)):
-                requests = load.requests(max(1, int(most * servers[position].share)))
-                measured = asyncio.run(load.drive(servers[position], requests))
-                if number:
-                    found[position].append(measured)
-        print(_result(servers, found))
+        servers = started(stack, options.phoenix_python, [options.only])
+        print(_result(servers, driven(servers, load, options.rounds, options.requests)))
 
 
-def _servers(stack: ExitStack, phoenix_python: str | None, only: str) -> list[Server]:
+def driven(
+    servers: Sequence[Server], load: Load, rounds: int, most_requests: int
+) -> dict[int, list[Measured]]:
+    """Send every server its share, in turns; return what each made of it, by its place, round by round."""
+    found: dict[int, list[Measured]] = defaultdict(list)
+    for number in range(rounds + 1):
+        # the first round warms up, by a tenth of the load
+        most = most_requests if number else most_requests // 10
+        for position in random.sample(range(len(servers)), len(servers)):
+            requests = load.requests(max(1, int(most * servers[position].share)))
+            measured = asyncio.run(load.drive(servers[position], requests))
+            if number:
+                found[position].append(measured)
+    return found
+
+
+def started(stack: ExitStack, phoenix_python: str | None, only: Sequence[str]) -> list[Server]:
+    """Start the bare receivers, and the servers whose name holds one of ``only``."""
     bares = [stack.enter_context(bare(protocol)) for protocol in ("grpc", "http")]
     sink = stack.enter_context(bare("grpc"))
     servers = list(bares)
     for name, mode in ragtrace_modes(f"grpc://127.0.0.1:{sink.port}").items():
-        if only in name:
+        if _is_wanted(name, only):
             servers += stack.enter_context(ragtrace(name, *mode))
     binary = _otelcol_binary()
     for name, otelcol_mode in otelcol_modes(f"127.0.0.1:{sink.port}").items():
-        if only in name and binary.exists():
+        if _is_wanted(name, only) and binary.exists():
             servers += stack.enter_context(otelcol(binary, name, *otelcol_mode))
-    if phoenix_python and only in "Phoenix":
+    if phoenix_python and _is_wanted("Phoenix", only):
         servers.append(stack.enter_context(phoenix(phoenix_python, share=PHOENIX_SHARE)))
     return servers
+
+
+def _is_wanted(name: str, only: Sequence[str]) -> bool:
+    return any(each in name for each in only)
 
 
 def _otelcol_binary() -> Path:

@@ -54,12 +54,12 @@ def main() -> None:
     """Measure and print."""
     options = _options()
     contenders = _contenders(options.peers_python, options.records)
-    with _stub() as url:
+    with running_stub() as url:
         costs = {each.name: _cost(each, url, options.peers_python) for each in contenders}
         speeds: dict[str, list[dict[str, float]]] = {each.name: [] for each in contenders}
         for _ in range(options.rounds):
             for each in contenders:
-                speeds[each.name].append(_run(each, url, each.records))
+                speeds[each.name].append(run(each, url, each.records))
     _print(contenders, costs, speeds)
 
 
@@ -72,17 +72,25 @@ def _options() -> argparse.Namespace:
 
 
 def _contenders(peers_python: str, records: int) -> Sequence[Contender]:
+    return [contender_named(name, peers_python, records) for name in ("ragtrace", "ragas", "deepeval")]
+
+
+def contender_named(name: str, peers_python: str, records: int) -> Contender:
+    """Return ragtrace, ragas or deepeval. ``records`` are ragtrace's in a round: slower ones get fewer."""
     own = [sys.executable, "-m", "tests.benchmarks.judge_cost.ours"]
-    peers = [peers_python, str(HERE / "peers.py")]
-    return (
-        Contender(name="ragtrace", command=own, records=records, metrics=6),
-        Contender(name="ragas", command=[*peers, "ragas"], records=max(records // 6, 1), metrics=5),
-        Contender(name="deepeval", command=[*peers, "deepeval"], records=max(records // 12, 1), metrics=6),
+    peers = [peers_python, str(HERE / "peers.py"), name]
+    share, metrics = {"ragtrace": (1, 6), "ragas": (6, 5), "deepeval": (12, 6)}[name]
+    return Contender(
+        name=name,
+        command=own if name == "ragtrace" else peers,
+        records=max(records // share, 1),
+        metrics=metrics,
     )
 
 
 @contextmanager
-def _stub() -> Iterator[str]:
+def running_stub() -> Iterator[str]:
+    """Run the stub judge; yield its address."""
     command = [sys.executable, "-m", "tests.benchmarks.judge_cost.stub"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -93,7 +101,8 @@ def _stub() -> Iterator[str]:
         process.wait(timeout=10)
 
 
-def _run(contender: Contender, url: str, records: int) -> dict[str, float]:
+def run(contender: Contender, url: str, records: int) -> dict[str, float]:
+    """Judge so many records; return what was measured."""
     command = [*contender.command, f"{url}/v1", str(records), str(min(CONCURRENCY, records))]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -102,9 +111,9 @@ def _run(contender: Contender, url: str, records: int) -> dict[str, float]:
 
 def _cost(contender: Contender, url: str, peers_python: str) -> Cost:
     """Count one record's requests: the process judges three, of which the first may probe."""
-    _set(url, keep=True, latency_s=LONG_LATENCY_S)
-    measured = _run(contender, url, 1)
-    taken = _set(url, keep=False, latency_s=LATENCY_S)
+    set_stub(url, keep=True, latency_s=LONG_LATENCY_S)
+    measured = run(contender, url, 1)
+    taken = set_stub(url, keep=False, latency_s=LATENCY_S)
     third = taken[-len(taken) // 3 :]
     prompts, completions = _tokens(
         [[r["prompt"] for r in third], [r["completion"] for r in third]], peers_python
@@ -117,7 +126,7 @@ def _cost(contender: Contender, url: str, peers_python: str) -> Cost:
     )
 
 
-def _set(url: str, *, keep: bool, latency_s: float) -> list[dict[str, str]]:
+def set_stub(url: str, *, keep: bool, latency_s: float) -> list[dict[str, str]]:
     """Tell the stub what to do, and take what it kept."""
     taken: list[dict[str, str]] = httpx.post(
         f"{url}/taken", json={"keep": keep, "latency_s": latency_s}

@@ -24,12 +24,13 @@ from ragtrace.compat.tools import PROFILES
 from ragtrace.errors import ConfigError
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.model import Label
 from ragtrace.quality import ReportDimension
 from ragtrace.reports import SUFFIXES
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import ContextFrom
+from ragtrace_collector.cli.tail import LABELS
 from tests.integration.cli.program import COMMAND, run
-from tests.patience import PATIENCE_S
 
 COMMANDS = cli.list_commands(click.Context(cli))
 
@@ -83,56 +84,9 @@ def test_every_command_speaks_json(name: str) -> None:
     assert "--json" in run(name, "--help").output
 
 
-HEAVY = {
-    *("aiohttp", "anyio", "asyncio", "genai_prices", "google", "grpc", "httpx", "httpx2", "jinja2"),
-    *(
-        "numpy",
-        "openai",
-        "opentelemetry",
-        "prometheus_client",
-        "pyarrow",
-        "pydantic",
-        "rich",
-        "ssl",
-        "starlette",
-        "uvicorn",
-        "yaml",
-    ),
-}
-OWN_HEAVY = {
-    f"ragtrace.{name}" for name in ("backfill", "budget", "calibration", "compat", "judge", "metrics")
-} | {f"ragtrace.{name}" for name in ("quality", "reports", "traces", "transcripts")}
-
-
-@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)], ids=lambda name: " ".join(name))
-def test_help_loads_nothing_that_only_a_run_needs(command: tuple[str, ...]) -> None:
-    code = """
-import sys
-from ragtrace.cli import main
-try:
-    main()
-finally:
-    print(*sys.modules, file=sys.stderr)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *command, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE_S,
-    )
-    modules = set(done.stderr.split())
-    assert "click" in modules
-    assert not {name.partition(".")[0] for name in modules} & HEAVY
-    assert not modules & OWN_HEAVY
-    if command == ():
-        assert not {name for name in modules if name.startswith("ragtrace_collector.")} - {
-            "ragtrace_collector.cli"
-        }
-
-
 def test_the_choices_in_options_are_those_of_the_library() -> None:
     assert TOOLS == PROFILES
+    assert tuple(Label) == LABELS
     assert tuple(ContextFrom) == CONTEXT_SOURCES
     assert get_args(CarrierTime) == CARRIER_TIMES
     assert tuple(VerifyForm) == VERIFY_FORMS

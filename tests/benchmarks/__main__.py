@@ -1,0 +1,86 @@
+"""Measure ratios, compare them with the committed history, and add them to it.
+
+    python -m tests.benchmarks [--check] [--no-record] [--only NAME ...] [--peers-python PATH ...]
+
+A benchmark measures ragtrace beside a named alternative, in turns, and keeps the ratio of each round: times
+depend on the machine, ratios much less. ``--check`` records nothing, and exits with 1 if a ratio is worse
+than its band (`tests.benchmarks.recording.band`). ``--peers-python`` is the interpreter of an environment
+with other libraries; those it has are measured in the same run. Repeat it for several environments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ragtrace.errors import InputError
+from tests.benchmarks.peers import Peers
+from tests.benchmarks.recording import history
+from tests.benchmarks.recording.band import Comparison, Place, compare
+from tests.benchmarks.recording.entry import Circumstances, Entry, entry_of
+from tests.benchmarks.recording.machine import Onlooker, this_commit, this_machine
+from tests.benchmarks.recording.result import summary, table_of
+from tests.benchmarks.suite import BENCHMARKS, Benchmark
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    folder: Path = history.HISTORY,
+    benchmarks: Sequence[Benchmark] = BENCHMARKS,
+) -> int:
+    """Run benchmarks; return the exit code: 1 if a check found a worse ratio, 2 if the input is wrong."""
+    options = _options(arguments, [each.name for each in benchmarks])
+    try:
+        known, peers = history.read(folder), Peers.of(options.peers_python)
+    except InputError as exc:
+        print(f"Error: {exc}", file=sys.stderr)
+        return 2
+    chosen = [each for each in benchmarks if each.name in (options.only or {each.name})]
+    comparisons: list[Comparison] = []
+    for found in _measured(chosen, peers):
+        if options.records:
+            history.append(found, folder)  # at once: a run that is interrupted keeps what it has
+        compared = [compare(each, known) for each in found]
+        if compared:
+            print(table_of(compared), end="\n\n", flush=True)
+        comparisons += compared
+    print(summary(comparisons))
+    return int(options.check and any(each.place is Place.WORSE for each in comparisons))
+
+
+def _options(arguments: Sequence[str] | None, names: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a ratio is worse than its band")
+    parser.add_argument("--no-record", action="store_true", help="leave the history as it is")
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--peers-python", action="append", default=[], metavar="PATH", help="repeatable")
+    options = parser.parse_args(arguments)
+    options.records = not (options.check or options.no_record)
+    return options
+
+
+def _measured(chosen: Sequence[Benchmark], peers: Peers) -> Iterator[list[Entry]]:
+    """Yield what each benchmark found."""
+    circumstances = Circumstances(
+        measured=datetime.now(UTC),
+        machine=this_machine(),
+        python=platform.python_version(),
+        commit=this_commit(),
+        load=os.getloadavg()[0],
+    )
+    for benchmark in chosen:
+        print(f"measuring {benchmark.name}", file=sys.stderr, flush=True)
+        onlooker = Onlooker()
+        found = benchmark.measure(peers)
+        others = onlooker.others()
+        yield [entry_of(benchmark.name, each, circumstances, others=others) for each in found]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

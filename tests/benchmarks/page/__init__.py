@@ -1,0 +1,1 @@
+"""The page of docs/performance.md, from the committed history."""

@@ -1,0 +1,1 @@
+"""The benchmarks that have a history: each module's ``measure`` returns ratios to a named alternative."""

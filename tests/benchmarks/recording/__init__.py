@@ -1,0 +1,1 @@
+"""What was measured before, and whether what is measured now is worse."""
