@@ -237,15 +237,18 @@ class Ranking:
 
     def _surest_first(self, weights: Weights) -> tuple[Numbers, Numbers]:
         """Return the sums of claims and of errors, a column for each certainty, in descending order."""
+        if not self:
+            return np.zeros((len(weights), 0)), np.zeros((len(weights), 0))
         supported, unsupported = self._by_score(weights)
         wrong = np.where(self._scores >= 0.5, unsupported, supported)
         certainty, place = np.unique(-np.round(abs(self._scores - 0.5), 12), return_inverse=True)
-        amounts = []
-        for of_score in (supported + unsupported, wrong):
-            at_certainty = np.zeros((len(weights), len(certainty)))
-            np.add.at(at_certainty, (slice(None), place), of_score)
-            amounts.append(np.cumsum(at_certainty, axis=1))
-        return amounts[0], amounts[1]
+        order = np.argsort(place, kind="stable")
+        starts = np.searchsorted(place[order], np.arange(len(certainty)))
+        claims, errors = (
+            np.cumsum(np.add.reduceat(of_score[:, order], starts, axis=1), axis=1)
+            for of_score in (supported + unsupported, wrong)
+        )
+        return claims, errors
 
     def _total(self, weights: Weights) -> Numbers:
         supported, unsupported = self._by_score(weights)

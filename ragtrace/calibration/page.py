@@ -65,7 +65,6 @@ def render_page(results: Results, examples: Iterable[Example] = ()) -> str:
         "calibration/page.html",
         count="{:,}".format,
         counted=counted,
-        floor_leads=floor_leads,
         interval=interval,
         money=money,
         percent=percent,
@@ -75,5 +74,6 @@ def render_page(results: Results, examples: Iterable[Example] = ()) -> str:
         recommendations=recommendations(results),
         plots=draw_plots(results),
         groups=results.groups,
+        leads={group.name: list(floor_leads(group)) for group in results.groups},
         examples=list(examples),
     )
