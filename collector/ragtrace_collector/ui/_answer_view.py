@@ -277,6 +277,12 @@ def _notices(opened: OpenedAnswer, version: AnswerVersion) -> Iterator[str]:
         )
         if other := _opponent(opened.versions, version):
             yield _dispute(version_summary(version), version_summary(other))
+    if replaced := _overruled(opened.versions, version):
+        before = version_summary(replaced)
+        yield (
+            f"This evaluation overrules the one that it replaces: {before.judge or 'the judge'} said"
+            f" {before.label.value}. Both are compared below"
+        )
     if version.judged.evaluation.compromised:
         yield (
             "The judge failed a canary claim, which can mean prompt injection: a second judge decided, or the"
@@ -286,15 +292,26 @@ def _notices(opened: OpenedAnswer, version: AnswerVersion) -> Iterator[str]:
     yield from version.notices
 
 
+_OPPOSITES: Final = {Label.PASS: Label.FAIL, Label.FAIL: Label.PASS}
+
+
 def _opponent(versions: Sequence[AnswerVersion], shown: AnswerVersion) -> AnswerVersion | None:
     """Return a valid evaluation that passes what the one shown fails, or the other way round."""
-    label = version_summary(shown).label
-    opposite = {Label.PASS: Label.FAIL, Label.FAIL: Label.PASS}.get(label)
+    opposite = _OPPOSITES.get(version_summary(shown).label)
     if opposite is None or not shown.is_valid:
         return None
     return next(
         (each for each in versions if each.is_valid and version_summary(each).label is opposite), None
     )
+
+
+def _overruled(versions: Sequence[AnswerVersion], shown: AnswerVersion) -> AnswerVersion | None:
+    """Return the evaluation that this one replaces if it says the opposite."""
+    replaced = next((each for each in versions if each.evaluation_id == shown.supersedes), None)
+    if replaced is None or not shown.is_valid:
+        return None
+    opposite = _OPPOSITES.get(version_summary(shown).label)
+    return replaced if version_summary(replaced).label is opposite else None
 
 
 def _dispute(shown: AnswerSummary, other: AnswerSummary) -> str:
@@ -504,7 +521,7 @@ def _pair(
     if last < 2:
         return None
     default = last - 1, last
-    if opponent := _opponent(in_order, shown):
+    if opponent := _opponent(in_order, shown) or _overruled(in_order, shown):
         default = _number(in_order, opponent), _number(in_order, shown)
     before = choice.before if choice.before and choice.before <= last else default[0]
     after = choice.after if choice.after and choice.after <= last else default[1]

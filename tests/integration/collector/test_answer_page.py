@@ -570,6 +570,19 @@ def test_judges_that_disagree_are_named_and_their_verdicts_compared() -> None:
     assert "From 2 to 3" in " ".join(get(site, f"{PATH}?version=3&from=2&to=3").of["difference"].split())
 
 
+def test_an_evaluation_that_overrules_the_one_that_it_replaces_says_so() -> None:
+    said = "This evaluation overrules the one that it replaces: openai:some-model said pass."
+    judged = two_versions()
+    assert said in " ".join(get(site_of_answers(judged.opened())).text.split())
+    assert said not in " ".join(get(site_of_answers(judged.opened()), f"{PATH}?version=1").text.split())
+    again = judged.judged(
+        a_result(WRONG, score=0.0), version="3", seconds=90
+    )  # replaces one that said the same
+    page = get(site_of_answers(again.opened()))
+    assert "overrules" not in page.text
+    assert "From 2 to 3" in " ".join(page.of["difference"].split())
+
+
 def test_evaluations_that_agree_or_are_superseded_dispute_nothing() -> None:
     agreeing = JudgedTrace().judged(a_result(WRONG, score=0.0), version="1")
     agreeing = agreeing.judged(a_result(WRONG, score=0.0), version="2", seconds=9, model="lax", beside=True)
