@@ -2,7 +2,7 @@
 
 The rules are for machine-written answers: prose, lists, headings, several scripts. If a full stop is
 ambiguous (``U.S. Congress``), the text is not split: a claim of two sentences can be judged, half a claim
-cannot.
+cannot. What only some languages do (German ordinals, abbreviations) counts if the text is in one of them.
 """
 
 # ruff: noqa: RUF001  this module handles typographic marks
@@ -10,14 +10,24 @@ cannot.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from ragtrace.languages import BIDI_MARKS, Language, language_of
 
 MAX_SENTENCE_CHARS = 800
 
 _STOP = re.compile(
-    r"(?P<latin>[.!?…]+)[\"'”’)\]»]*|(?P<wide>[。！？｡؟।]+)(?P<closed>[」』”’）]*)|(?P<line>\n[\s]*)"
+    rf"(?P<latin>[.!?…]+)[\"'”’)\]»]*(?:[ \u00a0\u202f]»)?{BIDI_MARKS}*"
+    rf"|(?P<wide>[。！？｡．؟।۔][。！？｡．؟।۔!?…]*)(?P<closed>[」』”’）》〉】｣]*){BIDI_MARKS}*|(?P<line>\n[\s]*)"
 )
+_GAP = re.compile(r"\s*")
+_UNSEEN = re.compile(rf"(?:\s|{BIDI_MARKS})*")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_COMMAS = "、，；،؛,;"
 _LAST_WORD = re.compile(r"[^\s(\[\"'“‘]+\Z")
 _MARKER = re.compile(r"\s*(?:(?:[-*+•‣▪–—·>]|#{1,6}|\(?\d{1,3}[.)]|[a-z][.)]|\(?[A-Za-z]\))\s+)*\s*")
 _LIST_NUMBER = re.compile(r"(?:[-*+•]\s*)?\(?(?:\d{1,3}|[A-Za-z])\Z")
@@ -32,6 +42,28 @@ _MONTH = re.compile(r"Jan|Feb|Mar|Apr|Aug|Sept?|Oct|Nov|Dec")
 _SOMETIMES_LAST = re.compile(
     r"(?:a\.m|p\.m|etc|inc|ltd|co|corp|jr|sr|al|b\.c|a\.d|b\.c\.e|c\.e|ph\.d)", re.IGNORECASE
 )
+
+_ORDINAL = re.compile(r"\d{1,2}|[IVX]+")
+_SINGLE_LETTER = re.compile(r"[^\W\d_A-Z]")
+_ARABIC_LETTER = re.compile(r"[\u0620-\u064a]")
+_ABBREVIATIONS: Final = {
+    Language.GERMAN: re.compile(
+        r"abs|art|bd|betr|bspw|bzgl|bzw|ca|dipl|dr|einschl|evtl|exkl|fa|fr|geb|gegr|ggf|gem|hr|hrsg|ing|inkl|insb|jh"
+        r"|kap|lt|max|min|mind|mio|mrd|mwst|nr|prof|rd|sog|st|std|str|tel|tsd|vgl|vol|zzgl|jan|feb|apr|aug|sept?|okt"
+        r"|nov|dez",
+        re.IGNORECASE,
+    ),
+    Language.FRENCH: re.compile(
+        r"art|av|apr|bd|cf|chap|dr|env|ex|fig|hab|mm|mme|mlle|max|min|no|num|p|pp|prof|réf|st|ste|tél|vol",
+        re.IGNORECASE,
+    ),
+    Language.SPANISH: re.compile(
+        r"apdo|aprox|art|av|avda|cap|cía|col|dir|dpto|dra?|ee|ej|fig|gral|hnos|izq|lic|máx|mín|núm|pág|págs|pza|prof"
+        r"|prov|sr|sra|sres|sras|srta|sta|sto|tel|udo?s?|vd|vol",
+        re.IGNORECASE,
+    ),
+}
+"""Words that a full stop follows within a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +82,7 @@ def split_sentences(text: str, *, max_chars: int = MAX_SENTENCE_CHARS) -> tuple[
     """Split text into numbered sentences with their offsets.
 
     Bullets, list numbers and heading marks are excluded, pieces without a letter or digit are left out, and
-    a sentence longer than ``max_chars`` is cut at white space. Takes linear time.
+    a sentence longer than ``max_chars`` is cut at white space, else at a comma. Takes linear time.
     """
     pieces = (piece for span in _spans(text) for piece in _cut(text, *_trim(text, *span), max_chars))
     wordy = [(start, end) for start, end in pieces if any(char.isalnum() for char in text[start:end])]
@@ -62,29 +94,40 @@ def split_sentences(text: str, *, max_chars: int = MAX_SENTENCE_CHARS) -> tuple[
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
     start = 0
+    language = cache(lambda: language_of(text))
     for stop in _STOP.finditer(text):
-        if _ends_sentence(text, stop, start):
+        if _ends_sentence(text, stop, start, language):
             yield start, stop.end()
             start = stop.end()
     yield start, len(text)
 
 
-def _ends_sentence(text: str, stop: re.Match[str], start: int) -> bool:
-    following = text[stop.end() : stop.end() + 40].lstrip()[:1]
+def _ends_sentence(
+    text: str, stop: re.Match[str], start: int, language: Callable[[], Language | None]
+) -> bool:
+    adjacent = text[stop.end() : stop.end() + 1]
     if stop["wide"]:
+        if stop["wide"] == "．" and adjacent.isdecimal():
+            return False
         # a quotation may be in the middle of a sentence
-        return not (stop["closed"] and text[stop.end() : stop.end() + 1].isalnum())
+        return not (stop["closed"] and adjacent.isalnum())
+    unseen = _UNSEEN.match(text, stop.end(), stop.end() + 40)
+    following = text[unseen.end() : unseen.end() + 1] if unseen else ""
     if stop["line"]:
         # if the next line begins in lower case, the sentence was wrapped, not ended
         return stop["line"].count("\n") > 1 or not following.islower()
-    if following and not text[stop.end()].isspace():
-        return False
+    if following and not adjacent.isspace():
+        # Chinese and Japanese may end a sentence with an ASCII mark, and put no space behind it
+        within = stop["latin"][0] in ".…" and not _UNSPACED.match(text, max(stop.start() - 1, 0))
+        return not within and "…" not in stop["latin"] and bool(_UNSPACED.match(adjacent))
     if stop["latin"] != ".":
         return not following.islower()
-    return not following.islower() and not _is_abbreviation(text, stop.start(), start, following)
+    return not following.islower() and not _is_abbreviation(text, stop.start(), start, following, language)
 
 
-def _is_abbreviation(text: str, dot: int, start: int, following: str) -> bool:
+def _is_abbreviation(
+    text: str, dot: int, start: int, following: str, language: Callable[[], Language | None]
+) -> bool:
     before = text[max(start, dot - 24) : dot]
     line = before.rsplit("\n", 1)[-1]
     if _LIST_NUMBER.fullmatch(line.strip()) and (dot - start) < 24:
@@ -92,10 +135,24 @@ def _is_abbreviation(text: str, dot: int, start: int, following: str) -> bool:
     found = _LAST_WORD.search(before)
     word = found[0].rpartition("-")[2] if found else ""
     if _SOMETIMES_LAST.fullmatch(word):
-        return bool(following) and not following.isupper()
+        is_within = bool(following) and not following.isupper()
+        return is_within or _is_local_abbreviation(word, following, language)
     if _TITLE.fullmatch(word) or (_MONTH.fullmatch(word) and following.isdecimal()):
         return True
-    return bool(_NEVER_LAST.fullmatch(word)) or (word[-1:].isupper() and bool(_INITIALS.fullmatch(word)))
+    if _NEVER_LAST.fullmatch(word) or (word[-1:].isupper() and _INITIALS.fullmatch(word)):
+        return True
+    return _is_local_abbreviation(word, following, language)
+
+
+def _is_local_abbreviation(word: str, following: str, language: Callable[[], Language | None]) -> bool:
+    """Tell whether a full stop behind this word ends no sentence in the text's language."""
+    if _ARABIC_LETTER.fullmatch(word):  # a title or a unit
+        return True
+    if _ORDINAL.fullmatch(word):
+        return following.isalpha() and language() is Language.GERMAN
+    if _SINGLE_LETTER.fullmatch(word):  # z. B., p. ex., a. C.
+        return following not in "¿¡" and language() in _ABBREVIATIONS
+    return any(known.fullmatch(word) and language() is of for of, known in _ABBREVIATIONS.items())
 
 
 def _trim(text: str, start: int, end: int) -> tuple[int, int]:
@@ -109,11 +166,16 @@ def _trim(text: str, start: int, end: int) -> tuple[int, int]:
 def _cut(text: str, start: int, end: int, max_chars: int) -> Iterator[tuple[int, int]]:
     while end - start > max_chars:
         gap = text.rfind(" ", start + 1, start + max_chars)
-        middle = gap if gap > start else start + max_chars
+        middle = gap if gap > start else _without_gap(text, start, start + max_chars)
         yield start, middle
-        start = _trim_left(text, middle, end)
+        space = _GAP.match(text, middle, end)
+        start = space.end() if space else middle
     yield start, end
 
 
-def _trim_left(text: str, start: int, end: int) -> int:
-    return end - len(text[start:end].lstrip()) if text[start].isspace() else start
+def _without_gap(text: str, start: int, end: int) -> int:
+    """Return where text without spaces is cut: behind a comma, else not between a letter and its accents."""
+    if comma := max(text.rfind(mark, start, end) for mark in _COMMAS) + 1:
+        return comma
+    accents = next((at for at in range(end, end - 8, -1) if not unicodedata.combining(text[at])), end)
+    return max(start + 1, accents)

@@ -82,7 +82,7 @@ async def _read_claims(path: str | Path) -> list[LabeledClaim]:
         chunks = enumerate(answer.record.chunks, start=1)
         passages = await WordIndex.of(NumberedText(number=at, text=chunk.text or "") for at, chunk in chunks)
         for claim, label in zip(answer.claims, answer.labels, strict=True):
-            claimed = ClaimedWords.of(claim.text)
+            claimed = ClaimedWords.of(claim.text, passages.grammar)
             found.append(
                 LabeledClaim(
                     file=answer.file,

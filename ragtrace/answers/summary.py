@@ -82,6 +82,9 @@ class AnswerSummary:
     doubt: float = 0.0
     """How far from sure the verdicts are, in [0, 1] and in hundredths: the largest of twice what the least
     confident claim lacks, the share of undecided claims, and half the nearness to the other label."""
+    is_disputed: bool = False
+    """Whether one valid evaluation passes the answer and another fails it. Only the index knows it: a carrier
+    tells of one evaluation."""
 
     def metric(self, name: str) -> MetricSummary | None:
         """Return the outcome of a metric, if it ran."""

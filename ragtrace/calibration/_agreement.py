@@ -219,6 +219,41 @@ class Ranking:
         errors = np.cumsum(wrong)
         return tuple((float(claims[n] / claims[-1]), float(errors[n] / claims[n])) for n in at)
 
+    def risk_coverage_area(self, weights: Weights) -> Numbers:
+        """Return the area under the curve of risk by coverage (AURC, Geifman et al. 2019): 0 is best.
+
+        It is the mean share of errors over all coverages; NaN if there is no claim.
+        """
+        claims, errors = self._surest_first(weights)
+        of_each = np.diff(claims, axis=1, prepend=0.0)
+        risks = share(errors, np.where(claims > 0, claims, 1.0))
+        return share((of_each * risks).sum(axis=1), self._total(weights))
+
+    def coverage_at(self, risk: float, weights: Weights) -> Numbers:
+        """Return the largest share of claims, the surest first, of which at most ``risk`` are wrong."""
+        claims, errors = self._surest_first(weights)
+        kept = np.where(errors <= risk * claims + _MARGIN, claims, 0.0)
+        return share(kept.max(axis=1, initial=0.0), self._total(weights))
+
+    def _surest_first(self, weights: Weights) -> tuple[Numbers, Numbers]:
+        """Return the sums of claims and of errors, a column for each certainty, in descending order."""
+        if not self:
+            return np.zeros((len(weights), 0)), np.zeros((len(weights), 0))
+        supported, unsupported = self._by_score(weights)
+        wrong = np.where(self._scores >= 0.5, unsupported, supported)
+        certainty, place = np.unique(-np.round(abs(self._scores - 0.5), 12), return_inverse=True)
+        order = np.argsort(place, kind="stable")
+        starts = np.searchsorted(place[order], np.arange(len(certainty)))
+        claims, errors = (
+            np.cumsum(np.add.reduceat(of_score[:, order], starts, axis=1), axis=1)
+            for of_score in (supported + unsupported, wrong)
+        )
+        return claims, errors
+
+    def _total(self, weights: Weights) -> Numbers:
+        supported, unsupported = self._by_score(weights)
+        return (supported + unsupported).sum(axis=1)
+
     def _by_score(self, weights: Weights) -> tuple[Numbers, Numbers]:
         """Return the weights of supported and of unsupported ones at each score, in ascending order."""
         if not self:

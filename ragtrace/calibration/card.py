@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ragtrace.calibration.intervals import IntervalEstimate
 from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupResult, Results
 from ragtrace.judge.word_share import WordShareJudge
-from ragtrace.metrics.judge_card import CardAnswers, CardFigure, CardSet, JudgeCard, RiskPoint
+from ragtrace.metrics.judge_card import (
+    CardAnswers,
+    CardFigure,
+    CardSet,
+    JudgeCard,
+    RiskCoverage,
+    RiskPoint,
+)
 from ragtrace.model import JudgeIdentity
 
 
@@ -42,10 +49,12 @@ def _set(group: GroupResult, chosen: str, digest: str) -> CardSet:
     identity = WordShareJudge.identity
     name = identity.name
     floor = next((candidate for candidate in group.candidates if candidate.name == name), None)
+    lead = next((lead for lead in group.leads if (lead.first, lead.second) == (chosen, name)), None)
     return CardSet(
         name=group.name,
         digest=digest,
         answers=group.answers,
+        documents=lead.documents if lead else None,
         claims=found.claims.things,
         unsupported=found.claims.unsupported,
         decided=_figure(found.claims.decided),
@@ -58,9 +67,20 @@ def _set(group: GroupResult, chosen: str, digest: str) -> CardSet:
         calibration_error=_rounded(found.calibration_error),
         floor_two_way=_figure(floor.claims.two_way) if floor else None,
         floor_auc=_figure(floor.claims.auc) if floor else None,
+        two_way_lead=_figure(lead.difference) if lead else None,
+        auc_lead=_figure(lead.auc) if lead else None,
         of_answers=_answers(found.answers),
+        risk_coverage_area=_figure(found.risk_coverage_area),
+        floor_risk_coverage_area=_figure(floor.risk_coverage_area) if floor else None,
+        risk_limits=list(_risk_limits(found)),
         risk_coverage=[RiskPoint(coverage=round(c, 3), risk=round(r, 4)) for c, r in found.risk_coverage],
     )
+
+
+def _risk_limits(found: CandidateResult) -> Iterator[RiskCoverage]:
+    for limit in found.risk_limits:
+        if coverage := _figure(limit.coverage):
+            yield RiskCoverage(risk=limit.risk, coverage=coverage)
 
 
 def _contradicted(found: CandidateResult) -> CardFigure | None:

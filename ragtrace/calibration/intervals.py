@@ -15,7 +15,7 @@ from ragtrace.calibration._agreement import Numbers, Weights
 Statistic: TypeAlias = Callable[[Weights], Numbers]
 """Computes a number for each draw of cluster weights; NaN where it is undefined."""
 
-_FEWEST_CLUSTERS: Final = 5
+FEWEST_CLUSTERS: Final = 5
 """The least number of clusters; with fewer, the draws are too similar."""
 _TAIL: Final = 0.025
 _AT_ONCE: Final = 64
@@ -55,7 +55,7 @@ class Resampling:
             by_stratum.setdefault(strata[clusters[0]], []).append(group)
         place = {cluster: group for group, clusters in enumerate(members) for cluster in clusters}
         self._group_of = np.array([place[cluster] for cluster in range(len(weights))], dtype=np.intp)
-        enough = len(members) >= _FEWEST_CLUSTERS
+        enough = len(members) >= FEWEST_CLUSTERS
         drawn = np.random.default_rng(seed)
         numbers = [
             min(_AT_ONCE, resamples - start) for start in range(0, resamples if enough else 0, _AT_ONCE)

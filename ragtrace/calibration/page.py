@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, judged_supported
 from ragtrace.calibration.plot import draw_plots
 from ragtrace.calibration.results import Results
-from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
+from ragtrace.calibration.wording import (
+    basis,
+    counted,
+    floor_leads,
+    interval,
+    money,
+    percent,
+    recommendations,
+)
 from ragtrace.labeled_data import HumanLabel
 from ragtrace.reports.templates import open_template
 
@@ -66,5 +74,6 @@ def render_page(results: Results, examples: Iterable[Example] = ()) -> str:
         recommendations=recommendations(results),
         plots=draw_plots(results),
         groups=results.groups,
+        leads={group.name: list(floor_leads(group)) for group in results.groups},
         examples=list(examples),
     )

@@ -76,6 +76,10 @@ class UnitPlot:
     x_label: str
     y_label: str
     curves: tuple[PlotCurve, ...]
+    y_end: float = 1.0
+    """What the upper end of the axis stands for."""
+    has_diagonal: bool = True
+    """Whether the diagonal means guessing, or perfect probabilities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +88,11 @@ class CalibrationPlots:
 
     accuracies: AccuracyPlot
     squares: tuple[UnitPlot, ...]
-    """ROC and reliability, if a judge gives probabilities."""
+    """ROC, reliability, and risk by coverage, if a judge gives probabilities."""
 
 
 def draw_plots(results: Results) -> CalibrationPlots:
-    """Lay out accuracies with their intervals; ROC and reliability if a judge gives probabilities."""
+    """Lay out accuracies with their intervals, and the curves of judges that give probabilities."""
     scored = [numbered for numbered in enumerate(results.overall.candidates) if numbered[1].roc]
     return CalibrationPlots(accuracies=_accuracies(results), squares=_squares(scored) if scored else ())
 
@@ -137,7 +141,7 @@ def _lowest(group: GroupResult) -> float:
     return min((each.value if each.low is None else each.low for each in found), default=_LOWEST)
 
 
-def _squares(scored: Sequence[tuple[int, CandidateResult]]) -> tuple[UnitPlot, UnitPlot]:
+def _squares(scored: Sequence[tuple[int, CandidateResult]]) -> tuple[UnitPlot, ...]:
     return (
         UnitPlot(
             title="Each threshold for P(Yes)",
@@ -151,7 +155,31 @@ def _squares(scored: Sequence[tuple[int, CandidateResult]]) -> tuple[UnitPlot, U
             y_label="share that people call supported",
             curves=tuple(_reliability(scored)),
         ),
+        _risks(scored),
     )
+
+
+def _risks(scored: Sequence[tuple[int, CandidateResult]]) -> UnitPlot:
+    highest = max((risk for _, candidate in scored for _, risk in candidate.risk_coverage), default=0.0)
+    y_end = next(end for end in (0.1, 0.2, 0.4, 1.0) if highest <= end)
+    return UnitPlot(
+        title="Risk by coverage",
+        x_label="share of claims that are decided, the surest first",
+        y_label="share of errors among them",
+        curves=tuple(_risk_curves(scored, y_end)),
+        y_end=y_end,
+        has_diagonal=False,
+    )
+
+
+def _risk_curves(scored: Sequence[tuple[int, CandidateResult]], y_end: float) -> Iterator[PlotCurve]:
+    for order, candidate in scored:
+        area = candidate.risk_coverage_area
+        yield PlotCurve(
+            color=_color(candidate, order),
+            points=tuple((coverage, risk / y_end) for coverage, risk in candidate.risk_coverage),
+            label=f"AURC {area.value:.2f}" if area else "",
+        )
 
 
 def _roc(scored: Sequence[tuple[int, CandidateResult]]) -> Iterator[PlotCurve]:

@@ -72,6 +72,16 @@ class ScoreCutoff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RiskLimit:
+    """How much a judge can decide if it must not err more often than this."""
+
+    risk: float
+    """The largest share of errors among the decided claims."""
+    coverage: IntervalEstimate
+    """The largest share of all claims, the surest first, that stays within it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateResult:
     """The results of one judge in one form."""
 
@@ -107,6 +117,9 @@ class CandidateResult:
     """Expected calibration error of the probability of support: ten bins, weighted by their claims."""
     risk_coverage: tuple[tuple[float, float], ...] = ()
     """The share of claims, the surest first, and the share of errors among them."""
+    risk_coverage_area: IntervalEstimate | None = None
+    """AURC: the mean share of errors over all coverages; 0 is best."""
+    risk_limits: tuple[RiskLimit, ...] = ()
     reliability: tuple[ScoreBin, ...] = ()
     roc: tuple[tuple[float, float], ...] = ()
 
@@ -137,17 +150,27 @@ class CandidateResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyLead:
-    """The first's lead in balanced accuracy, over the claims that both judged."""
+    """The first's lead over the second on the answers that both judged: the same claims, drawn together."""
 
     first: str
     second: str
     difference: IntervalEstimate
+    """In balanced accuracy; open claims count as unsupported."""
+    auc: IntervalEstimate | None = None
+    """In AUC, over the claims that both gave a probability."""
+    documents: int = 0
+    """Number of documents with such answers."""
 
     @property
     def is_clear(self) -> bool:
         """Whether the interval excludes 0."""
-        low, high = self.difference.low, self.difference.high
-        return low is not None and high is not None and (low > 0 or high < 0)
+        return is_clear(self.difference)
+
+
+def is_clear(difference: IntervalEstimate) -> bool:
+    """Return whether the interval of a difference excludes 0."""
+    low, high = difference.low, difference.high
+    return low is not None and high is not None and (low > 0 or high < 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +184,12 @@ class GroupResult:
     """Number of measurable answers."""
     candidates: tuple[CandidateResult, ...]
     leads: tuple[AccuracyLead, ...]
+
+    @property
+    def risks(self) -> list[str]:
+        """The limits of errors for which there is a coverage, in words."""
+        found = next((each.risk_limits for each in self.candidates if each.risk_limits), ())
+        return [f"decided at {limit.risk:.0%} errors" for limit in found]
 
     @property
     def has_cuts(self) -> bool:

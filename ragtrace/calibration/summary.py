@@ -8,9 +8,9 @@ from other data than the choice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Final, TypeAlias
 
@@ -39,6 +39,7 @@ from ragtrace.calibration.results import (
     CandidateResult,
     GroupResult,
     Results,
+    RiskLimit,
     ScoreCutoff,
 )
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer
@@ -46,6 +47,8 @@ from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity, Usage, Verdict, VerdictLabel
 
 TOGETHER: Final = "all files together"
+RISKS: Final = (0.05, 0.10)
+"""The shares of errors for which the coverage is given."""
 _FOLDS: Final = 5
 
 Stratum: TypeAlias = tuple[str, bool]
@@ -132,9 +135,9 @@ def _group(
             _result(side, candidate, plan, price) for side, candidate in zip(sides, candidates, strict=True)
         ),
         leads=tuple(
-            AccuracyLead(first=names[first], second=names[second], difference=found)
+            lead
             for first, second in combinations(range(len(sides)), 2)
-            if (found := _difference(sides[first], sides[second], drawing.resampling))
+            if (lead := _lead((names[first], sides[first]), (names[second], sides[second]), drawing))
         ),
     )
 
@@ -200,6 +203,7 @@ class _Side:
         self.answers = [member.answer for member in members]
         self.runs = [member.runs[at] for member in members]
         self.whole = [member.end_to_end[at] for member in members]
+        self.documents = [_document(member) for member in members]
         self.drawing = drawing
 
     @cached_property
@@ -238,6 +242,10 @@ class _Side:
             for pair in pairs or ()
             if pair.verdict.support is not None
         )
+
+    def probability_of(self, pair: _Pair) -> float | None:
+        """Return the probability by which a claim is ranked."""
+        return pair.support if self.ranking else pair.verdict.support
 
     @cached_property
     def claim_cut(self) -> ScoreCutoff | None:
@@ -319,9 +327,19 @@ def _result(side: _Side, candidate: JudgeCandidate, plan: MeasurementPlan, price
         answer_runs=len(runs),
         calibration_error=ranking.calibration_error(weights) if ranking else None,
         risk_coverage=ranking.risk_coverage(weights) if ranking else (),
+        risk_coverage_area=side.drawing.resampling.estimate(ranking.risk_coverage_area) if ranking else None,
+        risk_limits=tuple(_risk_limits(side)),
         reliability=ranking.reliability(weights),
         roc=ranking.curve(weights),
     )
+
+
+def _risk_limits(side: _Side) -> Iterator[RiskLimit]:
+    ranking = side.probabilities
+    for risk in RISKS if ranking else ():
+        coverage = side.drawing.resampling.estimate(partial(ranking.coverage_at, risk))
+        if coverage is not None:
+            yield RiskLimit(risk=risk, coverage=coverage)
 
 
 def _claims(side: _Side) -> AgreementLevel:
@@ -468,6 +486,39 @@ def _answer_cut(side: _Side) -> ScoreCutoff | None:
         side.drawing,
         lambda of_fold: side.answer_counts(scores, [of_fold[fold] for fold in side.drawing.fold_of]),
     )
+
+
+def _lead(first: tuple[str, _Side], second: tuple[str, _Side], drawing: _Drawing) -> AccuracyLead | None:
+    """Return the first's lead; ``None`` if there is none to compute."""
+    sides = first[1], second[1]
+    difference = _difference(*sides, drawing.resampling)
+    if difference is None:
+        return None
+    judged = zip(sides[0].documents, sides[0].pairs, sides[1].pairs, strict=True)
+    documents = {document for document, ours, theirs in judged if ours is not None and theirs is not None}
+    return AccuracyLead(
+        first=first[0],
+        second=second[0],
+        difference=difference,
+        auc=_auc_difference(*sides, drawing.resampling),
+        documents=len(documents),
+    )
+
+
+def _auc_difference(first: _Side, second: _Side, resampling: Resampling) -> IntervalEstimate | None:
+    """Return the first's lead in AUC, on the claims that both gave a probability."""
+    scored = [
+        (ours, theirs, pair.human, cluster)
+        for cluster, (of_first, of_second) in enumerate(zip(first.pairs, second.pairs, strict=True))
+        for pair, other in zip(of_first or (), of_second or (), strict=False)
+        if (ours := first.probability_of(pair)) is not None
+        and (theirs := second.probability_of(other)) is not None
+    ]
+    if not scored:
+        return None
+    ahead = Ranking(ScoredAnswer(ours, human, cluster) for ours, _, human, cluster in scored)
+    behind = Ranking(ScoredAnswer(theirs, human, cluster) for _, theirs, human, cluster in scored)
+    return resampling.estimate(lambda weights: ahead.auc(weights) - behind.auc(weights))
 
 
 def _difference(first: _Side, second: _Side, resampling: Resampling) -> IntervalEstimate | None:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ragtrace.calibration.intervals import IntervalEstimate
-from ragtrace.calibration.results import AccuracyLead, CandidateResult, Results, ScoreCutoff
+from ragtrace.calibration.intervals import FEWEST_CLUSTERS, IntervalEstimate
+from ragtrace.calibration.results import (
+    AccuracyLead,
+    CandidateResult,
+    GroupResult,
+    Results,
+    ScoreCutoff,
+    is_clear,
+)
 
 
 def interval(estimate: IntervalEstimate | None) -> str:
@@ -72,6 +79,46 @@ def recommendations(results: Results) -> Iterator[str]:
             yield _cut("Pass an answer from faithfulness", chosen.answer_cut)
         else:
             yield "Pass an answer if no claim is wrong, the default: no share does better on other answers."
+
+
+def floor_leads(group: GroupResult) -> Iterator[tuple[str, str]]:
+    """Yield each judge's paired differences from each floor: what is compared, and the figures."""
+    floors = {candidate.name for candidate in group.candidates if candidate.is_floor}
+    for lead in group.leads:
+        if lead.first in floors or lead.second not in floors:
+            continue  # candidates come before the floors
+        yield f"{lead.first} minus {lead.second}", "; ".join(_paired(lead))
+
+
+def _paired(lead: AccuracyLead) -> Iterator[str]:
+    for what, found in (("AUC", lead.auc), ("balanced accuracy", lead.difference)):
+        if found is not None:
+            is_open = found.low is not None and not is_clear(found)
+            yield f"{what} {signed(found)}{' (may be chance)' if is_open else ''}"
+    if lead.documents < FEWEST_CLUSTERS:
+        yield f"no interval: {counted(lead.documents, 'document')}, {FEWEST_CLUSTERS} are needed"
+    else:
+        yield counted(lead.documents, "document")
+
+
+def signed(difference: IntervalEstimate) -> str:
+    """Format a difference: ``+0.04 [+0.01, +0.07]``."""
+    if difference.low is None or difference.high is None:
+        return f"{difference.value:+.2f}"
+    return f"{difference.value:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}]"
+
+
+def risk_limits(candidate: CandidateResult) -> str:
+    """Format how much a judge can decide within a limit of errors; empty without probabilities."""
+    return "; ".join(
+        f"at {limit.risk:.0%} errors {_shares(limit.coverage)}" for limit in candidate.risk_limits
+    )
+
+
+def _shares(found: IntervalEstimate) -> str:
+    if found.low is None or found.high is None:
+        return f"{found.value:.0%}"
+    return f"{found.value:.0%} [{found.low:.0%}, {found.high:.0%}]"
 
 
 def _lead(lead: AccuracyLead, chosen: CandidateResult) -> str:

@@ -7,22 +7,27 @@ and names, and the wording of lines that state nothing.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
+from ragtrace.judge._grammars import ENGLISH, Grammar
 from ragtrace.judge._word_index import PREFIX_CHARS, WordIndex, sequences
-from ragtrace.judge._words import StemmedWord, claimed_numbers, has_negation, names, ordered_stems, stem
-from ragtrace.judge.phrases import announces_answer, is_meta, is_refusal, without_source
+from ragtrace.judge._words import (
+    POLARITY,
+    StemmedWord,
+    claimed_numbers,
+    content_stems,
+    has_negation,
+    names,
+    ordered_stems,
+    stem,
+)
+from ragtrace.judge.phrases import SENTENCE_ENDS, announces_answer, is_meta, is_refusal, without_source
+from ragtrace.languages import one_spelling
 
 WINDOW_SENTENCES = 3
-_HEDGE = re.compile(
-    r"\b(?:may|might|could|generally|typically|usually|often|likely|possibly|perhaps|overall|additionally"
-    r"|however|important to note|it is recommended|in conclusion|in summary)\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +37,38 @@ class ClaimedWords:
     text: str
     words: tuple[StemmedWord, ...]
     stems: frozenset[str]
+    """Of the content words; outside English, with whether the claim negates."""
     numbers: frozenset[str]
     names: tuple[str, ...]
     negated: bool
+    grammar: Grammar
 
     @classmethod
-    def of(cls, text: str) -> ClaimedWords:
-        """Take a claim apart."""
-        bare = without_source(text)
-        words = ordered_stems(bare)
+    def of(cls, text: str, grammar: Grammar = ENGLISH) -> ClaimedWords:
+        """Take a claim apart by the rules of the chunks' language."""
+        spelled = one_spelling(text)
+        bare = without_source(spelled)
+        words = ordered_stems(bare, grammar)
         return cls(
-            text=text,
+            text=spelled,
             words=words,
-            stems=frozenset(word.stem for word in words if word.is_content),
-            numbers=claimed_numbers(bare),
-            names=names(bare),
-            negated=has_negation(bare),
+            stems=content_stems(bare, words, grammar),
+            numbers=claimed_numbers(bare, grammar),
+            names=names(bare, grammar),
+            negated=has_negation(bare, grammar),
+            grammar=grammar,
         )
+
+    @property
+    def content(self) -> frozenset[str]:
+        """The stems of the content words alone."""
+        return self.stems - POLARITY
+
+    def missing_names(self, passages: WordIndex) -> list[str]:
+        """Return the names that no chunk has; without capital letters, any content word may be one."""
+        if not self.grammar.has_capitals:
+            return sorted(self.content - passages.places.keys())
+        return [name for name in self.names if stem(name, self.grammar) not in passages.places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +122,12 @@ def _coverage(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
         for held in stems
     }
     near = sum(held[:PREFIX_CHARS] in passages.prefixes for held in missing if len(held) >= PREFIX_CHARS)
-    total = sum(rarity.values()) or 1.0
+    total = math.fsum(rarity.values()) or 1.0  # in whichever order the set is
     found = {f"cover_{length}": best.covered / wanted if stems else 1.0 for length, best in by_length.items()}
     window = by_length[3].window
     return found | {
         "cover_all": 1 - len(missing) / wanted,
-        "rare_cover_all": 1 - sum(rarity[held] for held in missing) / total,
+        "rare_cover_all": 1 - math.fsum(rarity[held] for held in missing) / total,
         "missing_words": math.log1p(len(missing)),
         "near_words": near / wanted,
         "numbers_elsewhere": float(not passages.holds(window, claimed.numbers & passages.numbers)),
@@ -116,7 +136,7 @@ def _coverage(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
 
 
 def _negation_differs(claimed: ClaimedWords, passages: WordIndex, window: range) -> bool:
-    return any(has_negation(passages.sentences[at][1].text) != claimed.negated for at in window)
+    return any(passages.sentences[at][1].negated != claimed.negated for at in window)
 
 
 def _sequences(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
@@ -137,7 +157,7 @@ def _share_held(order: Sequence[str], passages: WordIndex, length: int) -> float
 
 def _numbers_and_names(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
     no_number = len(claimed.numbers - passages.numbers)
-    no_name = sum(stem(name) not in passages.places for name in claimed.names)
+    no_name = len(claimed.missing_names(passages)) if claimed.names else 0
     return {
         "missing_numbers": math.log1p(no_number),
         "missing_numbers_share": no_number / max(1, len(claimed.numbers)),
@@ -152,10 +172,10 @@ def _wording(claimed: ClaimedWords) -> dict[str, float]:
     text = claimed.text
     return {
         "log_words": math.log1p(len(claimed.words)),
-        "few_words": float(len(claimed.stems) < 3),
+        "few_words": float(len(claimed.content) < 3),
         "about_answer": float(announces_answer(text) or is_meta(text)),
         "refusal": float(is_refusal(text)),
-        "heading": float(len(claimed.words) <= 4 and text.strip(" *_")[-1:] not in ".!"),
-        "hedged": float(bool(_HEDGE.search(text))),
-        "negated": float(claimed.negated),
+        "heading": float(len(claimed.words) <= 4 and text.strip(" *_")[-1:] not in SENTENCE_ENDS),
+        "hedged": float(bool(claimed.grammar.hedges.search(text))),
+        "negated": float(claimed.negated and claimed.grammar.is_english),  # else it is a content word
     }

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from ragtrace.judge._words import numbers, ordered_stems
+from ragtrace.judge._grammars import ENGLISH, Grammar, grammar_of
+from ragtrace.judge._words import content_stems, has_negation, numbers, ordered_stems
 from ragtrace.judge_forms import NumberedText
+from ragtrace.languages import Language, common_language, language_of, one_spelling, script_of
 from ragtrace.sentences import split_sentences
 
 PREFIX_CHARS = 4
@@ -28,6 +30,7 @@ class PassageSentence:
     numbers: frozenset[str]
     order: tuple[str, ...]
     """The stems of all its words, in order."""
+    negated: bool
 
 
 @lru_cache(maxsize=256)
@@ -36,11 +39,15 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=8192)
-def _prepared(text: str) -> PassageSentence:
-    words = ordered_stems(text)
-    stems = frozenset(word.stem for word in words if word.is_content)
+def _prepared(text: str, grammar: Grammar) -> PassageSentence:
+    spelled = one_spelling(text)
+    words = ordered_stems(spelled, grammar)
     return PassageSentence(
-        text=text, stems=stems, numbers=numbers(text), order=tuple(word.stem for word in words)
+        text=text,
+        stems=content_stems(spelled, words, grammar),
+        numbers=numbers(spelled, grammar),
+        order=tuple(word.stem for word in words),
+        negated=has_negation(spelled, grammar),
     )
 
 
@@ -48,6 +55,12 @@ def _prepared(text: str) -> PassageSentence:
 class WordIndex:
     """The sentences of the chunks."""
 
+    grammar: Grammar = ENGLISH
+    """Of the language that most of the chunks are in."""
+    languages: frozenset[Language | None] = frozenset()
+    """Of all chunks; ``None`` is a chunk whose language is not known."""
+    scripts: frozenset[str | None] = frozenset()
+    """Of all chunks."""
     sentences: list[tuple[int, PassageSentence]] = field(default_factory=list)
     """Sentences with the number of their chunk."""
     places: dict[str, list[int]] = field(default_factory=dict)
@@ -61,12 +74,18 @@ class WordIndex:
     @classmethod
     async def of(cls, chunks: Iterable[NumberedText]) -> WordIndex:
         """Prepare the chunks. Others can work in between."""
-        passages = cls()
-        for chunk in chunks:
+        held = [chunk for chunk in chunks if chunk.text.strip()]
+        texts = [chunk.text for chunk in held]
+        passages = cls(
+            grammar_of(common_language(texts)),
+            frozenset(map(language_of, texts)),
+            frozenset(map(script_of, texts)),
+        )
+        for chunk in held:
             for position, text in enumerate(_split(chunk.text)):
                 if position % _SENTENCES_A_TURN == 0:
                     await asyncio.sleep(0)
-                passages._add(chunk.number, _prepared(text))
+                passages._add(chunk.number, _prepared(text, passages.grammar))
         return passages
 
     def _add(self, number: int, sentence: PassageSentence) -> None:
@@ -77,6 +96,14 @@ class WordIndex:
         for length in (2, 3):
             self.sequences.update(sequences(sentence.order, length))
         self.sentences.append((number, sentence))
+
+    def foreign(self, text: str) -> str | None:
+        """Return the language or script of a claim that no chunk is in; ``None`` if words can be compared."""
+        script, language = script_of(text), language_of(text)
+        if script and self.scripts and script not in self.scripts:
+            return language or script.title()
+        known = self.languages and None not in self.languages
+        return language if language and known and language not in self.languages else None
 
     def window(self, start: int, length: int) -> tuple[int, range]:
         """Return a chunk's number and the range of up to ``length`` sentences of it from ``start``."""

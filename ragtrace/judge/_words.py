@@ -1,77 +1,45 @@
-"""The words, names and numbers of a text, made comparable. The rules are for English."""
+"""The words, names and numbers of a text, made comparable by the rules of its language."""
 
 # ruff: noqa: RUF001  this module handles typographic marks
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from ragtrace.judge._grammars import ENGLISH, Grammar
 
 _NUMBER = r"\d+(?:[.,:/]\d+)*"
-_UNSPACED_MARKS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_UNSPACED_MARKS = r"\u0e00-\u0eff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Scripts without spaces between words: Thai, Lao, Japanese, Chinese."""
-_WORD = rf"(?:[^\W\d_{_UNSPACED_MARKS}][^\W_{_UNSPACED_MARKS}]*|[{_UNSPACED_MARKS}]+)"  # "CO2" is a word
+_ACCENTS = r"\u0300-\u036f"
+"""Combining marks for which there is no composed character."""
+_WORD = (
+    rf"(?:[^\W\d_{_UNSPACED_MARKS}](?:[^\W_{_UNSPACED_MARKS}]|[{_ACCENTS}])*|[{_UNSPACED_MARKS}]+)"  # "CO2"
+)
 _TOKEN = re.compile(rf"{_NUMBER}|{_WORD}(?:['’][^\W\d_]+)*")
 _FIGURES = re.compile(_NUMBER)
-_CLAIMED_FIGURES = re.compile(rf"{_WORD}|({_NUMBER})(?!st\b|nd\b|rd\b|th\b|\d)")
 _CONVERSION = re.compile(r"(?<=[\w°%]) ?\((?:about |approximately |around |~|≈)?\d[^()]{0,30}[^\d()]\)")
 _NAME = re.compile(r"(?<=[\w,;'’&)/-] )([A-Z]\w*(?:['’]\w+)?)")
-_NEGATION = re.compile(r"\b(?:not|no|never|none|nor|neither|without|cannot)\b|n['’]t\b", re.IGNORECASE)
+_CAPITALIZED = re.compile(r"(?<=[\w,;'’&)/-] )([^\W\d_]\w*)")
 _UNSPACED = re.compile(rf"[{_UNSPACED_MARKS}]")
-_NUMBER_WORDS = {
-    word: str(value)
-    for value, word in enumerate(
-        [
-            *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-            *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
-            *("nineteen", "twenty"),
-        ]
-    )
-} | {"thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "hundred": "100"}
-_STOP_WORDS = frozenset(
-    """
-    a about above according across after again all along also although am among an and any anybody are around
-    as at be because been before being below between both but by can could did do does doing done down due
-    during each either else etc even ever every few for from further had has have having he her here hers him
-    his how however i if in into is it its itself just least less like made make makes many may me might more
-    most much must my near neither no nor not of off often on once one only onto or other others our out over
-    own per rather same several shall she should since so some such than that the their theirs them then there
-    therefore these they this those though through thus to together too toward towards under until up upon us
-    use used using very via was way we well were what when where whether which while who whom whose why will
-    with within without would yet you your yours
-    """.split()  # noqa: SIM905  a list of words reads best as words
-)
-_SUFFIXES = (
-    ("ational", "ate", 3),
-    ("ization", "ize", 3),
-    ("ations", "at", 3),
-    ("ation", "at", 3),
-    ("ities", "ity", 3),
-    ("ments", "", 4),
-    ("ment", "", 4),
-    ("ings", "", 3),
-    ("ing", "", 3),
-    ("iest", "y", 3),
-    ("ied", "y", 3),
-    ("ies", "y", 3),
-    ("edly", "", 3),
-    ("ally", "al", 3),
-    ("ness", "", 4),
-    ("sses", "ss", 2),
-    ("ches", "ch", 2),
-    ("shes", "sh", 2),
-    ("xes", "x", 2),
-    ("ed", "", 3),
-    ("ly", "", 4),
-    ("ss", "ss", 2),
-    ("us", "us", 2),
-    ("is", "is", 2),
-    ("s", "", 3),
-)
-"""Ending, its replacement, and the least number of letters before it. The first match applies."""
+_SCRIPT_RUNS = re.compile(r"[\u3040-\u309f]+|[\u30a0-\u30ff]+|[^\u3040-\u30ff]+")
+_HIRAGANA = re.compile(r"[\u3040-\u309f]+\Z")
+_SPACED_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?:[ \u00a0\u2009\u202f]\d{3})+)(?!\d)")
+_DOTTED_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
+_MYRIADS = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8, "兆": 10**12}
+_COUNTED_MYRIADS = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(_MYRIADS)}])")
+_NUMERALS = {**{mark: value for value, mark in enumerate("〇一二三四五六七八九")}, "零": 0, "两": 2, "兩": 2}
+_WRITTEN_NUMBER = re.compile(rf"[{''.join(_NUMERALS)}{''.join(_MYRIADS)}]{{1,20}}")
+_PLAIN_LETTERS = str.maketrans("àâäáãèêëéìîïíòôöóõùûüúç", "aaaaaeeeeiiiiooooouuuuc")
+
+NEGATED: Final = "¬"
+AFFIRMED: Final = "="
+POLARITY: Final = frozenset((NEGATED, AFFIRMED))
+"""Outside English, whether a sentence negates is one of its content words, so that it counts in coverage."""
 
 
 class StemmedWord(NamedTuple):
@@ -82,68 +50,122 @@ class StemmedWord(NamedTuple):
     """Whether it carries meaning: no stop word, no number, no single letter."""
 
 
-def content_stems(text: str) -> frozenset[str]:
-    """Return the stems of the content words; numbers are compared by value elsewhere."""
-    return frozenset(word.stem for word in ordered_stems(text) if word.is_content)
-
-
-def ordered_stems(text: str) -> tuple[StemmedWord, ...]:
+def ordered_stems(text: str, grammar: Grammar = ENGLISH) -> tuple[StemmedWord, ...]:
     """Return the stems of all words and figures, in order.
 
     Scripts without spaces (Chinese, Japanese, Thai) give every two neighboring characters as a word.
     """
-    return tuple(_stemmed(word) for found in _TOKEN.findall(text) for word in _without_spaces(found))
+    plain = grammar.elided.sub(" ", _joined(text, grammar))
+    return tuple(
+        _stemmed(word, grammar) for found in _TOKEN.findall(plain) for word in _without_spaces(found, grammar)
+    )
 
 
-def _without_spaces(word: str) -> Iterable[str]:
+def content_stems(text: str, words: Iterable[StemmedWord], grammar: Grammar) -> frozenset[str]:
+    """Return the stems of the content words; numbers are compared by value elsewhere."""
+    stems = {word.stem for word in words if word.is_content}
+    if not grammar.is_english and stems:
+        stems.add(NEGATED if has_negation(text, grammar) else AFFIRMED)
+    return frozenset(stems)
+
+
+def _without_spaces(word: str, grammar: Grammar) -> Iterable[str]:
     if len(word) < 2 or not _UNSPACED.match(word):
         return (word,)
+    if grammar.has_myriads:
+        return _character_pairs(word, grammar)
     return map("".join, pairwise(word))
 
 
-def _stemmed(word: str) -> StemmedWord:
+def _character_pairs(word: str, grammar: Grammar) -> Iterator[str]:
+    """Yield pairs of characters of the same script, and not across a function word."""
+    for run in _SCRIPT_RUNS.findall(word):
+        part = ""
+        for mark in run:
+            if mark in grammar.stop_words:
+                yield from _pairs_of(part)
+                yield mark
+                part = ""
+            else:
+                part += mark
+        yield from _pairs_of(part)
+
+
+def _pairs_of(part: str) -> Iterable[str]:
+    return map("".join, pairwise(part)) if len(part) > 1 else filter(None, (part,))
+
+
+def _stemmed(word: str, grammar: Grammar) -> StemmedWord:
     if word[0].isdecimal():
-        return StemmedWord(_plain_number(word), False)
+        return StemmedWord(plain_number(word, grammar), False)
     bare = _bare(word)
-    return StemmedWord(stem(word), bare not in _STOP_WORDS and len(bare) > 1)
+    if grammar.has_myriads and _UNSPACED.match(bare):
+        return StemmedWord(bare, bare not in grammar.stop_words and not _HIRAGANA.match(bare))
+    return StemmedWord(stem(word, grammar), bare not in grammar.stop_words and len(bare) > 1)
 
 
-def numbers(text: str) -> frozenset[str]:
-    """Return the numbers that a context supports, in a broad sense: figures, their parts, number words."""
+def numbers(text: str, grammar: Grammar = ENGLISH) -> frozenset[str]:
+    """Return the numbers that a context supports, in a broad sense: figures, their parts, number words.
+
+    In a language that writes 1.250,5 this holds the number that is meant, and how English reads it.
+    """
     words = (word.lower() for word in _TOKEN.findall(text))
-    found = {_NUMBER_WORDS[word] for word in words if word in _NUMBER_WORDS}
+    known = grammar.number_words
+    found = {known[word] for word in words if word in known}
     for figures in _FIGURES.findall(text):
-        found |= {_plain_number(figures), *re.split(r"[.,:/]", figures)}
+        found |= {plain_number(figures), *re.split(r"[.,:/]", figures)}
+    if not grammar.is_english:
+        found.update(plain_number(figures, grammar) for figures in _FIGURES.findall(_joined(text, grammar)))
+    if grammar.has_myriads:
+        found.update(_written_numbers(text))
     return frozenset(found)
 
 
-def claimed_numbers(text: str) -> frozenset[str]:
+def claimed_numbers(text: str, grammar: Grammar = ENGLISH) -> frozenset[str]:
     """Return the numbers that a claim must prove: its figures, without ordinals and unit conversions."""
-    found = _CLAIMED_FIGURES.findall(_CONVERSION.sub(" ", text))
-    return frozenset(_plain_number(figures) for figures in found if figures)
+    found = _claimed_figures(grammar).findall(_joined(_CONVERSION.sub(" ", text), grammar))
+    return frozenset(plain_number(figures, grammar) for figures in found if figures)
 
 
-def names(text: str) -> tuple[str, ...]:
+@cache
+def _claimed_figures(grammar: Grammar) -> re.Pattern[str]:
+    """Return what finds words, and in its group figures that are no ordinal."""
+    ends = "|".join(filter(None, (grammar.ordinals, r"\d")))
+    return re.compile(rf"{_WORD}|({_NUMBER})(?!{ends})")
+
+
+def names(text: str, grammar: Grammar = ENGLISH) -> tuple[str, ...]:
     """Return the capitalized words, except at the beginning of the text or of a part of it."""
-    found = (match[1].replace("’", "'").removesuffix("'s") for match in _NAME.finditer(text))
-    return tuple(name for name in dict.fromkeys(found) if len(name) > 1 and name.lower() not in _STOP_WORDS)
+    if grammar.is_english:
+        marked = [match[1] for match in _NAME.finditer(text)]
+    elif grammar.has_capitals:
+        plain = grammar.elided.sub(" ", text)
+        marked = [match[1] for match in _CAPITALIZED.finditer(plain) if match[1][0].isupper()]
+    else:
+        return ()
+    found = (name.replace("’", "'").removesuffix("'s") for name in marked)
+    stop_words = grammar.stop_words
+    return tuple(name for name in dict.fromkeys(found) if len(name) > 1 and name.lower() not in stop_words)
 
 
-def has_negation(text: str) -> bool:
+def has_negation(text: str, grammar: Grammar = ENGLISH) -> bool:
     """Tell whether the text negates something."""
-    return bool(_NEGATION.search(text))
+    return bool(grammar.negation.search(text))
 
 
 def word_count(text: str) -> int:
-    """Count words and figures."""
-    return len(_TOKEN.findall(text))
+    """Count words and figures; two characters of a script without spaces are a word."""
+    found = _TOKEN.findall(text)
+    return sum((len(word) + 1) // 2 if _UNSPACED.match(word) else 1 for word in found)
 
 
 @lru_cache(maxsize=16_384)
-def stem(word: str) -> str:
-    """Remove the inflection of an English word (approximate)."""
+def stem(word: str, grammar: Grammar = ENGLISH) -> str:
+    """Remove the inflection of a word (approximate)."""
     word = _bare(word)
-    for suffix, instead, before in _SUFFIXES:
+    if not grammar.is_english:
+        word = _without_prefix(word.translate(_PLAIN_LETTERS), grammar.prefixes)
+    for suffix, instead, before in grammar.suffixes:
         if word.endswith(suffix) and len(word) - len(suffix) >= before:
             word = word.removesuffix(suffix) + instead
             break
@@ -152,10 +174,48 @@ def stem(word: str) -> str:
     return word.rstrip("e") if len(word) > 4 else word
 
 
+def _without_prefix(word: str, prefixes: Iterable[str]) -> str:
+    for prefix in prefixes:
+        if word.startswith(prefix) and len(word) - len(prefix) >= 3:
+            return word.removeprefix(prefix)
+    return word
+
+
 def _bare(word: str) -> str:
     return word.lower().replace("’", "'").removesuffix("'s")
 
 
-def _plain_number(figures: str) -> str:
+def plain_number(figures: str, grammar: Grammar = ENGLISH) -> str:
+    """Return a number without marks of thousands and zeros that say nothing."""
+    if grammar.decimal_comma:
+        if _DOTTED_THOUSANDS.fullmatch(figures):
+            figures = figures.replace(".", "").replace(",", ".")
+        elif figures.count(",") == 1 and "." not in figures:
+            figures = figures.replace(",", ".")
+        figures = re.sub(r"(?<=\.)(\d*?)0+$", r"\1", figures).removesuffix(".")
     plain = re.sub(r",(?=\d{3}(?!\d))", "", figures)
     return re.sub(r"\.0+$", "", plain).lstrip("0") or "0"
+
+
+def _joined(text: str, grammar: Grammar) -> str:
+    """Write numbers in one piece: 1 250 is 1250, 3万 is 30000."""
+    if grammar.decimal_comma:
+        return _SPACED_THOUSANDS.sub(lambda found: found[1] + re.sub(r"\D", "", found[2]), text)
+    if grammar.has_myriads:
+        return _COUNTED_MYRIADS.sub(lambda found: f"{float(found[1]) * _MYRIADS[found[2]]:.0f}", text)
+    return text
+
+
+def _written_numbers(text: str) -> Iterator[str]:
+    """Yield the values of numbers that are written with characters: 三十 is 30."""
+    for written in _WRITTEN_NUMBER.findall(text):
+        whole = section = digit = 0
+        for mark in written:
+            value = _MYRIADS.get(mark)
+            if value is None:
+                digit = _NUMERALS[mark]
+            elif value < 10**4:
+                section, digit = section + max(1, digit) * value, 0
+            else:
+                whole, section, digit = whole + max(1, section + digit) * value, 0, 0
+        yield str(whole + section + digit)

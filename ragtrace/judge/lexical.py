@@ -13,7 +13,9 @@ The relevance of a statement or chunk to the question needs understanding too: s
 chunk was retrieved, not whether it helps. The judge abstains from relevance, so that there is no score, and
 generates no questions.
 
-It was trained on English answers (RAGTruth); on other text it is weaker.
+It was trained on English answers (RAGTruth). German, French, Spanish, Chinese, Japanese and Arabic chunks are
+compared by rules for their words, numbers and negations, under the same weights: there it ranks by coverage.
+A claim in a language that no chunk is in is left open, without a probability.
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ from ragtrace.judge._support_features import (
 )
 from ragtrace.judge._support_model import SupportModel, shipped_model
 from ragtrace.judge._word_index import PassageSentence, WordIndex
-from ragtrace.judge._words import has_negation, stem, word_count
+from ragtrace.judge._words import word_count
 from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.layers import limited
-from ragtrace.judge.phrases import is_meta, is_refusal, without_source
+from ragtrace.judge.phrases import SENTENCE_ENDS, is_meta, is_refusal, without_source
 from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,
@@ -133,11 +135,8 @@ def claim_kind(sentence: str) -> ClaimKind:
     return "meta" if is_meta(sentence) or _is_heading(sentence) else "factual"
 
 
-_ENDS = ".!。！｡।"  # noqa: RUF001  what ends a sentence in several scripts
-
-
 def _is_heading(sentence: str) -> bool:
-    return word_count(sentence) <= 4 and sentence.strip(" *_")[-1:] not in _ENDS
+    return word_count(sentence) <= 4 and sentence.strip(" *_")[-1:] not in SENTENCE_ENDS
 
 
 async def _verify(given: VerifyInput, model: SupportModel) -> JudgeReply[VerifyReply]:
@@ -147,7 +146,9 @@ async def _verify(given: VerifyInput, model: SupportModel) -> JudgeReply[VerifyR
     support: dict[int, float] = {}
     for claim in given.claims:
         await asyncio.sleep(0)  # long answers must not block the event loop
-        support[claim.number], finding = _decide(claim, passages, model)
+        probability, finding = _decide(claim, passages, model)
+        if probability is not None:
+            support[claim.number] = probability
         if isinstance(finding, str):
             notes[claim.number] = finding
         else:
@@ -163,9 +164,11 @@ async def _verify(given: VerifyInput, model: SupportModel) -> JudgeReply[VerifyR
 
 def _decide(
     claim: NumberedText, passages: WordIndex, model: SupportModel
-) -> tuple[float, GivenVerdict | str]:
+) -> tuple[float | None, GivenVerdict | str]:
     """Return the probability of support, and a verdict or the reason for abstaining."""
-    claimed = ClaimedWords.of(claim.text)
+    claimed = ClaimedWords.of(claim.text, passages.grammar)
+    if (language := passages.foreign(claim.text)) and not _share_words(claimed, passages):
+        return None, f"the claim is in {language} and no chunk is: words cannot be compared"
     support = model.support(support_features(claimed, passages))
     if support < model.unsupported_below:
         return support, _silent(claim, _lacking(claimed, passages))
@@ -176,21 +179,26 @@ def _decide(
     return support, _supported(claim, claimed, passages)
 
 
+def _share_words(claimed: ClaimedWords, passages: WordIndex) -> bool:
+    found = sum(held in passages.places for held in claimed.content)
+    return found > 0 and found * 2 >= len(claimed.content)
+
+
 def may_be_supported(claimed: ClaimedWords, passages: WordIndex) -> bool:
     """Return whether the verdict *supported* is possible: nothing is missing, the words stand together."""
     return _reason_against(claimed, passages) is None
 
 
 def _reason_against(claimed: ClaimedWords, passages: WordIndex) -> str | None:
-    if strange := _strange(claimed, passages):
+    if strange := claimed.missing_names(passages):
         return f"no chunk names {', '.join(strange)}, but that may be another word for the same"
-    if len(claimed.stems) < MIN_CONTENT_WORDS:
+    if len(claimed.content) < MIN_CONTENT_WORDS:
         return "too few content words to compare"
     best = best_window(claimed, passages, WINDOW_SENTENCES, with_numbers=True)
     if best.covered < SUPPORT_COVERAGE * len(claimed.stems):
         share = best.covered / len(claimed.stems)
         return f"at best {share:.0%} of the words stand together: neither clearly there nor clearly missing"
-    if claimed.negated != has_negation(_nearest(claimed, passages, best).text):
+    if claimed.negated != _nearest(claimed, passages, best).negated:
         return "the words stand together, but only one side negates"
     return None
 
@@ -203,21 +211,19 @@ def _supported(claim: NumberedText, claimed: ClaimedWords, passages: WordIndex) 
 
 def _nearest(claimed: ClaimedWords, passages: WordIndex, best: BestWindow) -> PassageSentence:
     sentences = [passages.sentences[at][1] for at in best.window]
-    return max(sentences, key=lambda sentence: len(claimed.stems & sentence.stems))
-
-
-def _strange(claimed: ClaimedWords, passages: WordIndex) -> list[str]:
-    return [name for name in claimed.names if stem(name) not in passages.places]
+    return max(sentences, key=lambda sentence: len(claimed.content & sentence.stems))
 
 
 def _lacking(claimed: ClaimedWords, passages: WordIndex) -> str:
     """Say what the chunks lack."""
     if absent := claimed.numbers - passages.numbers:
         return f"no chunk has the number {', '.join(sorted(absent))}"
-    if strange := _strange(claimed, passages):
+    if strange := claimed.missing_names(passages):
         return f"no chunk names {', '.join(strange)}"
-    missing = sum(held not in passages.places for held in claimed.stems)
-    return f"no chunk has {missing} of the {len(claimed.stems)} content words, and few of them stand together"
+    missing = sum(held not in passages.places for held in claimed.content)
+    return (
+        f"no chunk has {missing} of the {len(claimed.content)} content words, and few of them stand together"
+    )
 
 
 def _silent(claim: NumberedText, reason: str) -> GivenVerdict:

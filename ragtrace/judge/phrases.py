@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import re
 
+SENTENCE_ENDS = ".!。！｡।"
+"""What ends a statement in several scripts."""
+_QUESTION_MARKS = ("?", "？", "؟")
 _SOURCE = (
     r"(?:(?:the|these|this|those|any|all|your|given|provided|supplied|retrieved|available|following|above) )*"
     r"(?:passages?|contexts?|documents?|sources?|texts?|information|knowledge base|search results?|excerpts?)"
@@ -48,7 +51,7 @@ _BASED_ON = re.compile(
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(
-    r"\s*[(\[](?:from |see |source: )?(?:passages?|documents?|sources?|chunks?)[ \d,&and]+[)\]]"
+    r"(?<!\s)\s*[(\[](?:from |see |source: )?(?:passages?|documents?|sources?|chunks?)[ \d,&and]+[)\]]"
     r"|\b(?:passages?|documents?|sources?|chunks?) \d+(?:(?:,| and|, and|&) \d+)*",
     re.IGNORECASE,
 )
@@ -62,8 +65,8 @@ def is_refusal(sentence: str) -> bool:
 def is_meta(sentence: str) -> bool:
     """Return whether the sentence is about the answer or its sources, asks, or announces what follows."""
     plain = _plain(sentence)
-    announces = plain.endswith(":") and len(plain.split()) <= 25
-    return announces or plain.endswith("?") or bool(_ADDRESS.match(plain) or _SILENT.match(plain))
+    announces = plain.endswith((":", "：")) and len(plain.split()) <= 25
+    return announces or plain.endswith(_QUESTION_MARKS) or bool(_ADDRESS.match(plain) or _SILENT.match(plain))
 
 
 def announces_answer(sentence: str) -> bool:

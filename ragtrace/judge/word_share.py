@@ -48,7 +48,7 @@ async def _verify(given: VerifyInput) -> JudgeReply[Any]:
     shares: dict[int, float] = {}
     for claim in given.claims:
         await asyncio.sleep(0)
-        stems = ClaimedWords.of(claim.text).stems
+        stems = ClaimedWords.of(claim.text, index.grammar).content
         shares[claim.number] = sum(held in index.places for held in stems) / len(stems) if stems else 1.0
     cited = [given.chunks[0].number] if given.chunks else []
     verdicts = [

@@ -68,6 +68,13 @@ class RiskPoint(_Saved):
     risk: float
 
 
+class RiskCoverage(_Saved):
+    """How much can be decided if no more than ``risk`` of the decided claims may be wrong."""
+
+    risk: float
+    coverage: CardFigure
+
+
 class CardSet(_Saved):
     """What was measured on one file."""
 
@@ -97,7 +104,15 @@ class CardSet(_Saved):
     """Expected calibration error, in ten bins."""
     floor_two_way: CardFigure | None = None
     floor_auc: CardFigure | None = None
+    two_way_lead: CardFigure | None = None
+    """Balanced accuracy minus the floor's, paired: on the same claims, drawn together by document."""
+    auc_lead: CardFigure | None = None
+    """AUC minus the floor's, paired."""
     of_answers: CardAnswers | None = None
+    risk_coverage_area: CardFigure | None = None
+    """AURC: the mean share of errors over all coverages."""
+    floor_risk_coverage_area: CardFigure | None = None
+    risk_limits: list[RiskCoverage] = []
     risk_coverage: list[RiskPoint] = []
 
     @property

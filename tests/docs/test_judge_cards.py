@@ -29,6 +29,13 @@ def _lines() -> Iterator[str]:
         yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
         yield from (_row(measured) for measured in card.sets)
         yield ""
+        yield (
+            "| data | documents | AUC minus the floor's | balanced accuracy minus the floor's |"
+            " AURC | AURC of the floor | decided at 5 % errors | at 10 % |"
+        )
+        yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+        yield from (_paired_row(measured) for measured in card.sets if measured.documents)
+        yield ""
         for source in dict.fromkeys(of.source for of in card.sets):
             names = ", ".join(of.name for of in card.sets if of.source == source)
             yield f"- {names}: {source}."
@@ -49,10 +56,19 @@ def _row(of: CardSet) -> str:
     return f"| {of.name} | {claims} | {' | '.join(map(_figure, figures))} | {flawed} | {error} |"
 
 
-def _figure(found: CardFigure | None) -> str:
+def _paired_row(of: CardSet) -> str:
+    leads = [_figure(lead, signed=True) for lead in (of.auc_lead, of.two_way_lead)]
+    areas = [_figure(area) for area in (of.risk_coverage_area, of.floor_risk_coverage_area)]
+    limits = [_figure(limit.coverage) for limit in of.risk_limits]
+    return f"| {of.name} | {of.documents} | {' | '.join((*leads, *areas, *limits))} |"
+
+
+def _figure(found: CardFigure | None, *, signed: bool = False) -> str:
     if found is None:
         return "-"
-    return f"{found.value:.2f}" + ("" if found.low is None else f" [{found.low:.2f}, {found.high:.2f}]")
+    form = "+.2f" if signed else ".2f"
+    interval = "" if found.low is None else f" [{found.low:{form}}, {found.high:{form}}]"
+    return f"{found.value:{form}}{interval}"
 
 
 def test_the_page_shows_the_cards() -> None:

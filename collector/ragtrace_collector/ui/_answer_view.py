@@ -235,7 +235,7 @@ def view_of(
         workings=shown.workings,
         sampling=sampling_sentence(version.judged.sample),
         versions=tuple(_versions(in_order, version)),
-        pair=_pair(in_order, choice),
+        pair=_pair(in_order, choice, version),
         feedback=tuple(_feedback(span) for span in opened.feedback if not _is_review(span)),
         reviews=reviews,
         links=tuple(place_links(links, opened.key)),
@@ -275,6 +275,14 @@ def _notices(opened: OpenedAnswer, version: AnswerVersion) -> Iterator[str]:
             "Several evaluations of this answer are valid side by side, such as those of two evaluators:"
             " choose one below"
         )
+        if other := _opponent(opened.versions, version):
+            yield _dispute(version_summary(version), version_summary(other))
+    if replaced := _overruled(opened.versions, version):
+        before = version_summary(replaced)
+        yield (
+            f"This evaluation overrules the one that it replaces: {before.judge or 'the judge'} said"
+            f" {before.label.value}. Both are compared below"
+        )
     if version.judged.evaluation.compromised:
         yield (
             "The judge failed a canary claim, which can mean prompt injection: a second judge decided, or the"
@@ -282,6 +290,36 @@ def _notices(opened: OpenedAnswer, version: AnswerVersion) -> Iterator[str]:
         )
     yield from opened.notices
     yield from version.notices
+
+
+_OPPOSITES: Final = {Label.PASS: Label.FAIL, Label.FAIL: Label.PASS}
+
+
+def _opponent(versions: Sequence[AnswerVersion], shown: AnswerVersion) -> AnswerVersion | None:
+    """Return a valid evaluation that passes what the one shown fails, or the other way round."""
+    opposite = _OPPOSITES.get(version_summary(shown).label)
+    if opposite is None or not shown.is_valid:
+        return None
+    return next(
+        (each for each in versions if each.is_valid and version_summary(each).label is opposite), None
+    )
+
+
+def _overruled(versions: Sequence[AnswerVersion], shown: AnswerVersion) -> AnswerVersion | None:
+    """Return the evaluation that this one replaces if it says the opposite."""
+    replaced = next((each for each in versions if each.evaluation_id == shown.supersedes), None)
+    if replaced is None or not shown.is_valid:
+        return None
+    opposite = _OPPOSITES.get(version_summary(shown).label)
+    return replaced if version_summary(replaced).label is opposite else None
+
+
+def _dispute(shown: AnswerSummary, other: AnswerSummary) -> str:
+    says = {Label.PASS: "passes", Label.FAIL: "fails"}
+    return (
+        f"The evaluations disagree: {shown.judge or 'this judge'} {says[shown.label]} the answer,"
+        f" {other.judge or 'another judge'} {says[other.label]} it. Their verdicts are compared below"
+    )
 
 
 # -- verdict ----------------------------------------------------------------------------------------------
@@ -475,14 +513,24 @@ def _versions(in_order: Sequence[AnswerVersion], shown: AnswerVersion) -> Iterat
         )
 
 
-def _pair(in_order: Sequence[AnswerVersion], choice: VersionChoice) -> PairOfVersions | None:
+def _pair(
+    in_order: Sequence[AnswerVersion], choice: VersionChoice, shown: AnswerVersion
+) -> PairOfVersions | None:
+    """Compare the chosen versions: by default those that disagree, else the last two."""
     last = len(in_order)
     if last < 2:
         return None
-    before = choice.before if choice.before and choice.before <= last else last - 1
-    after = choice.after if choice.after and choice.after <= last else last
+    default = last - 1, last
+    if opponent := _opponent(in_order, shown) or _overruled(in_order, shown):
+        default = _number(in_order, opponent), _number(in_order, shown)
+    before = choice.before if choice.before and choice.before <= last else default[0]
+    after = choice.after if choice.after and choice.after <= last else default[1]
     found = difference(in_order[before - 1].judged, in_order[after - 1].judged)
     return PairOfVersions(before=before, after=after, difference=found)
+
+
+def _number(in_order: Sequence[AnswerVersion], wanted: AnswerVersion) -> int:
+    return next(number for number, version in enumerate(in_order, start=1) if version is wanted)
 
 
 def _feedback(span: Span) -> FeedbackLine:

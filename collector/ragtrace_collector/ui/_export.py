@@ -38,6 +38,7 @@ class ExportFormat:
 def _json_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) -> bytes:
     row = {
         **facts_of(answer),
+        "disputed": answer.is_disputed,
         **({} if search is None else {"search": search}),
         "metrics": metrics_of(answer),
     }
@@ -75,12 +76,12 @@ def _no_head(metrics: Sequence[str], *, searched: bool) -> bytes:
 
 def _csv_head(metrics: Sequence[str], *, searched: bool) -> bytes:
     names = [f"{what}_{name}" for name in metrics for what in ("score", "label")]
-    return "\ufeff".encode() + _csv_line([*_COLUMNS, *names, *(["search"] if searched else [])])
+    return "\ufeff".encode() + _csv_line([*_COLUMNS, "disputed", *names, *(["search"] if searched else [])])
 
 
 def _csv_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) -> bytes:
     facts = facts_of(answer)
-    cells = [facts[name] for name in _COLUMNS]
+    cells = [*(facts[name] for name in _COLUMNS), "true" if answer.is_disputed else "false"]
     for name in metrics:
         metric = answer.metric(name)
         cells += [metric.score, metric.label.value] if metric else [None, None]

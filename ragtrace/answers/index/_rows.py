@@ -197,6 +197,7 @@ def summary_of_row(row: IndexRow, names: Mapping[int, str], streams: Mapping[int
         cost_usd=None if row.cost is None else row.cost / DOLLARS,
         feedback=FEEDBACKS[row.feedback],
         doubt=row.doubt % DISPUTED / CERTAIN,
+        is_disputed=row.doubt >= DISPUTED and row.is_valid == 1,
         suspicion=None if row.suspicion is None else row.suspicion / SURE,
     )
 

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 from ragtrace.calibration.intervals import IntervalEstimate
 from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupResult, Results
-from ragtrace.calibration.wording import basis, counted, interval, money, percent, recommendations
+from ragtrace.calibration.wording import (
+    basis,
+    counted,
+    floor_leads,
+    interval,
+    money,
+    percent,
+    recommendations,
+    risk_limits,
+)
 from ragtrace.cli.render import by_kind, one_line, open_console, print_indented
 
 _WIDTHS = (16, 9, 19, 19, 8, 9)
@@ -23,6 +32,9 @@ def print_results(results: Results) -> None:
             console.print(f"  {one_line(candidate.name)}{_kind(candidate)}")
             for line in _lines(candidate):
                 console.print(line, soft_wrap=True)
+        for compared, found in floor_leads(group):
+            console.print(f"  {one_line(compared)}", soft_wrap=True)
+            print_indented(console, 4, found)
         console.print()
     for line in basis(results):
         print_indented(console, 0, line)
@@ -50,6 +62,10 @@ def _lines(candidate: CandidateResult) -> Iterator[str]:
     if candidate.calibration_error is not None:
         yield f"    calibration error of the probability {candidate.calibration_error:.2f}"
         yield f"    {_surest(candidate)}"
+        if candidate.risk_coverage_area is not None:
+            yield f"    area under risk by coverage (AURC) {interval(candidate.risk_coverage_area)}"
+        if candidate.risk_limits:
+            yield f"    can decide {risk_limits(candidate)}"
     if candidate.end_to_end is not None:
         yield f"    end to end, the claims worded by {one_line(candidate.name)}"
         if candidate.end_to_end_claims is not None:

@@ -14,6 +14,7 @@ import pytest
 from click.testing import Result
 
 from ragtrace.metrics.calibration_file import read_calibration
+from ragtrace.metrics.judge_card import read_card
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import json_lines, run, start
 from tests.patience import PATIENCE_S
@@ -110,6 +111,56 @@ def test_machines_get_one_object_with_counts_that_add_up(data: str, scripted: st
     assert (lexical["name"], floor["name"]) == ("lexical:lexical-v3", "floor:word-share")
     assert lexical["calibration_error"] is not None
     assert (floor["is_floor"], floor["claims"]["things"], floor["cost"]) == (True, 24, 0.0)
+
+
+def test_each_judge_is_compared_with_each_floor_on_the_same_claims(data: str, scripted: str) -> None:
+    [group] = as_json(data, "--judge", scripted, "--group-by", "id")["groups"]
+    leads = {(lead["first"], lead["second"]): lead for lead in group["leads"]}
+    judge, lexical, floor = (candidate["name"] for candidate in group["candidates"])
+    lead = leads[lexical, floor]
+    ranked = [group["candidates"][at]["claims"]["auc"]["value"] for at in (1, 2)]
+    assert lead["auc"]["value"] == pytest.approx(ranked[0] - ranked[1])
+    assert lead["auc"].keys() == {"value", "low", "high"}
+    assert {lead["documents"] for lead in leads.values()} == {12}
+    assert leads[judge, floor]["auc"] is None  # a script gives no probability
+    assert leads[judge, floor]["difference"]["low"] is not None
+    lines = calibrate(data, "--judge", scripted).stdout
+    said = " ".join(lines.split())
+    assert re.search(rf"{judge} minus {floor} balanced accuracy [+-]0\.\d\d \[.*?; 12 documents", said)
+    assert f"{lexical} minus" not in lines  # beside a judge it is a floor
+    assert f"{lexical} minus {floor}" in calibrate(data, "--judge", "lexical").stdout
+
+
+def test_risk_by_coverage_is_in_text_json_card_and_page(data: str, tmp_path: Path) -> None:
+    page, card = tmp_path / "report.html", tmp_path / "card.json"
+    found = as_json(data, "--judge", "lexical", "--card", str(card), "--report", str(page))
+    lexical = found["groups"][0]["candidates"][0]
+    assert 0 <= lexical["risk_coverage_area"]["value"] <= 1
+    assert [limit["risk"] for limit in lexical["risk_limits"]] == [0.05, 0.1]
+    coverages = [limit["coverage"]["value"] for limit in lexical["risk_limits"]]
+    assert coverages == sorted(coverages)
+    [measured] = json.loads(card.read_text())["sets"]
+    assert measured["risk_coverage_area"]["value"] == round(lexical["risk_coverage_area"]["value"], 3)
+    assert [limit["coverage"]["value"] for limit in measured["risk_limits"]] == [
+        round(c, 3) for c in coverages
+    ]
+    assert "value" in measured["auc_lead"]
+    assert "value" in measured["two_way_lead"]
+    assert measured["documents"] == 12
+    assert read_card(card).sets[0].risk_limits[1].risk == 0.1
+    written = page.read_text("utf-8")
+    assert "Risk by coverage" in written
+    assert "decided at 5% errors" in written
+    assert "lexical:lexical-v3 minus floor:word-share: AUC" in written
+    said = calibrate(data, "--judge", "lexical").stdout
+    assert re.search(r"AURC\) \d\.\d\d", said)
+    assert re.search(r"can decide at 5% errors \d+%.*; at 10% errors \d+%", said)
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_a_judge_without_probabilities_has_no_risk_by_coverage(data: str, scripted: str) -> None:
+    judge, *_ = as_json(data, "--judge", scripted)["groups"][0]["candidates"]
+    assert (judge["risk_coverage_area"], judge["risk_limits"]) == (None, [])
 
 
 def test_the_floor_may_be_left_out(data: str, scripted: str) -> None:
@@ -323,6 +374,8 @@ def test_a_field_may_name_the_document(data: str, tmp_path: Path, scripted: str)
     found = as_json(data, "--judge", scripted, "--group-by", "source")
     assert found["documents"] == 2
     assert interval_of(data, "--judge", scripted, "--group-by", "source") is None  # too few to draw from
+    said = " ".join(calibrate(data, "--judge", scripted, "--group-by", "source").stdout.split())
+    assert "no interval: 2 documents, 5 are needed" in said
     assert "unknown" not in calibrate(data, "--judge", scripted, "--group-by", "source").stderr
 
 

@@ -273,13 +273,17 @@ def a_result(*verdicts: Verdict, score: float | None = 0.5, **fields: object) ->
 
 
 def an_evaluation(
-    *outcomes: MetricResult | MetricFailure, record: RagRecord, version: str = "1", seconds: int = 0
+    *outcomes: MetricResult | MetricFailure,
+    record: RagRecord,
+    version: str = "1",
+    seconds: int = 0,
+    model: str = "some-model",
 ) -> Evaluation:
     """Build an evaluation that was made this long after the answer."""
     return Evaluation(
         record_id=record.id,
         outcomes=tuple(replace(outcome, evaluator_version=version) for outcome in outcomes),
-        judge=JudgeIdentity(provider="openai", model="some-model"),
+        judge=JudgeIdentity(provider="openai", model=model),
         evaluator_set="faithfulness/ragtrace",
         evaluator_version=version,
         run_id="run",
@@ -317,17 +321,21 @@ class JudgedTrace:
         seconds: int = 1,
         sample: Sample = Sample(rule="ratio", rate=0.1, probability=0.1),  # noqa: B008  frozen
         cost_usd: float | None = 0.0031,
+        model: str = "some-model",
+        beside: bool = False,
         **options: bool | int,
     ) -> JudgedTrace:
-        """Add an evaluation, which supersedes the one before."""
-        evaluation = an_evaluation(*outcomes, record=self.record, version=version, seconds=seconds)
+        """Add an evaluation, which supersedes the one before unless it is ``beside`` it."""
+        evaluation = an_evaluation(
+            *outcomes, record=self.record, version=version, seconds=seconds, model=model
+        )
         added = carrier(
             evaluation,
             self.record,
             sample=sample,
             options=AttachOptions(**options),  # type: ignore[arg-type]
             now_ns=START_NS + 2 * 10**9,
-            supersedes=self.carriers[-1].span_id if self.carriers else None,
+            supersedes=self.carriers[-1].span_id if self.carriers and not beside else None,
             cost_usd=cost_usd,
         )
         return replace(self, carriers=(*self.carriers, added))

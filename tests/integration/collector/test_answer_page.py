@@ -546,6 +546,52 @@ def test_two_versions_are_compared_claim_by_claim() -> None:
     assert "removed unsupported Shipping is" in difference
 
 
+def two_judges() -> JudgedTrace:
+    right = a_verdict("Refunds take 30 days.")
+    first = JudgedTrace().judged(a_result(WRONG, RIGHT, score=0.5), version="1", seconds=1, model="strict")
+    second = first.judged(a_result(right, RIGHT, score=1.0), version="2", seconds=9, model="lax", beside=True)
+    return second.judged(a_result(right, score=1.0), version="3", seconds=60, model="lax", beside=True)
+
+
+def test_judges_that_disagree_are_named_and_their_verdicts_compared() -> None:
+    site = site_of_answers(two_judges().opened())
+    page = get(site, f"{PATH}?version=1")
+    said = " ".join(page.text.split())
+    assert (
+        "The evaluations disagree: openai:strict fails the answer, openai:lax passes it."
+        " Their verdicts are compared below" in said
+    )
+    difference = " ".join(page.of["difference"].split())
+    assert "to 1" in difference
+    assert "judged otherwise supported → contradicted Refunds take 30 days." in difference
+    other = get(site, f"{PATH}?version=3")
+    assert "openai:lax passes the answer, openai:strict fails it" in " ".join(other.text.split())
+    assert "From 1 to 3" in " ".join(other.of["difference"].split())
+    assert "From 2 to 3" in " ".join(get(site, f"{PATH}?version=3&from=2&to=3").of["difference"].split())
+
+
+def test_an_evaluation_that_overrules_the_one_that_it_replaces_says_so() -> None:
+    said = "This evaluation overrules the one that it replaces: openai:some-model said pass."
+    judged = two_versions()
+    assert said in " ".join(get(site_of_answers(judged.opened())).text.split())
+    assert said not in " ".join(get(site_of_answers(judged.opened()), f"{PATH}?version=1").text.split())
+    again = judged.judged(
+        a_result(WRONG, score=0.0), version="3", seconds=90
+    )  # replaces one that said the same
+    page = get(site_of_answers(again.opened()))
+    assert "overrules" not in page.text
+    assert "From 2 to 3" in " ".join(page.of["difference"].split())
+
+
+def test_evaluations_that_agree_or_are_superseded_dispute_nothing() -> None:
+    agreeing = JudgedTrace().judged(a_result(WRONG, score=0.0), version="1")
+    agreeing = agreeing.judged(a_result(WRONG, score=0.0), version="2", seconds=9, model="lax", beside=True)
+    for judged in (agreeing, two_versions()):
+        for version in (1, 2):
+            page = get(site_of_answers(judged.opened()), f"{PATH}?version={version}")
+            assert "The evaluations disagree" not in page.text
+
+
 def test_versions_that_are_not_there_lead_to_the_valid_one() -> None:
     site = site_of_answers(two_versions().opened())
     assert "There is no evaluation 9 of this answer" in get(site, f"{PATH}?version=9").text

@@ -7,6 +7,7 @@ import html
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import parse_qsl, urlencode
 
@@ -248,6 +249,29 @@ def test_an_export_has_every_answer_of_the_filter() -> None:
     )
     assert [row["span_id"] for row in table] == [row["span_id"] for row in rows]
     assert {row["score_faithfulness"] for row in table} == {"0.1"}
+
+
+def test_answers_on_which_evaluations_disagree_are_marked_in_list_and_exports() -> None:
+    failed, passed = a_row(1, 0.1, minute=3), a_row(1, 0.9, minute=3)
+    other = replace(passed, carrier_span_id="d" * 16, judge="other:judge")
+    client = Pages(rows=[failed, other, a_row(2, 0.2, minute=1), a_row(3, 0.9)]).client()
+    assert client.get("/answers").text.count(">disputed</span>") == 2  # a row for each evaluation
+    rows = [json.loads(line) for line in client.get("/answers.jsonl?sort=doubt").text.splitlines()]
+    assert [row["disputed"] for row in rows] == [True, True, False, False]
+    assert {int(row["span_id"], 16) for row in rows[:2]} == {1}
+    table = table_of(client.get("/answers.csv").content)
+    assert {(int(row["span_id"], 16), row["disputed"]) for row in table} == {
+        (1, "true"),
+        (2, "false"),
+        (3, "false"),
+    }
+
+
+def test_an_evaluation_that_replaces_the_other_ends_the_dispute() -> None:
+    failed, passed = a_row(1, 0.1), a_row(1, 0.9)
+    other = replace(passed, carrier_span_id="d" * 16, supersedes=failed.carrier_span_id)
+    (row,) = Pages(rows=[failed, other]).client().get("/answers.jsonl").text.splitlines()
+    assert json.loads(row)["disputed"] is False
 
 
 @pytest.mark.parametrize("text", ["=cmd()", "+1", "-1", "@x", "\t=x", "\r=x"])

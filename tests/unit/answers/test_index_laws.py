@@ -117,11 +117,20 @@ class Kept:
 
     @property
     def valid(self) -> list[AnswerSummary]:
-        return [row for row, is_valid in self.rows if is_valid]
+        return [row for row, is_valid in self.told() if is_valid]
+
+    def told(self) -> list[tuple[AnswerSummary, bool]]:
+        """Return all rows, with what the index says of disputes."""
+        disputed = self.disputed()
+        return [
+            (replace(row, is_disputed=is_valid and row.key in disputed), is_valid)
+            for row, is_valid in self.rows
+        ]
 
     def disputed(self) -> set[AnswerKey]:
         """Return the answers that one valid evaluation passes and another fails."""
-        labels = {(row.key, row.label) for row in self.valid if row.label in (Label.PASS, Label.FAIL)}
+        valid = [row for row, is_valid in self.rows if is_valid]
+        labels = {(row.key, row.label) for row in valid if row.label in (Label.PASS, Label.FAIL)}
         return {key for key, number in Counter(key for key, _ in labels).items() if number > 1}
 
 
@@ -309,7 +318,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(summary=summaries())
     def versions_have_every_evaluation(self, summary: AnswerSummary) -> None:
-        of_key = [row for row, _ in self.kept.rows if row.key == summary.key]
+        of_key = [row for row, _ in self.kept.told() if row.key == summary.key]
         found = self.run(self.index.versions(summary.key))
         assert _multiset([row for row in found if row.key == summary.key]) == _multiset(of_key)
         valid = _multiset(self.kept.valid)

@@ -145,6 +145,52 @@ def test_the_roc_curve_holds_the_area(scored: list[tuple[float, bool]]) -> None:
     assert bool(curve) == (auc is not None)
 
 
+def surest_first(scored: list[tuple[float, bool]]) -> list[tuple[int, int]]:
+    """Return the claims and errors among the surest, for each certainty."""
+    certainties = sorted({round(abs(score - 0.5), 12) for score, _ in scored}, reverse=True)
+    found = []
+    for least in certainties:
+        kept = [(score, is_) for score, is_ in scored if round(abs(score - 0.5), 12) >= least]
+        found.append((len(kept), sum((score >= 0.5) != is_ for score, is_ in kept)))
+    return found
+
+
+@given(SCORED)
+def test_the_area_under_risk_by_coverage_is_the_mean_error_over_all_coverages(
+    scored: list[tuple[float, bool]],
+) -> None:
+    steps = surest_first(scored)
+    of_each = [
+        (claims - before, errors / claims) for (before, _), (claims, errors) in pairwise([(0, 0), *steps])
+    ]
+    expected = sum(number * risk for number, risk in of_each) / len(scored)
+    assert number(ranking(scored).risk_coverage_area(even(len(scored)))) == pytest.approx(expected)
+
+
+@given(SCORED, st.sampled_from([0.0, 0.05, 0.1, 0.5, 1.0]))
+def test_the_coverage_at_a_risk_is_the_most_that_stays_within_it(
+    scored: list[tuple[float, bool]], risk: float
+) -> None:
+    within = [claims for claims, errors in surest_first(scored) if errors <= risk * claims + 1e-9]
+    found = number(ranking(scored).coverage_at(risk, even(len(scored))))
+    assert found == pytest.approx(max(within, default=0) / len(scored))
+    assert number(ranking(scored).coverage_at(1.0, even(len(scored)))) == 1
+
+
+def test_claims_of_the_same_certainty_are_decided_together_whichever_side_they_are_on() -> None:
+    ranked = ranking([(0.9, True), (0.1, True)])  # one right, one wrong, equally sure
+    assert number(ranked.risk_coverage_area(even(2))) == 0.5
+    assert number(ranked.coverage_at(0.05, even(2))) == 0
+
+
+def test_a_sure_and_right_judge_has_no_area_and_an_unsure_error_costs_little() -> None:
+    right = ranking([(0.99, True), (0.01, False), (0.6, True)])
+    late = ranking([(0.99, True), (0.01, False), (0.6, False)])
+    early = ranking([(0.99, False), (0.01, False), (0.6, True)])
+    areas = [number(each.risk_coverage_area(even(3))) or 0 for each in (right, late, early)]
+    assert areas[0] == 0 < areas[1] < areas[2]
+
+
 def test_reliability_is_the_share_of_supported_among_alike_scores() -> None:
     low, high = ranking([(0.05, False), (0.07, True), (1.0, True)]).reliability(even(3))
     assert (low.mean_score, low.share_supported, low.weight) == (pytest.approx(0.06), 0.5, 2)

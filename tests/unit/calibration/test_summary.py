@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import mean
 
 import pytest
@@ -13,8 +14,12 @@ from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, Measu
 from ragtrace.calibration.results import CandidateResult, Results
 from ragtrace.calibration.sampling import draw
 from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
+from ragtrace.calibration.wording import floor_leads
+from ragtrace.judge.word_share import WordShareJudge
 from ragtrace.metrics.verify_settings import VerifyForm
 from tests.unit.calibration.measurements import C, N, S, U, candidate, measured, run
+
+FLOOR = JudgeCandidate(judge=WordShareJudge(), form=VerifyForm.JSON, is_floor=True)
 
 
 def plan(members: Sequence[MeasuredAnswer], *, resamples: int = 100) -> MeasurementPlan:
@@ -144,6 +149,64 @@ def test_the_better_form_is_recommended_and_its_lead_is_on_the_same_answers() ->
     [lead] = found.overall.leads
     assert lead.difference.value == pytest.approx(-3 / 8)  # all supported right, 3 of 4 unsupported
     assert lead.is_clear
+
+
+def test_a_lead_is_paired_by_claim_and_drawn_by_document() -> None:
+    members = [
+        replace(each, answer=replace(each.answer, document=f"d{at // 2}"))
+        for at, each in enumerate(
+            measured(
+                at,
+                human,
+                run(*(0.9 if letter == "s" else 0.2 for letter in human)),
+                run(*(0.6 if (at + place) % 3 else 0.4 for place in range(len(human)))),
+            )
+            for at, human in enumerate(["ssn", "sn", "sns", "nns"] * 5)
+        )
+    ]
+    found = results(members, candidate(), FLOOR)
+    [lead] = found.overall.leads
+    assert lead.auc is not None
+    assert lead.documents == 10
+    ahead, behind = (each.claims.auc for each in found.overall.candidates)
+    assert ahead is not None
+    assert behind is not None
+    assert lead.auc.value == pytest.approx(ahead.value - behind.value)
+    [(compared, said)] = floor_leads(found.overall)
+    assert compared == f"{found.overall.candidates[0].name} minus {found.overall.candidates[1].name}"
+    assert said.startswith("AUC +0.")
+    assert said.endswith("10 documents")
+
+
+def test_a_judge_leads_itself_by_nothing() -> None:
+    members = [
+        measured(at, human, *[run(*(yes(each, wrong=at % 3 == 1) for each in human))] * 2)
+        for at, human in enumerate(["ssn", "sn", "sns", "nn"] * 4)
+    ]
+    [lead] = results(members, candidate(), candidate()).overall.leads
+    assert lead.auc is not None
+    assert (lead.auc.value, lead.auc.low, lead.difference.value) == (0, None, 0)
+
+
+def test_too_few_documents_give_a_difference_without_an_interval_and_say_so() -> None:
+    members = [measured(at, "ssn", run(0.9, 0.8, 0.1), run(0.4, 0.8, 0.6)) for at in range(4)]
+    found = results(members, candidate(), FLOOR)
+    [lead] = found.overall.leads
+    assert lead.auc is not None
+    assert (lead.auc.low, lead.documents) == (None, 4)
+    [(_, said)] = floor_leads(found.overall)
+    assert said.endswith("no interval: 4 documents, 5 are needed")
+
+
+def test_answers_that_one_of_both_failed_on_are_in_no_lead() -> None:
+    failed = CandidateRun(failure="judge_timeout")
+    members = [
+        measured(at, "sn", failed if at == 0 else run(0.9, 0.1), run(0.9, 0.1) if at else run(0.1, 0.9))
+        for at in range(8)
+    ]
+    [lead] = results(members, candidate(), candidate()).overall.leads
+    assert lead.auc is not None
+    assert (lead.auc.value, lead.documents) == (0, 7)
 
 
 def yes(human: str, *, wrong: bool) -> float:

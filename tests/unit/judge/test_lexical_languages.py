@@ -1,10 +1,15 @@
 """The lexical judge on constructed cases in other languages: it was trained on English answers."""
 
+# ruff: noqa: RUF001  the languages have their own marks
+
 from __future__ import annotations
+
+import unicodedata
 
 import pytest
 
-from ragtrace.model import RagRecord, Verdict, VerdictLabel
+from ragtrace.judge.lexical import claim_kind
+from ragtrace.model import MetricResult, RagRecord, SkipReason, Verdict, VerdictLabel
 from ragtrace.pipeline.evaluation import evaluate
 
 CASES = {
@@ -40,3 +45,132 @@ async def test_a_sentence_about_something_else_is_never_supported(language: str)
     others = [context for other, (context, *_) in CASES.items() if other != language]
     found = await verdict_on(CASES[language][0], "\n\n".join(others))
     assert found.label is not VerdictLabel.SUPPORTED
+
+
+GERMAN = "Die Firma hat 1.250,50 Euro und 3 Autos, und das Büro wird von Frau Keller geleitet."
+FRENCH = "Le musée de la ville possède 1 250 tableaux, et l'entrée est gratuite pour les étudiants."
+CHINESE = "公司在三十个国家有3万名员工,收入为1,250元。"
+
+
+@pytest.mark.parametrize(
+    ("context", "claim", "label"),
+    [
+        (GERMAN, "Die Firma hat 1250.50 Euro und 3 Autos.", VerdictLabel.SUPPORTED),
+        (GERMAN, "Die Firma hat 1250,5 Euro und drei Autos.", VerdictLabel.SUPPORTED),
+        (GERMAN, "Die Firma hat 1.350,50 Euro und 3 Autos.", VerdictLabel.UNSUPPORTED),
+        (FRENCH, "Le musée de la ville possède 1250 tableaux.", VerdictLabel.SUPPORTED),
+        (FRENCH, "Le musée de la ville possède 1\u202f250 tableaux.", VerdictLabel.SUPPORTED),
+        (FRENCH, "Le musée de la ville possède 2 250 tableaux.", VerdictLabel.UNSUPPORTED),
+        (CHINESE, "公司在30个国家有30000名员工。", VerdictLabel.SUPPORTED),
+        (CHINESE, "公司在三十个国家有３万名员工。", VerdictLabel.SUPPORTED),
+        (CHINESE, "公司在三十个国家有5万名员工。", VerdictLabel.UNSUPPORTED),
+    ],
+)
+async def test_numbers_are_compared_by_value_as_the_language_writes_them(
+    context: str, claim: str, label: VerdictLabel
+) -> None:
+    assert (await verdict_on(claim, context)).label is label
+
+
+@pytest.mark.parametrize(
+    ("context", "claim"),
+    [
+        ("Das Büro der Firma ist nicht in Berlin.", "Das Büro der Firma ist in Berlin."),
+        (
+            "Les clients ne peuvent pas retourner les chaussures au magasin.",
+            "Les clients peuvent retourner les chaussures au magasin.",
+        ),
+        (
+            "Los clientes no pueden devolver los zapatos en la tienda.",
+            "Los clientes pueden devolver los zapatos en la tienda.",
+        ),
+        ("顾客不可以在商店退回鞋子。", "顾客可以在商店退回鞋子。"),
+        ("お客様は店で靴を返品できません。", "お客様は店で靴を返品できます。"),
+        ("لا يمكن للعملاء إعادة الأحذية إلى المتجر.", "يمكن للعملاء إعادة الأحذية إلى المتجر."),
+    ],
+    ids=["German", "French", "Spanish", "Chinese", "Japanese", "Arabic"],
+)
+async def test_a_claim_that_leaves_out_the_negation_is_not_supported(context: str, claim: str) -> None:
+    assert (await verdict_on(claim, context)).label is not VerdictLabel.SUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("claim", "context", "of"),
+    [
+        ("Kunden können die Schuhe innerhalb von 30 Tagen zurückgeben.", "English", "German"),
+        ("顾客可以在30天内退回已购买的鞋子。", "English", "Chinese"),
+        ("Клиенты могут вернуть обувь в течение 30 дней.", "English", "Cyrillic"),
+        ("Customers can return the shoes within 30 days.", "Arabic", "English"),
+        ("Customers can return the shoes within 30 days.", "German", "English"),
+    ],
+)
+async def test_a_claim_in_a_language_that_no_chunk_is_in_is_left_open_without_a_probability(
+    claim: str, context: str, of: str
+) -> None:
+    english = "Customers can return purchased shoes within 60 days, and the store in Berlin pays for it."
+    evaluation = await evaluate(RagRecord.of(answer=claim, contexts=[CASES.get(context, (english,))[0]]))
+    [result] = evaluation.results
+    assert result.skip_reason is SkipReason.ALL_UNJUDGED
+    assert result.verdicts[0].support is None
+    assert f"the claim is in {of}" in (result.verdicts[0].reason or "")
+    assert evaluation.suspicion is None
+
+
+async def test_a_chunk_in_another_language_does_not_keep_a_claim_from_being_compared_with_its_own() -> None:
+    english = "Customers can return purchased shoes within 60 days. The store in Berlin pays for it."
+    record = RagRecord.of(answer=CASES["German"][0], contexts=[CASES["German"][0], english])
+    [result] = (await evaluate(record)).results
+    assert result.verdicts[0].label is VerdictLabel.SUPPORTED
+
+
+async def test_a_claim_of_names_and_figures_is_compared_with_chunks_in_any_script() -> None:
+    found = await verdict_on(
+        "The GTX 400, RTX 500 and Velora.", "产品包括 GTX 400、RTX 500 和 Velora,都在仓库里出售。"
+    )
+    assert found.support is not None
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        unicodedata.normalize("NFD", "Le café Élysée est ouvert pour les élèves."),
+        "\u200fLe café\u200b Élysée est\u2060 ouvert pour les élèves.",
+    ],
+    ids=["decomposed", "marks that nobody sees"],
+)
+async def test_how_characters_are_composed_makes_no_difference(claim: str) -> None:
+    context = "Le café Élysée est ouvert pour les élèves."
+    assert (await verdict_on(claim, context)).support == (await verdict_on(context, context)).support
+
+
+async def test_arabic_with_and_without_vowel_signs_and_marks_of_direction_is_the_same() -> None:
+    context = CASES["Arabic"][0]
+    found = await verdict_on(
+        "\u200fيُمْكِنُ لِلعملاء إعـــادة الأحذية المشتراة خلال \u206630\u2069 يوما.", context
+    )
+    assert found.support == (await verdict_on(context, context)).support
+
+
+@pytest.mark.parametrize("context", ["", " \n ", "\ufeff", "\u0301\u0301", "\U0001f600"])
+async def test_a_chunk_without_a_word_beside_others_changes_no_verdict(context: str) -> None:
+    text = CASES["German"][0]
+    [result] = (await evaluate(RagRecord.of(answer=text, contexts=[context, text]))).results
+    assert result.verdicts[0].label is VerdictLabel.SUPPORTED
+
+
+@pytest.mark.parametrize("unit", ["顾客可以退回鞋子", "refunds take long ", "e\u0301", "الكتب ", "x"])
+async def test_a_hundred_thousand_characters_without_a_full_stop_are_judged(unit: str) -> None:
+    text = (unit * 100_000)[:100_000]
+    evaluation = await evaluate(
+        RagRecord.of(answer="Refunds take 30 days. 顾客可以退回鞋子。", contexts=[text])
+    )
+    [result] = evaluation.results
+    assert isinstance(result, MetricResult)
+    assert result.counts.total == 2
+
+
+def test_a_line_of_a_script_without_spaces_is_no_heading_and_questions_state_nothing_in_any_script() -> None:
+    assert claim_kind("顾客可以在30天内退回已购买的鞋子") == "factual"
+    assert claim_kind("退货政策") == "meta"
+    assert claim_kind("顾客可以退回已购买的鞋子吗？") == "meta"
+    assert claim_kind("هل يمكن للعملاء إعادة الأحذية المشتراة خلال شهر؟") == "meta"

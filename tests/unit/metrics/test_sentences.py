@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001  the languages have their own marks
 from __future__ import annotations
 
 from itertools import pairwise
@@ -21,7 +22,7 @@ from ragtrace.metrics.sentences import split_sentences
         ('He said "Go." Then he left.', ['He said "Go."', "Then he left."]),
         ("## Steps\n\n1. Open it.\n2. Close it\n- now", ["Steps", "Open it.", "Close it", "now"]),
         ("A line\nthat goes on here. End", ["A line\nthat goes on here.", "End"]),
-        ("他很高。你呢？好！", ["他很高。", "你呢？", "好！"]),  # noqa: RUF001
+        ("他很高。你呢？好！", ["他很高。", "你呢？", "好！"]),
         (
             "これは「例。」です。次。「はい。」「いいえ。」",
             ["これは「例。」です。", "次。", "「はい。」", "「いいえ。」"],
@@ -35,6 +36,55 @@ from ragtrace.metrics.sentences import split_sentences
         ("Kansas City-St. Joseph is a diocese.", ["Kansas City-St. Joseph is a diocese."]),
         ("Parts:\n+ Bran\n+ Germ", ["Parts:", "Bran", "Germ"]),
         ("Well... yes. Well… no.", ["Well... yes.", "Well… no."]),
+        (
+            "他很高……她很矮。真的！！你呢?好!是的.对",
+            ["他很高……她很矮。", "真的！！", "你呢?", "好!", "是的.", "对"],
+        ),
+        (
+            "π是３．１４。他说：“好。”然后走了。《书。》完",
+            ["π是３．１４。", "他说：“好。”然后走了。", "《书。》完"],
+        ),
+        (
+            "كيف حالك؟ أنا بخير؛ شكرا. قال د. أحمد نعم. انتهى",
+            ["كيف حالك؟", "أنا بخير؛ شكرا.", "قال د. أحمد نعم.", "انتهى"],
+        ),
+        (
+            "قال المدير.\u200f ثم خرج.\u200f انتهى۔ نعم",
+            ["قال المدير.\u200f", "ثم خرج.\u200f", "انتهى۔", "نعم"],
+        ),
+        (
+            "Am 3. Mai war z. B. das Fest im 20. Jahrhundert. Es kostete ca. 1.000,50 Mark. Das war 1990.",
+            [
+                "Am 3. Mai war z. B. das Fest im 20. Jahrhundert.",
+                "Es kostete ca. 1.000,50 Mark.",
+                "Das war 1990.",
+            ],
+        ),
+        (
+            "Il est né en 44 av. J.-C. à Rome. Mme. Durand est à la p. 12. Est-ce vrai ? « Oui. » Il part.",
+            [
+                "Il est né en 44 av. J.-C. à Rome.",
+                "Mme. Durand est à la p. 12.",
+                "Est-ce vrai ?",
+                "« Oui. »",
+                "Il part.",
+            ],
+        ),
+        (
+            "¡Hola! ¿Qué tal? El Sr. García vive en EE. UU. Mide 2.412,5 m. ¿Sí? Véase la pág. 12 del libro.",
+            [
+                "¡Hola!",
+                "¿Qué tal?",
+                "El Sr. García vive en EE. UU.",
+                "Mide 2.412,5 m.",
+                "¿Sí?",
+                "Véase la pág. 12 del libro.",
+            ],
+        ),
+        (
+            "He scored 3. Then he left. See p. 12 of it. Take vitamin a. Then rest.",
+            ["He scored 3.", "Then he left.", "See p. 12 of it.", "Take vitamin a.", "Then rest."],
+        ),
         (" \n- \n***\n...", []),
         ("", []),
     ],
@@ -43,7 +93,7 @@ def test_sentences_end_where_a_reader_ends_them(text: str, sentences: list[str])
     assert [sentence.text for sentence in split_sentences(text)] == sentences
 
 
-@given(st.text(alphabet="aB1. \n-*!?…。\"'()\u00e9", max_size=200))
+@given(st.text(alphabet="aB1. \n-*!?…。\"'()\u00e9顾、\u0301\u200f»", max_size=200))
 def test_offsets_point_at_the_text_and_no_word_is_lost(text: str) -> None:
     sentences = split_sentences(text, max_chars=20)
     assert [text[s.start : s.end] for s in sentences] == [s.text for s in sentences]
@@ -61,6 +111,16 @@ def test_a_sentence_too_long_is_cut_at_white_space() -> None:
     assert {word for s in sentences for word in s.text.split()} == {"word"}
 
 
-@pytest.mark.parametrize("unit", [".", "\n", "- ", "1. ", "a. ", '."', "x"])
+def test_text_without_spaces_is_cut_behind_a_comma_and_never_before_an_accent() -> None:
+    assert all(s.text.endswith("、") for s in split_sentences("顾客可以退回、" * 400)[:-1])
+    cut = split_sentences("e\u0301" * 1000, max_chars=7)
+    assert not any(s.text.startswith("\u0301") for s in cut)
+    assert "".join(s.text for s in cut) == "e\u0301" * 1000
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [".", "\n", "- ", "1. ", "a. ", '."', "x", "。」", "？", "\u0301", "\ud800", "z. B. ", ".\u200f", "、"],
+)
 def test_a_long_answer_of_anything_is_split(unit: str) -> None:
     assert all(len(s.text) <= 800 for s in split_sentences(unit * 50_000))
