@@ -69,14 +69,12 @@ def metric(collector: CollectorProcess, name: str) -> float:
 
 def await_trouble(collector: CollectorProcess, said: str) -> Mapping[str, Any]:
     """Return what ``/readyz`` says once it says this."""
-    return eventually(
-        lambda: (
-            (told := page(collector, "/readyz"))
-            if said in " ".join([*told["reasons"], *told["notes"]])
-            else None
-        ),
-        what=said,
-    )
+
+    def telling() -> Mapping[str, Any] | None:
+        told: Mapping[str, Any] = page(collector, "/readyz")
+        return told if said in " ".join([*told["reasons"], *told["notes"]]) else None
+
+    return eventually(telling, what=said)
 
 
 def await_committed(kafka: Kafka, topic: str, offsets: Mapping[int, int]) -> None:
@@ -346,4 +344,6 @@ def test_a_collector_that_is_replaced_under_its_own_name_gives_way(kafka: Kafka,
         eventually(lambda: page(first, "/status")["kafka"]["partitions"] == 1, what="its partition")
         with collector_process(folders[1], two) as second:
             eventually(lambda: page(second, "/status")["kafka"]["partitions"] == 1, what="its partition")
-            assert first.process.poll() is None
+            await_trouble(first, "fenced by other consumer with same group.instance.id")
+            kafka.write_traces(topic, rag_trace(0))
+            await_carriers(folders[1], 1)

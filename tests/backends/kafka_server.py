@@ -68,7 +68,7 @@ class Kafka:
         assert failed == []
 
     def write_traces(self, topic: str, *traces: Sequence[Span]) -> None:
-        """Write traces as the kafka exporter does with ``partition_traces_by_id``: one a message, keyed by id."""
+        """Write traces as the kafka exporter does with ``partition_traces_by_id``: one a message, keyed."""
         for spans in traces:
             self.write(topic, encode(spans), key=spans[0].trace_id.encode())
 
@@ -107,7 +107,7 @@ class Kafka:
 
 
 def required_java() -> str:
-    """Return the program that runs Kafka, or skip the test; fail it where RAGTRACE_REQUIRE_BACKENDS is set."""
+    """Return the program that runs Kafka, or skip or fail the test as without any back end."""
     found = shutil.which("java")
     return str(
         required(

@@ -58,6 +58,11 @@ class TopicMessage:
         return self.topic, self.partition
 
 
+def reason_of(error: ClientEnded | KafkaException) -> str:
+    """Return what is wrong, in one sentence."""
+    return str(error) if isinstance(error, ClientEnded) else _text(error)
+
+
 def check_settings(config: KafkaConfig) -> None:
     """See that librdkafka takes the settings, without a connection.
 
@@ -80,6 +85,8 @@ class GroupConsumer:
         """Why nothing comes; ``None`` while the topics can be read."""
         self.partitions: dict[str, int] = {}
         """How many partitions each topic has, as far as that is known."""
+        self.assigned: set[Partition] = set()
+        """Partitions that the last ``poll`` was given: what is known of them is of an earlier time."""
         self._config = config
         self._owned: set[Partition] = set()
         self._requested: dict[Partition, int] = {}
@@ -106,6 +113,7 @@ class GroupConsumer:
         Raises:
             ClientEnded: the client cannot go on.
         """
+        self.assigned = set()
         if self._is_paused:  # also those that were assigned meanwhile
             self._consumer.pause(self._consumer.assignment())
         first = self._consumer.poll(wait_s)
@@ -240,6 +248,7 @@ class GroupConsumer:
 
     def _note_assigned(self, _: Consumer, places: list[TopicPartition]) -> None:
         self._owned.update((each.topic, each.partition) for each in places)
+        self.assigned.update((each.topic, each.partition) for each in places)
         self._without_start.update((each.topic, each.partition) for each in places)
         self._group_trouble = None
 
@@ -280,7 +289,6 @@ class DeadLetterProducer:
             {
                 **_client_settings(config),
                 "acks": "all",
-                "enable.idempotence": True,
                 "compression.type": "zstd",
                 "message.max.bytes": _LARGEST_BYTES,
                 "message.timeout.ms": int(_DELIVERY_TIMEOUT_S * 1000),

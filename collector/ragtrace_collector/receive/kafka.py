@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from confluent_kafka import KafkaException
+
 from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import Encoding
@@ -28,6 +30,7 @@ from ragtrace_collector.receive._kafka_client import (
     Partition,
     TopicMessage,
     check_settings,
+    reason_of,
 )
 from ragtrace_collector.receive.intake import Intake, Sender
 from ragtrace_collector.store.port import DeadLetter, DeadLetterStore, StoreUnavailable
@@ -45,7 +48,7 @@ _AT_ONCE: Final = 128
 _POLL_S: Final = 0.2
 _FIRST_DELAY_S: Final = 0.2
 _LONGEST_DELAY_S: Final = 5.0
-_REOPEN_S: Final = 5.0
+_REOPEN_S: Final = 30.0
 _SENDER: Final = "kafka"
 _ENCODINGS: Final[Mapping[str, Encoding]] = {"otlp_proto": "protobuf", "otlp_json": "json"}
 
@@ -99,7 +102,7 @@ class KafkaReceiver:
     state: ConsumerState = field(default_factory=lambda: ConsumerState(trouble="it has not started yet"))
     """As of the last turn."""
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    _ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _running: asyncio.Task[None] | None = None
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="ragtrace-kafka")
     )
@@ -113,23 +116,27 @@ class KafkaReceiver:
     _unkeyed: set[str] = field(default_factory=set)
     """Topics with messages without a key."""
 
-    async def run(self) -> None:
-        """Read until ``stop``. If the client ends, another one takes its place."""
-        try:
-            while not self._stopping.is_set():
-                try:
-                    await self._read_as_member()
-                except ClientEnded as exc:
-                    self._tell(ConsumerState(trouble=str(exc)))
-                    await self._pause_before_reopening()
-        finally:
-            self._thread.shutdown(wait=False)
-            self._ended.set()
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Read in a task of this group, until ``stop``."""
+        self._running = tasks.create_task(self._run(), name="kafka")
 
     async def stop(self) -> None:
         """Read no more: what is read is stored and committed, and the group gets its partitions back."""
         self._stopping.set()
-        await self._ended.wait()
+        if self._running is not None:
+            await asyncio.wait({self._running})
+
+    async def _run(self) -> None:
+        """Read as a member of the group. If the client ends, another one takes its place."""
+        try:
+            while not self._stopping.is_set():
+                try:
+                    await self._read_as_member()
+                except (ClientEnded, KafkaException) as exc:
+                    self._tell(ConsumerState(trouble=reason_of(exc)))
+                    await self._pause_before_reopening()
+        finally:
+            self._thread.shutdown(wait=False)
 
     async def _read_as_member(self) -> None:
         consumer = await self._call(GroupConsumer, self.config)
@@ -142,8 +149,8 @@ class KafkaReceiver:
             await self._call(consumer.close)
 
     async def _turn(self, consumer: GroupConsumer, messages: Sequence[TopicMessage]) -> None:
+        self._waiting = [message for message in self._waiting if _is_kept(consumer, message.place)]
         self._note_read(consumer, messages)
-        self._waiting = [message for message in self._waiting if consumer.owns(message.place)]
         if self._waiting and asyncio.get_running_loop().time() < self._try_again_s:
             self._waiting += messages
         else:
@@ -161,7 +168,7 @@ class KafkaReceiver:
 
     def _note_read(self, consumer: GroupConsumer, messages: Sequence[TopicMessage]) -> None:
         self.counters.add(Counts.KAFKA_MESSAGES, len(messages))
-        self._next = {place: offset for place, offset in self._next.items() if consumer.owns(place)}
+        self._next = {place: offset for place, offset in self._next.items() if _is_kept(consumer, place)}
         for message in messages:
             self._next[message.place] = message.offset + 1
             if message.key is None:
@@ -305,6 +312,11 @@ class KafkaReceiver:
     async def _call(self, work: Callable[..., T], *values: object) -> T:
         """Run what blocks in the client's own thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *values)
+
+
+def _is_kept(consumer: GroupConsumer, place: Partition) -> bool:
+    """Say whether a partition was this member's all the time: another may have read on meanwhile."""
+    return consumer.owns(place) and place not in consumer.assigned
 
 
 def _place(message: TopicMessage) -> dict[str, str | int]:

@@ -167,7 +167,7 @@ class Collector:
                     tasks.create_task(http.serve(), name="http")
                 if self.kafka is not None:
                     receivers.push_async_callback(self.kafka.stop)
-                    tasks.create_task(self.kafka.run(), name="kafka")
+                    self.kafka.start(tasks)
                 self.operations.start(tasks)
                 self.ui.start(tasks)
                 following = tasks.create_task(self._follow(reloads)) if reloads else None
