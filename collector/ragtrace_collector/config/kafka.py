@@ -70,10 +70,10 @@ class KafkaConfig(Section):
     """Spans that an OpenTelemetry Collector wrote into topics of Apache Kafka."""
 
     brokers: Annotated[
-        tuple[Address, ...], BeforeValidator(_one_or_more), AlternativeForm("string"), Field(min_length=1)
+        tuple[Address, ...], Field(min_length=1), BeforeValidator(_one_or_more), AlternativeForm("string")
     ]
     topics: Annotated[
-        tuple[Topic, ...], BeforeValidator(_one_or_more), AlternativeForm("string"), Field(min_length=1)
+        tuple[Topic, ...], Field(min_length=1), BeforeValidator(_one_or_more), AlternativeForm("string")
     ] = ("otlp_spans",)
     group: str = Field(default="ragtrace", min_length=1)
     group_instance_id: str | None = Field(default=None, min_length=1)

@@ -34,6 +34,7 @@ _OF_GROUP: Final = frozenset(
 )
 _AUTHENTICATION: Final = KafkaError._AUTHENTICATION  # noqa: SLF001 -- named so by librdkafka
 _ALL_BROKERS_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+_FATAL: Final = KafkaError._FATAL  # noqa: SLF001
 _OF_CONNECTION: Final = frozenset({_AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE})  # noqa: SLF001
 
 
@@ -230,7 +231,7 @@ class GroupConsumer:
         return True
 
     def _note_error(self, error: KafkaError) -> None:
-        if error.fatal():
+        if error.fatal() or error.code() == _FATAL:
             self._ended = error.str()
         elif error.code() == _ALL_BROKERS_DOWN:
             self.trouble = self._last_error or error.str()
