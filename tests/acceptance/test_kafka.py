@@ -114,9 +114,17 @@ def test_a_trace_in_a_topic_gets_its_verdict(
         assert metric(collector, "ragtrace_collector_kafka_messages_total") == 1
 
 
-@pytest.mark.parametrize("mode", ["dies", "goes-on"])
-def test_what_comes_again_is_judged_once(
-    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+@pytest.mark.parametrize(
+    ("mode", "committed", "again"),
+    [("dies", {}, ANSWERS), ("goes-on", {}, ANSWERS), ("dies-behind", {0: ANSWERS}, 0)],
+)
+def test_a_collector_that_dies_around_a_commit_judges_all_once(
+    kafka: Kafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    committed: Mapping[int, int],
+    again: int,
 ) -> None:
     monkeypatch.setenv("JUDGE_KEY", "test")
     topic = kafka.create(f"again-{mode}")
@@ -132,12 +140,12 @@ def test_what_comes_again_is_judged_once(
                 await_carriers(tmp_path, ANSWERS)
                 collector.kill()
             collector.process.wait(PATIENCE_S)
-        assert kafka.committed(f"group-of-{topic}", topic) == {}
+        assert kafka.committed(f"group-of-{topic}", topic) == committed
         with collector_process(tmp_path, config) as collector:
             await_committed(kafka, topic, {0: ANSWERS})
             found = await_carriers(tmp_path, ANSWERS)
             eventually(lambda: page(collector, "/ledger")["open_traces"] == 0, what="all traces read")
-            assert metric(collector, "ragtrace_collector_kafka_messages_total") == ANSWERS
+            assert metric(collector, "ragtrace_collector_kafka_messages_total") == again
             assert page(collector, "/ledger")["seen"] == ANSWERS
         assert judge.calls == 2 * ANSWERS
     assert len(carriers(tmp_path)) == len({span.span_id for span in found}) == ANSWERS
@@ -203,7 +211,7 @@ def test_without_a_dead_letter_topic_the_ledger_knows(
     assert ("could not be copied to topic no-such-topic" in collector.log.read_text()) is bool(dead_letter)
 
 
-def test_a_full_store_pauses_reading_and_nothing_is_lost(
+def test_a_full_store_pauses_reading_and_nothing_is_lost_even_if_it_dies(
     kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JUDGE_KEY", "test")
@@ -225,6 +233,9 @@ def test_a_full_store_pauses_reading_and_nothing_is_lost(
         with collector_process(tmp_path, config) as collector:
             eventually(lambda: page(collector, "/status")["kafka"]["paused"], what="a pause")
             assert "the store holds more than" in " ".join(page(collector, "/readyz")["reasons"])
+            collector.kill()
+        with collector_process(tmp_path, config) as collector:
+            eventually(lambda: page(collector, "/status")["kafka"]["paused"], what="a pause")
             judge.release()
             found = await_carriers(tmp_path, len(traces))
             eventually(lambda: not page(collector, "/status")["kafka"]["paused"], what="the end of the pause")

@@ -1,6 +1,8 @@
-"""``ragtrace``, of which no offset reaches Kafka: it dies at the first commit, or goes on without one.
+"""``ragtrace``, of which offsets reach Kafka otherwise than they should.
 
-python uncommitted.py dies|goes-on collector --config FILE
+    python uncommitted.py MODE collector --config FILE
+
+``dies`` before its first commit, ``dies-behind`` it when it is done, or ``goes-on`` without any.
 """
 
 from __future__ import annotations
@@ -10,17 +12,23 @@ import signal
 import sys
 from collections.abc import Mapping
 
+from confluent_kafka import TopicPartition
+
 from ragtrace.cli import main
-from ragtrace_collector.receive._kafka_client import GroupConsumer, Partition
+from ragtrace_collector.receive.kafka_client import GroupConsumer, Partition
 
 
-def lose(_: GroupConsumer, offsets: Mapping[Partition, int]) -> None:
-    """Commit nothing; die if there was something."""
-    if offsets and MODE == "dies":
-        os.kill(os.getpid(), signal.SIGKILL)
+def commit(consumer: GroupConsumer, offsets: Mapping[Partition, int]) -> None:
+    """Commit as the mode says."""
+    if not offsets or MODE == "goes-on":
+        return
+    if MODE == "dies-behind":
+        places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        consumer._consumer.commit(offsets=places, asynchronous=False)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
     MODE = sys.argv.pop(1)
-    GroupConsumer.commit = lose  # type: ignore[method-assign]
+    GroupConsumer.commit = commit  # type: ignore[method-assign]
     main()

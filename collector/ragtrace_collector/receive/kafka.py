@@ -22,17 +22,16 @@ from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import Encoding
 from ragtrace_collector.config.kafka import KafkaConfig
-from ragtrace_collector.receive._kafka_client import (
+from ragtrace_collector.receive.intake import Intake, Sender
+from ragtrace_collector.receive.kafka_client import (
     ClientEnded,
     Copy,
     DeadLetterProducer,
     GroupConsumer,
     Partition,
     TopicMessage,
-    check_settings,
     reason_of,
 )
-from ragtrace_collector.receive.intake import Intake, Sender
 from ragtrace_collector.store.port import DeadLetter, DeadLetterStore, StoreUnavailable
 from ragtrace_collector.telemetry.consumer import ConsumerState
 from ragtrace_collector.telemetry.counters import Counters, Counts
@@ -41,8 +40,6 @@ from ragtrace_collector.telemetry.logs import event
 log = logging.getLogger("ragtrace.collector")
 
 T = TypeVar("T")
-
-__all__ = ["KafkaReceiver", "TopicSender", "check_settings"]
 
 _AT_ONCE: Final = 128
 _POLL_S: Final = 0.2
@@ -89,7 +86,7 @@ class _Taken:
 
 @dataclass(slots=True, kw_only=True)
 class KafkaReceiver:
-    """A member of a consumer group that hands what it reads to the intake."""
+    """A member of a consumer group: the intake gets what it reads."""
 
     config: KafkaConfig
     max_message_bytes: int

@@ -26,7 +26,7 @@ def check_kafka(config: CollectorConfig) -> None:
     if config.receive.kafka is None:
         return
     try:
-        from ragtrace_collector.receive.kafka import check_settings
+        from ragtrace_collector.receive.kafka_client import check_settings
     except ModuleNotFoundError as exc:
         if exc.name is None or not exc.name.startswith("confluent_kafka"):
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,6 +73,9 @@ def check_settings(config: KafkaConfig) -> None:
     """
     settings = _consumer_settings(config)
     del settings["bootstrap.servers"]
+    for key, path in config.tls or ():
+        if path is not None and not os.access(path, os.R_OK):
+            raise ConfigError(f"`receive.kafka.tls.{key}`: the file {str(path)!r} cannot be read")
     try:
         Consumer(settings).close()
     except KafkaException as exc:
@@ -203,7 +207,7 @@ class GroupConsumer:
         self.trouble = "; ".join(troubles) or self._group_trouble
 
     def _find_starts(self) -> None:
-        """Read where the group stands in partitions that were assigned: what is behind is the lag."""
+        """Read up to where the group has read the partitions that were assigned: the lag begins there."""
         if not self._without_start:
             return
         places = [TopicPartition(*place) for place in self._without_start]
