@@ -33,7 +33,13 @@ def config_of(folder: Path, broker: str, topic: str, **kafka: Any) -> dict[str, 
         "receive": {
             "grpc": None,
             "http": None,
-            "kafka": {"brokers": broker, "topics": topic, "group": f"group-of-{topic}", **kafka},
+            "kafka": {
+                "brokers": broker,
+                "topics": topic,
+                "group": f"group-of-{topic}",
+                "session_timeout": "6s",
+                **kafka,
+            },
         },
         "assemble": {"quiet_period": "100ms", "deadline": "5s"},
         "judge": {"use": "lexical"},
@@ -117,6 +123,7 @@ def test_a_trace_in_a_topic_gets_its_verdict(
 @pytest.mark.parametrize(
     ("mode", "committed", "again"),
     [("dies", {}, ANSWERS), ("goes-on", {}, ANSWERS), ("dies-behind", {0: ANSWERS}, 0)],
+    ids=["before", "without", "behind"],
 )
 def test_a_collector_that_dies_around_a_commit_judges_all_once(
     kafka: Kafka,
