@@ -292,7 +292,7 @@ class DeadLetterProducer:
     def __init__(self, config: KafkaConfig) -> None:
         self._producer = Producer(
             {
-                **_client_settings(config),
+                **client_settings(config),
                 "acks": "all",
                 "compression.type": "zstd",
                 "message.max.bytes": _LARGEST_BYTES,
@@ -336,7 +336,7 @@ def _origin(copy: Copy) -> Sequence[tuple[str, bytes]]:
     return [(name, str(value).encode()) for name, value in origin.items()]
 
 
-def _client_settings(config: KafkaConfig) -> dict[str, Any]:
+def client_settings(config: KafkaConfig) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "bootstrap.servers": ",".join(config.brokers),
         "client.id": "ragtrace",
@@ -371,7 +371,7 @@ def _consumer_settings(config: KafkaConfig, **callbacks: Callable[..., None]) ->
     }
     if config.group_instance_id:
         settings["group.instance.id"] = config.group_instance_id
-    return {**settings, **_client_settings(config)}
+    return {**settings, **client_settings(config)}
 
 
 def _message_of(message: Message) -> TopicMessage:
