@@ -100,8 +100,9 @@ sbom: $(third)/.made-from-lock ## write what the container image holds to sbom.j
 audit: $(third)/.made-from-lock ## ask PyPI whether any of that has a known hole; fails where it cannot be asked
 	$(third)/bin/pip-audit --strict --disable-pip --require-hashes --requirement $(image_lock)
 
-backends: venv ## get the real Jaeger, Tempo and language model that tests run, into a cache (Go, 20 minutes, once)
+backends: venv ## get the real Jaeger, Tempo, Kafka and language model that tests run, into a cache (Go, Maven, 20 minutes, once)
 	@PATH="$(abspath $(bin)):$$PATH" tests/backends/build.sh smollm2
+	@tests/backends/build.sh kafka
 	@tests/backends/build.sh jaeger
 	@tests/backends/build.sh tempo
 
@@ -127,9 +128,9 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	printf 'mkdocs-material\nmkdocs-redirects<1.2.3\n' | $(call resolve,requirements-docs.lock,what builds the docs site,-)
 	echo arize-phoenix | $(call resolve,requirements-phoenix.lock,the server of Phoenix,- --no-strip-extras)
 
-of_image := --extra azure --extra collector --extra encryption --extra judge-anthropic
+of_image := --extra azure --extra collector --extra encryption --extra judge-anthropic --extra kafka
 # All but the instrumentors of others' libraries: those are in the second environment, with the libraries.
-of_development := $(addprefix --extra ,azure calibrate collector encryption examples judge-anthropic llama local nli parquet privacy zstd)
+of_development := $(addprefix --extra ,azure calibrate collector encryption examples judge-anthropic kafka llama local nli parquet privacy zstd)
 # Packages that others require, and that the demo never imports: tests/acceptance/test_demo.py runs it without them.
 of_demo := --extra collector $(addprefix --no-emit-package ,charset-normalizer httpx2-jsfetch markdown-it-py mdurl \
   opentelemetry-exporter-http-transport opentelemetry-exporter-otlp opentelemetry-exporter-otlp-proto-http pygments requests urllib3)

@@ -14,6 +14,7 @@ from xdist.remote import Producer
 
 from tests.backends.binary import required, required_binary
 from tests.backends.jaeger_server import Jaeger, running_jaeger
+from tests.backends.kafka_server import Kafka, required_java, running_kafka
 from tests.backends.otelcol import OtelCol
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.phoenix_server import Phoenix, running_phoenix
@@ -31,7 +32,17 @@ settings.load_profile("ragtrace-ci" if os.environ.get("CI") else "ragtrace")
 # could not interrupt the programs they start. With a handler here, children start with the default again.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_BACKEND_FIXTURES = {"jaeger", "tempo", "otelcol", "gguf", "frameworks", "phoenix", "browser"}
+_BACKEND_FIXTURES = {
+    "jaeger",
+    "tempo",
+    "kafka",
+    "kafka_jars",
+    "otelcol",
+    "gguf",
+    "frameworks",
+    "phoenix",
+    "browser",
+}
 _IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 _CLEANED = ("OTEL_", "RAGTRACE_", "OPENAI_")
 
@@ -95,6 +106,20 @@ def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jaeger]:
 def tempo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tempo]:
     """Run one real Tempo for all tests: each uses its own service name or trace ids."""
     with running_tempo(required_binary("tempo"), tmp_path_factory.mktemp("tempo")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Path:
+    """Find the jars of a real Kafka, for tests that run a broker of their own."""
+    required_java()
+    return required_binary("kafka")
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """Run one real Kafka for all tests: each uses its own topics and groups."""
+    with running_kafka(kafka_jars, tmp_path_factory.mktemp("kafka")) as server:
         yield server
 
 

@@ -16,6 +16,7 @@ TOGETHER: Final = {
     "tests/acceptance/test_core_install.py": "core install",
     "tests/acceptance/test_crash.py": "crash",
     "tests/acceptance/test_frameworks.py": "frameworks",
+    "tests/acceptance/test_kafka.py": "kafka",
     "tests/acceptance/test_main_job.py": "main job",
     "tests/browser/test_harness.py": "browser harness",
     "tests/browser/test_keyboard.py": "browser keyboard",

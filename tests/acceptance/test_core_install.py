@@ -54,6 +54,7 @@ NEEDS_THE_COLLECTOR: dict[str, Sequence[str]] = {
     "budget": ["--config", "collector.yaml"],
     "drift": ["status", "--config", "collector.yaml"],
     "outbox": [],
+    "kafka": ["topics", "--config", "collector.yaml"],
     "alerts": ["list", "--config", "collector.yaml"],
     "slo": ["rules", "--config", "collector.yaml"],
     "backup": ["copy.db"],

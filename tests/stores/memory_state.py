@@ -16,7 +16,7 @@ from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, L
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.windows import WindowRow
-from ragtrace_collector.store.port import Job
+from ragtrace_collector.store.port import DeadLetter, Job
 from ragtrace_collector.store.trace_key import tenant_of, trace_id_of
 from tests.stores.memory_index import MemoryIndex
 from tests.stores.memory_sessions import MemorySession
@@ -169,6 +169,9 @@ class MemoryState:
     judge_models: dict[tuple[str, str, str], SeenModel] = field(default_factory=dict)
     sessions: dict[SessionName, MemorySession] = field(default_factory=dict)
     last_item: int = 0
+    dead_letters: dict[tuple[str, int, int], tuple[int, DeadLetter]] = field(default_factory=dict)
+    """By topic, partition and offset; each with when it was noted."""
+    dead_letter_sums: Counter[str] = field(default_factory=Counter)
 
     # answers: every change goes through `put` or `forget`, which make both entries
 
@@ -259,6 +262,7 @@ class MemoryState:
             held_traces=len(self.held),
             poison_traces=sum(bool(suspect.poison) for suspect in self.suspects.values()),
             outbox_items={sink: dict(sums) for sink, sums in self.sums.items()},
+            dead_letters=dict(self.dead_letter_sums),
             store_bytes=self.used_bytes(),
         )
 

@@ -64,6 +64,11 @@ COMMANDS = (
         "ragtrace_collector.cli.alerts:alerts",
     ),
     CommandEntry(
+        "kafka",
+        "Check or create the topics that a collector reads from.",
+        "ragtrace_collector.cli.kafka:kafka",
+    ),
+    CommandEntry(
         "backup",
         "Copy a collector's store while it runs.",
         "ragtrace_collector.cli.backup:backup",

@@ -143,6 +143,7 @@ def _as_json(report: _Report) -> dict[str, object]:
         "held_traces": found.held_traces,
         "poison_traces": found.poison_traces,
         "parcels": found.outbox_items,
+        "dead_letters": found.dead_letters,
         "store_bytes": found.store_bytes,
     }
 
@@ -182,6 +183,9 @@ def _below(report: _Report) -> Iterator[str]:
         yield f"{many(found.open_traces, 'open trace')}, {many(found.held_traces, 'trace')} held"
     if found.poison_traces:
         yield f"{many(found.poison_traces, 'trace')} quarantined as poison: the log names them"
+    if found.dead_letters:
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in found.dead_letters.items())
+        yield f"{many(sum(found.dead_letters.values()), 'dead letter')} of Kafka: {reasons}"
     for sink, sums in found.outbox_items.items():
         states = ", ".join(f"{number:,} {state}" for state, number in sums.items() if state != "put")
         yield f"to {one_line(sink)}: {states}"

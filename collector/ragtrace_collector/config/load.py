@@ -170,7 +170,11 @@ def _drift_beside(folder: Path, drift: DriftConfig) -> DriftConfig:
 
 def _receive_beside(folder: Path, receive: ReceiveConfig) -> ReceiveConfig:
     tokens_file = receive.tokens_file and folder / receive.tokens_file
-    return receive.model_copy(update={"tls": _paths_beside(folder, receive.tls), "tokens_file": tokens_file})
+    kafka = receive.kafka
+    if kafka is not None:
+        kafka = kafka.model_copy(update={"tls": _paths_beside(folder, kafka.tls)})
+    update = {"tls": _paths_beside(folder, receive.tls), "tokens_file": tokens_file, "kafka": kafka}
+    return receive.model_copy(update=update)
 
 
 def _paths_beside(folder: Path, tls: _Model | None) -> _Model | None:

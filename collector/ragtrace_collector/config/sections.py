@@ -25,6 +25,7 @@ from ragtrace.judge.cascade import ScreenSpec, judge_and_screen
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
 from ragtrace_collector.config.drift import DriftConfig
+from ragtrace_collector.config.kafka import KafkaConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.security import ReceiveTlsConfig, SpanLimitsConfig, TlsConfig, TokenConfig
 from ragtrace_collector.config.slo import AlertsConfig, SloConfig
@@ -61,12 +62,31 @@ class ReceiveConfig(Section):
     insecure: bool = False
     allowed_hosts: tuple[HostName, ...] = ()
     limits: SpanLimitsConfig = SpanLimitsConfig()
+    kafka: KafkaConfig | None = None
 
     @model_validator(mode="after")
     def _one_receiver(self) -> ReceiveConfig:
-        if self.grpc is None and self.http is None:
-            raise ValueError("`grpc` and `http` are both null: nothing could come in")
+        if self.grpc is None and self.http is None and self.kafka is None:
+            raise ValueError(
+                "`grpc` and `http` are both null, and there is no `kafka`: nothing could come in"
+            )
         return self
+
+    @model_validator(mode="after")
+    def _sends_no_open_password(self) -> ReceiveConfig:
+        kafka = self.kafka
+        if kafka is None or kafka.sasl is None or kafka.tls is not None or self.insecure:
+            return self
+        if kafka.sasl.mechanism == "PLAIN" and not all(map(_is_here, kafka.brokers)):
+            raise ValueError(
+                "`kafka.sasl` would send the password readable to other machines: set `kafka.tls: {}`, use "
+                "SCRAM-SHA-512, or set `receive.insecure: true` if the network protects it"
+            )
+        return self
+
+
+def _is_here(address: str) -> bool:
+    return address.rpartition(":")[0] in {"localhost", "127.0.0.1", "[::1]"}
 
 
 class AssembleConfig(Section):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import Field
@@ -54,6 +54,8 @@ class Ledger:
     """Traces that were set aside and are still in the store."""
     outbox_items: Annotated[Mapping[str, Mapping[str, int]], Field(alias="parcels")]
     """``put``, ``waiting``, ``delivered``, ``unconfirmed`` and ``rejected``: put is their sum."""
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+    """Messages of topics that could not be used, by reason."""
     store_bytes: int = 0
 
     @property

@@ -59,6 +59,9 @@ def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dic
             for state, number in sums.items()
             if state != "put"
         ),
+        "ragtrace.dead_letters": tuple(
+            Measurement(number, {"reason": reason}) for reason, number in ledger.dead_letters.items()
+        ),
         "ragtrace.store.size": (Measurement(ledger.store_bytes),),
     }
 
@@ -213,6 +216,27 @@ METRICS: Final = (
         InstrumentKind.GAUGE,
         "",
         "1 while the built-in test finds an objective broken, by ragtrace.alert.name",
+    ),
+    Instrument(
+        "ragtrace.kafka.connected",
+        InstrumentKind.GAUGE,
+        "",
+        "1 while the topics of receive.kafka can be read",
+    ),
+    Instrument(
+        "ragtrace.kafka.partitions", InstrumentKind.GAUGE, "", "partitions that the group gave this collector"
+    ),
+    Instrument(
+        "ragtrace.kafka.lag",
+        InstrumentKind.GAUGE,
+        "",
+        "messages of each of these partitions that are not committed",
+    ),
+    Instrument(
+        "ragtrace.dead_letters",
+        InstrumentKind.GAUGE,
+        "",
+        "messages of topics that could not be used, by reason, since the store was made",
     ),
     Instrument("ragtrace.collector.ready", InstrumentKind.GAUGE, "", "1 while /readyz reports ready"),
     Instrument("ragtrace.collector.tasks", InstrumentKind.GAUGE, "", "tasks in the event loop"),

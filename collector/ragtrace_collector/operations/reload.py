@@ -18,6 +18,7 @@ _NEEDS_A_RESTART: Final = (
     "receive.tls",
     "receive.insecure",
     "receive.limits",
+    "receive.kafka",
     "evaluate.concurrency",
     "attach.mode",
     "attach.hold_timeout",

@@ -20,6 +20,7 @@ from ragtrace_collector.operations._instruments import Measurement, Readings, re
 from ragtrace_collector.operations.health import LoopLag, Phase, Readiness
 from ragtrace_collector.operations.reload import digest_of
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
+from ragtrace_collector.telemetry.consumer import ConsumerState
 from ragtrace_collector.telemetry.counters import Counters
 
 _STORE_TIMEOUT_S: Final = 5.0
@@ -40,6 +41,10 @@ class Vitals:
     """The display name of each endpoint, without parts that may be a key."""
     alerts: Callable[[], Awaitable[Mapping[str, bool]]]
     """Whether each objective is broken, by its name."""
+    kafka: Callable[[], ConsumerState] | None = None
+    """Reads how the receiver of topics is, if there is one."""
+    has_listeners: bool = True
+    """Whether spans may come in without it."""
     phase: Phase = Phase.STARTING
     lag: LoopLag = field(default_factory=LoopLag)
     reloads: Counter[str] = field(default_factory=Counter)
@@ -50,11 +55,18 @@ class Vitals:
         reasons = [str(self.phase)] if self.phase is not Phase.SERVING else []
         trouble = await self._store_trouble()
         stopped = self.judge_stopped()
+        notes = [f"nothing is judged, and answers wait on disk: {stopped}"] if stopped else []
+        unread = self._nothing_read()
+        (notes if self.has_listeners else reasons).extend([unread] if unread else [])
         return Readiness(
             reasons=(*reasons, *([trouble] if trouble else [])),
-            notes=(f"nothing is judged, and answers wait on disk: {stopped}",) if stopped else (),
+            notes=tuple(notes),
             is_judging=stopped is None,
         )
+
+    def _nothing_read(self) -> str | None:
+        trouble = self.kafka().trouble if self.kafka else None
+        return f"nothing is read from Kafka: {trouble}" if trouble else None
 
     def judge_stopped(self) -> str | None:
         """Return why nothing is judged, as an outcome (``failed:judge_refused``); ``None`` if answers are."""
@@ -86,6 +98,7 @@ class Vitals:
             "ledger": ledger.sums(),
             "store": ledger.by_name(),
             "drift": drift_status(await self.drift()),
+            **({"kafka": _told_consumer(self.kafka())} if self.kafka else {}),
             "index": {"rows": index.rows, "oldest": _moment(index.oldest_ns)},
             "since_start": self.counters.snapshot(),
         }
@@ -117,6 +130,7 @@ class Vitals:
                 Measurement(int(is_active), {"ragtrace.alert.name": name})
                 for name, is_active in (await self.alerts()).items()
             ),
+            **(_consumer_readings(self.kafka()) if self.kafka else {}),
             "ragtrace.collector.ready": (Measurement(int(ready.is_ready)),),
             "ragtrace.collector.tasks": (Measurement(len(asyncio.all_tasks())),),
             "ragtrace.collector.loop_lag": (Measurement(self.lag.seconds),),
@@ -164,6 +178,27 @@ def _moment(time_ns: int | None) -> str | None:
     if time_ns is None:
         return None
     return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).isoformat(timespec="seconds")
+
+
+def _told_consumer(state: ConsumerState) -> Mapping[str, object]:
+    return {
+        "reading": state.trouble is None,
+        "reason": state.trouble,
+        "paused": state.is_paused,
+        "partitions": state.partitions,
+        "lag": sum(state.lag.values()),
+    }
+
+
+def _consumer_readings(state: ConsumerState) -> Readings:
+    return {
+        "ragtrace.kafka.connected": (Measurement(int(state.trouble is None)),),
+        "ragtrace.kafka.partitions": (Measurement(state.partitions),),
+        "ragtrace.kafka.lag": tuple(
+            Measurement(behind, {"topic": topic, "partition": str(partition)})
+            for (topic, partition), behind in sorted(state.lag.items())
+        ),
+    }
 
 
 def _told(guard: JudgeGuard) -> Mapping[str, object]:

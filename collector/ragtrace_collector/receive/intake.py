@@ -39,6 +39,8 @@ T = TypeVar("T")
 class Receipt:
     """What an acknowledged request is answered: a partial success if spans were rejected."""
 
+    spans: int = 0
+    """Spans with valid ids, also those that are left out or come again."""
     rejected_spans: int = 0
     reason: str = ""
     """Why; without rejected spans, a warning."""
@@ -147,7 +149,7 @@ class Intake:
         left_out[Counts.SPANS_REPEATED] += sum(len(part.spans) for part in again)
         self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
         self._counters.add(Counts.TEXTS_REPAIRED, parsed.texts_repaired)
-        return Receipt(rejected_spans=split.rejected, reason=_reason(split, parsed))
+        return Receipt(spans=split.spans + own, rejected_spans=split.rejected, reason=_reason(split, parsed))
 
     async def _parse(self, body: bytes, encoding: Encoding) -> ParsedRequest:
         if encoding == "protobuf" and len(body) <= _LARGE_BYTES:

@@ -17,6 +17,7 @@ from ragtrace_collector.drift.check import check_anchors
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.service.from_config import open_export
 from ragtrace_collector.service.page import check_traces
+from ragtrace_collector.service.topics import check_kafka
 from ragtrace_collector.store.open import check_owner, cipher_of
 from ragtrace_collector.web.auth import open_auth
 from ragtrace_collector.web.server import open_socket
@@ -106,6 +107,7 @@ def _check_alerts(config: CollectorConfig) -> None:
 
 _CHECKS: Final = (
     _check_auth,
+    check_kafka,
     _check_evaluator,
     _check_exports,
     _check_store,

@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock
@@ -48,6 +48,9 @@ from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.web.auth import ReceiverAuth
 from ragtrace_collector.web.server import HttpServer, is_loopback, open_socket
 
+if TYPE_CHECKING:  # its client is an extra
+    from ragtrace_collector.receive.kafka import KafkaReceiver
+
 log = logging.getLogger("ragtrace.collector")
 
 _SAMPLE_PAUSE_S: Final = 0.1
@@ -75,6 +78,7 @@ class Collector:
     alerts: AlertStage
     sessions: SessionStage
     intake: Intake
+    kafka: KafkaReceiver | None
     counters: Counters
     clock: Clock
     auth: ReceiverAuth
@@ -161,6 +165,9 @@ class Collector:
                 if http is not None:
                     receivers.callback(http.stop)
                     tasks.create_task(http.serve(), name="http")
+                if self.kafka is not None:
+                    receivers.push_async_callback(self.kafka.stop)
+                    self.kafka.start(tasks)
                 self.operations.start(tasks)
                 self.ui.start(tasks)
                 following = tasks.create_task(self._follow(reloads)) if reloads else None

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry.trace import Tracer
 
@@ -51,6 +51,7 @@ from ragtrace_collector.service.from_config import (
     sampler_of,
 )
 from ragtrace_collector.service.page import UiService
+from ragtrace_collector.service.topics import check_kafka, open_kafka
 from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.store.open import OpenStore, open_store
 from ragtrace_collector.store.port import HoldMode, WorkStore
@@ -60,6 +61,9 @@ from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.telemetry.tracing import open_tracer
 from ragtrace_collector.web.auth import ReceiverAuth, open_auth
+
+if TYPE_CHECKING:  # its client is an extra
+    from ragtrace_collector.receive.kafka import KafkaReceiver
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -89,13 +93,14 @@ async def open_collector(
     clock = clock or SystemClock()
     auth = open_auth(config, clock)
     check_anchors(config)
+    check_kafka(config)
     async with AsyncExitStack() as stack:
         tracer = await stack.enter_async_context(
             open_tracer(config.telemetry.otlp_endpoint, ratio=config.telemetry.trace_ratio)
         )
         sinks = _open_sinks(config, tracer, stack)
         notice_sinks = _open_notice_sinks(config, clock, stack)
-        store = await open_store(config.store, forward_to=release_to(config), tenants=auth.access.tenants)
+        store = await open_store(config.store, forward_to=release_to(config), tenants=_tenants(config, auth))
         stack.push_async_callback(store.aclose)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
         guards = guards_of(config, clock=clock, spend_ledger=store.budget)
@@ -121,6 +126,11 @@ async def open_collector(
         collector = parts.collector()
         await collector.recover()
         yield collector
+
+
+def _tenants(config: CollectorConfig, auth: ReceiverAuth) -> frozenset[str]:
+    kafka = config.receive.kafka
+    return auth.access.tenants | ({kafka.tenant} if kafka and kafka.tenant else set())
 
 
 def _open_scores(config: CollectorConfig, clock: Clock) -> Scores | None:
@@ -185,6 +195,15 @@ class _Parts:
         )
         alerts = self._alerts(drift)
         reader = AnswerReader(store=self.store, counters=self.counters)
+        intake = self._intake(holder)
+        kafka = open_kafka(
+            self.config,
+            intake=intake,
+            store=self.store,
+            access=self.auth.access,
+            counters=self.counters,
+            clock=self.clock,
+        )
         return Collector(
             configuration=self.live,
             store=self.store,
@@ -192,11 +211,12 @@ class _Parts:
             counters=self.counters,
             clock=self.clock,
             auth=self.auth,
-            operations=(operations := self._operations(alerts, drift)),
+            operations=(operations := self._operations(alerts, drift, kafka)),
             ui=UiService(
                 config=self.config, auth=self.auth, status=operations.vitals.status, clock=self.clock
             ),
-            intake=self._intake(holder),
+            intake=intake,
+            kafka=kafka,
             holder=holder,
             sample_stage=self._sample_stage(reader),
             sweeper=Sweeper(store=self.store, assembly=self.assembly, counters=self.counters),
@@ -218,7 +238,7 @@ class _Parts:
             released=self.done,
         )
 
-    def _operations(self, alerts: AlertStage, drift: DriftStage) -> Operations:
+    def _operations(self, alerts: AlertStage, drift: DriftStage, kafka: KafkaReceiver | None) -> Operations:
         vitals = Vitals(
             store=self.store,
             counters=self.counters,
@@ -227,6 +247,8 @@ class _Parts:
             live=self.live,
             drift=drift.state,
             alerts=alerts.active,
+            kafka=(lambda: kafka.state) if kafka else None,
+            has_listeners=bool(self.config.receive.grpc or self.config.receive.http),
             sink_names={key: sink.name for key, sink in (*self.sinks.items(), *self.notice_sinks.items())},
         )
         accounts = account_routes(self.live, self.store, clock=self.clock, access=self.auth.access)

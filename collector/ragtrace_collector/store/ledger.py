@@ -10,6 +10,7 @@ from pathlib import Path
 from ragtrace.answers.summary import AnswerKey, ScreenedAnswer
 from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
 from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.store import _dead_letters
 from ragtrace_collector.store.reader import reading
 from ragtrace_collector.store.revisions import UNDECIDED
 from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of
@@ -61,6 +62,7 @@ def read_ledger(db: sqlite3.Connection) -> Ledger:
         held_traces=_one(db, "SELECT count(*) FROM held") or 0,
         poison_traces=_one(db, "SELECT count(*) FROM suspect WHERE poison != ''") or 0,
         outbox_items=_outbox_items(db),
+        dead_letters=_dead_letters.sums(db),
         store_bytes=_used_bytes(db),
     )
 

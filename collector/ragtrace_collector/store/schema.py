@@ -7,6 +7,7 @@ from typing import Final
 
 from ragtrace.answers.index.tables import INDEX_STEPS
 from ragtrace.sqlite_file import migrate
+from ragtrace_collector.store._dead_letters import DEAD_LETTERS
 from ragtrace_collector.store._holds import HOLDS
 from ragtrace_collector.store._judged import KEPT
 from ragtrace_collector.store._ledger_tables import LEDGER, UNCONFIRMED
@@ -69,6 +70,7 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     SESSIONS,
     SCREENING,
     INDEX_STEPS[2],
+    DEAD_LETTERS,
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 

@@ -18,7 +18,7 @@ from ragtrace.sqlite_file import primary_code
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
-from ragtrace_collector.store import _judged, _watch, leases, revisions
+from ragtrace_collector.store import _dead_letters, _judged, _watch, leases, revisions
 from ragtrace_collector.store import _quarantine as suspects
 from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store._holds import HeldTraces
@@ -28,6 +28,7 @@ from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.drift import SqliteDrift
 from ragtrace_collector.store.open_errors import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
+    DeadLetter,
     HoldMode,
     IndexSize,
     Job,
@@ -371,6 +372,14 @@ class SqliteStore:
         with _readable():
             return await self._reports.ledger(tenant, since_ns=since_ns)
 
+    async def note_dead_letter(self, letter: DeadLetter, *, now_ns: int) -> bool:
+        return await self._submit(
+            lambda db: _dead_letters.note(db, letter, now_ns=now_ns), is_acknowledged=True
+        )
+
+    async def dead_letters(self, limit: int) -> tuple[DeadLetter, ...]:
+        return await self._submit(lambda db: _dead_letters.latest(db, limit))
+
     async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
         with _readable():
             return await self._reports.find_traces(begin, limit=limit, tenant=tenant)
@@ -405,6 +414,7 @@ class SqliteStore:
         await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: _judged.forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
+        await self._submit(lambda db: _dead_letters.forget(db, before_ns=ended_before_ns))
         await self._all_of(shrink)
         return number
 

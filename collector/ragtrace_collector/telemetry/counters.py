@@ -39,6 +39,13 @@ class Counts(StrEnum):
         "requests_put_off",
         "requests answered 'try again later': the store is full, or too many large or slow ones at once",
     )
+    KAFKA_MESSAGES = "kafka_messages", "messages read from topics of receive.kafka, again after a restart too"
+    KAFKA_UNKEYED = "kafka_messages_unkeyed", "messages among them without a key"
+    KAFKA_DEAD_LETTERS = (
+        "kafka_dead_letters",
+        "messages among them that could not be used: the ledger and the log say why",
+    )
+    KAFKA_PAUSES = "kafka_pauses", "times that reading from Kafka paused because the store was full"
     TRACES_PROCESSED = "traces_settled", "traces read for answers"
     TRACES_WITHOUT_RAG = "traces_without_rag", "traces without an answer"
     TRACES_POISON = (

@@ -63,6 +63,7 @@ def test_help_names_every_command() -> None:
         "outbox",
         "slo",
         "alerts",
+        "kafka",
         "backup",
     ]
     assert all(f"\n  {name} " in output for name in COMMANDS)

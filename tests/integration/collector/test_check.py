@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,11 @@ def test_what_is_fine_leaves_nothing_behind(tmp_path: Path) -> None:
         ({"judge": {"cache": "/dev/null/judge.db"}}, "`judge.cache.path`: the folder"),
         ({"receive": {"tokens_file": "no-tokens.yaml"}}, "`receive.tokens_file`"),
         ({"receive": {"tls": {"cert": "no.crt", "key": "no.key"}}}, "no.crt"),
+        ({"receive": {"kafka": {"brokers": "k:9092", "tls": {"ca": "no-ca.crt"}}}}, "no-ca.crt"),
+        (
+            {"receive": {"kafka": {"brokers": "k:9092", "options": {"fetch.max": "1"}}}},
+            '`receive.kafka`: No such configuration property: "fetch.max"',
+        ),
         ({"judge": {"use": "openai:m", "api_key": "k", "tls": {"ca": "no-ca.crt"}}}, "no-ca.crt"),
         ({"judge": {"prices": "no-prices.toml"}}, "no-prices.toml"),
         ({"judge": {"calibration": "no-calibration.json"}}, "no-calibration.json"),
@@ -104,3 +110,27 @@ def test_an_address_that_is_taken_is_a_warning(tmp_path: Path) -> None:
         result = checked(tmp_path, telemetry={"listen": address})
     assert result.exit_code == 0
     assert f"warning: `telemetry.listen`: cannot listen on '{address}'" in result.stderr
+
+
+def test_a_wrong_option_of_kafka_is_not_quoted(tmp_path: Path) -> None:
+    kafka = {"brokers": "k:9092", "options": {"fetch.min.bytes": "a-secret"}}
+    result = checked(tmp_path, receive={"kafka": kafka})
+    assert result.exit_code == 2
+    assert "fetch.min.bytes" in result.stderr
+    assert "a-secret" not in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["--check"]])
+def test_a_missing_client_of_kafka_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    for name in [
+        name for name in sys.modules if name.startswith(("confluent_kafka", "ragtrace_collector.receive"))
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    file = tmp_path / "collector.yaml"
+    file.write_text(json.dumps(config_of(tmp_path, receive={"kafka": {"brokers": "k:9092"}})))
+    result = run("collector", "--config", str(file), *arguments)
+    assert result.exit_code == 2
+    assert "`receive.kafka` needs the extra `kafka`: pip install" in result.stderr

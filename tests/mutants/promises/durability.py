@@ -13,8 +13,30 @@ _SINK: Final = "ragtrace/backends/otlp_file.py"
 _POWER_TESTS: Final = "tests/attack/test_power_loss.py"
 _FILES: Final = "collector/ragtrace_collector/store/_files.py"
 _LOST_WAL_TESTS: Final = "tests/attack/test_lost_wal.py"
+_KAFKA: Final = "collector/ragtrace_collector/receive/kafka.py"
+_KAFKA_TESTS: Final = "tests/acceptance/test_kafka.py"
 
 MUTANTS: Final = (
+    Mutant(
+        promise="durability",
+        breaks="offsets are committed before the spans of their messages",
+        file=_KAFKA,
+        old="        self._note_read(consumer, messages)\n",
+        new="        self._note_read(consumer, messages)\n        await self._call(consumer.commit, self._offsets())\n",
+        tests=(f"{_KAFKA_TESTS}::test_a_collector_that_dies_around_a_commit_judges_all_once[behind]",),
+        is_slow=True,
+        hangs=True,
+    ),
+    Mutant(
+        promise="durability",
+        breaks="offsets are committed of messages that wait for room",
+        file=_KAFKA,
+        old="        return {**self._next, **first_waiting}\n",
+        new="        return self._next\n",
+        tests=(f"{_KAFKA_TESTS}::test_a_full_store_pauses_reading_and_nothing_is_lost_even_if_it_dies",),
+        is_slow=True,
+        hangs=True,
+    ),
     Mutant(
         promise="durability",
         breaks="what is written into a log that is gone is acknowledged",

@@ -33,6 +33,31 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
         ("assemble: {quiet_period: 5}\n" + EXPORT, "`assemble.quiet_period`: write a duration with its unit"),
         ("receive: {grpc: 4317}\n" + EXPORT, "`receive.grpc`: write host:port"),
         ("receive: {grpc: null, http: null}\n" + EXPORT, "nothing could come in"),
+        ("receive: {kafka: {}}\n" + EXPORT, "`receive.kafka.brokers` is missing"),
+        ("receive: {kafka: {brokers: []}}\n" + EXPORT, "`receive.kafka.brokers`: name at least 1"),
+        ("receive: {kafka: {brokers: kafka}}\n" + EXPORT, "`receive.kafka.brokers[0]`: write host:port"),
+        (
+            "receive: {kafka: {brokers: 'k:9092', topics: [a, 'b*']}}\n" + EXPORT,
+            "`receive.kafka.topics[1]`: write the name of a topic",
+        ),
+        (
+            "receive: {kafka: {brokers: 'k:9092', topics: [a, b], dead_letter: b}}\n" + EXPORT,
+            "`receive.kafka`: `dead_letter` of 'a' is one of `topics`",
+        ),
+        (
+            "receive: {kafka: {brokers: 'k:9092', dead_letter: '{topics}.dead'}}\n" + EXPORT,
+            "`receive.kafka.dead_letter`: write the name of a topic",
+        ),
+        (
+            "receive: {kafka: {brokers: 'k:9092', options: {enable.auto.commit: 'true'}}}\n" + EXPORT,
+            "`receive.kafka.options`: 'enable.auto.commit' is set by the collector",
+        ),
+        (
+            "receive: {kafka: {brokers: 'k:9092', sasl: {mechanism: PLAIN, username: u, password: p}}}\n"
+            + EXPORT,
+            "`receive`: `kafka.sasl` would send the password readable to other machines",
+        ),
+        ("receive: {kafka: {brokers: 'k:9092', encoding: jaeger}}\n" + EXPORT, "`receive.kafka.encoding`: "),
         ("judge: {base_url: localhost}\n" + EXPORT, "`judge.base_url`: write a URL such as"),
         ("sample: {ratio: 1.5}\n" + EXPORT, "`sample.ratio`: write 1 or less"),
         ("sample: {rules: [{name: a}]}\n" + EXPORT, "`sample.rules[0]`: say which answers: service, status"),

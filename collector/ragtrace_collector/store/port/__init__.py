@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ragtrace_collector.store.port._dead_letters import DeadLetter, DeadLetterStore
 from ragtrace_collector.store.port._drift import DriftStore
 from ragtrace_collector.store.port._errors import StoreUnavailable
 from ragtrace_collector.store.port._index import IndexSize, IndexStore, KeptCarrier, StoredContent
@@ -20,6 +21,8 @@ from ragtrace_collector.store.port._watch import Notice, WatchedAnswer, WatchSto
 from ragtrace_collector.store.port._work_store import WorkStore
 
 __all__ = [
+    "DeadLetter",
+    "DeadLetterStore",
     "DriftStore",
     "HoldMode",
     "IndexSize",

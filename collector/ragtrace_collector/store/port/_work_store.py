@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ragtrace.budget import SpendLedger
+from ragtrace_collector.store.port._dead_letters import DeadLetterStore
 from ragtrace_collector.store.port._drift import DriftStore
 from ragtrace_collector.store.port._index import IndexStore
 from ragtrace_collector.store.port._jobs import JobStore
@@ -26,6 +27,7 @@ class WorkStore(
     WatchStore,
     OutboxStore,
     LedgerStore,
+    DeadLetterStore,
     MaintenanceStore,
     Protocol,
 ):

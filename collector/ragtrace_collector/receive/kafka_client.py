@@ -1,0 +1,413 @@
+"""What the receiver needs of Kafka's client, librdkafka. Every method blocks; one thread calls them all."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from ragtrace.errors import ConfigError, RagtraceError
+from ragtrace_collector.config.kafka import KafkaConfig
+
+Partition = tuple[str, int]
+"""A topic and the number of a partition."""
+
+_PROBE_S: Final = 2.0
+_PROBE_TIMEOUT_S: Final = 2.0
+_COMMITTED_TIMEOUT_S: Final = 5.0
+_DELIVERY_TIMEOUT_S: Final = 10.0
+_QUEUED_KILOBYTES: Final = 16 << 10
+_REFRESH_MS: Final = 30_000
+_LARGEST_BYTES: Final = 1_000_000_000
+"""What librdkafka takes at most: the brokers say how large a message may be."""
+_REFUSED: Final = "the brokers refuse the credentials"
+_OF_GROUP: Final = frozenset(
+    {
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.INCONSISTENT_GROUP_PROTOCOL,
+        KafkaError.INVALID_GROUP_ID,
+        KafkaError.INVALID_SESSION_TIMEOUT,
+    }
+)
+_AUTHENTICATION: Final = KafkaError._AUTHENTICATION  # noqa: SLF001 -- named so by librdkafka
+_ALL_BROKERS_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+_FATAL: Final = KafkaError._FATAL  # noqa: SLF001
+_OF_CONNECTION: Final = frozenset({_AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE})  # noqa: SLF001
+
+
+class ClientEnded(RagtraceError):
+    """The client cannot go on, as when another one took its ``group_instance_id``: a new one can try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMessage:
+    """A message of a topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]] = field(default=(), repr=False)
+
+    @property
+    def place(self) -> Partition:
+        """Its partition."""
+        return self.topic, self.partition
+
+
+def reason_of(error: ClientEnded | KafkaException) -> str:
+    """Return what is wrong, in one sentence."""
+    return str(error) if isinstance(error, ClientEnded) else _text(error)
+
+
+def check_settings(config: KafkaConfig) -> None:
+    """See that librdkafka takes the settings, without a connection.
+
+    Raises:
+        ConfigError: it refuses one, or cannot read a certificate.
+    """
+    settings = _consumer_settings(config)
+    del settings["bootstrap.servers"]
+    for key, path in config.tls or ():
+        if path is not None and not os.access(path, os.R_OK):
+            raise ConfigError(f"`receive.kafka.tls.{key}`: the file {str(path)!r} cannot be read")
+    try:
+        Consumer(settings).close()
+    except KafkaException as exc:
+        raise ConfigError(f"`receive.kafka`: {_without_secrets(_text(exc), config)}") from None
+
+
+class GroupConsumer:
+    """A member of the consumer group. Its offsets are committed by ``commit`` only."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self.trouble: str | None = "no broker has answered yet"
+        """Why nothing comes; ``None`` while the topics can be read."""
+        self.partitions: dict[str, int] = {}
+        """How many partitions each topic has, as far as that is known."""
+        self.assigned: set[Partition] = set()
+        """Partitions that the last ``poll`` was given: what is known of them is of an earlier time."""
+        self._config = config
+        self._owned: set[Partition] = set()
+        self._requested: dict[Partition, int] = {}
+        self._committed: dict[Partition, int] = {}
+        self._without_start: set[Partition] = set()
+        self._group_trouble: str | None = None
+        self._last_error: str | None = None
+        self._ended: str | None = None
+        self._is_paused = False
+        self._probed_s = -_PROBE_S
+        self._consumer = Consumer(
+            _consumer_settings(config, error_cb=self._note_error, on_commit=self._note_commit)
+        )
+        self._consumer.subscribe(
+            list(config.topics),
+            on_assign=self._note_assigned,
+            on_revoke=self._note_revoked,
+            on_lost=self._note_revoked,
+        )
+
+    def poll(self, most: int, wait_s: float) -> Sequence[TopicMessage]:
+        """Return what has come, at least one message if any comes in time.
+
+        Raises:
+            ClientEnded: the client cannot go on.
+        """
+        self.assigned = set()
+        if self._is_paused:  # also those that were assigned meanwhile
+            self._consumer.pause(self._consumer.assignment())
+        first = self._consumer.poll(wait_s)
+        found = [first, *self._consumer.consume(most - 1, 0)] if first is not None else []
+        if self._ended is not None:
+            raise ClientEnded(self._ended)
+        messages = [_message_of(each) for each in found if not self._is_error(each)]
+        if messages:
+            self.trouble = self._group_trouble = None
+        self._look_after_trouble()
+        self._find_starts()
+        return [message for message in messages if message.place in self._owned]
+
+    def owns(self, place: Partition) -> bool:
+        """Say whether the group gave the partition to this member."""
+        return place in self._owned
+
+    @property
+    def owned(self) -> int:
+        """How many partitions this member has."""
+        return len(self._owned)
+
+    def pause(self) -> None:
+        """Fetch nothing until ``resume``; the member stays in its group."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Fetch again."""
+        self._is_paused = False
+        self._consumer.resume(self._consumer.assignment())
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Let the group begin there after a restart. The next call repeats a commit that failed."""
+        changed = {
+            place: offset
+            for place, offset in offsets.items()
+            if place in self._owned and self._requested.get(place) != offset
+        }
+        if changed:
+            self._requested.update(changed)
+            try:
+                self._consumer.commit(
+                    offsets=[
+                        TopicPartition(topic, number, offset) for (topic, number), offset in changed.items()
+                    ],
+                    asynchronous=True,
+                )
+            except KafkaException:
+                self._forget_requests(changed)
+
+    def lag(self) -> Mapping[Partition, int]:
+        """Return how many messages of each partition are not committed, as far as that is known."""
+        found: dict[Partition, int] = {}
+        for place in self._owned & self._committed.keys():
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+            if end >= 0:
+                found[place] = max(0, end - self._committed[place])
+        return found
+
+    def close(self) -> None:
+        """Leave the group, unless the member has a ``group_instance_id``, after the last commit."""
+        self._consumer.close()
+
+    def _look_after_trouble(self) -> None:
+        """Ask for the topics while something is wrong: a quiet topic gives no other sign of life."""
+        if self.trouble is None or time.monotonic() - self._probed_s < _PROBE_S:
+            return
+        try:
+            found = [
+                self._consumer.list_topics(topic, timeout=_PROBE_TIMEOUT_S) for topic in self._config.topics
+            ]
+        except KafkaException as exc:
+            self.trouble = self._last_error or self._because(exc.args[0])
+        else:
+            self._last_error = None
+            self._note_topics(found)
+        self._probed_s = time.monotonic()
+
+    def _note_topics(self, found: Iterable[Any]) -> None:
+        troubles = []
+        for topic in (each for metadata in found for each in metadata.topics.values()):
+            if topic.error is not None:
+                troubles.append(_of_topic(topic.topic, topic.error))
+            else:
+                self.partitions[topic.topic] = len(topic.partitions)
+        self.trouble = "; ".join(troubles) or self._group_trouble
+
+    def _find_starts(self) -> None:
+        """Read up to where the group has read the partitions that were assigned: the lag begins there."""
+        if not self._without_start:
+            return
+        places = [TopicPartition(*place) for place in self._without_start]
+        self._without_start = set()
+        try:
+            found = self._consumer.committed(places, timeout=_COMMITTED_TIMEOUT_S)
+        except KafkaException:
+            return  # it is known after the next commit
+        for each in found:
+            if each.offset >= 0:
+                self._committed.setdefault((each.topic, each.partition), each.offset)
+
+    def _is_error(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return False
+        code = error.code()
+        if code in _OF_GROUP:
+            self._group_trouble = f"group {self._config.group!r}: {error.str()}"
+            self.trouble = self._group_trouble
+        elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+            self.trouble = _of_topic(message.topic() or ", ".join(self._config.topics), error)
+        else:
+            self._note_error(error)
+        return True
+
+    def _note_error(self, error: KafkaError) -> None:
+        if error.fatal() or error.code() == _FATAL:
+            self._ended = error.str()
+        elif error.code() == _ALL_BROKERS_DOWN:
+            self.trouble = self._last_error or error.str()
+        else:
+            self._last_error = self._because(error)
+            if error.code() in _OF_CONNECTION:
+                self.trouble = self._last_error
+
+    def _because(self, error: KafkaError) -> str:
+        if error.code() == _AUTHENTICATION:
+            return f"{_REFUSED} of `receive.kafka.sasl`: {error.str()}"
+        if self._last_error and self._last_error.startswith(_REFUSED):
+            return self._last_error  # that its connections end says less
+        return error.str()
+
+    def _note_assigned(self, _: Consumer, places: list[TopicPartition]) -> None:
+        self._owned.update((each.topic, each.partition) for each in places)
+        self.assigned.update((each.topic, each.partition) for each in places)
+        self._without_start.update((each.topic, each.partition) for each in places)
+        self._group_trouble = None
+
+    def _note_revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
+        for place in ((each.topic, each.partition) for each in places):
+            self._owned.discard(place)
+            self._requested.pop(place, None)
+            self._committed.pop(place, None)
+            self._without_start.discard(place)
+
+    def _note_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
+        for each in places:
+            place = (each.topic, each.partition)
+            if error is not None or each.error is not None:
+                self._forget_requests([place])
+            elif place in self._owned:
+                self._committed[place] = each.offset
+
+    def _forget_requests(self, places: Iterable[Partition]) -> None:
+        for place in places:
+            self._requested.pop(place, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A message to be copied into a dead-letter topic."""
+
+    message: TopicMessage
+    topic: str
+    reason: str
+
+
+class DeadLetterProducer:
+    """Copies messages into dead-letter topics, with where they come from in the headers."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._producer = Producer(
+            {
+                **client_settings(config),
+                "acks": "all",
+                "compression.type": "zstd",
+                "message.max.bytes": _LARGEST_BYTES,
+                "message.timeout.ms": int(_DELIVERY_TIMEOUT_S * 1000),
+            }
+        )
+
+    def send(self, copies: Sequence[Copy]) -> Sequence[str | None]:
+        """Copy messages, and return for each why that failed; ``None`` if the brokers have it."""
+        results: list[str | None] = ["it took too long"] * len(copies)
+        for position, copy in enumerate(copies):
+            try:
+                self._producer.produce(
+                    copy.topic,
+                    value=copy.message.value,
+                    key=copy.message.key,
+                    headers=[*copy.message.headers, *_origin(copy)],
+                    on_delivery=_noting(results, position),
+                )
+            except (KafkaException, BufferError) as exc:
+                results[position] = _text(exc)
+        self._producer.flush(2 * _DELIVERY_TIMEOUT_S)
+        return results
+
+
+def _noting(results: list[str | None], position: int) -> Callable[[KafkaError | None, Message], None]:
+    def note(error: KafkaError | None, _: Message) -> None:
+        results[position] = error.str() if error is not None else None
+
+    return note
+
+
+def _origin(copy: Copy) -> Sequence[tuple[str, bytes]]:
+    message = copy.message
+    origin = {
+        "ragtrace.reason": copy.reason,
+        "ragtrace.topic": message.topic,
+        "ragtrace.partition": message.partition,
+        "ragtrace.offset": message.offset,
+    }
+    return [(name, str(value).encode()) for name, value in origin.items()]
+
+
+def client_settings(config: KafkaConfig) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": ",".join(config.brokers),
+        "client.id": "ragtrace",
+        "log_level": 0,  # the callbacks say it: librdkafka would write lines of its own
+        "security.protocol": f"{'SASL_' if config.sasl else ''}{'SSL' if config.tls else 'PLAINTEXT'}",
+        "topic.metadata.refresh.interval.ms": _REFRESH_MS,
+    }
+    if config.sasl:
+        settings["sasl.mechanism"] = config.sasl.mechanism
+        settings["sasl.username"] = config.sasl.username
+        settings["sasl.password"] = config.sasl.password.get_secret_value()
+    if config.tls:
+        files = {
+            "ssl.ca.location": config.tls.ca,
+            "ssl.certificate.location": config.tls.cert,
+            "ssl.key.location": config.tls.key,
+        }
+        settings.update({name: str(path) for name, path in files.items() if path is not None})
+    return {**settings, **{name: value.get_secret_value() for name, value in config.options.items()}}
+
+
+def _consumer_settings(config: KafkaConfig, **callbacks: Callable[..., None]) -> dict[str, Any]:
+    settings = {
+        "group.id": config.group,
+        "auto.offset.reset": config.start,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": int(config.session_timeout.total_seconds() * 1000),
+        "queued.max.messages.kbytes": _QUEUED_KILOBYTES,
+        **callbacks,
+    }
+    if config.group_instance_id:
+        settings["group.instance.id"] = config.group_instance_id
+    return {**settings, **client_settings(config)}
+
+
+def _message_of(message: Message) -> TopicMessage:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    return TopicMessage(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        key=_bytes_of(message.key()),
+        value=_bytes_of(message.value()),
+        headers=tuple((name, _bytes_of(value) or b"") for name, value in headers),
+    )
+
+
+def _bytes_of(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _of_topic(topic: str, error: KafkaError) -> str:
+    if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        return f"topic {topic!r} does not exist: it is waited for"
+    return f"topic {topic!r}: {error.str()}"
+
+
+def _text(exc: Exception) -> str:
+    error = exc.args[0] if exc.args else exc
+    return error.str() if isinstance(error, KafkaError) else str(error)
+
+
+def _without_secrets(text: str, config: KafkaConfig) -> str:
+    secrets = [value.get_secret_value() for value in config.options.values()]
+    secrets += [config.sasl.password.get_secret_value()] if config.sasl else []
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "…")
+    return text

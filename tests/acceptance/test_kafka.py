@@ -1,0 +1,413 @@
+"""From a topic of a real Kafka to the verdict on the carrier, whatever breaks on the way."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ragtrace import semconv
+from ragtrace.traces.otlp import decode_json, encode, encode_json
+from ragtrace.traces.trace import Span
+from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.acceptance.judge_server import running_judge
+from tests.acceptance.replies import ANSWER, REPLIES
+from tests.backends.kafka_server import PASSWORD, USERNAME, Kafka, running_kafka
+from tests.backends.process import eventually, free_ports
+from tests.integration.cli.program import run
+from tests.patience import PATIENCE_S
+from tests.rag_spans import rag_trace, trace_id_of
+
+SCORE = f"{semconv.SCORE_PREFIX}faithfulness"
+ANSWERS = 12
+SECRET = b"what nobody may read in a log"
+
+
+def config_of(folder: Path, broker: str, topic: str | list[str], **kafka: Any) -> dict[str, Any]:
+    """Return the configuration of a collector that has no other receiver."""
+    return {
+        "receive": {
+            "grpc": None,
+            "http": None,
+            "kafka": {
+                "brokers": broker,
+                "topics": topic,
+                "group": f"group-of-{topic}",
+                "session_timeout": "6s",
+                **kafka,
+            },
+        },
+        "assemble": {"quiet_period": "100ms", "deadline": "5s"},
+        "judge": {"use": "lexical"},
+        "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
+        "store": {"path": str(folder / "store.db")},
+        "telemetry": {"listen": "127.0.0.1:0"},
+    }
+
+
+def carriers(folder: Path) -> Sequence[Span]:
+    file = folder / "out.jsonl"
+    *lines, _under_way = file.read_text("utf-8").split("\n") if file.exists() else [""]
+    return [span for line in lines for span in decode_json(line)]
+
+
+def await_carriers(folder: Path, count: int) -> Sequence[Span]:
+    eventually(lambda: len(carriers(folder)) >= count, what=f"{count} carriers")
+    return carriers(folder)
+
+
+def page(collector: CollectorProcess, path: str) -> Any:
+    return httpx.get(f"http://127.0.0.1:{collector.pages_port}{path}", timeout=PATIENCE_S).json()
+
+
+def metric(collector: CollectorProcess, name: str) -> float:
+    """Return the sum of a metric's series."""
+    url = f"http://127.0.0.1:{collector.pages_port}/metrics"
+    lines = httpx.get(url, timeout=PATIENCE_S).text.splitlines()
+    found = [line.rpartition(" ") for line in lines if line.startswith((f"{name}{{", f"{name} "))]
+    assert found, name
+    return sum(float(value) for _, _, value in found)
+
+
+def await_trouble(collector: CollectorProcess, said: str) -> Mapping[str, Any]:
+    """Return what ``/readyz`` says once it says this."""
+
+    def telling() -> Mapping[str, Any] | None:
+        told: Mapping[str, Any] = page(collector, "/readyz")
+        return told if said in " ".join([*told["reasons"], *told["notes"]]) else None
+
+    return eventually(telling, what=said)
+
+
+def await_committed(kafka: Kafka, topic: str, offsets: Mapping[int, int]) -> None:
+    eventually(lambda: kafka.committed(f"group-of-{topic}", topic) == offsets, what=f"offsets {offsets}")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "write"),
+    [("otlp_proto", encode), ("otlp_json", lambda spans: encode_json(spans).encode())],
+)
+def test_a_trace_in_a_topic_gets_its_verdict(
+    kafka: Kafka, tmp_path: Path, encoding: str, write: Callable[[Sequence[Span]], bytes]
+) -> None:
+    topic = kafka.create(f"verdict-{encoding}")
+    kafka.write(topic, write(rag_trace(0)), key=trace_id_of(0).encode())
+    kafka.write(topic, write(rag_trace(1, answer="Refunds take 90 days.")), key=trace_id_of(1).encode())
+    with collector_process(
+        tmp_path, config_of(tmp_path, kafka.broker, topic, encoding=encoding)
+    ) as collector:
+        found = await_carriers(tmp_path, 2)
+        await_committed(kafka, topic, {0: 2})
+        assert {span.trace_id: span.attributes[SCORE] for span in found} == {
+            trace_id_of(0): 1.0,
+            trace_id_of(1): 0.0,
+        }
+        eventually(lambda: metric(collector, "ragtrace_kafka_lag") == 0, what="no lag")
+        assert metric(collector, "ragtrace_collector_kafka_messages_total") == 2
+        assert metric(collector, "ragtrace_kafka_connected") == 1
+        assert page(collector, "/readyz") == {"ready": True, "judging": True, "reasons": [], "notes": []}
+        assert page(collector, "/status")["kafka"]["partitions"] == 1
+    with collector_process(
+        tmp_path, config_of(tmp_path, kafka.broker, topic, encoding=encoding)
+    ) as collector:
+        eventually(lambda: page(collector, "/status")["kafka"]["partitions"] == 1, what="its partition")
+        kafka.write(topic, write(rag_trace(2)), key=trace_id_of(2).encode())
+        await_carriers(tmp_path, 3)
+        assert metric(collector, "ragtrace_collector_kafka_messages_total") == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "committed", "again"),
+    [("dies", {}, ANSWERS), ("goes-on", {}, ANSWERS), ("dies-behind", {0: ANSWERS}, 0)],
+    ids=["before", "without", "behind"],
+)
+def test_a_collector_that_dies_around_a_commit_judges_all_once(
+    kafka: Kafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    committed: Mapping[int, int],
+    again: int,
+) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "test")
+    topic = kafka.create(f"again-{mode}")
+    kafka.write_traces(topic, *(rag_trace(number, answer=ANSWER) for number in range(ANSWERS)))
+    with running_judge(REPLIES) as judge:
+        config = {
+            **config_of(tmp_path, kafka.broker, topic),
+            "judge": {"use": "openai:rule", "base_url": judge.base_url, "api_key_env": "JUDGE_KEY"},
+        }
+        uncommitted = (sys.executable, Path(__file__).with_name("uncommitted.py"), mode)
+        with collector_process(tmp_path, config, program=uncommitted) as collector:
+            if mode == "goes-on":
+                await_carriers(tmp_path, ANSWERS)
+                collector.kill()
+            collector.process.wait(PATIENCE_S)
+        assert kafka.committed(f"group-of-{topic}", topic) == committed
+        with collector_process(tmp_path, config) as collector:
+            await_committed(kafka, topic, {0: ANSWERS})
+            found = await_carriers(tmp_path, ANSWERS)
+            eventually(lambda: page(collector, "/ledger")["open_traces"] == 0, what="all traces read")
+            assert metric(collector, "ragtrace_collector_kafka_messages_total") == again
+            assert page(collector, "/ledger")["seen"] == ANSWERS
+        assert judge.calls == 2 * ANSWERS
+    assert len(carriers(tmp_path)) == len({span.span_id for span in found}) == ANSWERS
+
+
+def logs_request() -> bytes:
+    """Return log records of the protocol, which a wrong exporter may write into a topic of traces."""
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+    request = ExportLogsServiceRequest()
+    record = request.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=1)
+    record.body.string_value = SECRET.decode()
+    return request.SerializeToString()
+
+
+POISON: Mapping[str, Sequence[bytes | None]] = {
+    "empty": [None, b""],
+    "not_otlp": [SECRET, encode(rag_trace(7))[:-20], encode_json(rag_trace(8)).encode()],
+    "no_spans": [logs_request()],
+    "too_large": [SECRET * 40_000],
+}
+
+
+def test_what_cannot_be_read_goes_to_the_dead_letters_and_reading_goes_on(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = kafka.create("poison", **{"max.message.bytes": "4000000"})
+    dead = kafka.create("poison.dead-letter", **{"max.message.bytes": "4000000"})
+    written = [value for values in POISON.values() for value in values]
+    kafka.write(topic, *written, key=b"k")
+    kafka.write_traces(topic, rag_trace(0))
+    config = config_of(tmp_path, kafka.broker, topic)
+    config["receive"]["max_message_bytes"] = "1MB"
+    with collector_process(tmp_path, config) as collector:
+        await_carriers(tmp_path, 1)
+        await_committed(kafka, topic, {0: len(written) + 1})
+        counted = {reason: len(values) for reason, values in POISON.items()}
+        assert page(collector, "/ledger")["dead_letters"] == counted
+        assert metric(collector, "ragtrace_collector_kafka_dead_letters_total") == len(written)
+    copies = kafka.read(dead, len(written))
+    assert [copy.value() for copy in copies] == written
+    reasons = [dict(copy.headers() or [])["ragtrace.reason"].decode() for copy in copies]
+    assert reasons == [reason for reason, values in POISON.items() for _ in values]
+    assert dict(copies[-1].headers() or [])["ragtrace.offset"] == str(len(written) - 1).encode()
+    log = collector.log.read_text()
+    assert "poison, partition 0, offset 0" in log
+    assert SECRET.decode() not in log
+    assert SECRET not in (tmp_path / "store.db").read_bytes()
+
+
+@pytest.mark.parametrize("dead_letter", [None, "no-such-topic"])
+def test_without_a_dead_letter_topic_the_ledger_knows(
+    kafka: Kafka, tmp_path: Path, dead_letter: str | None
+) -> None:
+    topic = kafka.create(f"ledger-only-{dead_letter}")
+    kafka.write(topic, SECRET, key=b"k")
+    kafka.write_traces(topic, rag_trace(0))
+    config = config_of(tmp_path, kafka.broker, topic, dead_letter=dead_letter)
+    with collector_process(tmp_path, config) as collector:
+        await_carriers(tmp_path, 1)
+        await_committed(kafka, topic, {0: 2})
+        assert page(collector, "/ledger")["dead_letters"] == {"not_otlp": 1}
+    assert ("could not be copied to topic no-such-topic" in collector.log.read_text()) is bool(dead_letter)
+
+
+def test_a_full_store_pauses_reading_and_nothing_is_lost_even_if_it_dies(
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "test")
+    topic = kafka.create("full", partitions=2)
+    filler = "Refunds are paid by card. " * 2_000
+    traces = [
+        rag_trace(number, answer=ANSWER, chunks=("Refunds take 14 days.", filler))
+        for number in range(3 * ANSWERS)
+    ]
+    kafka.write_traces(topic, *traces)
+    with running_judge(REPLIES) as judge:
+        judge.hold_from(1)
+        config = {
+            **config_of(tmp_path, kafka.broker, topic),
+            "judge": {"use": "openai:rule", "base_url": judge.base_url, "api_key_env": "JUDGE_KEY"},
+        }
+        config["store"]["max_bytes"] = "1MB"
+        config["assemble"]["linger"] = "0s"
+        with collector_process(tmp_path, config) as collector:
+            eventually(lambda: page(collector, "/status")["kafka"]["paused"], what="a pause")
+            assert "the store holds more than" in " ".join(page(collector, "/readyz")["reasons"])
+            collector.kill()
+        with collector_process(tmp_path, config) as collector:
+            eventually(lambda: page(collector, "/status")["kafka"]["paused"], what="a pause")
+            judge.release()
+            found = await_carriers(tmp_path, len(traces))
+            eventually(lambda: not page(collector, "/status")["kafka"]["paused"], what="the end of the pause")
+            eventually(
+                lambda: sum(kafka.committed(f"group-of-{topic}", topic).values()) == len(traces),
+                what="offsets",
+            )
+            assert metric(collector, "ragtrace_collector_kafka_pauses_total") >= 1
+    assert sorted(span.trace_id for span in found) == [trace_id_of(number) for number in range(len(traces))]
+
+
+def test_a_broker_may_come_later_and_go_for_a_while(kafka_jars: Path, tmp_path: Path) -> None:
+    ports = free_ports(3)
+    topic, broker = "later", f"127.0.0.1:{ports[0]}"
+    with collector_process(tmp_path, config_of(tmp_path, broker, topic)) as collector:
+        told = await_trouble(collector, "Connection refused")
+        assert told["ready"] is False
+        assert metric(collector, "ragtrace_kafka_connected") == 0
+        with running_kafka(kafka_jars, tmp_path, ports=ports) as kafka:
+            await_trouble(collector, "topic 'later' does not exist")
+            kafka.create(topic)
+            kafka.write_traces(topic, rag_trace(0))
+            await_carriers(tmp_path, 1)
+            await_committed(kafka, topic, {0: 1})
+            assert page(collector, "/readyz")["ready"] is True
+        await_trouble(collector, "nothing is read from Kafka")
+        with running_kafka(kafka_jars, tmp_path, ports=ports) as kafka:
+            kafka.write_traces(topic, rag_trace(1))
+            await_carriers(tmp_path, 2)
+            await_committed(kafka, topic, {0: 2})
+        assert collector.stop() == 0
+    assert sorted(span.trace_id for span in carriers(tmp_path)) == [trace_id_of(0), trace_id_of(1)]
+
+
+def test_another_receiver_stays_ready_without_a_broker(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    config = config_of(tmp_path, f"127.0.0.1:{port}", "spans")
+    config["receive"]["http"] = "127.0.0.1:0"
+    with collector_process(tmp_path, config) as collector:
+        told = await_trouble(collector, "nothing is read from Kafka")
+        assert told["ready"] is True
+        sent = httpx.post(
+            f"http://127.0.0.1:{collector.http_port}/v1/traces",
+            content=encode(rag_trace(0)),
+            headers={"content-type": "application/x-protobuf"},
+            timeout=PATIENCE_S,
+        )
+        assert sent.status_code == httpx.codes.OK
+        await_carriers(tmp_path, 1)
+
+
+def test_credentials_open_the_topic_and_wrong_ones_are_told(
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create("credentials")
+    kafka.write_traces(topic, rag_trace(0))
+    sasl = {"mechanism": "PLAIN", "username": USERNAME, "password": "${env:KAFKA_PASSWORD}"}
+    config = config_of(tmp_path, kafka.sasl_broker, topic, sasl=sasl)
+    monkeypatch.setenv("KAFKA_PASSWORD", "expired-password")
+    with collector_process(tmp_path, config) as collector:
+        await_trouble(collector, "the brokers refuse the credentials of `receive.kafka.sasl`")
+    assert "expired-password" not in collector.log.read_text()
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    with collector_process(tmp_path, config):
+        await_carriers(tmp_path, 1)
+
+
+def test_two_collectors_of_a_group_share_the_partitions(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.create("shared", partitions=4)
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    one, two = (config_of(folder, kafka.broker, topic) for folder in folders)
+    with collector_process(folders[0], one) as first, collector_process(folders[1], two) as second:
+        eventually(
+            lambda: [page(each, "/status")["kafka"]["partitions"] for each in (first, second)] == [2, 2],
+            what="two partitions each",
+        )
+        kafka.write_traces(topic, *map(rag_trace, range(4 * ANSWERS)))
+        eventually(
+            lambda: sum(len(carriers(folder)) for folder in folders) >= 4 * ANSWERS, what="all carriers"
+        )
+        found = [{span.trace_id for span in carriers(folder)} for folder in folders]
+        assert all(found)
+        assert not found[0] & found[1]
+        first.stop()
+        eventually(lambda: page(second, "/status")["kafka"]["partitions"] == 4, what="all partitions")
+        kafka.write_traces(topic, *map(rag_trace, range(100, 100 + ANSWERS)))
+        await_carriers(folders[1], len(found[1]) + ANSWERS)
+
+
+def test_a_topic_without_keys_is_warned_of_once(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.create("unkeyed", partitions=2)
+    kafka.write(topic, encode(rag_trace(0)), encode(rag_trace(1)))
+    with collector_process(tmp_path, config_of(tmp_path, kafka.broker, topic)) as collector:
+        await_carriers(tmp_path, 2)
+        assert metric(collector, "ragtrace_collector_kafka_messages_unkeyed_total") == 2
+    assert collector.log.read_text().count("partition_traces_by_id") == 1
+
+
+def test_a_topic_may_have_a_tenant(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.create("tenant")
+    kafka.write_traces(topic, rag_trace(0))
+    config = config_of(tmp_path, kafka.broker, topic, tenant="acme")
+    with collector_process(tmp_path, config):
+        (carrier,) = await_carriers(tmp_path, 1)
+    assert "acme" in json.dumps(dict(carrier.resource.attributes) | dict(carrier.attributes), default=str)
+
+
+def test_a_collector_that_is_replaced_under_its_own_name_gives_way(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.create("replaced")
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    one, two = (config_of(each, kafka.broker, topic, group_instance_id="pod-0") for each in folders)
+    with collector_process(folders[0], one) as first:
+        eventually(lambda: page(first, "/status")["kafka"]["partitions"] == 1, what="its partition")
+        with collector_process(folders[1], two) as second:
+            eventually(lambda: page(second, "/status")["kafka"]["partitions"] == 1, what="its partition")
+            await_trouble(first, "fenced by other consumer with same group.instance.id")
+            kafka.write_traces(topic, rag_trace(0))
+            await_carriers(folders[1], 1)
+
+
+def test_the_topics_of_a_configuration_are_checked_and_made(kafka: Kafka, tmp_path: Path) -> None:
+    compacted = kafka.create("compacted", **{"cleanup.policy": "compact", "retention.ms": "3600000"})
+    file = tmp_path / "collector.yaml"
+    file.write_text(json.dumps(config_of(tmp_path, kafka.broker, [compacted, "new-topic"])))
+    arguments = ("kafka", "topics", "--config", str(file), "--partitions", "3", "--retention", "2d")
+    checked = run(*arguments)
+    assert checked.exit_code == 1
+    first, *missing = checked.stdout.splitlines()
+    assert first == (
+        "compacted (spans, 1 partition): `cleanup.policy` is compact: of messages with one key, only the last"
+        " would stay; `retention.ms` is 3600000: less than 172800000; it has fewer than 3 partitions: add"
+        " them while nothing is written, because keys move then"
+    )
+    assert missing == [
+        "new-topic (spans): it does not exist",
+        "compacted.dead-letter (dead letters): it does not exist",
+        "new-topic.dead-letter (dead letters): it does not exist",
+    ]
+    applied = run(*arguments, "--apply", "--json")
+    assert applied.exit_code == 1
+    told = {each["topic"]: each for each in json.loads(applied.stdout)["topics"]}
+    assert {name: each["partitions"] for name, each in told.items()} == {
+        compacted: 1,
+        "new-topic": 3,
+        f"{compacted}.dead-letter": 1,
+        "new-topic.dead-letter": 1,
+    }
+    assert [name for name, each in told.items() if each["faults"]] == [compacted]
+    settings = kafka.config_of(compacted)
+    assert (settings["cleanup.policy"], settings["retention.ms"]) == ("delete", "172800000")
+    again = run("kafka", "topics", "--config", str(file), "--retention", "2d")
+    assert again.exit_code == 0
+    assert again.stdout.splitlines()[0] == "compacted (spans, 1 partition): fine"
+
+
+def test_topics_of_a_broker_that_is_away_are_not_called_missing(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    file = tmp_path / "collector.yaml"
+    file.write_text(json.dumps(config_of(tmp_path, f"127.0.0.1:{port}", "spans")))
+    result = run("kafka", "topics", "--config", str(file))
+    assert result.exit_code != 0
+    assert "the brokers do not answer" in result.stderr
+    assert "does not exist" not in result.output

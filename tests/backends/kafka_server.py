@@ -1,0 +1,164 @@
+"""The real Apache Kafka as a process (one broker in KRaft mode), and what tests write and read there."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from ragtrace.traces.otlp import encode
+from ragtrace.traces.trace import Span
+from tests.backends.binary import required
+from tests.backends.process import free_ports, running
+from tests.patience import PATIENCE_S
+
+__all__ = ["PASSWORD", "USERNAME", "Kafka", "required_java", "running_kafka"]
+
+USERNAME, PASSWORD = "ragtrace", "not-a-secret"
+_MEMORY = "-Xmx256m"
+
+
+@dataclass(slots=True, kw_only=True)
+class Kafka:
+    """A broker that runs. Its methods block."""
+
+    broker: str
+    """``127.0.0.1:port``, for whoever comes."""
+    sasl_broker: str
+    """The same broker for those with the username and the password: SASL/PLAIN without TLS."""
+
+    def create(self, topic: str, *, partitions: int = 1, **config: str) -> str:
+        """Create a topic and return its name."""
+        admin = AdminClient({"bootstrap.servers": self.broker})
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
+        for created in admin.create_topics([new]).values():
+            created.result(PATIENCE_S)
+        return topic
+
+    def config_of(self, topic: str) -> Mapping[str, str]:
+        """Return the settings of a topic."""
+        admin = AdminClient({"bootstrap.servers": self.broker})
+        (found,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
+        return {name: str(entry.value) for name, entry in found.result(PATIENCE_S).items()}
+
+    def write(
+        self, topic: str, *values: bytes | None, key: bytes | None = None, partition: int | None = None
+    ) -> None:
+        """Write messages, and return when the broker has them."""
+        producer = Producer({"bootstrap.servers": self.broker, "acks": "all", "message.max.bytes": 1 << 26})
+        failed: list[str] = []
+        at = {} if partition is None else {"partition": partition}
+        for value in values:
+            producer.produce(
+                topic,
+                value=value,
+                key=key,
+                on_delivery=lambda error, _: failed.append(error.str()) if error else None,
+                **at,
+            )
+        assert producer.flush(PATIENCE_S) == 0
+        assert failed == []
+
+    def write_traces(self, topic: str, *traces: Sequence[Span]) -> None:
+        """Write traces as the kafka exporter does with ``partition_traces_by_id``: one a message, keyed."""
+        for spans in traces:
+            self.write(topic, encode(spans), key=spans[0].trace_id.encode())
+
+    def read(self, topic: str, count: int) -> Sequence[Message]:
+        """Return the first messages of a topic, once there are so many."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.broker,
+                "group.id": f"reader-of-{topic}",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "allow.auto.create.topics": True,
+            }
+        )
+        metadata = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic]
+        consumer.assign([TopicPartition(topic, number, 0) for number in metadata.partitions])
+        try:
+            found: list[Message] = []
+            while len(found) < count:
+                found += consumer.consume(count - len(found), PATIENCE_S)
+            assert [message.error() for message in found] == [None] * count
+            return found
+        finally:
+            consumer.close()
+
+    def committed(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return the offsets that a group committed, by partition; none before the first commit."""
+        consumer = Consumer({"bootstrap.servers": self.broker, "group.id": group})
+        try:
+            metadata = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic]
+            places = [TopicPartition(topic, number) for number in metadata.partitions]
+            found = consumer.committed(places, timeout=PATIENCE_S)
+            return {each.partition: each.offset for each in found if each.offset >= 0}
+        finally:
+            consumer.close()
+
+
+def required_java() -> str:
+    """Return the program that runs Kafka, or skip or fail the test as without any back end."""
+    found = shutil.which("java")
+    return str(
+        required(
+            Path(found or "java is not installed"),
+            reason="the real Kafka needs Java: apt-get install default-jre-headless",
+        )
+    )
+
+
+@contextmanager
+def running_kafka(jars: Path, folder: Path, *, ports: Sequence[int] | None = None) -> Iterator[Kafka]:
+    """Run a broker with an empty log in the folder, or with the log that an earlier one left there."""
+    plain, sasl, controller = ports or free_ports(3)
+    settings = folder / "server.properties"
+    settings.write_text(_settings(folder, plain=plain, sasl=sasl, controller=controller))
+    java = [required_java(), _MEMORY, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
+    if not (folder / "data").exists():
+        cluster = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        format_log = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
+        subprocess.run(format_log, check=True, capture_output=True, timeout=PATIENCE_S)
+    broker = Kafka(broker=f"127.0.0.1:{plain}", sasl_broker=f"127.0.0.1:{sasl}")
+
+    def is_ready() -> bool:
+        probe = AdminClient({"bootstrap.servers": broker.broker, "log_level": 0})
+        try:
+            return bool(probe.list_topics(timeout=1).brokers)
+        except Exception:  # noqa: BLE001 -- it does not answer yet, for whatever reason
+            return False
+
+    with running([*java, "kafka.Kafka", settings], env={}, ready=is_ready, log=folder / "kafka.log"):
+        yield broker
+
+
+def _settings(folder: Path, *, plain: int, sasl: int, controller: int) -> str:
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    return f"""
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_plaintext.plain.sasl.jaas.config={login} user_{USERNAME}="{PASSWORD}";
+log.dirs={folder / "data"}
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.flush.interval.messages=1
+"""
