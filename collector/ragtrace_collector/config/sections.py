@@ -19,6 +19,7 @@ from pydantic import (
 
 from ragtrace.answers.summary import base_name
 from ragtrace.backends import accepts_spans, reads_openinference
+from ragtrace.conversations.settings import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import default_store
 from ragtrace.judge.cascade import ScreenSpec, judge_and_screen
@@ -46,6 +47,7 @@ from ragtrace_collector.config.values import (
     Timeout,
     TraceUrl,
     named,
+    nanoseconds,
 )
 
 
@@ -372,6 +374,17 @@ class SessionsConfig(Section):
     max_turns: int = Field(default=1_000, ge=2, le=10_000)
     contradictions: bool = True
     earlier_turns: int = Field(default=20, ge=1, le=200)
+
+    def opened(self, *, tenant: str) -> SessionSettings:
+        """Return what judges sessions; ``tenant`` is the attribute that names the tenant."""
+        return SessionSettings(
+            idle_ns=nanoseconds(self.idle),
+            keep_ns=nanoseconds(self.keep),
+            max_turns=self.max_turns,
+            earlier_turns=self.earlier_turns,
+            contradictions=self.contradictions,
+            tenant=tenant,
+        )
 
 
 class UiConfig(Section):
