@@ -16,7 +16,7 @@ from ragtrace.conversations.span import SessionName
 from ragtrace.conversations.turns import Turn, in_order, turn_of
 from ragtrace.model import AttributeValue, Evaluation, RagRecord
 from ragtrace.traces.attach import tenant_of
-from ragtrace.traces.trace import Span
+from ragtrace.traces.trace import Resource, Span
 
 AskTurn = Callable[[Turn, Sequence[Turn]], Awaitable[TurnCheck | None]]
 """Checks a turn against earlier ones; ``None`` if that could not be done."""
@@ -69,9 +69,35 @@ def turn_on_carrier(record: RagRecord, carriers: Sequence[Span], *, tenant: str)
     return replace(placed, turn=placed.turn.without_text())
 
 
-async def judge_session(
-    turns: Sequence[Turn], ask: AskTurn, settings: SessionSettings
-) -> SessionFindings:
+def undecided_turn(record: RagRecord, carrier_span_id: str, *, tenant: str) -> PlacedTurn | None:
+    """Return an answer whose verdict cannot be read as a turn of which nothing else is known."""
+    name, target = session_of(record, tenant=tenant), record.target
+    if name is None or target is None or not (record.answer or "").strip():
+        return None
+    turn = Turn(
+        trace_id=target.trace_id,
+        span_id=target.span_id,
+        start_ns=target.start_ns,
+        carrier_span_id=carrier_span_id,
+        question=None,
+        answer="",
+        is_faithful=None,
+    )
+    place = Span(
+        trace_id=target.trace_id,
+        span_id=carrier_span_id,
+        parent_span_id=target.span_id,
+        name=semconv.CARRIER_NAME_PREFIX,
+        start_ns=target.start_ns,
+        end_ns=target.end_ns,
+        flags=target.trace_flags,
+        trace_state=target.trace_state,
+        resource=Resource(attributes=target.resource, schema_url=target.resource_schema_url),
+    )
+    return PlacedTurn(name=name, turn=turn, place=place)
+
+
+async def judge_session(turns: Sequence[Turn], ask: AskTurn, settings: SessionSettings) -> SessionFindings:
     """Put a session together, and have each of its turns checked against those before it.
 
     The order of the turns does not matter, only their times. A turn whose texts are deleted counts as not
@@ -98,7 +124,9 @@ def bounded_id(session: str) -> str:
 
 
 def _valid(carriers: Sequence[Span]) -> Span | None:
-    evaluations = [span for span in carriers if is_carrier(span) and semconv.SESSION_LABEL not in span.attributes]
+    evaluations = [
+        span for span in carriers if is_carrier(span) and semconv.SESSION_LABEL not in span.attributes
+    ]
     replaced = {span.attributes.get(semconv.EVAL_SUPERSEDES) for span in evaluations}
     latest = [span for span in evaluations if span.span_id not in replaced]
     return max(latest, key=lambda span: str(span.attributes.get(semconv.EVAL_STARTED_AT)), default=None)

@@ -43,7 +43,8 @@ def session_span(
     with the same evaluations give the same span id, so that a re-send is the same span.
     """
     start_ns, end_ns = last.start_ns, last.end_ns
-    if options.carrier_time == "now" or (now_ns - end_ns) / 1e9 >= options.tempo_slack_s:
+    is_old = options.carrier_time == "auto" and (now_ns - end_ns) / 1e9 >= options.tempo_slack_s
+    if options.carrier_time == "now" or is_old:
         start_ns, end_ns = now_ns - _LENGTH_NS, now_ns
     span_id = session_span_id(findings, name)
     return Span(

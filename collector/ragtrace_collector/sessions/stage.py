@@ -28,6 +28,7 @@ log = logging.getLogger("ragtrace.collector")
 _RETRY_DELAYS: Final = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, 360))
 """After them a session is told without what could not be checked."""
 
+
 class _Later(Exception):
     """The judge cannot be asked now."""
 
