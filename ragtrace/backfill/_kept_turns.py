@@ -129,6 +129,14 @@ class KeptTurns:
         if found:
             yield found
 
+    def before(
+        self, name: SessionName, start_ns: int, trace_id: str, span_id: str, *, limit: int
+    ) -> list[Turn]:
+        """Return the last turns with texts that began before an answer, the newest first."""
+        own = (start_ns, trace_id, span_id)
+        rows = self.progress.rows(_BEFORE, self.evaluator, name.tenant, name.session, *own, limit)
+        return [turn_of_json(turn) for (turn,) in rows]
+
     async def keep_check(self, name: SessionName, turn: Turn, *, digest: str, checked: bytes) -> None:
         """Keep what the judge said of a turn, so that it is not asked again."""
         key = (self.evaluator, name.tenant, name.session, turn.start_ns, *turn.key)
@@ -179,6 +187,12 @@ _FORGET: Final = """
 UPDATE session_turn SET turn = NULL, checked = NULL, digest = ''
 WHERE turn IS NOT NULL AND (evaluator, tenant, session) IN (
     SELECT evaluator, tenant, session FROM session WHERE is_open = 0 AND newest_ns < ?)
+"""
+_BEFORE: Final = """
+SELECT turn FROM session_turn
+WHERE evaluator = ? AND tenant = ? AND session = ? AND (start_ns, trace_id, span_id) < (?, ?, ?)
+    AND turn IS NOT NULL
+ORDER BY start_ns DESC, trace_id DESC, span_id DESC LIMIT ?
 """
 _IN_ORDER: Final = f"""
 SELECT start_ns, trace_id, span_id, ifnull(turn, bare), place, digest, checked, told FROM session_turn

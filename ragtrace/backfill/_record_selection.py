@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ragtrace import semconv
 from ragtrace.backfill._kept_turns import KeptTurns
@@ -38,6 +38,20 @@ class SelectedRecord(NamedTuple):
 
 
 Item = SelectedRecord | SearchedUpTo
+
+
+class TurnListener(Protocol):
+    """Who is told of the records that are turns of sessions."""
+
+    def tenant_of(self, trace: Trace, record: RagRecord) -> str:
+        """Return the tenant of an answer."""
+        ...
+
+    async def keep_known(
+        self, trace: Trace, record: RagRecord, carriers: Sequence[Span], carrier_id: str
+    ) -> None:
+        """Take a record that was judged before."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +104,11 @@ async def choose(
     ledger: RunCounts,
     evaluator: Mapping[str, str],
     run: ResumableRun | None,
-    turns: SessionTurns | None = None,
+    turns: TurnListener | None = None,
 ) -> AsyncIterator[Item]:
     """Yield the records to judge and the progress of the search; other records are only counted.
 
-    With ``turns``, records that were judged before are kept as turns of their sessions.
+    ``turns`` is told of the records that were judged before, which may be turns of sessions.
     """
     taken = 0
     if selection.limit == 0:
@@ -119,7 +133,7 @@ async def _of(
     ledger: RunCounts,
     evaluator: Mapping[str, str],
     run: ResumableRun | None,
-    turns: SessionTurns | None,
+    turns: TurnListener | None,
 ) -> Sequence[SelectedRecord]:
     """Choose among the records of a trace."""
     present, plan = _present(trace), selection.sampling.of_trace(trace)

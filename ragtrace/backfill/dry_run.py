@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from ragtrace._ordered import map_in_order
+from ragtrace.backfill._earlier_turns import earlier_turns
 from ragtrace.backfill._estimate import Pilot, PilotRecord, RunEstimate, TotalLoad, from_pilot, from_sizes
 from ragtrace.backfill._record_selection import Item, SelectedRecord, choose, session_turns
 from ragtrace.backfill._selection import Selection
@@ -96,17 +97,20 @@ async def dry_run(
     turns = session_turns(run, evaluator, sessions)
     chosen = choose(reader, selection or Selection(), ledger, evaluator.id, run, turns)
     await map_in_order(chosen, work, count, concurrency=concurrency)
-    trial = _Trial(
-        judging=BackfillEvaluator(
+    pilots = sessions if pilot else None  # only they are judged
+    whole = selection or Selection()
+    opened = earlier_turns(reader, whole, evaluator, run=run, turns=turns, settings=pilots)
+    async with opened as earlier:
+        judging = BackfillEvaluator(
             evaluator=evaluator,
             attach=attach or AttachOptions(),
             run=run,
             clock=clock or SystemClock(),
             turns=turns.kept if turns else None,
-        ),
-        on_evaluated=on_evaluated,
-    )
-    await trial.carry_out(sizing.chosen, concurrency)
+            earlier=earlier,
+        )
+        trial = _Trial(judging=judging, on_evaluated=on_evaluated)
+        await trial.carry_out(sizing.chosen, concurrency)
     ledger.is_stopped = trial.ledger.is_stopped = run is not None and run.stop.is_set()
     estimate = _estimate(sizing.sizes, trial, concurrency)
     waits = run is not None and run.leaves_waiting  # for a batch: that takes as long for many as for few

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
+from ragtrace.backfill._earlier_turns import EarlierTurns
 from ragtrace.backfill._kept_turns import KeptTurns
 from ragtrace.backfill._record_selection import SelectedRecord
 from ragtrace.backfill.report import RunCounts
@@ -62,10 +63,14 @@ class BackfillEvaluator:
     clock: Clock
     turns: KeptTurns | None = None
     """Keeps answers of sessions as turns, if these are judged too."""
+    earlier: EarlierTurns | None = None
+    """Shows the judge earlier turns of an answer's session, if that is wanted."""
 
     async def judge_one(self, candidate: SelectedRecord) -> EvaluatedRecord | None:
         """Judge an answer, or leave it for later. With a run, its carrier is on disk when this returns."""
         record, sample, earlier, tenant = candidate
+        if self.earlier is not None:
+            record = self.earlier.shown_with(record, tenant=tenant)
         evaluation = await finish_unless_left(self.evaluator.evaluate(record, clock=self.clock), self.run)
         if evaluation is None:
             return None

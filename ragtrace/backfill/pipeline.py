@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from ragtrace._ordered import map_in_order
+from ragtrace.backfill._earlier_turns import earlier_turns
 from ragtrace.backfill._record_selection import Item, choose, session_turns
 from ragtrace.backfill._selection import Selection, SpanId
 from ragtrace.backfill._trace_search import SearchedUpTo
@@ -69,12 +70,15 @@ async def backfill(
     delivery = _Delivery(
         sink=sink, ledger=ledger, run=run, sleep=sleep, on_evaluated=on_evaluated, latest_ns=latest_ns
     )
-    judging = BackfillEvaluator(evaluator=evaluator, attach=attach, run=run, clock=clock, turns=kept)
-
     await delivery.send_what_waits()
-    chosen = choose(reader, selection, ledger, evaluator.id, run, turns)
-    work = partial(_work, judging=judging, ledger=ledger)
-    await map_in_order(chosen, work, delivery.take, concurrency=concurrency)
+    opened = earlier_turns(reader, selection, evaluator, run=run, turns=turns, settings=sessions)
+    async with opened as earlier:
+        judging = BackfillEvaluator(
+            evaluator=evaluator, attach=attach, run=run, clock=clock, turns=kept, earlier=earlier
+        )
+        chosen = choose(reader, selection, ledger, evaluator.id, run, turns)
+        work = partial(_work, judging=judging, ledger=ledger)
+        await map_in_order(chosen, work, delivery.take, concurrency=concurrency)
     if sessions is not None:
         await _judge_sessions(judging, delivery, selection, sessions, concurrency)
     ledger.is_stopped = run is not None and run.stop.is_set()

@@ -24,5 +24,7 @@ class SessionSettings:
     """Each turn is checked against so many before it."""
     contradictions: bool = True
     """Whether the judge is asked at all."""
+    context_turns: int = 0
+    """So many turns of other traces are shown to the judge when it words an answer's claims."""
     tenant: str = semconv.TENANT
     """The attribute that names the tenant."""

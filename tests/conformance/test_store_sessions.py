@@ -139,3 +139,14 @@ async def test_what_sessions_keep_survives_a_crash(place: Place, tmp_path: Path)
     assert await due(again, quiet=101) == ["s"]
     await again.aclose()
     await store.aclose()
+
+
+async def test_the_last_turns_before_an_answer_are_those_of_its_session_by_time(store: WorkStore) -> None:
+    for number in (4, 1, 3, 2):
+        await finish(store, a_turn(number), now_ns=number)
+    await finish(store, a_turn(2, name=SessionName(session="s", tenant="b")), now_ns=5)
+    own = {"trace_id": f"{3:032x}", "span_id": "a1"}
+    assert await store.sessions.before(NAME, start_ns=3, **own, limit=5) == (b"turn 1", b"turn 2")
+    assert await store.sessions.before(NAME, start_ns=4, **own, limit=2) == (b"turn 2", b"turn 3")
+    nobody = SessionName(session="other", tenant="a")
+    assert await store.sessions.before(nobody, start_ns=4, **own, limit=2) == ()

@@ -102,6 +102,16 @@ class MemorySessions:
             ),
         )
 
+    async def before(
+        self, name: SessionName, *, start_ns: int, trace_id: str, span_id: str, limit: int
+    ) -> tuple[bytes, ...]:
+        await asyncio.sleep(0)
+        known = self._state.sessions.get(name)
+        kept = [turn.kept for turn in known.in_order()] if known else []
+        own = (start_ns, trace_id, span_id)
+        earlier = [turn.turn for turn in kept if (turn.start_ns, turn.trace_id, turn.span_id) < own]
+        return tuple(earlier[-limit:])
+
     async def keep_check(
         self, name: SessionName, carrier_span_id: str, *, digest: str, checked: bytes
     ) -> None:

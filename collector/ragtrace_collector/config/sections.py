@@ -374,6 +374,15 @@ class SessionsConfig(Section):
     max_turns: int = Field(default=1_000, ge=2, le=10_000)
     contradictions: bool = True
     earlier_turns: int = Field(default=20, ge=1, le=200)
+    context_turns: int = Field(default=0, ge=0, le=20)
+
+    @model_validator(mode="after")
+    def _turns_are_kept(self) -> SessionsConfig:
+        if self.context_turns and not self.enabled:
+            raise ValueError(
+                "`sessions.context_turns` shows turns that `sessions` keeps: set `sessions.enabled: true`"
+            )
+        return self
 
     def opened(self, *, tenant: str) -> SessionSettings:
         """Return what judges sessions; ``tenant`` is the attribute that names the tenant."""
@@ -383,6 +392,7 @@ class SessionsConfig(Section):
             max_turns=self.max_turns,
             earlier_turns=self.earlier_turns,
             contradictions=self.contradictions,
+            context_turns=self.context_turns,
             tenant=tenant,
         )
 

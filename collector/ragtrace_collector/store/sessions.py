@@ -57,6 +57,14 @@ class SqliteSessions:
         """Return a session with its turns; ``None`` if it is not known."""
         return await self._submit(lambda db: _session(db, name))
 
+    async def before(
+        self, name: SessionName, *, start_ns: int, trace_id: str, span_id: str, limit: int
+    ) -> tuple[bytes, ...]:
+        """Return the last turns of a session that began before an answer, the oldest first."""
+        values = (name.tenant, name.session, start_ns, trace_id, span_id, limit)
+        rows = await self._submit(lambda db: db.execute(_BEFORE, values).fetchall())
+        return tuple(turn for (turn,) in rows)
+
     async def keep_check(
         self, name: SessionName, carrier_span_id: str, *, digest: str, checked: bytes
     ) -> None:
@@ -168,4 +176,13 @@ def _session(db: sqlite3.Connection, name: SessionName) -> StoredSession | None:
     )
 
 
+_BEFORE: Final = """
+SELECT unsealed(turn, ?2) FROM session_turn
+WHERE session = (SELECT id FROM session WHERE tenant = ?1 AND name = ?2) AND (trace_id, span_id) IN (
+    SELECT trace_id, span_id FROM session_turn
+    WHERE session = (SELECT id FROM session WHERE tenant = ?1 AND name = ?2)
+        AND (start_ns, trace_id, span_id) < (?3, ?4, ?5)
+    ORDER BY start_ns DESC, trace_id DESC, span_id DESC LIMIT ?6)
+ORDER BY start_ns, trace_id, span_id
+"""
 _ID: Final = "SELECT id FROM session WHERE tenant = ? AND name = ?"

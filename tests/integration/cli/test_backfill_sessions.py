@@ -19,6 +19,7 @@ from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import load_config
 from tests.integration.cli.program import json_lines, run
+from tests.integration.collector.leaning_turns import RESOLVING, claims_by_trace, leaning
 from tests.integration.collector.running import carriers_in
 from tests.integration.collector.stepping import stepped_collector
 from tests.likely_judge import LIKELY
@@ -66,6 +67,7 @@ class Place:
 
     folder: Path
     judge: str = ""
+    context_turns: int = 0
 
     @property
     def config(self) -> Path:
@@ -76,7 +78,7 @@ class Place:
             "judge": {"use": self.judge or f"scripted:{self.folder / 'script.json'}"},
             "evaluate": {"metrics": ["faithfulness"]},
             "attach": {"carrier_time": "target"},
-            "sessions": {"enabled": True, "idle": "10m", "keep": "1h"},
+            "sessions": {"enabled": True, "idle": "10m", "keep": "1h", "context_turns": self.context_turns},
             "export": [{"endpoint": f"otlp-file:{self.folder / 'live.jsonl'}"}],
             "store": {"path": str(self.folder / "store.db")},
         }
@@ -286,6 +288,28 @@ def test_a_limit_leaves_sessions_to_a_run_that_reads_all(tmp_path: Path) -> None
     assert (report["sessions_open"], place.sessions()) == (1, [])
     place.backfilled(*TOLD)
     assert [number(span, "turns") for span in place.sessions()] == [4]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_answers_are_worded_by_the_turns_of_other_traces_as_the_collector_words_them(
+    tmp_path: Path, order: Sequence[int]
+) -> None:
+    place = Place(tmp_path, judge=RESOLVING["use"], context_turns=2)
+    turns = [leaning(number, f"Q{number}?") for number in range(3)]
+    [live] = place.live(*turns)
+    report = place.backfilled(*(turns[each] for each in order), rag_trace(9))
+    claims = claims_by_trace(carriers_in(place.out))
+    assert claims == claims_by_trace(carriers_in(tmp_path / "live.jsonl")) | {trace_id_of(9): GOOD}
+    assert claims[trace_id_of(2)] == "[Q0? Q1?] takes 3 days."
+    assert place.sessions() == [live]
+    assert (report["records"], report["judged"]) == (4, 4)
+
+
+def test_turns_from_before_the_search_are_shown_while_they_are_kept(tmp_path: Path) -> None:
+    place = Place(tmp_path, judge=RESOLVING["use"], context_turns=2)
+    place.backfilled(leaning(0, "Q0?"), options=("--since", "2025-10-01", "--until", moment(minute=3)))
+    place.backfilled(leaning(5, "Q5?"), options=("--since", moment(minute=3)))
+    assert claims_by_trace(carriers_in(place.out))[trace_id_of(5)] == "[Q0?] takes 3 days."
 
 
 @pytest.mark.slow

@@ -16,12 +16,13 @@ from pydantic import BaseModel
 from ragtrace import semconv
 from ragtrace.answer_sources import find_answers
 from ragtrace.conversations.span import SessionName
-from ragtrace.errors import JudgeNonsense
+from ragtrace.errors import ConfigError, JudgeNonsense
 from ragtrace.judge import JudgeSettings, ScriptedJudge
 from ragtrace.ports import Judge, JudgeRequest
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from tests.backends.jaeger_server import Jaeger
+from tests.integration.collector.leaning_turns import RESOLVING, claims_by_trace, leaning
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
 from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
@@ -216,6 +217,43 @@ async def test_a_judge_that_fails_is_asked_again_and_then_left_out(tmp_path: Pat
         (span,) = sessions_in(spans.carriers())
     assert (numbers(span)["turns"], numbers(span)["unchecked"]) == (2, 1)
     assert span.attributes[semconv.SESSION_LABEL] == "skipped"
+
+
+async def test_an_answer_that_leans_on_other_traces_is_worded_by_their_turns_in_order_of_time(
+    tmp_path: Path,
+) -> None:
+    chosen = config(tmp_path, judge=RESOLVING, context_turns=2)
+    async with stepped_collector(chosen) as spans:
+        for number in (2, 0, 1):
+            await receive(spans, leaning(number, f"Q{number}?"))
+        await receive(spans, leaning(3, "Q3?"))
+        claims = claims_by_trace(spans.carriers())
+    assert claims[trace_id_of(3)] == "[Q1? Q2?] takes 3 days."
+    assert claims[trace_id_of(1)] == "[Q0?] takes 3 days."
+    assert claims[trace_id_of(0)] == "[] takes 3 days."
+
+
+async def test_without_the_setting_and_across_tenants_no_turn_of_another_trace_is_shown(
+    tmp_path: Path,
+) -> None:
+    async with stepped_collector(config(tmp_path, judge=RESOLVING)) as spans:
+        await receive(spans, leaning(0, "Q0?"), leaning(1, "Q1?"))
+        assert claims_by_trace(spans.carriers())[trace_id_of(1)] == "[] takes 3 days."
+    others = {"sample": {"tenant": semconv.TENANT}}
+    folder = tmp_path / "tenants"
+    folder.mkdir()
+    chosen = config(folder, judge=RESOLVING, others=others, context_turns=2)
+    async with stepped_collector(chosen) as spans:
+        for number, tenant in enumerate("aba"):
+            await receive(spans, leaning(number, f"Q{number}?", **{semconv.TENANT: tenant}))
+        claims = claims_by_trace(spans.carriers())
+    assert claims[trace_id_of(1)] == "[] takes 3 days."
+    assert claims[trace_id_of(2)] == "[Q0?] takes 3 days."
+
+
+async def test_turns_that_are_not_kept_cannot_be_shown(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"set `sessions.enabled: true`"):
+        config(tmp_path, enabled=False, context_turns=2)
 
 
 async def test_content_policy_and_silence_about_sessions_are_kept(tmp_path: Path) -> None:

@@ -77,6 +77,15 @@ class SessionStore(Protocol):
         """Return a session with its turns; ``None`` if it is not known."""
         ...
 
+    async def before(
+        self, name: SessionName, *, start_ns: int, trace_id: str, span_id: str, limit: int
+    ) -> tuple[bytes, ...]:
+        """Return the last turns of a session that began before an answer, the oldest first.
+
+        Of turns that began with it, those count whose ids are smaller.
+        """
+        ...
+
     async def keep_check(
         self, name: SessionName, carrier_span_id: str, *, digest: str, checked: bytes
     ) -> None:
