@@ -16,7 +16,7 @@ from ragtrace.conversations.turns import Turn, turn_of_json
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span
 
-_PAGE: Final = 500
+_PAGE: Final = 100
 _Key = tuple[int, str, str]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ragtrace.answers.sessions import SessionSummary
 from ragtrace.conversations.span import SessionName
 from ragtrace_collector.store.port import KeptTurn, StoredSession, StoredTurn
 
@@ -127,7 +128,13 @@ class MemorySessions:
         known.not_before_ns, known.attempts = until_ns, known.attempts + 1
 
     async def end(
-        self, name: SessionName, *, revision: int, span_id: str, outbox_items: Mapping[str, bytes]
+        self,
+        name: SessionName,
+        *,
+        revision: int,
+        span_id: str,
+        outbox_items: Mapping[str, bytes],
+        summary: SessionSummary | None = None,
     ) -> bool:
         await asyncio.sleep(0)
         known = self._state.sessions.get(name)
@@ -135,6 +142,8 @@ class MemorySessions:
             return False
         known.is_ended, known.attempts, known.not_before_ns, known.written = True, 0, 0, span_id
         self._state.post(outbox_items)
+        if summary is not None:
+            self._state.index.sessions.append(summary)
         return True
 
     async def forget(self, *, before_ns: int) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from ragtrace.answers.sessions import SessionSummary, session_summary_of
 from ragtrace.conversations.checking import TurnCheck, check_of_json, check_turn
 from ragtrace.conversations.findings import SessionFindings
 from ragtrace.conversations.judging import judge_session
@@ -104,12 +105,25 @@ class SessionStage:
         )
         is_new = span.span_id != session.span_id
         items = dict.fromkeys(self.sinks, encode([span])) if is_new else {}
-        await self._end(session, span_id=span.span_id, items=items)
+        is_indexed = is_new and live.config.index.enabled
+        summary = session_summary_of(span, tenant=session.name.tenant) if is_indexed else None
+        await self._end(session, span_id=span.span_id, items=items, summary=summary)
         self._told(session, findings)
 
-    async def _end(self, session: StoredSession, *, span_id: str, items: Mapping[str, bytes]) -> None:
+    async def _end(
+        self,
+        session: StoredSession,
+        *,
+        span_id: str,
+        items: Mapping[str, bytes],
+        summary: SessionSummary | None = None,
+    ) -> None:
         is_ended = await self.store.sessions.end(
-            session.name, revision=session.revision, span_id=span_id, outbox_items=items
+            session.name,
+            revision=session.revision,
+            span_id=span_id,
+            outbox_items=items,
+            summary=summary,
         )
         if is_ended and items:
             self.counters.add(Counts.SESSIONS_JUDGED)

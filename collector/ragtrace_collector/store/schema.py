@@ -69,6 +69,7 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     SESSIONS,
     SCREENING,
     INDEX_STEPS[2],
+    INDEX_STEPS[3],
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 

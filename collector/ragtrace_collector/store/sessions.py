@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+from ragtrace.answers.index.sessions import put_session
+from ragtrace.answers.sessions import SessionSummary
 from ragtrace.conversations.span import SessionName
 from ragtrace_collector.store.port import KeptTurn, StoredSession, StoredTurn, StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
@@ -82,9 +84,15 @@ class SqliteSessions:
         await self._submit(lambda db: db.execute(statement, (until_ns, name.tenant, name.session)).close())
 
     async def end(
-        self, name: SessionName, *, revision: int, span_id: str, outbox_items: Mapping[str, bytes]
+        self,
+        name: SessionName,
+        *,
+        revision: int,
+        span_id: str,
+        outbox_items: Mapping[str, bytes],
+        summary: SessionSummary | None = None,
     ) -> bool:
-        """Note the span of a session and put it into the outbox; unless a turn came meanwhile."""
+        """Note the span of a session, put it into the outbox and its summary into the index."""
 
         def work(db: sqlite3.Connection) -> bool:
             ended = db.execute(
@@ -94,6 +102,8 @@ class SqliteSessions:
             )
             if ended.rowcount:
                 self._put_outbox_items(db, outbox_items)
+                if summary is not None:
+                    put_session(db, summary)
             return bool(ended.rowcount)
 
         return await self._submit(work)

@@ -144,6 +144,19 @@ def name_of(session: str) -> SessionName:
     return SessionName(session=session)
 
 
+async def test_the_index_has_the_session_as_its_last_span_tells_it(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path, others={"index": {"enabled": True}})) as spans:
+        await receive(spans, TOLD[0], TOLD[2], TOLD[3])
+        await spans.pass_time(IDLE_S + 1)
+        await receive(spans, TOLD[1])
+        await spans.pass_time(IDLE_S + 1)
+        (told,) = (await spans.collector.store.answers.sessions(tenant=None)).sessions
+        (same,) = await spans.collector.store.answers.judged_sessions("chat-1", tenant="")
+    assert told == same
+    assert (told.turns, told.faithful, told.contradictions, told.repeated) == (4, 2, 1, 1)
+    assert told.last.trace_id == trace_id_of(3)
+
+
 async def test_a_process_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     clock = StandingClock()
     async with stepped_collector(config(tmp_path), clock=clock) as spans:
@@ -171,6 +184,58 @@ async def test_one_id_of_two_tenants_is_two_sessions(tmp_path: Path) -> None:
     assert [numbers(span)["turns"] for span in found] == [1, 1]
     assert [numbers(span)["contradictions"] for span in found] == [0, 0]
     assert len({span.span_id for span in found}) == 2
+
+
+async def test_turns_of_two_application_processes_are_one_session_in_order_of_time(tmp_path: Path) -> None:
+    def from_process(spans: Sequence[Span], instance: str) -> list[Span]:
+        attributes = {**spans[0].resource.attributes, "service.instance.id": instance}
+        return [replace(span, resource=replace(span.resource, attributes=attributes)) for span in spans]
+
+    async with stepped_collector(config(tmp_path)) as spans:
+        for number, instance in ((3, "b"), (0, "a"), (2, "a"), (1, "b")):
+            await receive(spans, from_process(TOLD[number], instance))
+        await spans.pass_time(IDLE_S + 1)
+        (span,) = sessions_in(spans.carriers())
+    check_told(span)
+    assert span.resource.attributes["service.instance.id"] == "b"
+
+
+async def test_a_cycle_of_corrections_ends_and_is_told_within_bounds(tmp_path: Path) -> None:
+    answers = [(GOOD, FACTS), (OPPOSITE, OPPOSITE)] * 40
+    turns = [turn(number, answer, chunks=[chunk]) for number, (answer, chunk) in enumerate(answers)]
+    async with stepped_collector(config(tmp_path, earlier_turns=1)) as spans:
+        await receive(spans, *turns)
+        await spans.pass_time(IDLE_S + 1)
+        found = sessions_in(spans.carriers())
+    last = found[-1]
+    assert numbers(last)["turns"] == 80
+    assert numbers(last)["contradictions"] == 79
+    assert last.name == "session fail"
+    assert len(last.events) == 50
+    assert len(last.links) <= 50
+
+
+async def test_empty_turns_are_no_turns(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await receive(spans, turn(0, GOOD), turn(1, " "), turn(2, ""))
+        await spans.pass_time(IDLE_S + 1)
+        (span,) = sessions_in(spans.carriers())
+    assert numbers(span)["turns"] == 1
+
+
+async def test_a_session_without_end_keeps_its_newest_turns_and_bounded_texts(tmp_path: Path) -> None:
+    huge = "Refunds take 14 days. " * 5_000
+    async with stepped_collector(config(tmp_path, max_turns=3, contradictions=False)) as spans:
+        for number in range(8):
+            await receive(spans, turn(number, huge))
+        stored = await spans.collector.store.sessions.session(name_of("chat-1"))
+        await spans.pass_time(IDLE_S + 1)
+        (span,) = sessions_in(spans.carriers())
+    assert stored is not None
+    assert len(stored.turns) == 3
+    assert all(len(one.turn) < 100_000 for one in stored.turns)
+    assert numbers(span)["turns"] == 3
+    assert span.trace_id == trace_id_of(7)
 
 
 async def test_a_session_without_end_is_told_when_it_is_old(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from ragtrace.answers.sessions import SessionSummary
 from ragtrace.conversations.span import SessionName
 
 
@@ -97,9 +98,17 @@ class SessionStore(Protocol):
         ...
 
     async def end(
-        self, name: SessionName, *, revision: int, span_id: str, outbox_items: Mapping[str, bytes]
+        self,
+        name: SessionName,
+        *,
+        revision: int,
+        span_id: str,
+        outbox_items: Mapping[str, bytes],
+        summary: SessionSummary | None = None,
     ) -> bool:
-        """Note the span of a session and put it into the outbox; unless a turn came meanwhile.
+        """Note the span of a session, put it into the outbox and its summary into the index.
+
+        Nothing is done if a turn came meanwhile.
 
         Returns:
             Whether the session was as ``revision`` says. If not, nothing has changed.
