@@ -92,8 +92,9 @@ def session_summary_of(span: Span, *, tenant: str = "") -> SessionSummary | None
     """
     told = span.attributes
     session, label = text_of(told, semconv.SESSION_ID), text_of(told, semconv.SESSION_LABEL)
-    is_session = span.scope.name == semconv.SCOPE_EVALUATION and session and label in _LABELS
-    if not is_session or not session or not span.parent_span_id:
+    if span.scope.name != semconv.SCOPE_EVALUATION or not session or not span.parent_span_id:
+        return None
+    if label is None or label not in _LABELS:
         return None
     owner = tenant or text_of(span.resource.attributes, semconv.TENANT) or ""
     return SessionSummary(
