@@ -125,7 +125,8 @@ async def _judge_sessions(
         )
         end_ns = selection.query.until_ns if selection.query else judging.clock.now_ns()
         await sessions.carry_out(delivery.send, end_ns=end_ns, concurrency=concurrency)
-    await replace(delivery, latest_ns=_END_NS).reached(SearchedUpTo(ledger.reached_ns))
+    if ledger.reached_ns:  # it was a search
+        await replace(delivery, latest_ns=_END_NS).reached(SearchedUpTo(ledger.reached_ns))
 
 
 async def span_ids(reader: TraceReader) -> frozenset[SpanId]:
