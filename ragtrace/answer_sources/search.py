@@ -15,6 +15,7 @@ from ragtrace.answer_sources.addresses import AnswerAddress, parse_address
 from ragtrace.answers.carrier import as_carrier, is_carrier
 from ragtrace.answers.feedback import feedback_in
 from ragtrace.answers.rows import ReportLine, read_line, report_lines
+from ragtrace.answers.sessions import SessionSummary, session_summary_of
 from ragtrace.answers.summary import AnswerSummary, summary_of, summary_of_judged
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.search_windows import windows
@@ -66,6 +67,13 @@ def _untold(progress: SearchProgress) -> None:
     """Do nothing."""
 
 
+OnSession = Callable[[SessionSummary], None]
+
+
+def _unheard(_: SessionSummary) -> None:
+    """Do nothing."""
+
+
 async def find_answers(
     address: str,
     *,
@@ -74,13 +82,15 @@ async def find_answers(
     service: str | None = None,
     access: ConnectionSettings | None = None,
     on_progress: OnProgress = _untold,
+    on_session: OnSession = _unheard,
     sleep: Sleep = asyncio.sleep,
 ) -> AsyncIterator[AnswerSummary]:
     """Yield the evaluations in a time range of a place, back ends from the oldest to the newest.
 
     The range is about when the carriers are in the trace, as the back end finds them; of a report, about
     when the answers were given. A superseded evaluation is yielded, too, and one may come twice.
-    ``on_progress`` is called after each part of the search, at last with ``is_done``.
+    ``on_progress`` is called after each part of the search, at last with ``is_done``, and ``on_session`` with
+    each judged session in a trace.
 
     Raises:
         ConfigError: the address has another form.
@@ -93,15 +103,19 @@ async def find_answers(
     else:
         reader = place.reader(access=access, on_fault=run.fault, sleep=sleep)
         async with aclosing(reader):
-            async for summary in _of_traces(_traces(reader, place, service, run), service, run):
+            async for summary in _of_traces(_traces(reader, place, service, run), service, run, on_session):
                 yield summary
     run.tell(until_ns, share=1.0, is_done=True)
 
 
 async def _of_traces(
-    traces: AsyncIterator[Trace], service: str | None, run: _Run
+    traces: AsyncIterator[Trace], service: str | None, run: _Run, on_session: OnSession
 ) -> AsyncIterator[AnswerSummary]:
     async for trace in traces:
+        for span in trace.spans:
+            told = session_summary_of(span)
+            if told and service in (None, span.resource.attributes.get(semconv.SERVICE_NAME)):
+                on_session(told)
         for summary in summaries_in(trace):
             if _is_of_service(summary, service):
                 run.answers += 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.stats import WeightedMean
@@ -144,6 +145,15 @@ class Arrivals:
     """More have come already."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPage:
+    """One page of a list of judged sessions."""
+
+    sessions: tuple[SessionSummary, ...]
+    next: str | None
+    """The cursor of the next page, for URLs; ``None`` at the end."""
+
+
 class AnswerIndex(Protocol):
     """Searches judged answers. Only the valid evaluation of an answer counts, not those it supersedes.
 
@@ -174,6 +184,16 @@ class AnswerIndex(Protocol):
 
     async def session(self, session: str, *, tenant: str | None, limit: int = 100) -> Sequence[AnswerSummary]:
         """Return the answers of a session in the order of time."""
+        ...
+
+    async def sessions(
+        self, *, tenant: str | None, label: Label | None = None, after: str | None = None, limit: int = 50
+    ) -> SessionPage:
+        """Return a page of the judged sessions, the newest first, without those that were revised."""
+        ...
+
+    async def judged_sessions(self, session: str, *, tenant: str | None) -> Sequence[SessionSummary]:
+        """Return the judged sessions under an id, the newest first: of several tenants, or far apart."""
         ...
 
     async def metrics(self, scope: TrafficScope) -> Sequence[str]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from ragtrace._ordered import map_in_order
+from ragtrace.backfill._earlier_turns import earlier_turns
 from ragtrace.backfill._estimate import Pilot, PilotRecord, RunEstimate, TotalLoad, from_pilot, from_sizes
-from ragtrace.backfill._record_selection import Item, SelectedRecord, choose
+from ragtrace.backfill._record_selection import Item, SelectedRecord, choose, session_turns
 from ragtrace.backfill._selection import Selection
 from ragtrace.backfill._token_load import HIGH, LIKELY, LOW, TokenLoad, UnknownLoad, size_of
 from ragtrace.backfill._trace_search import SearchedUpTo
@@ -18,6 +19,7 @@ from ragtrace.backfill.evaluator import BackfillEvaluator, EvaluatedRecord, may_
 from ragtrace.backfill.report import BackfillReport, RunCounts
 from ragtrace.backfill.resume import ResumableRun
 from ragtrace.clock import SystemClock
+from ragtrace.conversations.settings import SessionSettings
 from ragtrace.judge import uncached
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Evaluation
@@ -68,13 +70,15 @@ async def dry_run(
     pilot: int = 0,
     on_evaluated: Callable[[JudgedAnswer], None] | None = None,
     run: ResumableRun | None = None,
+    sessions: SessionSettings | None = None,
     clock: Clock | None = None,
 ) -> DryRun:
     """Estimate what a back-fill would do and cost; nothing is sent.
 
     Without a pilot, the judge is not asked. With one, ``pilot`` records are judged. A digest of their ids
     chooses them, so a larger pilot contains a smaller one. With ``run``, their carriers are stored on disk
-    and the back-fill sends them, so nothing is paid for twice. ``on_evaluated`` is called for them.
+    and the back-fill sends them, so nothing is paid for twice. ``on_evaluated`` is called for them. With
+    ``sessions`` too, the pilot's answers are kept as turns; what sessions cost is not estimated.
 
     Raises:
         ReadError: no trace of the source could be read.
@@ -90,15 +94,23 @@ async def dry_run(
             _count(sized.evaluation, ledger)
             sizing.add(sized)
 
-    chosen = choose(reader, selection or Selection(), ledger, evaluator.id, run)
+    turns = session_turns(run, evaluator, sessions)
+    chosen = choose(reader, selection or Selection(), ledger, evaluator.id, run, turns)
     await map_in_order(chosen, work, count, concurrency=concurrency)
-    trial = _Trial(
-        judging=BackfillEvaluator(
-            evaluator=evaluator, attach=attach or AttachOptions(), run=run, clock=clock or SystemClock()
-        ),
-        on_evaluated=on_evaluated,
-    )
-    await trial.carry_out(sizing.chosen, concurrency)
+    pilots = sessions if pilot else None  # only they are judged
+    whole = selection or Selection()
+    opened = earlier_turns(reader, whole, evaluator, run=run, turns=turns, settings=pilots)
+    async with opened as earlier:
+        judging = BackfillEvaluator(
+            evaluator=evaluator,
+            attach=attach or AttachOptions(),
+            run=run,
+            clock=clock or SystemClock(),
+            turns=turns.kept if turns else None,
+            earlier=earlier,
+        )
+        trial = _Trial(judging=judging, on_evaluated=on_evaluated)
+        await trial.carry_out(sizing.chosen, concurrency)
     ledger.is_stopped = trial.ledger.is_stopped = run is not None and run.stop.is_set()
     estimate = _estimate(sizing.sizes, trial, concurrency)
     waits = run is not None and run.leaves_waiting  # for a batch: that takes as long for many as for few

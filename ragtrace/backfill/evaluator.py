@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from ragtrace.backfill._earlier_turns import EarlierTurns
+from ragtrace.backfill._kept_turns import KeptTurns
 from ragtrace.backfill._record_selection import SelectedRecord
 from ragtrace.backfill.report import RunCounts
 from ragtrace.backfill.resume import ResumableRun
+from ragtrace.conversations.judging import placed_turn
 from ragtrace.errors import JudgeOverBudget
 from ragtrace.model import Evaluation
 from ragtrace.outcomes import JudgedAnswer
@@ -18,6 +21,8 @@ from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Clock
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.otlp import encode
+
+T = TypeVar("T")
 
 
 class OutgoingCarrier(NamedTuple):
@@ -56,11 +61,17 @@ class BackfillEvaluator:
     attach: AttachOptions
     run: ResumableRun | None
     clock: Clock
+    turns: KeptTurns | None = None
+    """Keeps answers of sessions as turns, if these are judged too."""
+    earlier: EarlierTurns | None = None
+    """Shows the judge earlier turns of an answer's session, if that is wanted."""
 
     async def judge_one(self, candidate: SelectedRecord) -> EvaluatedRecord | None:
         """Judge an answer, or leave it for later. With a run, its carrier is on disk when this returns."""
-        record, sample, earlier = candidate
-        evaluation = await _unless_left(self.evaluator.evaluate(record, clock=self.clock), self.run)
+        record, sample, earlier, tenant = candidate
+        if self.earlier is not None:
+            record = self.earlier.shown_with(record, tenant=tenant)
+        evaluation = await finish_unless_left(self.evaluator.evaluate(record, clock=self.clock), self.run)
         if evaluation is None:
             return None
         judged = EvaluatedRecord(JudgedAnswer(record=record, evaluation=evaluation, sample=sample), None)
@@ -79,15 +90,16 @@ class BackfillEvaluator:
         if span is None:
             return judged
         outgoing = OutgoingCarrier(span.trace_id, span.span_id, encode([span]))
+        placed = placed_turn(record, evaluation, span, tenant=tenant) if self.turns else None
+        if self.turns and placed:  # before the carrier: an answer that has one is not judged again
+            await self.turns.add(placed, earlier)
         if self.run is not None:
             await self.run.progress.keep(*outgoing)
         return EvaluatedRecord(replace(judged.answer, carrier_span_id=span.span_id), outgoing)
 
 
-async def _unless_left(
-    evaluating: Coroutine[Any, Any, Evaluation], run: ResumableRun | None
-) -> Evaluation | None:
-    """Finish an evaluation; abandon it if the run is stopped and configured to leave pending work."""
+async def finish_unless_left(evaluating: Coroutine[Any, Any, T], run: ResumableRun | None) -> T | None:
+    """Finish what judges; abandon it if the run is stopped and configured to leave pending work."""
     if run is None or not run.leaves_waiting:
         return await evaluating
     finished, stopped = asyncio.create_task(evaluating), asyncio.create_task(run.stop.wait())

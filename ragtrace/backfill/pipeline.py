@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 from ragtrace._ordered import map_in_order
-from ragtrace.backfill._record_selection import Item, choose
+from ragtrace.backfill._earlier_turns import earlier_turns
+from ragtrace.backfill._record_selection import Item, choose, session_turns
 from ragtrace.backfill._selection import Selection, SpanId
 from ragtrace.backfill._trace_search import SearchedUpTo
 from ragtrace.backfill.evaluator import BackfillEvaluator, EvaluatedRecord, OutgoingCarrier, may_begin
 from ragtrace.backfill.report import BackfillReport, RunCounts
 from ragtrace.backfill.resume import ResumableRun
+from ragtrace.backfill.sessions import SessionBackfill
 from ragtrace.clock import SystemClock
+from ragtrace.conversations.settings import SessionSettings
 from ragtrace.errors import SendError, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.http.retry import ReadRetries, Sleep
 from ragtrace.outcomes import JudgedAnswer
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Clock, SpanSink, TraceReader
 from ragtrace.traces.attach import AttachOptions
+
+_END_NS: Final = 2**63 - 1
 
 
 async def backfill(
@@ -32,6 +39,7 @@ async def backfill(
     concurrency: int = 8,
     on_evaluated: Callable[[JudgedAnswer], None] | None = None,
     run: ResumableRun | None = None,
+    sessions: SessionSettings | None = None,
     clock: Clock | None = None,
     sleep: Sleep = asyncio.sleep,
 ) -> BackfillReport:
@@ -44,7 +52,11 @@ async def backfill(
     ``JudgeOverBudget``, no new record begins; the rest is only counted. With ``run``, carriers are stored on
     disk at once, and those that an earlier run left are sent first.
 
+    With ``sessions``, which need a run, the sessions of the answers are judged at the end, if the source was
+    read to its end: each that was idle by then gets the span that a collector writes of it.
+
     Raises:
+        ConfigError: there are ``sessions`` and no ``run``.
         ReadError: no trace of the source could be read. If it breaks off later, the report says so.
         SendRetryable: the destination took nothing in several attempts; what was sent before stays sent.
     """
@@ -52,24 +64,69 @@ async def backfill(
     ledger = RunCounts()
     if run is not None:
         run.watch(ledger)
-    delivery = _Delivery(sink=sink, ledger=ledger, run=run, sleep=sleep, on_evaluated=on_evaluated)
-    judging = BackfillEvaluator(evaluator=evaluator, attach=attach, run=run, clock=clock)
-
-    async def work(item: Item) -> EvaluatedRecord | SearchedUpTo | None:
-        if isinstance(item, SearchedUpTo):
-            return item
-        if not await may_begin(run, ledger):
-            return None
-        judged = await judging.judge_one(item)
-        if judged is not None:
-            ledger.over_budget = ledger.over_budget or judged.exceeded_limit
-        return judged
-
+    turns = session_turns(run, evaluator, sessions)
+    kept = turns.kept if turns else None
+    latest_ns = selection.query.until_ns - 1 if kept and selection.query else _END_NS
+    delivery = _Delivery(
+        sink=sink, ledger=ledger, run=run, sleep=sleep, on_evaluated=on_evaluated, latest_ns=latest_ns
+    )
     await delivery.send_what_waits()
-    chosen = choose(reader, selection, ledger, evaluator.id, run)
-    await map_in_order(chosen, work, delivery.take, concurrency=concurrency)
+    opened = earlier_turns(reader, selection, evaluator, run=run, turns=turns, settings=sessions)
+    async with opened as earlier:
+        judging = BackfillEvaluator(
+            evaluator=evaluator, attach=attach, run=run, clock=clock, turns=kept, earlier=earlier
+        )
+        chosen = choose(reader, selection, ledger, evaluator.id, run, turns)
+        work = partial(_work, judging=judging, ledger=ledger)
+        await map_in_order(chosen, work, delivery.take, concurrency=concurrency)
+    if sessions is not None:
+        await _judge_sessions(judging, delivery, selection, sessions, concurrency)
     ledger.is_stopped = run is not None and run.stop.is_set()
     return ledger.report()
+
+
+async def _work(
+    item: Item, *, judging: BackfillEvaluator, ledger: RunCounts
+) -> EvaluatedRecord | SearchedUpTo | None:
+    if isinstance(item, SearchedUpTo):
+        return item
+    if not await may_begin(judging.run, ledger):
+        return None
+    judged = await judging.judge_one(item)
+    if judged is not None:
+        ledger.over_budget = ledger.over_budget or judged.exceeded_limit
+    return judged
+
+
+async def _judge_sessions(
+    judging: BackfillEvaluator,
+    delivery: _Delivery,
+    selection: Selection,
+    settings: SessionSettings,
+    concurrency: int,
+) -> None:
+    """Judge the sessions, unless the source was not read to its end: then a later run does."""
+    ledger, run, kept = delivery.ledger, judging.run, judging.turns
+    assert run is not None  # `session_turns` has seen to it
+    assert kept is not None
+    if run.stop.is_set() or ledger.over_budget or ledger.broken_off:
+        ledger.sessions_left = kept.number_open()
+    elif ledger.is_limited:
+        ledger.sessions_open = kept.number_open()
+    else:
+        sessions = SessionBackfill(
+            evaluator=judging.evaluator,
+            settings=settings,
+            attach=judging.attach,
+            kept=kept,
+            run=run,
+            ledger=ledger,
+            clock=judging.clock,
+        )
+        end_ns = selection.query.until_ns if selection.query else judging.clock.now_ns()
+        await sessions.carry_out(delivery.send, end_ns=end_ns, concurrency=concurrency)
+    if ledger.reached_ns:  # it was a search
+        await replace(delivery, latest_ns=_END_NS).reached(SearchedUpTo(ledger.reached_ns))
 
 
 async def span_ids(reader: TraceReader) -> frozenset[SpanId]:
@@ -92,6 +149,8 @@ class _Delivery:
     run: ResumableRun | None
     sleep: Sleep
     on_evaluated: Callable[[JudgedAnswer], None] | None
+    latest_ns: int = _END_NS
+    """A run has not reached its end before its sessions are judged."""
 
     async def take(self, done: EvaluatedRecord | SearchedUpTo | None) -> None:
         """Count the outcome of an item, and send its carrier if it has one."""
@@ -145,7 +204,7 @@ class _Delivery:
     async def reached(self, mark: SearchedUpTo) -> None:
         """Record that everything before this moment is judged and sent."""
         if self.run is not None and not self.ledger.is_behind:
-            await self.run.progress.reached(self.run.name, mark.time_ns)
+            await self.run.progress.reached(self.run.name, min(mark.time_ns, self.latest_ns))
 
 
 def _given_up(exc: SendError, retries: ReadRetries, ledger: RunCounts) -> SendRetryable:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from ragtrace.budget import Spend
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import state_folder
-from ragtrace.sqlite_file import SqliteForm, open_private
+from ragtrace.sqlite_file import SqliteForm, open_private, transaction
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS carrier (
@@ -26,9 +27,20 @@ CREATE TABLE IF NOT EXISTS spent (
     run TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd_nano INTEGER NOT NULL)
     WITHOUT ROWID;
 """
+_SESSIONS: Final = """
+CREATE TABLE session_turn (
+    evaluator TEXT NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL, start_ns INTEGER NOT NULL,
+    trace_id TEXT NOT NULL, span_id TEXT NOT NULL, carrier TEXT NOT NULL, bare BLOB NOT NULL, turn BLOB,
+    place BLOB NOT NULL, digest TEXT NOT NULL DEFAULT '', checked BLOB, told TEXT NOT NULL DEFAULT '[]',
+    PRIMARY KEY (evaluator, tenant, session, start_ns, trace_id, span_id)) WITHOUT ROWID;
+CREATE TABLE session (
+    evaluator TEXT NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL, newest_ns INTEGER NOT NULL,
+    is_open INTEGER NOT NULL DEFAULT 1, PRIMARY KEY (evaluator, tenant, session)) WITHOUT ROWID;
+CREATE INDEX session_open ON session (evaluator, newest_ns) WHERE is_open = 1;
+"""
 _FORM: Final = SqliteForm(
     application_id=0x72616770,  # "ragp"
-    steps=(_SCHEMA,),
+    steps=(_SCHEMA, _SESSIONS),
     unmarked_tables=frozenset({"carrier"}),
 )
 
@@ -125,10 +137,20 @@ class Progress:
             *(run, amount.calls, amount.tokens, amount.usd_nano),
         )
 
-    async def _write(self, statement: str, *values: object) -> None:
-        await asyncio.to_thread(self._write_now, statement, values)
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        return self._db.execute(query, values).fetchall()
 
-    def _write_now(self, statement: str, values: tuple[object, ...]) -> None:
+    async def write(self, *statements: tuple[str, Sequence[object]]) -> None:
+        """Execute statements as one transaction."""
+        await asyncio.to_thread(self._write_now, statements)
+
+    async def _write(self, statement: str, *values: object) -> None:
+        await self.write((statement, values))
+
+    def _write_now(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
         with self._writing:
             if self._is_open:
-                self._db.execute(statement, values)
+                with transaction(self._db) if len(statements) > 1 else nullcontext():
+                    for statement, values in statements:
+                        self._db.execute(statement, values)

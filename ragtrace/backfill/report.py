@@ -49,16 +49,27 @@ class BackfillReport:
     """The limit that had no room for a request; empty if none."""
     broken_off: str
     """Why reading the source stopped early; empty if it was read completely."""
+    sessions: Mapping[str, int]
+    """Sessions that were judged, by label; empty if they are not asked for."""
+    sessions_known: int
+    """Sessions of which a span was written before, by these verdicts on the same turns."""
+    sessions_open: int
+    """Sessions that are not over yet, or were not read to their end: a later run judges them."""
+    sessions_left: int
+    """Sessions that were not judged: the run was stopped, or its budget was used up."""
+    sessions_failed: Mapping[str, int]
+    """Sessions on which the judge failed, by type: a later run tries them again."""
 
     @property
     def is_behind(self) -> bool:
         """Whether a later run has something to do."""
-        return bool(self.left or self.unread or self.is_stopped or self.broken_off)
+        return bool(self.left or self.unread or self.sessions_left or self.is_stopped or self.broken_off)
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing failed, was rejected, truncated or missing."""
-        gaps = (self.not_found, self.unread, self.unreadable, self.failed, self.rejected, self.cut_windows)
+        missing = (self.not_found, self.unread, self.unreadable, self.cut_windows)
+        gaps = (*missing, self.failed, self.rejected, self.sessions_failed)
         return not any(gaps) and not self.broken_off
 
 
@@ -86,13 +97,20 @@ class RunCounts:
     is_stopped: bool = False
     over_budget: str = ""
     broken_off: str = ""
+    sessions: Counter[str] = field(default_factory=Counter)
+    sessions_known: int = 0
+    sessions_open: int = 0
+    sessions_left: int = 0
+    sessions_failed: Counter[str] = field(default_factory=Counter)
+    is_limited: bool = False
+    """Whether the selection's limit ended the search."""
     reached_ns: int = 0
     """The time that a search has reached: Unix time in nanoseconds."""
 
     @property
     def is_behind(self) -> bool:
         """Whether a later run must search again for records that were left."""
-        return bool(self.left or self.unread)
+        return bool(self.left or self.unread or self.sessions_left)
 
     def leave(self, evaluation: Evaluation) -> None:
         """Count a record as not judged because the budget had no room."""

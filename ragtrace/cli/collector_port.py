@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ragtrace.answers.port import AnswerIndex
     from ragtrace.answers.summary import ScreenedAnswer
     from ragtrace.budget import Prices, Spender
+    from ragtrace.conversations.settings import SessionSettings
     from ragtrace.http.tls import ClientTls
     from ragtrace.model import JudgeIdentity
     from ragtrace.pipeline.spec import EvaluatorSpec
@@ -131,6 +132,9 @@ class ConfiguredEvaluator:
     spec: EvaluatorSpec
     rules: ExtractRules
     attach: AttachOptions
+    sessions: SessionSettings
+    judges_sessions: bool = False
+    """Whether the collector judges sessions."""
     live_only: tuple[str, ...] = ()
     """Settings of the file that hold for live traffic only."""
 

@@ -14,6 +14,7 @@ from ragtrace.cli.render import talk
 from ragtrace.cli.settings import given_options_of, group, option
 
 if TYPE_CHECKING:
+    from ragtrace.conversations.settings import SessionSettings
     from ragtrace.pipeline.spec import EvaluatorSpec, MetricSpec, VerifySpec
     from ragtrace.traces.attach import AttachOptions
     from ragtrace.traces.extract import ExtractRules
@@ -75,6 +76,10 @@ class ChosenEvaluator:
     """How a collector's configuration reads RAG calls; ``None`` without one."""
     attach: AttachOptions | None = None
     """What its carriers look like; ``None`` without one."""
+    sessions: SessionSettings | None = None
+    """How it judges sessions; ``None`` without one."""
+    judges_sessions: bool = False
+    """Whether it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +141,8 @@ class EvaluatorOptions:
             spec=_with_concurrency(configured.spec, max_concurrency),
             rules=configured.rules,
             attach=configured.attach,
+            sessions=configured.sessions,
+            judges_sessions=configured.judges_sessions,
         )
 
     def _spec(self, metrics: tuple[MetricSpec, ...], max_concurrency: int) -> EvaluatorSpec:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from ragtrace import __version__, semconv
 from ragtrace.conversations.findings import SessionFindings, TurnFault
+from ragtrace.conversations.turns import Turn
 from ragtrace.model import AttributeValue
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.text import cut_utf8
@@ -42,7 +43,8 @@ def session_span(
     with the same evaluations give the same span id, so that a re-send is the same span.
     """
     start_ns, end_ns = last.start_ns, last.end_ns
-    if options.carrier_time == "now" or (now_ns - end_ns) / 1e9 >= options.tempo_slack_s:
+    is_old = options.carrier_time == "auto" and (now_ns - end_ns) / 1e9 >= options.tempo_slack_s
+    if options.carrier_time == "now" or is_old:
         start_ns, end_ns = now_ns - _LENGTH_NS, now_ns
     span_id = session_span_id(findings, name)
     return Span(
@@ -65,8 +67,13 @@ def session_span(
 
 def session_span_id(findings: SessionFindings, name: SessionName) -> str:
     """Return the id of the span: of the session, and of the evaluations of its turns."""
-    carriers = sorted(turn.carrier_span_id for turn in findings.turns)
-    told = "|".join(("session", name.tenant, name.session, str(findings.unchecked), *carriers))
+    return span_id_of(name, findings.turns, unchecked=findings.unchecked)
+
+
+def span_id_of(name: SessionName, turns: Iterable[Turn], *, unchecked: int) -> str:
+    """Return the id that the span of these turns has, if so many of them could not be checked."""
+    carriers = sorted(turn.carrier_span_id for turn in turns)
+    told = "|".join(("session", name.tenant, name.session, str(unchecked), *carriers))
     return hashlib.sha256(told.encode("utf-8", "replace")).digest()[:8].hex()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ragtrace.answers.summary import base_name
@@ -59,6 +59,20 @@ class Turn:
     is_faithful: bool | None
     """``None`` if that is not known: skipped, failed or undecided."""
     claims: tuple[TurnClaim, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Which answer it is: trace and span."""
+        return self.trace_id, self.span_id
+
+    @property
+    def has_text(self) -> bool:
+        """Whether its texts are known; without them its outcome is."""
+        return bool(self.answer)
+
+    def without_text(self) -> Turn:
+        """Return what is left of it once its texts are deleted."""
+        return replace(self, question=None, answer="", claims=())
 
     def to_json(self) -> bytes:
         """Serialize the turn; `turn_of_json` reads it."""

@@ -151,12 +151,12 @@ async def _opened_embedder(embedder: Embedder | str | None, opened: AsyncExitSta
 async def _measure_all(
     metrics: Sequence[Metric], record: RagRecord, steps: StepSession, clock: Clock
 ) -> tuple[MetricOutcome, ...]:
-    if gap := _no_rag_call(metrics, record):
+    if gap := no_rag_call(metrics, record):
         return tuple(_skipped(metric, steps, gap) for metric in metrics)
     return tuple(await together(_timed(metric, record, steps.for_one_metric(), clock) for metric in metrics))
 
 
-def _no_rag_call(metrics: Sequence[Metric], record: RagRecord) -> Gap | None:
+def no_rag_call(metrics: Sequence[Metric], record: RagRecord) -> Gap | None:
     """Return why these metrics do not apply to a record from a trace, or ``None`` if they do.
 
     Agents and chats answer without a retrieval in the same traces. If one metric needs the context, the set

@@ -17,8 +17,9 @@ from starlette.applications import Starlette
 from ragtrace.answer_sources import find_answers, open_source
 from ragtrace.answers.index.own_file import OwnIndex, open_index
 from ragtrace.answers.opened import OpenedAnswer
+from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
 from ragtrace.answers.summary import AnswerKey
-from ragtrace.model import VerdictLabel
+from ragtrace.model import Label, VerdictLabel
 from ragtrace.reviews.file import ReviewFile
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
@@ -157,6 +158,7 @@ def serving(
 
     async def fill() -> None:
         await _fill(index, f"file:{traces}", expected=len(answers))
+        await index.add_sessions([_session(list(keys.values()))])
 
     with _running(ui_app(site, access=access), before=fill, after=lambda: _close(index, source)) as url:
         try:
@@ -170,6 +172,31 @@ def serving(
         finally:
             source.let_go.set()
     reviews._close()
+
+
+def _session(keys: Sequence[AnswerKey]) -> SessionSummary:
+    """Return a session of these answers, whose last one says the opposite of the first."""
+    first, last = keys[0], keys[-1]
+    kinds = (FaultKind.CONTRADICTION, FaultKind.REPEATED, FaultKind.CORRECTION)
+    return SessionSummary(
+        session="chat 1",
+        trace_id=last.trace_id,
+        answer_span_id=last.span_id,
+        span_id="5" * 16,
+        time_ns=time_ns(),
+        label=Label.FAIL,
+        turns=len(keys),
+        decided=len(keys),
+        faithful=0,
+        contradictions=1,
+        repeated=1,
+        corrections=1,
+        unchecked=1,
+        faults=tuple(
+            SessionFault(kind=kind, turn=len(keys), answer=last, earlier_turn=1, earlier=first)
+            for kind in kinds
+        ),
+    )
 
 
 async def _fill(index: OwnIndex, address: str, *, expected: int) -> None:

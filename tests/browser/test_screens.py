@@ -25,6 +25,9 @@ ROUTES = {
     "answers filtered": "/answers?label=fail&service=shop",
     "no answer": "/answers?label=error",
     "answer": "/answers/{answer}",
+    "sessions": "/sessions",
+    "no session": "/sessions?label=skipped",
+    "session": "/sessions/chat%201",
     "review queue": "/review",
     "review": "/review/{answer}",
 }
@@ -32,6 +35,7 @@ REFUSED = {
     "a filter without sense": "/answers?min=2&since=yesterdayish",
     "an answer that is gone": f"/answers/{'f' * 32}/{'f' * 16}",
     "a review of it": f"/review/{'f' * 32}/{'f' * 16}",
+    "a session that nobody knows": "/sessions/nobody",
     "nowhere": "/nowhere",
 }
 SCREENS = [WIDE, NARROW, DARK]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from ragtrace.answers.sessions import SessionSummary
 from ragtrace.conversations.span import SessionName
+from ragtrace.model import Label
 from ragtrace_collector.store.port import KeptTurn, WorkStore
 from tests.conformance.test_store_index import FIRST, JOB
 from tests.stores.adapters import Place
@@ -139,3 +141,37 @@ async def test_what_sessions_keep_survives_a_crash(place: Place, tmp_path: Path)
     assert await due(again, quiet=101) == ["s"]
     await again.aclose()
     await store.aclose()
+
+
+async def test_the_last_turns_before_an_answer_are_those_of_its_session_by_time(store: WorkStore) -> None:
+    for number in (4, 1, 3, 2):
+        await finish(store, a_turn(number), now_ns=number)
+    await finish(store, a_turn(2, name=SessionName(session="s", tenant="b")), now_ns=5)
+    own = {"trace_id": f"{3:032x}", "span_id": "a1"}
+    assert await store.sessions.before(NAME, start_ns=3, **own, limit=5) == (b"turn 1", b"turn 2")
+    assert await store.sessions.before(NAME, start_ns=4, **own, limit=2) == (b"turn 2", b"turn 3")
+    nobody = SessionName(session="other", tenant="a")
+    assert await store.sessions.before(nobody, start_ns=4, **own, limit=2) == ()
+
+
+async def test_a_session_that_ends_is_in_the_index_and_goes_with_its_answers(store: WorkStore) -> None:
+    told = SessionSummary(
+        session="s",
+        tenant="a",
+        trace_id="1" * 32,
+        answer_span_id="2" * 16,
+        span_id="3" * 16,
+        time_ns=5,
+        label=Label.PASS,
+        turns=1,
+        decided=1,
+        faithful=1,
+    )
+    await finish(store, a_turn(1), now_ns=1)
+    assert not await store.sessions.end(NAME, revision=9, span_id="w", outbox_items={}, summary=told)
+    assert await store.answers.judged_sessions("s", tenant="a") == []
+    assert await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={}, summary=told)
+    assert await store.answers.judged_sessions("s", tenant="a") == [told]
+    assert await store.answers.judged_sessions("s", tenant="b") == []
+    await store.expire(decided_before_ns=0, ended_before_ns=0, began_before_ns=10, most_rows=None)
+    assert await store.answers.judged_sessions("s", tenant="a") == []

@@ -8,9 +8,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.sessions import put_session
 from ragtrace.answers.index.tables import INDEX_TABLES
 from ragtrace.answers.index.writes import put
 from ragtrace.answers.port import AnswerIndex
+from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace_collector.store.port import IndexSize, Job, KeptCarrier
 from ragtrace_collector.store.trace_key import tenant_of, trace_id_of
@@ -41,6 +43,7 @@ class MemoryIndex:
     rows: list[MemoryRow] = field(default_factory=list)
     waiting: dict[AnswerKey, str] = field(default_factory=dict)
     carriers: dict[str, list[HeldCarrier]] = field(default_factory=dict)
+    sessions: list[SessionSummary] = field(default_factory=list)
 
     def keep(self, job: Job, kept: KeptCarrier) -> None:
         """Add an evaluation; what it supersedes is valid no longer."""
@@ -91,6 +94,8 @@ class MemoryIndex:
         surplus = oldest[: 0 if most_rows is None else max(0, len(oldest) - most_rows)]
         gone = [row for row in oldest if row.summary.time_ns < before_ns or row in surplus]
         self.rows = [row for row in self.rows if row not in gone]
+        first_ns = min((row.summary.time_ns for row in self.rows), default=None)
+        self.sessions = [one for one in self.sessions if first_ns is not None and one.time_ns >= first_ns]
         return len(gone)
 
     def answers(self) -> AnswerIndex:
@@ -103,6 +108,8 @@ class MemoryIndex:
                 db.executescript(INDEX_TABLES)
                 for summary in valid:
                     put(db, summary)
+                for session in self.sessions:
+                    put_session(db, session)
                 yield db
 
         return SqliteAnswerIndex(connect)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ragtrace.answers.sessions import SessionSummary
 from ragtrace.conversations.span import SessionName
 from ragtrace_collector.store.port import KeptTurn, StoredSession, StoredTurn
 
@@ -102,6 +103,16 @@ class MemorySessions:
             ),
         )
 
+    async def before(
+        self, name: SessionName, *, start_ns: int, trace_id: str, span_id: str, limit: int
+    ) -> tuple[bytes, ...]:
+        await asyncio.sleep(0)
+        known = self._state.sessions.get(name)
+        kept = [turn.kept for turn in known.in_order()] if known else []
+        own = (start_ns, trace_id, span_id)
+        earlier = [turn.turn for turn in kept if (turn.start_ns, turn.trace_id, turn.span_id) < own]
+        return tuple(earlier[-limit:])
+
     async def keep_check(
         self, name: SessionName, carrier_span_id: str, *, digest: str, checked: bytes
     ) -> None:
@@ -117,7 +128,13 @@ class MemorySessions:
         known.not_before_ns, known.attempts = until_ns, known.attempts + 1
 
     async def end(
-        self, name: SessionName, *, revision: int, span_id: str, outbox_items: Mapping[str, bytes]
+        self,
+        name: SessionName,
+        *,
+        revision: int,
+        span_id: str,
+        outbox_items: Mapping[str, bytes],
+        summary: SessionSummary | None = None,
     ) -> bool:
         await asyncio.sleep(0)
         known = self._state.sessions.get(name)
@@ -125,6 +142,8 @@ class MemorySessions:
             return False
         known.is_ended, known.attempts, known.not_before_ns, known.written = True, 0, 0, span_id
         self._state.post(outbox_items)
+        if summary is not None:
+            self._state.index.sessions.append(summary)
         return True
 
     async def forget(self, *, before_ns: int) -> int:

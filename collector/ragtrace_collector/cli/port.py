@@ -80,6 +80,8 @@ class _Port:
             spec=evaluator_spec_of(config),
             rules=config.extract.opened(),
             attach=attach_options_of(config),
+            sessions=config.sessions.opened(tenant=config.sample.tenant),
+            judges_sessions=config.sessions.enabled,
             live_only=tuple(_live_only(config)),
         )
 

@@ -19,6 +19,7 @@ from pydantic import (
 
 from ragtrace.answers.summary import base_name
 from ragtrace.backends import accepts_spans, reads_openinference
+from ragtrace.conversations.settings import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import default_store
 from ragtrace.judge.cascade import ScreenSpec, judge_and_screen
@@ -47,6 +48,7 @@ from ragtrace_collector.config.values import (
     Timeout,
     TraceUrl,
     named,
+    nanoseconds,
 )
 
 
@@ -392,6 +394,27 @@ class SessionsConfig(Section):
     max_turns: int = Field(default=1_000, ge=2, le=10_000)
     contradictions: bool = True
     earlier_turns: int = Field(default=20, ge=1, le=200)
+    context_turns: int = Field(default=0, ge=0, le=20)
+
+    @model_validator(mode="after")
+    def _turns_are_kept(self) -> SessionsConfig:
+        if self.context_turns and not self.enabled:
+            raise ValueError(
+                "`sessions.context_turns` shows turns that `sessions` keeps: set `sessions.enabled: true`"
+            )
+        return self
+
+    def opened(self, *, tenant: str) -> SessionSettings:
+        """Return what judges sessions; ``tenant`` is the attribute that names the tenant."""
+        return SessionSettings(
+            idle_ns=nanoseconds(self.idle),
+            keep_ns=nanoseconds(self.keep),
+            max_turns=self.max_turns,
+            earlier_turns=self.earlier_turns,
+            contradictions=self.contradictions,
+            context_turns=self.context_turns,
+            tenant=tenant,
+        )
 
 
 class UiConfig(Section):

@@ -26,7 +26,7 @@ from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
-from ragtrace_collector.evaluate.session_turns import kept_turn
+from ragtrace_collector.evaluate.session_turns import in_its_session, kept_turn
 from ragtrace_collector.judge.evaluator import GuardedEvaluator
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
@@ -197,6 +197,7 @@ class EvaluateStage:
             # Spans that came after the job was queued moved the answer elsewhere; that span has its own job.
             await self._end(job, State.SUPERSEDED)
             return
+        record = await in_its_session(record, job, setup.live.config, self.store.sessions)
         try:
             with working(self.tracer, "evaluate", on=(job.in_trace, job.span_id)) as span:
                 async with asyncio.timeout(setup.attempt_s):

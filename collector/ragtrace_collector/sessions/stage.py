@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from ragtrace.answers.sessions import SessionSummary, session_summary_of
 from ragtrace.conversations.checking import TurnCheck, check_of_json, check_turn
-from ragtrace.conversations.findings import SessionFindings, findings_of
+from ragtrace.conversations.findings import SessionFindings
+from ragtrace.conversations.judging import judge_session
 from ragtrace.conversations.span import SessionName, session_span
 from ragtrace.conversations.turns import Turn, digest_of, turn_of_json
 from ragtrace.errors import JudgeError
@@ -26,8 +28,6 @@ log = logging.getLogger("ragtrace.collector")
 
 _RETRY_DELAYS: Final = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, 360))
 """After them a session is told without what could not be checked."""
-
-_Checks = dict[tuple[str, str], TurnCheck | None]
 
 
 class _Later(Exception):
@@ -87,8 +87,13 @@ class SessionStage:
             await self._end(session, span_id="", items={})
             return
         turns = [turn_of_json(stored.turn) for stored in session.turns]
-        checks = await self._checks(session, turns, live) if live.config.sessions.contradictions else {}
-        findings = findings_of(turns, checks)
+        stored_by_key = {turn.key: stored for turn, stored in zip(turns, session.turns, strict=True)}
+
+        async def ask(turn: Turn, earlier: Sequence[Turn]) -> TurnCheck | None:
+            return await self._check(session, stored_by_key[turn.key], turn, earlier, live)
+
+        settings = live.config.sessions.opened(tenant=live.config.sample.tenant)
+        findings = await judge_session(turns, ask, settings)
         (last,) = decode(session.turns[-1].place)
         span = session_span(
             findings,
@@ -100,34 +105,38 @@ class SessionStage:
         )
         is_new = span.span_id != session.span_id
         items = dict.fromkeys(self.sinks, encode([span])) if is_new else {}
-        await self._end(session, span_id=span.span_id, items=items)
+        is_indexed = is_new and live.config.index.enabled
+        summary = session_summary_of(span, tenant=session.name.tenant) if is_indexed else None
+        await self._end(session, span_id=span.span_id, items=items, summary=summary)
         self._told(session, findings)
 
-    async def _end(self, session: StoredSession, *, span_id: str, items: Mapping[str, bytes]) -> None:
+    async def _end(
+        self,
+        session: StoredSession,
+        *,
+        span_id: str,
+        items: Mapping[str, bytes],
+        summary: SessionSummary | None = None,
+    ) -> None:
         is_ended = await self.store.sessions.end(
-            session.name, revision=session.revision, span_id=span_id, outbox_items=items
+            session.name,
+            revision=session.revision,
+            span_id=span_id,
+            outbox_items=items,
+            summary=summary,
         )
         if is_ended and items:
             self.counters.add(Counts.SESSIONS_JUDGED)
             self.done.set()
 
-    async def _checks(self, session: StoredSession, turns: Sequence[Turn], live: Live) -> _Checks:
-        """Check each turn against those before it; what is known already is not asked again.
+    async def _check(
+        self, session: StoredSession, stored: StoredTurn, turn: Turn, earlier: Sequence[Turn], live: Live
+    ) -> TurnCheck | None:
+        """Check a turn against those before it; what is known already is not asked again.
 
         Raises:
             _Later: the judge cannot be asked now.
         """
-        found: _Checks = {}
-        most = live.config.sessions.earlier_turns
-        for number, (stored, turn) in enumerate(zip(session.turns, turns, strict=True)):
-            earlier = turns[max(0, number - most) : number]
-            if turn.claims and earlier:
-                found[turn.trace_id, turn.span_id] = await self._check(session, stored, turn, earlier, live)
-        return found
-
-    async def _check(
-        self, session: StoredSession, stored: StoredTurn, turn: Turn, earlier: Sequence[Turn], live: Live
-    ) -> TurnCheck | None:
         digest = digest_of(turn, earlier)
         if stored.checked is not None and stored.digest == digest:
             return check_of_json(stored.checked)

@@ -71,6 +71,7 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     SCREENING,
     INDEX_STEPS[2],
     DEAD_LETTERS,
+    INDEX_STEPS[3],
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 

@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+from ragtrace.answers.index.sessions import put_session
+from ragtrace.answers.sessions import SessionSummary
 from ragtrace.conversations.span import SessionName
 from ragtrace_collector.store.port import KeptTurn, StoredSession, StoredTurn, StoreUnavailable
 from ragtrace_collector.store.writer import GroupCommit
@@ -57,6 +59,14 @@ class SqliteSessions:
         """Return a session with its turns; ``None`` if it is not known."""
         return await self._submit(lambda db: _session(db, name))
 
+    async def before(
+        self, name: SessionName, *, start_ns: int, trace_id: str, span_id: str, limit: int
+    ) -> tuple[bytes, ...]:
+        """Return the last turns of a session that began before an answer, the oldest first."""
+        values = (name.tenant, name.session, start_ns, trace_id, span_id, limit)
+        rows = await self._submit(lambda db: db.execute(_BEFORE, values).fetchall())
+        return tuple(turn for (turn,) in rows)
+
     async def keep_check(
         self, name: SessionName, carrier_span_id: str, *, digest: str, checked: bytes
     ) -> None:
@@ -74,9 +84,15 @@ class SqliteSessions:
         await self._submit(lambda db: db.execute(statement, (until_ns, name.tenant, name.session)).close())
 
     async def end(
-        self, name: SessionName, *, revision: int, span_id: str, outbox_items: Mapping[str, bytes]
+        self,
+        name: SessionName,
+        *,
+        revision: int,
+        span_id: str,
+        outbox_items: Mapping[str, bytes],
+        summary: SessionSummary | None = None,
     ) -> bool:
-        """Note the span of a session and put it into the outbox; unless a turn came meanwhile."""
+        """Note the span of a session, put it into the outbox and its summary into the index."""
 
         def work(db: sqlite3.Connection) -> bool:
             ended = db.execute(
@@ -86,6 +102,8 @@ class SqliteSessions:
             )
             if ended.rowcount:
                 self._put_outbox_items(db, outbox_items)
+                if summary is not None:
+                    put_session(db, summary)
             return bool(ended.rowcount)
 
         return await self._submit(work)
@@ -168,4 +186,13 @@ def _session(db: sqlite3.Connection, name: SessionName) -> StoredSession | None:
     )
 
 
+_BEFORE: Final = """
+SELECT unsealed(turn, ?2) FROM session_turn
+WHERE session = (SELECT id FROM session WHERE tenant = ?1 AND name = ?2) AND (trace_id, span_id) IN (
+    SELECT trace_id, span_id FROM session_turn
+    WHERE session = (SELECT id FROM session WHERE tenant = ?1 AND name = ?2)
+        AND (start_ns, trace_id, span_id) < (?3, ?4, ?5)
+    ORDER BY start_ns DESC, trace_id DESC, span_id DESC LIMIT ?6)
+ORDER BY start_ns, trace_id, span_id
+"""
 _ID: Final = "SELECT id FROM session WHERE tenant = ? AND name = ?"

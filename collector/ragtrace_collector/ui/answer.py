@@ -24,6 +24,7 @@ from ragtrace_collector.ui._answer_view import (
     raw_carrier,
     view_of,
 )
+from ragtrace_collector.ui.conversations import session_url
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import open_own, own_tenant
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
@@ -88,6 +89,7 @@ async def _answer(request: Request) -> Response:
         review_url=_review_url(request, key),
         answer_url=answer_url,
         raw_url=raw_url,
+        session_url=session_url,
     )
 
 

@@ -9,6 +9,7 @@ from starlette.staticfiles import StaticFiles
 
 from ragtrace_collector.ui.answer import answer_routes
 from ragtrace_collector.ui.answers import answers_routes
+from ragtrace_collector.ui.conversations import conversation_routes
 from ragtrace_collector.ui.errors import HANDLERS
 from ragtrace_collector.ui.login import login_routes
 from ragtrace_collector.ui.overview import overview_routes
@@ -24,6 +25,7 @@ def ui_app(site: Site, *, access: UiAccess) -> Starlette:
             *overview_routes(),
             *answers_routes(),
             *answer_routes(),
+            *conversation_routes(),
             *review_routes(),
             *login_routes(access),
             Mount("/static", StaticFiles(packages=[("ragtrace_collector.ui", "static")]), name="static"),

@@ -13,6 +13,7 @@ from typing import Final, cast
 from ragtrace.answer_sources import SearchProgress, find_answers
 from ragtrace.answer_sources.addresses import BACK_ENDS, parse_address
 from ragtrace.answers.index.own_file import OwnIndex
+from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import RagtraceError
@@ -86,6 +87,7 @@ class AnswerSearch:
         log.warning("the search stopped: %s", why, extra=event("search_failed"))
 
     async def _search(self, index: OwnIndex, *, since_ns: int, until_ns: int) -> None:
+        sessions: list[SessionSummary] = []
         answers = find_answers(
             self.address,
             since_ns=since_ns,
@@ -93,6 +95,7 @@ class AnswerSearch:
             service=self.service,
             access=self.access,
             on_progress=self._note,
+            on_session=sessions.append,
         )
         batch: list[AnswerSummary] = []
         async with aclosing(cast("AsyncGenerator[AnswerSummary, None]", answers)) as found:
@@ -100,8 +103,10 @@ class AnswerSearch:
                 batch.append(answer)
                 if len(batch) >= _AT_ONCE:
                     await index.add(batch)
-                    batch = []
+                    await index.add_sessions(sessions)
+                    batch, sessions[:] = [], []
         await index.add(batch)
+        await index.add_sessions(sessions)
         self._has_all = True
 
     def _note(self, progress: SearchProgress) -> None:

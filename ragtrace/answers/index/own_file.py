@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.sessions import put_session
 from ragtrace.answers.index.tables import INDEX_STEPS, INDEX_TABLES
 from ragtrace.answers.index.writes import NameCache, forget, note_feedback, put, size
+from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import WriteError
 from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private, open_temporary, transaction
@@ -48,6 +50,14 @@ class OwnIndex(SqliteAnswerIndex):
             await asyncio.to_thread(self._put, waiting[start : start + _AT_ONCE])
         return await asyncio.to_thread(self._size)
 
+    async def add_sessions(self, sessions: Sequence[SessionSummary]) -> None:
+        """Add judged sessions.
+
+        Raises:
+            WriteError: the file cannot be written.
+        """
+        await asyncio.to_thread(self._put_sessions, sessions)
+
     async def note_feedback(self, key: AnswerKey, feedback: str) -> None:
         """Note ``up`` or ``down`` on an answer, which may come later.
 
@@ -79,6 +89,11 @@ class OwnIndex(SqliteAnswerIndex):
             for summary in summaries:
                 put(db, summary, self._names)
             forget(db, before_ns=-(2**63), most_rows=_MOST_ROWS, at_once=2 * _AT_ONCE)
+
+    def _put_sessions(self, sessions: Sequence[SessionSummary]) -> None:
+        with self._writing() as db:
+            for session in sessions:
+                put_session(db, session)
 
     def _note(self, key: AnswerKey, feedback: str) -> None:
         with self._writing() as db:

@@ -24,18 +24,22 @@ from ragtrace.answers.index._rows import (
 )
 from ragtrace.answers.index._search import BY_POSITION, FEW, Found, Search, order_of
 from ragtrace.answers.index._words import Kind, find_word, streams, words
+from ragtrace.answers.index.sessions import judged_sessions, session_page
 from ragtrace.answers.port import (
     AnswerFilter,
     AnswerPage,
     Arrivals,
     MetricTrend,
     Quadrant,
+    SessionPage,
     SortBy,
     Sums,
     TrafficScope,
 )
+from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import ReadError
+from ragtrace.model import Label
 
 Connect = Callable[[], AbstractContextManager[sqlite3.Connection]]
 """Opens the index for reading: what is read inside is of one moment."""
@@ -97,6 +101,23 @@ class SqliteAnswerIndex:
     async def session(self, session: str, *, tenant: str | None, limit: int = 100) -> Sequence[AnswerSummary]:
         """Return the first answers of a session in the order of time."""
         return await self._read(lambda db: _session(db, session, tenant, limit))
+
+    async def sessions(
+        self, *, tenant: str | None, label: Label | None = None, after: str | None = None, limit: int = 50
+    ) -> SessionPage:
+        """Return a page of the judged sessions, the newest first, without those that were revised.
+
+        Raises:
+            InputError: the cursor is none.
+            ReadError: the index cannot be read.
+        """
+        return await self._read(
+            lambda db: session_page(db, tenant=tenant, label=label, after=after, limit=limit)
+        )
+
+    async def judged_sessions(self, session: str, *, tenant: str | None) -> Sequence[SessionSummary]:
+        """Return the judged sessions under an id, the newest first."""
+        return await self._read(lambda db: judged_sessions(db, session, tenant))
 
     async def metrics(self, scope: TrafficScope) -> Sequence[str]:
         """Return the names of the metrics that occur, ``faithfulness`` first."""

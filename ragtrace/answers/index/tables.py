@@ -80,7 +80,17 @@ _SUSPICION: Final = """
 ALTER TABLE answer_row ADD COLUMN suspicion INTEGER;
 CREATE INDEX answer_row_suspicion ON answer_row (suspicion) WHERE is_valid = 1 AND suspicion IS NOT NULL;
 """
-INDEX_STEPS: Final[tuple[str, ...]] = (_FIRST, _DOUBT, _SUSPICION)
+_SESSIONS: Final = """
+CREATE TABLE answer_session (           -- judged sessions; faults: a JSON list without texts
+    id INTEGER PRIMARY KEY, session TEXT NOT NULL, tenant TEXT NOT NULL, trace_id TEXT NOT NULL,
+    answer_span TEXT NOT NULL, span_id TEXT NOT NULL, supersedes TEXT NOT NULL, time_ns INTEGER NOT NULL,
+    label TEXT NOT NULL, turns INTEGER NOT NULL, decided INTEGER NOT NULL, faithful INTEGER NOT NULL,
+    contradictions INTEGER NOT NULL, repeated INTEGER NOT NULL, corrections INTEGER NOT NULL,
+    unchecked INTEGER NOT NULL, faults TEXT NOT NULL, is_valid INTEGER NOT NULL);
+CREATE UNIQUE INDEX answer_session_span ON answer_session (session, tenant, span_id);
+CREATE INDEX answer_session_time ON answer_session (time_ns);
+"""
+INDEX_STEPS: Final[tuple[str, ...]] = (_FIRST, _DOUBT, _SUSPICION, _SESSIONS)
 """From one version of the tables to the next. Names begin with ``answer_``, so that they fit into another
 store's file."""
 INDEX_TABLES: Final[str] = "".join(INDEX_STEPS)

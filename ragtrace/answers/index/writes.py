@@ -33,6 +33,7 @@ from ragtrace.answers.index._words import (
     quadrant_metrics,
     tenant_number,
 )
+from ragtrace.answers.index.sessions import forget_sessions
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label
 
@@ -103,11 +104,11 @@ _LAST_WAITING: Final = "(SELECT max(id) FROM answer_feedback) - ?"
 
 
 def forget(db: sqlite3.Connection, *, before_ns: int, most_rows: int, at_once: int) -> int:
-    """Delete the oldest answers: those from before a time, and those beyond a number.
+    """Delete the oldest answers: those from before a time, and those beyond a number; sessions go with them.
 
     Returns:
-        How many it deleted: at most ``at_once``, so that a transaction stays short. Call it again until it is
-        less.
+        How many answers it deleted: at most ``at_once``, so that a transaction stays short. Call it again
+        until it is less.
     """
     surplus = min(max(0, size(db) - most_rows), at_once)
     rows = rows_of(
@@ -119,6 +120,10 @@ def forget(db: sqlite3.Connection, *, before_ns: int, most_rows: int, at_once: i
         _delete(db, row)
     if rows:
         _forget_names(db, rows[0].hour)
+    (oldest_ns,) = db.execute("SELECT min(time_ns) FROM answer_row").fetchone()
+    forget_sessions(
+        db, before_ns=_NEVER_NS if oldest_ns is None else max(oldest_ns, before_ns), at_once=at_once
+    )
     return len(rows)
 
 
@@ -239,3 +244,4 @@ def _forget_names(db: sqlite3.Connection, from_hour: int) -> None:
 
 
 _NEVER: Final = 2**62
+_NEVER_NS: Final = 2**63 - 1

@@ -232,6 +232,12 @@ class JudgingOptions:
     metrics: MetricOptions = group(MetricOptions)
     evaluator: EvaluatorOptions = group(EvaluatorOptions)
     batch: BatchOptions = group(BatchOptions)
+    sessions: bool | None = option(
+        "--sessions/--no-sessions",
+        default=None,
+        help="Also judge each conversation that is over: a span under its last answer."
+        " [default: as --config says, else not]",
+    )
 
     def chosen(self) -> ChosenEvaluator:
         """Return the evaluator, not opened yet.

@@ -79,12 +79,28 @@ def _lines(report: BackfillReport, *, dry_run: bool) -> Iterator[str]:
     yield f"  already evaluated  {report.already_evaluated}"
     if report.left or report.is_stopped:
         yield f"  left               {report.left}"
+    yield from _session_lines(report)
     if dry_run:
         yield "dry run: nothing was sent; `judged` are those that would be"
         return
     usage = report.usage
     yield f"sent     {report.sent}, rejected {by_kind(report.rejected)}"
     yield f"calls    {usage.calls}, tokens {usage.input_tokens} in, {usage.output_tokens} out"
+
+
+def _session_lines(report: BackfillReport) -> Iterator[str]:
+    other = (
+        (report.sessions_known, "judged before"),
+        (report.sessions_open, "not over yet"),
+        (report.sessions_left, "left"),
+    )
+    told = [f"{number} {what}" for number, what in other if number]
+    if report.sessions_failed:
+        told.append(f"failed {by_kind(report.sessions_failed)}")
+    if report.sessions or told:
+        labels = ", ".join(f"{label} {number}" for label, number in sorted(report.sessions.items()))
+        judged = f"{sum(report.sessions.values())} judged{f' ({labels})' if labels else ''}"
+        yield f"sessions {', '.join((judged, *told))}"
 
 
 def _and_more(listed: Sequence[object]) -> str:

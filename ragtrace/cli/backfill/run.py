@@ -29,6 +29,7 @@ from ragtrace.cli.backfill.progress_bar import ProgressBar, share_of
 from ragtrace.cli.backfill.unreadable import UnreadableParts
 from ragtrace.cli.doctor.checks import EMPTY_EXPORT
 from ragtrace.cli.render import talk, utc
+from ragtrace.conversations.settings import SessionSettings
 from ragtrace.files.private import refuse_link
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import SpanSink, TraceQuery, TraceReader
@@ -54,6 +55,7 @@ class BackfillRun:
     asks: bool
     """Somebody must agree before anything is spent."""
     attach: AttachOptions
+    sessions: SessionSettings | None
     bar: ProgressBar
     progress_path: Path
     resume: bool
@@ -79,6 +81,7 @@ class BackfillRun:
                 pilot=self.planning.pilot,
                 on_evaluated=on_evaluated,
                 run=run,
+                sessions=self.sessions,
             )
 
     async def carry_out(self, on_evaluated: OnEvaluated) -> tuple[BackfillReport, DryRun | None]:
@@ -111,6 +114,7 @@ class BackfillRun:
                     concurrency=self.concurrency,
                     on_evaluated=on_evaluated,
                     run=run,
+                    sessions=self.sessions,
                     sleep=run.pause,
                 )
             await report_not_found(reader, selection.query, report)

@@ -24,6 +24,7 @@ from ragtrace.cli.render import many, talk
 from ragtrace.cli.report_files import Reports, ending_of, ending_of_pilot
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.cli.transcript_file import TranscriptFile
+from ragtrace.conversations.settings import SessionSettings
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.pipeline.spec import EvaluatorSpec
 from ragtrace.sampling import SamplingPlan
@@ -69,6 +70,7 @@ def run_backfill(read: ReadOptions, judging: JudgingOptions, cost: CostOptions, 
         planning=planning,
         asks=asks,
         attach=_attach_options(chosen, output, read.source),
+        sessions=_sessions(read, judging, chosen),
         bar=bar,
         progress_path=path,
         resume=read.resume,
@@ -108,6 +110,24 @@ def _attach_options(chosen: ChosenEvaluator, output: OutputOptions, source: str)
         carrier_time=_carrier_time(choice, source),
         openinference=output.writes_openinference,
     )
+
+
+def _sessions(read: ReadOptions, judging: JudgingOptions, chosen: ChosenEvaluator) -> SessionSettings | None:
+    """Return how sessions are judged; ``None`` if they are not.
+
+    Raises:
+        UsageError: they are wanted, and only some of their traces are read.
+    """
+    wanted = chosen.judges_sessions if judging.sessions is None else judging.sessions
+    if not wanted:
+        return None
+    if read.trace_ids:
+        if judging.sessions:
+            raise click.UsageError("--sessions needs all traces of a session: leave out --trace-id")
+        talk("sessions are not judged: --trace-id names single traces")
+        return None
+    plan = read.sampling or SamplingPlan()
+    return chosen.sessions or SessionSettings(tenant=plan.tenant)
 
 
 def _selection(read: ReadOptions, rules: ExtractRules | None) -> Selection:
@@ -154,8 +174,11 @@ def _exit_code(report: BackfillReport, *, is_whole: bool) -> int:
         talk("stopped; the same command with --resume continues from here")
         return INTERRUPTED
     if report.over_budget:
+        left = many(report.left, "answer")
+        if report.sessions_left:
+            left += f" and {many(report.sessions_left, 'session')}"
         talk(
-            f"nothing more was judged: {report.over_budget}. {many(report.left, 'answer')} left:"
+            f"nothing more was judged: {report.over_budget}. {left} left:"
             " raise the limit, and run the same command with --resume"
         )
         return OVER_BUDGET

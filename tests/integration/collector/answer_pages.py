@@ -155,7 +155,7 @@ def answer_app(site: Site, viewer: Viewer = Viewer()) -> Starlette:  # noqa: B00
     app = Starlette(
         routes=[
             *answer_routes(),
-            *(Route(f"/{name}", other, name=name) for name in ("overview", "answers", "review")),
+            *(Route(f"/{name}", other, name=name) for name in ("overview", "answers", "sessions", "review")),
             Route("/review/{trace_id}/{span_id}", other, name="review_answer"),
             Mount("/static", StaticFiles(packages=[("ragtrace_collector.ui", "static")]), name="static"),
         ],

@@ -16,12 +16,13 @@ from pydantic import BaseModel
 from ragtrace import semconv
 from ragtrace.answer_sources import find_answers
 from ragtrace.conversations.span import SessionName
-from ragtrace.errors import JudgeNonsense
+from ragtrace.errors import ConfigError, JudgeNonsense
 from ragtrace.judge import JudgeSettings, ScriptedJudge
 from ragtrace.ports import Judge, JudgeRequest
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from tests.backends.jaeger_server import Jaeger
+from tests.integration.collector.leaning_turns import RESOLVING, claims_by_trace, leaning
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
 from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
@@ -143,6 +144,19 @@ def name_of(session: str) -> SessionName:
     return SessionName(session=session)
 
 
+async def test_the_index_has_the_session_as_its_last_span_tells_it(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path, others={"index": {"enabled": True}})) as spans:
+        await receive(spans, TOLD[0], TOLD[2], TOLD[3])
+        await spans.pass_time(IDLE_S + 1)
+        await receive(spans, TOLD[1])
+        await spans.pass_time(IDLE_S + 1)
+        (told,) = (await spans.collector.store.answers.sessions(tenant=None)).sessions
+        (same,) = await spans.collector.store.answers.judged_sessions("chat-1", tenant="")
+    assert told == same
+    assert (told.turns, told.faithful, told.contradictions, told.repeated) == (4, 2, 1, 1)
+    assert told.last.trace_id == trace_id_of(3)
+
+
 async def test_a_process_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     clock = StandingClock()
     async with stepped_collector(config(tmp_path), clock=clock) as spans:
@@ -170,6 +184,58 @@ async def test_one_id_of_two_tenants_is_two_sessions(tmp_path: Path) -> None:
     assert [numbers(span)["turns"] for span in found] == [1, 1]
     assert [numbers(span)["contradictions"] for span in found] == [0, 0]
     assert len({span.span_id for span in found}) == 2
+
+
+async def test_turns_of_two_application_processes_are_one_session_in_order_of_time(tmp_path: Path) -> None:
+    def from_process(spans: Sequence[Span], instance: str) -> list[Span]:
+        attributes = {**spans[0].resource.attributes, "service.instance.id": instance}
+        return [replace(span, resource=replace(span.resource, attributes=attributes)) for span in spans]
+
+    async with stepped_collector(config(tmp_path)) as spans:
+        for number, instance in ((3, "b"), (0, "a"), (2, "a"), (1, "b")):
+            await receive(spans, from_process(TOLD[number], instance))
+        await spans.pass_time(IDLE_S + 1)
+        (span,) = sessions_in(spans.carriers())
+    check_told(span)
+    assert span.resource.attributes["service.instance.id"] == "b"
+
+
+async def test_a_cycle_of_corrections_ends_and_is_told_within_bounds(tmp_path: Path) -> None:
+    answers = [(GOOD, FACTS), (OPPOSITE, OPPOSITE)] * 40
+    turns = [turn(number, answer, chunks=[chunk]) for number, (answer, chunk) in enumerate(answers)]
+    async with stepped_collector(config(tmp_path, earlier_turns=1)) as spans:
+        await receive(spans, *turns)
+        await spans.pass_time(IDLE_S + 1)
+        found = sessions_in(spans.carriers())
+    last = found[-1]
+    assert numbers(last)["turns"] == 80
+    assert numbers(last)["contradictions"] == 79
+    assert last.name == "session fail"
+    assert len(last.events) == 50
+    assert len(last.links) <= 50
+
+
+async def test_empty_turns_are_no_turns(tmp_path: Path) -> None:
+    async with stepped_collector(config(tmp_path)) as spans:
+        await receive(spans, turn(0, GOOD), turn(1, " "), turn(2, ""))
+        await spans.pass_time(IDLE_S + 1)
+        (span,) = sessions_in(spans.carriers())
+    assert numbers(span)["turns"] == 1
+
+
+async def test_a_session_without_end_keeps_its_newest_turns_and_bounded_texts(tmp_path: Path) -> None:
+    huge = "Refunds take 14 days. " * 5_000
+    async with stepped_collector(config(tmp_path, max_turns=3, contradictions=False)) as spans:
+        for number in range(8):
+            await receive(spans, turn(number, huge))
+        stored = await spans.collector.store.sessions.session(name_of("chat-1"))
+        await spans.pass_time(IDLE_S + 1)
+        (span,) = sessions_in(spans.carriers())
+    assert stored is not None
+    assert len(stored.turns) == 3
+    assert all(len(one.turn) < 100_000 for one in stored.turns)
+    assert numbers(span)["turns"] == 3
+    assert span.trace_id == trace_id_of(7)
 
 
 async def test_a_session_without_end_is_told_when_it_is_old(tmp_path: Path) -> None:
@@ -216,6 +282,43 @@ async def test_a_judge_that_fails_is_asked_again_and_then_left_out(tmp_path: Pat
         (span,) = sessions_in(spans.carriers())
     assert (numbers(span)["turns"], numbers(span)["unchecked"]) == (2, 1)
     assert span.attributes[semconv.SESSION_LABEL] == "skipped"
+
+
+async def test_an_answer_that_leans_on_other_traces_is_worded_by_their_turns_in_order_of_time(
+    tmp_path: Path,
+) -> None:
+    chosen = config(tmp_path, judge=RESOLVING, context_turns=2)
+    async with stepped_collector(chosen) as spans:
+        for number in (2, 0, 1):
+            await receive(spans, leaning(number, f"Q{number}?"))
+        await receive(spans, leaning(3, "Q3?"))
+        claims = claims_by_trace(spans.carriers())
+    assert claims[trace_id_of(3)] == "[Q1? Q2?] takes 3 days."
+    assert claims[trace_id_of(1)] == "[Q0?] takes 3 days."
+    assert claims[trace_id_of(0)] == "[] takes 3 days."
+
+
+async def test_without_the_setting_and_across_tenants_no_turn_of_another_trace_is_shown(
+    tmp_path: Path,
+) -> None:
+    async with stepped_collector(config(tmp_path, judge=RESOLVING)) as spans:
+        await receive(spans, leaning(0, "Q0?"), leaning(1, "Q1?"))
+        assert claims_by_trace(spans.carriers())[trace_id_of(1)] == "[] takes 3 days."
+    others = {"sample": {"tenant": semconv.TENANT}}
+    folder = tmp_path / "tenants"
+    folder.mkdir()
+    chosen = config(folder, judge=RESOLVING, others=others, context_turns=2)
+    async with stepped_collector(chosen) as spans:
+        for number, tenant in enumerate("aba"):
+            await receive(spans, leaning(number, f"Q{number}?", **{semconv.TENANT: tenant}))
+        claims = claims_by_trace(spans.carriers())
+    assert claims[trace_id_of(1)] == "[] takes 3 days."
+    assert claims[trace_id_of(2)] == "[Q0?] takes 3 days."
+
+
+async def test_turns_that_are_not_kept_cannot_be_shown(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"set `sessions.enabled: true`"):
+        config(tmp_path, enabled=False, context_turns=2)
 
 
 async def test_content_policy_and_silence_about_sessions_are_kept(tmp_path: Path) -> None:

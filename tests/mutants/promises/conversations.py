@@ -14,8 +14,39 @@ _STAGE: Final = "collector/ragtrace_collector/sessions/stage.py"
 _FINDINGS_TESTS: Final = "tests/unit/conversations/test_findings.py"
 _STORE_TESTS: Final = "tests/conformance/test_store_sessions.py"
 _STAGE_TESTS: Final = "tests/integration/collector/test_sessions.py"
+_BACKFILL: Final = "ragtrace/backfill/sessions.py"
+_EARLIER: Final = "ragtrace/conversations/earlier.py"
+_BACKFILL_TESTS: Final = "tests/integration/cli/test_backfill_sessions.py"
+_EARLIER_TESTS: Final = "tests/unit/conversations/test_earlier.py"
+_BY_TIME: Final = "test_the_last_turns_before_the_answer_count_in_order_of_time_whenever_they_came"
+_INDEX: Final = "ragtrace/answers/index/sessions.py"
+_PAGE_TESTS: Final = "tests/integration/collector/test_ui_sessions.py"
 
 MUTANTS: Final = (
+    Mutant(
+        promise="conversations",
+        breaks="back-fill judges a session again whose span is in its traces",
+        file=_BACKFILL,
+        old="        if any(span.span_id == span_id_of(name, turns, unchecked=span.unchecked) for span in written):\n",
+        new="        if written and not turns:\n",
+        tests=(f"{_BACKFILL_TESTS}::test_a_second_run_and_a_collectors_span_are_not_judged_again",),
+    ),
+    Mutant(
+        promise="conversations",
+        breaks="an answer is worded by turns that came after it",
+        file=_EARLIER,
+        old="    before = [turn for turn in in_order(list(turns)) if (turn.start_ns, *turn.key) < own]\n",
+        new="    before = [turn for turn in in_order(list(turns)) if turn.key != own[1:]]\n",
+        tests=(f"{_EARLIER_TESTS}::{_BY_TIME}",),
+    ),
+    Mutant(
+        promise="conversations",
+        breaks="a revised session is in the list of the page twice",
+        file=_INDEX,
+        old="    is_valid = superseded.fetchone() is None\n",
+        new="    is_valid = True\n",
+        tests=(f"{_PAGE_TESTS}::test_a_revised_session_counts_once_whichever_span_came_first",),
+    ),
     Mutant(
         promise="conversations",
         breaks="turns that could not be checked count as checked",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from ragtrace.answers.sessions import SessionSummary
 from ragtrace.conversations.span import SessionName
 
 
@@ -77,6 +78,15 @@ class SessionStore(Protocol):
         """Return a session with its turns; ``None`` if it is not known."""
         ...
 
+    async def before(
+        self, name: SessionName, *, start_ns: int, trace_id: str, span_id: str, limit: int
+    ) -> tuple[bytes, ...]:
+        """Return the last turns of a session that began before an answer, the oldest first.
+
+        Of turns that began with it, those count whose ids are smaller.
+        """
+        ...
+
     async def keep_check(
         self, name: SessionName, carrier_span_id: str, *, digest: str, checked: bytes
     ) -> None:
@@ -88,9 +98,17 @@ class SessionStore(Protocol):
         ...
 
     async def end(
-        self, name: SessionName, *, revision: int, span_id: str, outbox_items: Mapping[str, bytes]
+        self,
+        name: SessionName,
+        *,
+        revision: int,
+        span_id: str,
+        outbox_items: Mapping[str, bytes],
+        summary: SessionSummary | None = None,
     ) -> bool:
-        """Note the span of a session and put it into the outbox; unless a turn came meanwhile.
+        """Note the span of a session, put it into the outbox and its summary into the index.
+
+        Nothing is done if a turn came meanwhile.
 
         Returns:
             Whether the session was as ``revision`` says. If not, nothing has changed.

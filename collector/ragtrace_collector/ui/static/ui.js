@@ -6,7 +6,7 @@
   const keys = [
     ["?", "this help"],
     ["/", "the search"],
-    ["g o, g a, g r", "overview, answers, review"],
+    ["g o, g a, g s, g r", "overview, answers, sessions, review"],
   ];
   const keysOfRows = [
     ["j, k", "next and previous row"],

@@ -1,0 +1,157 @@
+"""Judged sessions: the list, and one session with its turns and what they say against each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary, fault_texts
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.errors import InputError, ReadError
+from ragtrace.model import Label
+from ragtrace_collector.ui.render import render
+from ragtrace_collector.ui.security import open_own, own_tenant
+from ragtrace_collector.ui.site import site_of
+
+_PAGE: Final = 50
+_MOST_TURNS: Final = 1_000
+_MOST_ID: Final = 2_000
+LABELS: Final = (Label.FAIL, Label.PASS, Label.SKIPPED)
+
+
+def conversation_routes() -> list[Route]:
+    """Return the routes ``sessions`` and ``session``."""
+    return [
+        Route("/sessions", show_sessions, methods=["GET"], name="sessions"),
+        Route("/sessions/{session:path}", show_session, methods=["GET"], name="session"),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownFault:
+    """A fault with its texts, if the trace of the session's last answer has them."""
+
+    fault: SessionFault
+    texts: Sequence[tuple[str, str]] = ()
+    """Claim of the later turn, and quote of the earlier one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionView:
+    """One session: what its span tells, and the answers that the index has of it."""
+
+    judged: SessionSummary
+    faults: Sequence[ShownFault]
+    notice: str = ""
+    """Why texts are missing; empty if none are."""
+
+
+async def show_sessions(request: Request) -> Response:
+    """Show a page of the list, of one label if the query names it."""
+    site, named = site_of(request), request.query_params.get("label", "")
+    if named and named not in LABELS:
+        raise InputError(f"a session is {', '.join(LABELS[:-1])} or {LABELS[-1]}: choose one of them")
+    tenant = own_tenant(request, request.query_params.get("tenant") or None)
+    found = await site.index.sessions(
+        tenant=tenant,
+        label=Label(named) if named else None,
+        after=request.query_params.get("after"),
+        limit=_PAGE,
+    )
+    return render(
+        request,
+        "sessions.html",
+        page="sessions",
+        found=found,
+        label=named,
+        labels=LABELS,
+        tenant=tenant or "",
+        session_url=session_url,
+    )
+
+
+async def show_session(request: Request) -> Response:
+    """Show the turns of a session, and its faults with links to the answers."""
+    site, name = site_of(request), request.path_params["session"]
+    tenant = own_tenant(request, request.query_params.get("tenant"))
+    if not name or len(name) > _MOST_ID:
+        raise HTTPException(404)
+    judged = await site.index.judged_sessions(name, tenant=tenant)
+    turns = await site.index.session(name, tenant=tenant, limit=_MOST_TURNS)
+    if not judged and not turns:
+        raise HTTPException(404)
+    return render(
+        request,
+        "session.html",
+        page="sessions",
+        name=name,
+        views=[await _view(request, summary) for summary in judged],
+        turns=turns,
+        numbers=_numbers(judged, turns),
+        is_cut=len(turns) >= _MOST_TURNS,
+        kinds=FaultKind,
+        session_url=session_url,
+    )
+
+
+def session_url(request: Request, session: str, tenant: str = "") -> str:
+    """Return where a session is shown, whatever its id has in it."""
+    path = f"{request.url_for('sessions').path}/{quote(session, safe='', errors='replace')}"
+    return f"{path}?tenant={quote(tenant, safe='')}" if tenant else path
+
+
+async def _view(request: Request, judged: SessionSummary) -> SessionView:
+    plain = [ShownFault(fault=fault) for fault in dict.fromkeys(judged.faults)]
+    if not plain:
+        return SessionView(judged=judged, faults=())
+    try:
+        texts = await _texts(request, judged)
+    except ReadError:
+        return SessionView(
+            judged=judged, faults=plain, notice="The place that holds the texts cannot be read now."
+        )
+    shown = [ShownFault(fault=one.fault, texts=texts.get(one.fault, ())) for one in plain]
+    is_whole = all(one.texts for one in shown)
+    notice = "" if is_whole else "The texts are on the session's span, in the trace of its last answer."
+    return SessionView(judged=judged, faults=shown, notice=notice)
+
+
+async def _texts(
+    request: Request, judged: SessionSummary
+) -> Mapping[SessionFault, Sequence[tuple[str, str]]]:
+    """Read claims and quotes from the session's span.
+
+    Raises:
+        ReadError: its trace is gone, or the place cannot be read.
+    """
+    try:
+        opened = await open_own(request, judged.last)
+    except HTTPException:
+        return {}
+    spans = opened.trace.spans if opened.trace else ()
+    own = next((span for span in spans if span.span_id == judged.span_id), None)
+    return fault_texts(own, tenant=judged.tenant) if own else {}
+
+
+def _numbers(judged: Sequence[SessionSummary], turns: Sequence[AnswerSummary]) -> Mapping[AnswerKey, int]:
+    """Return the numbers of turns: those that the session's span tells, else by their order."""
+    told = {
+        key: number
+        for summary in judged
+        for fault in summary.faults
+        for key, number in ((fault.answer, fault.turn), (fault.earlier, fault.earlier_turn))
+    }
+    places: Counter[str] = Counter()
+    numbers: dict[AnswerKey, int] = {}
+    for turn in turns:
+        places[turn.key.tenant] += 1
+        numbers[turn.key] = told.get(turn.key, places[turn.key.tenant])
+    return numbers
