@@ -11,13 +11,13 @@ from tests.benchmarks.recording.band import LEAST_RUNS, Comparison, Place
 
 __all__ = ["shown_ratio", "summary", "table_of"]
 
-_WHAT: Final = 43
+_WHAT: Final = 40
 _INDENT: Final = "  "
 
 
 def table_of(comparisons: Sequence[Comparison]) -> str:
     """Return a table: every ratio beside its band, by benchmark and alternative."""
-    lines = [f"{_INDENT}{'':{_WHAT}}{'now':>8}{'band':>16}"]
+    lines = [f"{_INDENT}{'':{_WHAT}}{'now':>8}{'band':>19}"]
     for (benchmark, alternative), some in groupby(comparisons, key=_heading):
         lines.append(_cut(f"{benchmark}, times {alternative}", 80))
         lines += [_row(each) for each in some]
@@ -37,7 +37,7 @@ def _row(comparison: Comparison) -> str:
     )
     place = "no band" if comparison.place is Place.UNKNOWN else comparison.place.value
     what = _cut(entry.what, _WHAT - 1)
-    return f"{_INDENT}{what:{_WHAT}}{shown_ratio(entry.median):>8}{shown:>16}  {place}"
+    return f"{_INDENT}{what:{_WHAT}}{shown_ratio(entry.median):>8}{shown:>19}  {place}"
 
 
 def shown_ratio(ratio: float) -> str:
@@ -53,10 +53,14 @@ def summary(comparisons: Sequence[Comparison]) -> str:
     """Return how many ratios lie where, the worse ones by name."""
     counts = {place: [each for each in comparisons if each.place is place] for place in Place}
     said = [f"{len(some)} {place.value}" for place, some in counts.items() if some]
+    disturbed = [each.entry for each in counts[Place.WORSE] if each.entry.is_disturbed]
     worse = [
         f"{each.entry.benchmark}: {each.entry.what} is {shown_ratio(each.entry.median)} times"
         f" {each.entry.alternative}, outside its band"
         for each in counts[Place.WORSE]
     ]
+    if disturbed:
+        most = max(each.others for each in disturbed)
+        worse.append(f"Others took up to {most:.0%} of the machine meanwhile: measure again on a quiet one.")
     lines = (f"{len(comparisons)} ratios: {', '.join(said)}", *worse)
     return "\n".join(textwrap.fill(line, 80, subsequent_indent=_INDENT) for line in lines)

@@ -21,6 +21,7 @@ from tests.benchmarks.recording.band import LEAST_RUNS, MOST_RUNS, Place, band_o
 from tests.benchmarks.recording.entry import Circumstances, Entry, entry_of, line_of, parse_line
 from tests.benchmarks.recording.machine import Machine, Onlooker, this_commit, this_machine
 from tests.benchmarks.recording.measurement import Better, Measurement
+from tests.benchmarks.recording.result import summary, table_of
 from tests.benchmarks.suite import BENCHMARKS, Benchmark
 
 MACHINE = Machine(cpu="Abacus 9", cores=2, system="Linux")
@@ -225,10 +226,10 @@ def test_a_check_fails_on_a_worse_ratio_and_says_which(
     capsys.readouterr()
     assert main(["--check"], folder=tmp_path, benchmarks=measuring(3.0)) == 1
     told = capsys.readouterr().out
-    assert told == (
-        "                                                  now            band\n"
+    assert told.startswith(
+        "                                               now               band\n"
         "startup, times import click\n"
-        "  --help, CPU                                    3.00    1.35 to 1.65  WORSE\n"
+        "  --help, CPU                                 3.00       1.35 to 1.65  WORSE\n"
         "\n"
         "1 ratios: 1 WORSE\n"
         "startup: --help, CPU is 3.00 times import click, outside its band\n"
@@ -271,6 +272,18 @@ def test_a_broken_history_stops_a_run_before_it_measures(
     assert main(["--check"], folder=tmp_path, benchmarks=[benchmark]) == 2
     assert f"{tmp_path}/startup.jsonl:1: " in capsys.readouterr().err
     assert not measured
+
+
+@pytest.mark.parametrize("others", [0.0, 0.5], ids=["quiet", "disturbed"])
+def test_a_worse_ratio_of_a_disturbed_run_says_so(others: float) -> None:
+    worse = compare(entry(3.0, others=others), runs(*[1.5] * LEAST_RUNS))
+    told = "Others took up to 50% of the machine meanwhile: measure again on a quiet one."
+    assert (told in summary([worse])) == (others > 0)
+
+
+def test_small_and_large_ratios_keep_apart() -> None:
+    small = compare(entry(0.06842), runs(*[0.05461] * LEAST_RUNS))
+    assert "     0.0684   0.0491 to 0.0601  WORSE" in table_of([small])
 
 
 def test_the_table_fits_80_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
