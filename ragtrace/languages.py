@@ -26,6 +26,7 @@ _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[\U00020000-\U0003ffff]"
 _ARABIC: Final = re.compile(r"[\u0620-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufefc]")
 _NOT_ARABIC: Final = re.compile(r"[پچژگکیےہھٹڈڑں]")
 """Letters of Persian and Urdu, which are written in the same script."""
+_ASCII: Final = re.compile(r"[\x00-\x7f]+")
 _LATIN: Final = re.compile(r"[A-Za-z\u00c0-\u024f]")
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _BIDI: Final = "\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069"
@@ -88,20 +89,22 @@ _OWN_LETTERS: Final = {
 def language_of(text: str) -> Language | None:
     """Return the language of the beginning of a text; ``None`` if it is none of these, or not clear."""
     sample = text[:SAMPLE_CHARS]
-    kana, han, arabic, latin = (len(script.findall(sample)) for script in (_KANA, _HAN, _ARABIC, _LATIN))
-    if max(kana, han, arabic) * 2 <= latin:  # names and terms in Latin letters are common everywhere
-        return _by_words(sample.lower()) if latin else None
+    beyond = _ASCII.sub("", sample)
+    kana, han, arabic = (len(script.findall(beyond)) for script in (_KANA, _HAN, _ARABIC))
+    most = max(kana, han, arabic)
+    if not most or most * 2 <= len(_LATIN.findall(sample)):  # Latin names and terms are common everywhere
+        return _by_words(sample.lower())
     if arabic > kana + han:
         return None if _NOT_ARABIC.search(sample) else Language.ARABIC
     return Language.JAPANESE if kana * 10 > han else Language.CHINESE
 
 
-def common_language(texts: Iterable[str]) -> Language | None:
-    """Return the language of most of these texts, by characters; ``None`` if most are of none."""
+def languages_of(texts: Iterable[str]) -> tuple[Language | None, ...]:
+    """Return the languages of these texts, each once: that of most characters first."""
     chars: Counter[Language | None] = Counter()
     for text in texts:
         chars[language_of(text)] += min(len(text), SAMPLE_CHARS)
-    return chars.most_common(1)[0][0] if chars else None
+    return tuple(language for language, _ in chars.most_common())
 
 
 def script_of(text: str) -> str | None:

@@ -252,7 +252,8 @@ class Ranking:
 
     def _total(self, weights: Weights) -> Numbers:
         supported, unsupported = self._by_score(weights)
-        return (supported + unsupported).sum(axis=1)
+        total: Numbers = (supported + unsupported).sum(axis=1)
+        return total
 
     def _by_score(self, weights: Weights) -> tuple[Numbers, Numbers]:
         """Return the weights of supported and of unsupported ones at each score, in ascending order."""

@@ -77,7 +77,7 @@ class UnitPlot:
     y_label: str
     curves: tuple[PlotCurve, ...]
     y_end: float = 1.0
-    """What the upper end of the axis stands for."""
+    """The value at the upper end of the axis."""
     has_diagonal: bool = True
     """Whether the diagonal means guessing, or perfect probabilities."""
 

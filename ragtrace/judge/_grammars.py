@@ -36,7 +36,7 @@ class Grammar:
     elided: re.Pattern[str] = field(default=_NOTHING)
     """Articles and pronouns before an apostrophe."""
     ordinals: str = ""
-    """What stands behind the figures of an ordinal: a pattern."""
+    """A pattern: what follows the figures of an ordinal."""
     number_words: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
     decimal_comma: bool = False
     """Whether 1.250,5 is a number, and 1 250."""

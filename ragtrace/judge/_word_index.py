@@ -13,7 +13,7 @@ from functools import lru_cache
 from ragtrace.judge._grammars import ENGLISH, Grammar, grammar_of
 from ragtrace.judge._words import content_stems, has_negation, numbers, ordered_stems
 from ragtrace.judge_forms import NumberedText
-from ragtrace.languages import Language, common_language, language_of, one_spelling, script_of
+from ragtrace.languages import Language, language_of, languages_of, one_spelling, script_of
 from ragtrace.sentences import split_sentences
 
 PREFIX_CHARS = 4
@@ -76,11 +76,9 @@ class WordIndex:
         """Prepare the chunks. Others can work in between."""
         held = [chunk for chunk in chunks if chunk.text.strip()]
         texts = [chunk.text for chunk in held]
-        passages = cls(
-            grammar_of(common_language(texts)),
-            frozenset(map(language_of, texts)),
-            frozenset(map(script_of, texts)),
-        )
+        languages = languages_of(texts)
+        grammar = grammar_of(languages[0] if languages else None)
+        passages = cls(grammar, frozenset(languages), frozenset(map(script_of, texts)))
         for chunk in held:
             for position, text in enumerate(_split(chunk.text)):
                 if position % _SENTENCES_A_TURN == 0:

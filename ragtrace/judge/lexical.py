@@ -167,7 +167,7 @@ def _decide(
 ) -> tuple[float | None, GivenVerdict | str]:
     """Return the probability of support, and a verdict or the reason for abstaining."""
     claimed = ClaimedWords.of(claim.text, passages.grammar)
-    if (language := passages.foreign(claim.text)) and not _share_words(claimed, passages):
+    if not _share_words(claimed, passages) and (language := passages.foreign(claim.text)):
         return None, f"the claim is in {language} and no chunk is: words cannot be compared"
     support = model.support(support_features(claimed, passages))
     if support < model.unsupported_below:

@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from ragtrace.languages import Language, common_language, language_of, one_spelling, script_of
+from ragtrace.languages import Language, language_of, languages_of, one_spelling, script_of
 from tests.language_pairs import pairs
 
 
@@ -40,10 +40,11 @@ def test_terms_in_latin_letters_make_no_chinese_text_english() -> None:
     assert language_of("The word 顾客 is Chinese for the customer of a store.") is Language.ENGLISH
 
 
-def test_the_common_language_is_that_of_most_characters() -> None:
+def test_the_language_of_most_characters_is_first() -> None:
     german = "Das ist der Bericht, und er ist nicht kurz."
-    assert common_language([german, german, "The end of it."]) is Language.GERMAN
-    assert common_language([]) is None
+    found = languages_of(["The end of it.", german, german, "123"])
+    assert found == (Language.GERMAN, Language.ENGLISH, None)
+    assert languages_of([]) == ()
 
 
 @pytest.mark.parametrize(
