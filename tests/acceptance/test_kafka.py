@@ -256,7 +256,7 @@ def test_a_full_store_pauses_reading_and_nothing_is_lost_even_if_it_dies(
 
 
 def test_a_broker_may_come_later_and_go_for_a_while(kafka_jars: Path, tmp_path: Path) -> None:
-    ports = free_ports(3)
+    ports = free_ports(4)
     topic, broker = "later", f"127.0.0.1:{ports[0]}"
     with collector_process(tmp_path, config_of(tmp_path, broker, topic)) as collector:
         told = await_trouble(collector, "Connection refused")
@@ -308,6 +308,21 @@ def test_credentials_open_the_topic_and_wrong_ones_are_told(
     assert "expired-password" not in collector.log.read_text()
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     with collector_process(tmp_path, config):
+        await_carriers(tmp_path, 1)
+
+
+def test_a_broker_with_tls_is_believed_by_its_authority_alone(
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create("tls")
+    kafka.write_traces(topic, rag_trace(0))
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    sasl = {"mechanism": "PLAIN", "username": USERNAME, "password": "${env:KAFKA_PASSWORD}"}
+    distrusting = config_of(tmp_path, kafka.tls_broker, topic, sasl=sasl, tls={})
+    with collector_process(tmp_path, distrusting) as collector:
+        await_trouble(collector, "certificate verify failed")
+    trusting = config_of(tmp_path, kafka.tls_broker, topic, sasl=sasl, tls={"ca": str(kafka.ca)})
+    with collector_process(tmp_path, trusting):
         await_carriers(tmp_path, 1)
 
 

@@ -13,11 +13,18 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from tests.backends.binary import required
 from tests.backends.process import free_ports, running
+from tests.integration.collector.certificates import Authority
 from tests.patience import PATIENCE_S
 
 __all__ = ["PASSWORD", "USERNAME", "Kafka", "required_java", "running_kafka"]
@@ -34,6 +41,10 @@ class Kafka:
     """``127.0.0.1:port``, for whoever comes."""
     sasl_broker: str
     """The same broker for those with the username and the password: SASL/PLAIN without TLS."""
+    tls_broker: str
+    """The same with TLS."""
+    ca: Path
+    """The authority that signed its certificate."""
 
     def create(self, topic: str, *, partitions: int = 1, **config: str) -> str:
         """Create a topic and return its name."""
@@ -120,15 +131,24 @@ def required_java() -> str:
 @contextmanager
 def running_kafka(jars: Path, folder: Path, *, ports: Sequence[int] | None = None) -> Iterator[Kafka]:
     """Run a broker with an empty log in the folder, or with the log that an earlier one left there."""
-    plain, sasl, controller = ports or free_ports(3)
-    settings = folder / "server.properties"
-    settings.write_text(_settings(folder, plain=plain, sasl=sasl, controller=controller))
+    plain, sasl, tls, controller = ports or free_ports(4)
+    settings, authority = folder / "server.properties", Authority(folder, "kafka-ca")
+    settings.write_text(
+        _settings(
+            folder, _keystore(authority, folder), plain=plain, sasl=sasl, tls=tls, controller=controller
+        )
+    )
     java = [required_java(), _MEMORY, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
     if not (folder / "data").exists():
         cluster = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         format_log = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
         subprocess.run(format_log, check=True, capture_output=True, timeout=PATIENCE_S)
-    broker = Kafka(broker=f"127.0.0.1:{plain}", sasl_broker=f"127.0.0.1:{sasl}")
+    broker = Kafka(
+        broker=f"127.0.0.1:{plain}",
+        sasl_broker=f"127.0.0.1:{sasl}",
+        tls_broker=f"127.0.0.1:{tls}",
+        ca=authority.ca,
+    )
 
     def is_ready() -> bool:
         probe = AdminClient({"bootstrap.servers": broker.broker, "log_level": 0})
@@ -141,18 +161,33 @@ def running_kafka(jars: Path, folder: Path, *, ports: Sequence[int] | None = Non
         yield broker
 
 
-def _settings(folder: Path, *, plain: int, sasl: int, controller: int) -> str:
+def _keystore(authority: Authority, folder: Path) -> Path:
+    """Write a key and its certificate as the broker reads them: in PEM, the key in PKCS 8."""
+    files, keystore = authority.issue("kafka"), folder / "keystore.pem"
+    key = load_pem_private_key(files.key.read_bytes(), password=None)
+    pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    keystore.write_bytes(pkcs8 + files.cert.read_bytes())
+    return keystore
+
+
+def _settings(folder: Path, keystore: Path, *, plain: int, sasl: int, tls: int, controller: int) -> str:
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    user = f'user_{USERNAME}="{PASSWORD}";'
+    clients = f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl},SASL_SSL://127.0.0.1:{tls}"
+    protocols = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL")
     return f"""
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners={clients},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners={clients}
+listener.security.protocol.map={",".join(f"{name}:{name}" for name in protocols)},CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
 sasl.enabled.mechanisms=PLAIN
-listener.name.sasl_plaintext.plain.sasl.jaas.config={login} user_{USERNAME}="{PASSWORD}";
+listener.name.sasl_plaintext.plain.sasl.jaas.config={login} {user}
+listener.name.sasl_ssl.plain.sasl.jaas.config={login} {user}
+ssl.keystore.type=PEM
+ssl.keystore.location={keystore}
 log.dirs={folder / "data"}
 auto.create.topics.enable=false
 offsets.topic.replication.factor=1

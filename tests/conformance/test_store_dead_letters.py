@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from ragtrace_collector.store.ledger import take_stock
 from ragtrace_collector.store.port import DeadLetter, WorkStore
+from ragtrace_collector.store.sqlite import SqliteStore
 from tests.stores.adapters import Place
 
 LETTER = DeadLetter(topic="otlp_spans", partition=3, offset=7, reason="not_otlp", bytes=11, copied_to="dead")
@@ -47,3 +51,12 @@ async def test_a_dead_letter_that_was_noted_survives_a_crash(place: Place, tmp_p
     assert (await again.ledger()).dead_letters == {"not_otlp": 1}
     await again.aclose()
     await store.aclose()
+
+
+async def test_the_ledger_of_a_store_without_dead_letters_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = await SqliteStore.open(path, max_bytes=10 << 20)
+    await store.aclose()
+    with closing(sqlite3.connect(path)) as db:  # as a collector before them made it
+        db.executescript("DROP TABLE dead_letter; DROP TABLE dead_letter_sum; PRAGMA user_version = 11")
+    assert take_stock(path).dead_letters == {}

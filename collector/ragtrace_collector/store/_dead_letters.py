@@ -55,7 +55,9 @@ def latest(db: sqlite3.Connection, limit: int) -> tuple[DeadLetter, ...]:
 
 
 def sums(db: sqlite3.Connection) -> Mapping[str, int]:
-    """Return how many were ever noted, by reason."""
+    """Return how many were ever noted, by reason; none in a store that an older collector still writes."""
+    if db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'dead_letter_sum'").fetchone() is None:
+        return {}
     return dict(db.execute("SELECT reason, number FROM dead_letter_sum ORDER BY reason").fetchall())
 
 
