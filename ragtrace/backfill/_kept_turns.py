@@ -70,7 +70,14 @@ class KeptTurns:
         carrier, text, told = known[0] if known else ("", None, "[]")
         if turn.has_text or carrier != turn.carrier_span_id:
             text = turn.to_json() if turn.has_text else None
-        written = dict.fromkeys((*_written(told), *_session_spans(spans, name)))
+        before = tuple(_written(told))
+        written = dict.fromkeys((*before, *_session_spans(spans, name)))
+        is_new = (
+            not known or carrier != turn.carrier_span_id or text != known[0][1] or len(written) > len(before)
+        )
+        if not is_new:
+            await self._open(key)
+            return
         await self.progress.write(
             (
                 _ADD_TURN,
@@ -95,9 +102,15 @@ class KeptTurns:
         key = (self.evaluator, name.tenant, name.session, turn.start_ns, *turn.key)
         query = f"SELECT 1 FROM session_turn WHERE {_KEY} AND carrier = ?"
         if self.progress.rows(query, *key, turn.carrier_span_id):
-            await self.progress.write((_OPEN_SESSION, key[:4]))
+            await self._open(key)
         else:
             await self.add(placed)
+
+    async def _open(self, key: tuple[str, str, str, int, str, str]) -> None:
+        """Open the session of a turn that is kept already; most are, and a write waits for the disk."""
+        query = "SELECT is_open FROM session WHERE evaluator = ? AND tenant = ? AND session = ?"
+        if self.progress.rows(query, *key[:3]) != [(1,)]:
+            await self.progress.write((_OPEN_SESSION, key[:4]))
 
     def open(self, *, before_ns: int) -> list[SessionName]:
         """Return the open sessions whose last turn began before a time, the oldest first."""

@@ -124,12 +124,16 @@ def bounded_id(session: str) -> str:
 
 
 def _valid(carriers: Sequence[Span]) -> Span | None:
-    evaluations = [
-        span for span in carriers if is_carrier(span) and semconv.SESSION_LABEL not in span.attributes
-    ]
+    evaluations = [span for span in carriers if is_carrier(span) and not _is_of_session(span)]
     replaced = {span.attributes.get(semconv.EVAL_SUPERSEDES) for span in evaluations}
     latest = [span for span in evaluations if span.span_id not in replaced]
-    return max(latest, key=lambda span: str(span.attributes.get(semconv.EVAL_STARTED_AT)), default=None)
+    return max(latest, key=lambda span: str(span.attributes.get(semconv.EVAL_STARTED_AT, "")), default=None)
+
+
+def _is_of_session(span: Span) -> bool:
+    """Return whether it tells of a session; back ends that keep scores leave only the name of its metric."""
+    named = {event.attributes.get(semconv.EVALUATION_NAME) for event in span.events}
+    return semconv.SESSION_LABEL in span.attributes or semconv.SESSION_METRIC in named
 
 
 def _bare(carrier: Span) -> Span:
