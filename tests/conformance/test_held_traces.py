@@ -158,7 +158,7 @@ async def test_held_traces_are_there_after_a_restart_and_released_once(place: Pl
 
 async def test_a_store_that_is_nearly_full_holds_no_more(place: Place) -> None:
     store = await place.open(max_bytes=2 << 20, forward_to=FORWARD_TO)
-    await store.append([], forward={"other": bytes(1_800_000)}, now_ns=1)
+    await store.append([], forward={"other": bytes(1_700_000)}, now_ns=1)
     await hold(store, ROOT)
     sent = await sent_to(store)
     await store.aclose()
