@@ -2,7 +2,7 @@
 
 How well lexical-v3 (one minus the suspicion, out of fold by source document) puts good answers above flawed
 ones, beside the former judge and beside the share of an answer's words in the chunks. Differences are of the
-same answers, drawn together by document. The scores are those of ``tests/statistics/ragtruth_scores.csv``; the
+same answers, drawn by document. The scores are those of ``tests/statistics/ragtruth_scores.csv``; the
 files tell which answers share a document.
 """
 
