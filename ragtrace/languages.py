@@ -78,6 +78,10 @@ _FUNCTION_WORDS: Final = {
         ),
     }.items()
 }
+_LANGUAGES_OF: Final = {
+    word: [language for language, known in _FUNCTION_WORDS.items() if word in known]
+    for word in frozenset().union(*_FUNCTION_WORDS.values())
+}
 _OWN_LETTERS: Final = {
     Language.GERMAN: re.compile("[äöüß]"),
     Language.FRENCH: re.compile("[àâèêîùûçœ]"),
@@ -134,7 +138,10 @@ def one_spelling(text: str) -> str:
 
 def _by_words(text: str) -> Language | None:
     words = _WORD.findall(text)
-    counts = {language: sum(word in known for word in words) for language, known in _FUNCTION_WORDS.items()}
+    counts = dict.fromkeys(_FUNCTION_WORDS, 0)
+    for word in words:
+        for language in _LANGUAGES_OF.get(word, ()):
+            counts[language] += 1
     for language, letters in _OWN_LETTERS.items():
         counts[language] += letters.search(text) is not None
     (second, _), (most, found) = sorted((number, language) for language, number in counts.items())[-2:]

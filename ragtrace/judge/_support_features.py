@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from itertools import accumulate
 from operator import or_
 
 from ragtrace.judge._grammars import ENGLISH, Grammar
@@ -86,16 +86,28 @@ def best_window(claimed: ClaimedWords, passages: WordIndex, length: int, *, with
 
     ``with_numbers`` takes only windows that hold all numbers of the claim.
     """
+    return best_windows(claimed, passages, (length,), with_numbers=with_numbers)[length]
+
+
+def best_windows(
+    claimed: ClaimedWords, passages: WordIndex, lengths: Sequence[int], *, with_numbers: bool
+) -> Mapping[int, BestWindow]:
+    """Return the best window of each length, as `best_window` does, in one pass."""
     held: dict[int, int] = {}  # by sentence, a bit for each stem of the claim
     for order, wanted in enumerate(claimed.stems):
         for at in passages.places.get(wanted, ()):
             held[at] = held.get(at, 0) | 1 << order
-    best = BestWindow(0, range(0), 0)
-    for start in sorted({start for at in held for start in range(max(0, at - length + 1), at + 1)}):
-        number, window = passages.window(start, length)
-        covered = reduce(or_, (held.get(at, 0) for at in window)).bit_count()
-        if covered > best.covered and not (with_numbers and not passages.holds(window, claimed.numbers)):
-            best = BestWindow(number, window, covered)
+    longest = max(lengths)
+    best = dict.fromkeys(lengths, BestWindow(0, range(0), 0))
+    for start in sorted({start for at in held for start in range(max(0, at - longest + 1), at + 1)}):
+        number, window = passages.window(start, longest)
+        covers = list(accumulate((held.get(at, 0) for at in window), or_))
+        for length in lengths:
+            covered = covers[min(length, len(covers)) - 1].bit_count()
+            if covered <= best[length].covered:
+                continue
+            if not with_numbers or passages.holds(window[:length], claimed.numbers):
+                best[length] = BestWindow(number, window[:length], covered)
     return best
 
 
@@ -113,9 +125,7 @@ def support_features(claimed: ClaimedWords, passages: WordIndex) -> Mapping[str,
 def _coverage(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
     stems = claimed.stems
     wanted = max(1, len(stems))
-    by_length = {
-        length: best_window(claimed, passages, length, with_numbers=False) for length in (1, 2, 3, 5)
-    }
+    by_length = best_windows(claimed, passages, (1, 2, 3, 5), with_numbers=False)
     missing = [held for held in stems if held not in passages.places]
     rarity = {
         held: math.log((len(passages.sentences) + 1) / (len(passages.places.get(held, ())) + 0.5))

@@ -172,11 +172,15 @@ def _decide(
     support = model.support(support_features(claimed, passages))
     if support < model.unsupported_below:
         return support, _silent(claim, _lacking(claimed, passages))
-    if reason := _reason_against(claimed, passages):
-        return support, reason
+    passage = _passage(claimed, passages)
+    if isinstance(passage, str):
+        return support, passage
     if support < model.supported_from:
         return support, "the words of the claim are there, but not as they are in supported claims"
-    return support, _supported(claim, claimed, passages)
+    quote = _nearest(claimed, passages, passage).text
+    return support, GivenVerdict(
+        id=claim.number, chunks=[passage.chunk], quote=quote, label="supported", reason=""
+    )
 
 
 def _share_words(claimed: ClaimedWords, passages: WordIndex) -> bool:
@@ -186,10 +190,11 @@ def _share_words(claimed: ClaimedWords, passages: WordIndex) -> bool:
 
 def may_be_supported(claimed: ClaimedWords, passages: WordIndex) -> bool:
     """Return whether the verdict *supported* is possible: nothing is missing, the words stand together."""
-    return _reason_against(claimed, passages) is None
+    return isinstance(_passage(claimed, passages), BestWindow)
 
 
-def _reason_against(claimed: ClaimedWords, passages: WordIndex) -> str | None:
+def _passage(claimed: ClaimedWords, passages: WordIndex) -> BestWindow | str:
+    """Return the sentences that may support the claim, or what speaks against *supported*."""
     if strange := claimed.missing_names(passages):
         return f"no chunk names {', '.join(strange)}, but that may be another word for the same"
     if len(claimed.content) < MIN_CONTENT_WORDS:
@@ -200,18 +205,12 @@ def _reason_against(claimed: ClaimedWords, passages: WordIndex) -> str | None:
         return f"at best {share:.0%} of the words stand together: neither clearly there nor clearly missing"
     if claimed.negated != _nearest(claimed, passages, best).negated:
         return "the words stand together, but only one side negates"
-    return None
-
-
-def _supported(claim: NumberedText, claimed: ClaimedWords, passages: WordIndex) -> GivenVerdict:
-    best = best_window(claimed, passages, WINDOW_SENTENCES, with_numbers=True)
-    quote = _nearest(claimed, passages, best).text
-    return GivenVerdict(id=claim.number, chunks=[best.chunk], quote=quote, label="supported", reason="")
+    return best
 
 
 def _nearest(claimed: ClaimedWords, passages: WordIndex, best: BestWindow) -> PassageSentence:
-    sentences = [passages.sentences[at][1] for at in best.window]
-    return max(sentences, key=lambda sentence: len(claimed.content & sentence.stems))
+    sentences, content = [passages.sentences[at][1] for at in best.window], claimed.content
+    return max(sentences, key=lambda sentence: len(content & sentence.stems))
 
 
 def _lacking(claimed: ClaimedWords, passages: WordIndex) -> str:
