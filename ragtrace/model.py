@@ -163,6 +163,18 @@ class EarlierTurn:
     question: str | None
     answer: str
 
+    @classmethod
+    def bounded(cls, question: str | None, answer: str) -> EarlierTurn:
+        """Return a turn of at most 1,000 characters of each: they show what a pronoun means."""
+        return cls(question=None if question is None else _short(question), answer=_short(answer))
+
+
+_MOST_TURN_CHARS: Final = 1_000
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_TURN_CHARS else f"{text[:_MOST_TURN_CHARS]}…"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hops:

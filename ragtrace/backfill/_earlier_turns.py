@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ragtrace.backfill._kept_turns import KeptTurns
@@ -71,14 +71,10 @@ class EarlierTurns:
         is_whole = record.gap(Part.ANSWER) is None and no_rag_call(self.metrics, record) is None
         if placed is None or not is_whole:
             return
-        said = Turn(
-            trace_id=placed.turn.trace_id,
-            span_id=placed.turn.span_id,
-            start_ns=placed.turn.start_ns,
-            carrier_span_id="",
+        said = replace(
+            placed.turn,
             question=(record.question or "")[:MOST_CHARS] or None,
             answer=(record.answer or "")[:MOST_CHARS],
-            is_faithful=None,
         )
         key = (placed.name.tenant, placed.name.session, said.start_ns, *said.key)
         self.db.execute("INSERT OR REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?)", (*key, said.to_json()))

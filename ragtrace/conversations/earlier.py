@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
 
 from ragtrace.conversations.settings import SessionSettings
 from ragtrace.conversations.turns import Turn, in_order
 from ragtrace.model import EarlierTurn, RagRecord
-
-_MOST_CHARS: Final = 1_000
-"""Of a question, and of an answer, as of turns in a prompt."""
 
 
 def wants_earlier_turns(record: RagRecord, settings: SessionSettings) -> bool:
@@ -36,10 +32,5 @@ def with_earlier_turns(record: RagRecord, turns: Iterable[Turn], settings: Sessi
             break
         next_ns = turn.start_ns
         if turn.has_text:
-            question = _short(turn.question) if turn.question else None
-            shown.append(EarlierTurn(question=question, answer=_short(turn.answer)))
+            shown.append(EarlierTurn.bounded(turn.question or None, turn.answer))
     return replace(record, earlier_turns=tuple(reversed(shown)))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}…"

@@ -478,15 +478,8 @@ async def open_budget(path: Path) -> AsyncIterator[SqliteBudget]:
     Raises:
         ConfigError: the path cannot be used, or holds something else.
     """
-    commits = GroupCommit(path, prepare)
-    try:
-        await commits.open()
-    except (sqlite3.Error, OSError) as exc:
-        raise unusable(path, exc) from exc
-    try:
+    async with _opened(path, prepare) as commits:
         yield SqliteBudget(commits)
-    finally:
-        await commits.aclose()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -506,13 +499,19 @@ async def open_drift(path: Path, *, cipher: PayloadCipher = NO_CIPHER) -> AsyncI
     Raises:
         ConfigError: the path cannot be used, holds something else, or was encrypted with another key.
     """
-    commits = GroupCommit(path, _prepare_encrypted(cipher))
+    async with _opened(path, _prepare_encrypted(cipher)) as commits:
+        yield DriftTables(drift=SqliteDrift(commits, _put_outbox_items), budget=SqliteBudget(commits))
+
+
+@asynccontextmanager
+async def _opened(path: Path, prepare: Callable[[sqlite3.Connection], None]) -> AsyncIterator[GroupCommit]:
+    commits = GroupCommit(path, prepare)
     try:
         await commits.open()
     except (sqlite3.Error, OSError) as exc:
         raise unusable(path, exc) from exc
     try:
-        yield DriftTables(drift=SqliteDrift(commits, _put_outbox_items), budget=SqliteBudget(commits))
+        yield commits
     finally:
         await commits.aclose()
 

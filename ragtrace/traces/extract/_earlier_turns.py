@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from ragtrace.model import EarlierTurn
 from ragtrace.traces.extract._calls import Call
@@ -12,9 +11,6 @@ from ragtrace.traces.extract._messages import ChatTurn, turns_of
 from ragtrace.traces.extract._prompt_context import prompt_of
 from ragtrace.traces.extract._prompts import asked_in
 from ragtrace.traces.extract._span_reader import SpanReading
-
-_MOST_CHARS: Final = 1_000
-"""Of a question, and of an answer: they show what a pronoun means, and are not judged."""
 
 
 def earlier_turns(call: Call, generation: SpanReading | None, *, most: int) -> tuple[EarlierTurn, ...]:
@@ -35,13 +31,8 @@ def _pairs(spoken: Sequence[ChatTurn]) -> list[EarlierTurn]:
         if not text or text_damage(text, ""):
             continue
         if turn.role == "user":
-            question = _short(asked_in(text) or text)
+            question = clean(asked_in(text) or text)
         else:
-            found.append(EarlierTurn(question=question, answer=_short(text)))
+            found.append(EarlierTurn.bounded(question, clean(text)))
             question = None
     return found
-
-
-def _short(text: str) -> str:
-    text = clean(text)
-    return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}…"
