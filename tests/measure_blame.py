@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from ragtrace.judge import open_judge
+from ragtrace.judge.cascade import ScreenSpec
+from ragtrace.judge.spec import JudgeSpec
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Judge
 from ragtrace.scoring.blame import BlameClass, blame_of
@@ -66,8 +67,8 @@ def lines(told: Told) -> Iterator[str]:
     yield f"answers with a metric that failed or was skipped: {told.unmeasured} of {sum(found.values())}"
 
 
-async def _measure(judge: str, each: int) -> Told:
-    async with aclosing(open_judge(judge)) as opened:
+async def _measure(spec: JudgeSpec, each: int) -> Told:
+    async with aclosing(spec.open()) as opened:
         return await told_by(opened, each=each)
 
 
@@ -75,6 +76,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("judge", help="as --judge takes it")
     parser.add_argument("--each", type=int, default=100)
+    parser.add_argument(
+        "--screen", action="store_true", help="a cascade behind `lexical`, which lists claims"
+    )
     arguments = parser.parse_args()
-    for line in lines(asyncio.run(_measure(arguments.judge, arguments.each))):
+    screen = ScreenSpec() if arguments.screen else None
+    for line in lines(asyncio.run(_measure(JudgeSpec(use=arguments.judge, screen=screen), arguments.each))):
         print(line)
