@@ -125,7 +125,9 @@ def test_a_missing_client_of_kafka_is_named_with_its_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     for name in [
-        name for name in sys.modules if name.startswith(("confluent_kafka", "ragtrace_collector.receive"))
+        name
+        for name in sys.modules
+        if name.startswith(("confluent_kafka", "ragtrace_collector.receive.kafka"))
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
