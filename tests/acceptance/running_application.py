@@ -105,7 +105,7 @@ async def _outcomes(collector: Collector, answers: int) -> Mapping[str, int]:
         while True:
             outcomes = {
                 name: number
-                for name, number in (await collector.store.ledger()).by_name().items()
+                for name, number in (await collector.pipeline.store.ledger()).by_name().items()
                 if number and name.startswith(_ENDED)
             }
             if sum(outcomes.values()) >= answers:

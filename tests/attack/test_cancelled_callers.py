@@ -80,7 +80,7 @@ async def test_what_cancelled_callers_left_on_disk_is_judged_without_a_restart(t
             within_s = await a_call_takes_s(range(AT_ONCE, 2 * AT_ONCE), export)
             for first in range(2 * AT_ONCE, MOST_CALLERS, AT_ONCE):
                 acknowledged |= await acknowledged_of(range(first, first + AT_ONCE), export, within_s)
-                await collector.intake.finish()
+                await collector.pipeline.intake.finish()
                 on_disk = stored(tmp_path)
                 if first >= CALLERS and on_disk > acknowledged:
                     break
@@ -113,10 +113,10 @@ async def test_a_stored_trace_that_no_stage_has_is_found_by_a_sweep_and_judged(t
     async with stepped_collector(config_of(tmp_path)) as spans:
         body = request_of(*rag_trace(0))
         slices = split_by_trace(parse_request(body, encoding="protobuf"), body=body).slices
-        await spans.collector.store.append(slices, forward={}, now_ns=spans.clock.now_ns())
+        await spans.collector.pipeline.store.append(slices, forward={}, now_ns=spans.clock.now_ns())
         await spans.send(*rag_trace(1))
         for _ in range(2):  # what is committed now is announced soon: the second time, nobody had it
-            await spans.collector.sweeper.step()
+            await spans.collector.pipeline.sweeper.step()
         await spans.pass_time(1)
         await spans.pass_time(1)
         assert await spans.outcomes() == {"judged": 2}

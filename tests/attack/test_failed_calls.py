@@ -85,7 +85,7 @@ async def test_no_storm_of_failures_passes_a_limit_of_calls(tmp_path: Path, stor
             await until(
                 lambda: judge.requests > most or stopped() == "over_budget:month_calls" or done(collector)
             )
-            ledger = await collector.store.ledger()
+            ledger = await collector.pipeline.store.ledger()
         assert judge.requests <= most
         assert spent(tmp_path)[0] == judge.requests
     assert ledger.adds_up

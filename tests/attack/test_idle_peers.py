@@ -108,7 +108,7 @@ async def test_bodies_that_do_not_come_on_make_room_for_one_that_does(
     config = config_of(tmp_path, receive={"max_message_bytes": 1_000_000})
     async with running_collector(config) as collector:
         stuck = [await half_a_request(collector.http_port, 990_000) for _ in range(8)]
-        await until(lambda: collector.intake.room._free_bytes < 100_000)
+        await until(lambda: collector.pipeline.intake.room._free_bytes < 100_000)
         await asyncio.sleep(0.2)  # for as long as is called slow
         large = request_of(*rag_trace(1, answer="x" * 400_000))
         assert (await post(collector, large)).status_code == 200

@@ -25,7 +25,7 @@ def is_odd(span: Span) -> bool:
 
 
 async def is_quiet(collector: Collector) -> bool:
-    ledger = await collector.store.ledger()
+    ledger = await collector.pipeline.store.ledger()
     return ledger.ended == ANSWERS and not ledger.outbox_items_in("waiting")
 
 
@@ -46,7 +46,7 @@ async def test_every_verdict_that_a_back_end_refused_is_told_kept_and_counted(
         config = config_of(tmp_path, export=[{"endpoint": back_end.url}])
         async with running_collector(config) as collector:
             await judge_all(collector)
-            ledger, counts = await collector.store.ledger(), collector.counters.snapshot()
+            ledger, counts = await collector.pipeline.store.ledger(), collector.counters.snapshot()
         store = str(config.store.path)
         told = [run("why", trace_id_of(number), "--store", store, columns=200).output for number in range(2)]
         shown = run("outbox", "--store", store, columns=200).output
@@ -70,7 +70,9 @@ async def test_every_verdict_that_a_back_end_refused_is_told_kept_and_counted(
 
 async def put(collector: Collector, back_end: BackEnd, numbers: range) -> None:
     for number in numbers:
-        await collector.store.append([], forward={back_end.url: request_of(rag_trace(number)[0])}, now_ns=1)
+        await collector.pipeline.store.append(
+            [], forward={back_end.url: request_of(rag_trace(number)[0])}, now_ns=1
+        )
 
 
 async def test_what_is_in_doubt_is_sent_once_more_and_then_nothing_is_sent_together(tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ async def test_what_is_in_doubt_is_sent_once_more_and_then_nothing_is_sent_toget
             await until(lambda: collector.counters.snapshot()["parcels_delivered"] >= 7)
             await put(collector, back_end, range(10, 30))
             await until(lambda: collector.counters.snapshot()["parcels_delivered"] >= 27)
-            ledger = await collector.store.ledger()
+            ledger = await collector.pipeline.store.ledger()
     assert ledger.outbox_items[back_end.url]["rejected"] == 1
     assert trace_id_of(3) not in back_end.times()
     assert max(back_end.times().values()) <= 2
@@ -94,10 +96,10 @@ async def test_a_request_that_was_refused_in_part_and_cannot_be_divided_is_kept_
         config = config_of(tmp_path, export=[{"endpoint": back_end.url}])
         async with running_collector(config) as collector:
             body = request_of(*rag_trace(0))
-            await collector.store.append([], forward={back_end.url: body}, now_ns=1)
+            await collector.pipeline.store.append([], forward={back_end.url: body}, now_ns=1)
             await until(lambda: collector.counters.snapshot()["parcels_rejected"])
-            assert await collector.store.outbox_items(back_end.url, 10) == ()
-            ledger = await collector.store.ledger()
+            assert await collector.pipeline.store.outbox_items(back_end.url, 10) == ()
+            ledger = await collector.pipeline.store.ledger()
     assert (len(back_end.requests), back_end.times()) == (1, {trace_id_of(0): 2})
     assert ledger.outbox_items[back_end.url]["rejected"] == 1
     assert len(decode(body)) == 3

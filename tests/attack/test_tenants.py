@@ -84,7 +84,7 @@ def of_tenant(carriers: Sequence[Span], tenant: str) -> list[Span]:
 
 
 async def is_judged(collector: Collector, tenant: str) -> bool:
-    ledger = await collector.store.ledger()
+    ledger = await collector.pipeline.store.ledger()
     return any(
         each.tenant == tenant and each.state is State.JUDGED and each.number for each in ledger.accounts
     )
@@ -99,7 +99,7 @@ async def until_judged(collector: Collector, *tenants: str) -> None:
 
 async def until_seen(collector: Collector, number: int) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while (await collector.store.ledger()).seen < number:  # noqa: ASYNC110 -- a stage's work
+        while (await collector.pipeline.store.ledger()).seen < number:  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
 
 
@@ -125,7 +125,7 @@ async def test_who_knows_a_trace_id_cannot_own_the_answer_in_it(tmp_path: Path, 
             await send(collector, "bandit", stolen())
         await until_judged(collector, "acme")
         await until_seen(collector, 2)
-        seen = {each.tenant for each in (await collector.store.ledger()).accounts if each.number}
+        seen = {each.tenant for each in (await collector.pipeline.store.ledger()).accounts if each.number}
     (own,) = of_tenant(carriers_in(tmp_path / "out.jsonl"), "acme")
     assert verdict(own) == verdict(alone)
     assert seen == {"acme", "bandit"}
@@ -210,7 +210,7 @@ async def test_spans_of_two_tenants_under_one_trace_id_are_kept_apart(tmp_path: 
     async with running_collector(shared(tmp_path, **waiting)) as collector:
         for tenant in TENANTS:
             await send(collector, tenant, *rag_trace(0))
-        assert len(await collector.store.undecided()) == len(TENANTS)
+        assert len(await collector.pipeline.store.undecided()) == len(TENANTS)
 
 
 @pytest.mark.slow
@@ -245,7 +245,7 @@ class Token:
 
 
 async def hand_over(stepped: Stepped, tenant: str, span: Span) -> None:
-    await stepped.collector.intake.accept(encode([span]), encoding="protobuf", sender=Token(tenant))
+    await stepped.collector.pipeline.intake.accept(encode([span]), encoding="protobuf", sender=Token(tenant))
 
 
 ATTACKS = st.lists(
@@ -286,7 +286,7 @@ def test_whatever_another_tenant_sends_the_verdict_is_the_same(
         async with stepped_collector(config, clock=stepped.clock) as stepped:
             await stepped.pass_time(60)
             found = of_tenant(stepped.carriers(), "acme")
-            assert (await stepped.collector.store.ledger()).adds_up
+            assert (await stepped.collector.pipeline.store.ledger()).adds_up
         return [verdict(each) for each in found]
 
     assert asyncio.run(carriers(attacked=True)) == asyncio.run(carriers(attacked=False))

@@ -75,7 +75,7 @@ async def test_a_redirect_is_not_followed_and_says_where_it_points() -> None:
 
 
 def deliverer_of(collector: object) -> DeliverStage:
-    (deliverer,) = collector.deliverers  # type: ignore[attr-defined]
+    (deliverer,) = collector.pipeline.deliverers  # type: ignore[attr-defined]
     assert isinstance(deliverer, DeliverStage)
     return deliverer
 
@@ -91,11 +91,13 @@ async def test_what_is_answered_unreadably_is_sent_ever_more_seldom(tmp_path: Pa
         config = config_of(tmp_path, export=[{"endpoint": back_end.url}])
         async with stepped_collector(config, clock=clock) as stepped:
             body = request_of(rag_trace(0)[0])
-            await stepped.collector.store.append([], forward={back_end.url: body}, now_ns=clock.now_ns())
+            await stepped.collector.pipeline.store.append(
+                [], forward={back_end.url: body}, now_ns=clock.now_ns()
+            )
             for _ in range(600):
                 await deliverer_of(stepped.collector).step()
                 clock.time_ns += 1_000_000_000
-            ledger = await stepped.collector.store.ledger()
+            ledger = await stepped.collector.pipeline.store.ledger()
     assert len(back_end.requests) <= 15
     assert ledger.adds_up
     if answer is BROKEN:
@@ -114,7 +116,7 @@ async def test_an_answer_whose_delivery_nobody_confirmed_says_so(
             for number in range(5):
                 await post(collector, request_of(*rag_trace(number)))
             await until(lambda: collector.counters.snapshot()["parcels_unconfirmed"] >= 5)
-            ledger, counts = await collector.store.ledger(), collector.counters.snapshot()
+            ledger, counts = await collector.pipeline.store.ledger(), collector.counters.snapshot()
         told = run("why", trace_id_of(0), "--store", str(config.store.path)).output
         shown = run("ledger", "--store", str(config.store.path)).output
     assert back_end.times() == {trace_id_of(number): 1 for number in range(5)}
@@ -141,14 +143,14 @@ async def test_a_sink_that_fails_as_no_sink_should_is_not_asked_each_second(tmp_
     clock, sink = StandingClock(), Broken()
     async with stepped_collector(config_of(tmp_path), clock=clock) as stepped:
         deliverer = replace_sink(deliverer_of(stepped.collector), sink)
-        await stepped.collector.store.append(
+        await stepped.collector.pipeline.store.append(
             [], forward={deliverer.endpoint: request_of(rag_trace(0)[0])}, now_ns=clock.now_ns()
         )
         for _ in range(600):
             with suppress(RuntimeError):
                 await deliverer.step()
             clock.time_ns += 1_000_000_000
-        assert (await stepped.collector.store.ledger()).outbox_items_in("waiting") == 1
+        assert (await stepped.collector.pipeline.store.ledger()).outbox_items_in("waiting") == 1
     assert sink.asked <= 20
 
 

@@ -114,7 +114,7 @@ async def test_no_usage_opens_or_closes_a_budget(
             await judged(spans, 1, 2)
             all_three = await booked(spans.collector)
             assert await spans.outcomes() == {"judged": 3}
-            ledger = await spans.collector.store.ledger()
+            ledger = await spans.collector.pipeline.store.ledger()
             readings = await spans.collector.vitals.readings()
         least, most = bounds(judge)
     assert (ledger.seen, ledger.adds_up) == (3, True)

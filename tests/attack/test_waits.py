@@ -124,7 +124,7 @@ async def test_a_judge_that_asks_for_ever_is_probed_and_used_as_soon_as_it_answe
             await spans.pass_time(20)
             assert await spans.outcomes() == {"judged": 3}
             assert spans.collector.counters.snapshot()["stage_errors"] == 0
-            assert (await spans.collector.store.ledger()).adds_up
+            assert (await spans.collector.pipeline.store.ledger()).adds_up
         assert sorted(span.trace_id for span in spans.carriers()) == [trace_id_of(n) for n in range(3)]
 
 
@@ -137,7 +137,7 @@ async def test_while_it_waits_a_judge_is_asked_once_a_delay_and_answers_end_with
             for _ in range(40):
                 await spans.pass_time(20)
             assert await spans.outcomes() == {"failed:judge_unavailable": 5}
-            ledger = await spans.collector.store.ledger()
+            ledger = await spans.collector.pipeline.store.ledger()
         assert (ledger.seen, ledger.adds_up) == (5, True)
         assert 5 < judge.requests <= 2 + 600 / 20
 
@@ -194,7 +194,7 @@ async def test_a_back_end_that_asks_for_ever_gets_its_spans_when_it_takes_them(
             for _ in range(2):
                 await spans.pass_time(60)
             counted = spans.collector.counters.snapshot()
-            ledger = await spans.collector.store.ledger()
+            ledger = await spans.collector.pipeline.store.ledger()
     assert back_end.times() == {trace_id_of(0): 1}
     assert (counted["deliveries_failed"], counted["stage_errors"]) == (2, 0)
     assert (ledger.by_name()["undelivered"], ledger.adds_up) == (0, True)

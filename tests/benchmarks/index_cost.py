@@ -101,15 +101,15 @@ async def cost(side: Stepped, requests: Sequence[bytes]) -> float:
     begun = time.process_time()
     async with asyncio.TaskGroup() as senders:
         for request in requests:
-            senders.create_task(side.collector.intake.accept(request, encoding="protobuf"))
+            senders.create_task(side.collector.pipeline.intake.accept(request, encoding="protobuf"))
     side.clock.time_ns += int(2 * QUIET_S * 1e9)
-    await side.collector.sample_stage.step()
-    while jobs := await side.collector.evaluator.take(AT_ONCE):
+    await side.collector.pipeline.sample_stage.step()
+    while jobs := await side.collector.pipeline.evaluator.take(AT_ONCE):
         async with asyncio.TaskGroup() as workers:
             for job in jobs:
-                workers.create_task(side.collector.evaluator.attempt(job))
+                workers.create_task(side.collector.pipeline.evaluator.attempt(job))
     await side.work()
-    await side.collector._expire()
+    await side.collector.pipeline._expire()
     return (time.process_time() - begun) / (len(requests) * SPANS) * 1e6
 
 

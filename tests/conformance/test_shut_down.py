@@ -53,7 +53,7 @@ async def test_what_was_acknowledged_before_shut_down_is_judged_by_then_or_after
         async with running_collector(config) as collector:
             while await waits(collector, for_answers=len(acknowledged)):  # noqa: ASYNC110 -- stages' work
                 await asyncio.sleep(0.02)
-            ledger = await collector.store.ledger()
+            ledger = await collector.pipeline.store.ledger()
         carriers = [span.trace_id for span in taken()]
     assert len(acknowledged) >= STOP_AFTER
     assert set(acknowledged) <= set(carriers)
@@ -63,7 +63,7 @@ async def test_what_was_acknowledged_before_shut_down_is_judged_by_then_or_after
 
 async def waits(collector: Collector, *, for_answers: int) -> bool:
     """Say whether something is yet to be done."""
-    ledger = await collector.store.ledger()
+    ledger = await collector.pipeline.store.ledger()
     return ledger.ended < for_answers or any(ledger.left().values())
 
 

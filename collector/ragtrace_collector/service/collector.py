@@ -1,4 +1,4 @@
-"""One collector process: its table of stages, started and stopped in order.
+"""One collector process: its servers, its pages and its pipeline, started and stopped in order.
 
 To stop, it accepts no more spans, processes complete traces, drains until a deadline, cancels what is left,
 closes the sinks, and logs what is left on disk.
@@ -8,24 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock
-from ragtrace_collector.alerts.stage import AlertStage
-from ragtrace_collector.assemble.open_traces import Assembly
-from ragtrace_collector.assemble.sweep import Sweeper
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.config.values import nanoseconds
-from ragtrace_collector.deliver.hold import HoldStage
-from ragtrace_collector.deliver.outbox import DeliverStage
 from ragtrace_collector.drift.check import check_anchors
-from ragtrace_collector.drift.stage import DriftStage
-from ragtrace_collector.evaluate.stage import EvaluateStage
-from ragtrace_collector.evaluate.workers import WorkerPool
 from ragtrace_collector.judge.evaluator import open_evaluator
 from ragtrace_collector.judge.guard import guards_of
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
@@ -36,13 +27,9 @@ from ragtrace_collector.operations.systemd import notify_ready, notify_reloading
 from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.receive.grpc import serve_grpc
 from ragtrace_collector.receive.http import http_app
-from ragtrace_collector.receive.intake import Intake
-from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
 from ragtrace_collector.service.page import UiService
-from ragtrace_collector.sessions.stage import SessionStage
-from ragtrace_collector.stage import Stage
-from ragtrace_collector.store.port import StoreUnavailable, WorkStore
+from ragtrace_collector.service.pipeline import Pipeline
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.web.auth import ReceiverAuth
@@ -53,31 +40,16 @@ if TYPE_CHECKING:  # its client is an extra
 
 log = logging.getLogger("ragtrace.collector")
 
-_SAMPLE_PAUSE_S: Final = 0.1
-_WORK_PAUSE_S: Final = 1.0
-_EXPIRE_PAUSE_S: Final = 30.0
-_SWEEP_PAUSE_S: Final = 10.0
-_DRIFT_PAUSE_S: Final = 30.0
-_SESSION_PAUSE_S: Final = 5.0
+_LAST_TURN_S: Final = 1.0
 _GRPC_GRACE_S: Final = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Collector:
-    """One collector process: its stages, and what they share."""
+    """One collector process: what receives, the pipeline, and the pages about them."""
 
     configuration: LiveConfig
-    store: WorkStore
-    assembly: Assembly
-    sample_stage: SampleStage
-    sweeper: Sweeper
-    evaluator: EvaluateStage
-    holder: HoldStage
-    deliverers: tuple[DeliverStage, ...]
-    drift: DriftStage
-    alerts: AlertStage
-    sessions: SessionStage
-    intake: Intake
+    pipeline: Pipeline
     kafka: KafkaReceiver | None
     counters: Counters
     clock: Clock
@@ -103,14 +75,6 @@ class Collector:
         """How it is: what its pages and metrics tell."""
         return self.operations.vitals
 
-    async def recover(self) -> None:
-        """Look again at the traces that were open when the last process ended."""
-        if self.config.attach.mode != "hold":  # it was, before
-            await self.holder.release_all()
-        await self.sample_stage.recall(self.live.sampler)
-        for trace_id in await self.store.undecided():
-            self.assembly.add(trace_id, (), reopened=True)
-
     async def reload(self, config: CollectorConfig) -> None:
         """Follow another configuration from the next answer on; what is under way ends by the one before.
 
@@ -119,16 +83,16 @@ class Collector:
         """
         refuse_what_needs_a_restart(self.config, config)
         check_anchors(config)
-        guards = guards_of(config, clock=self.clock, spend_ledger=self.store.budget)
+        guards = guards_of(config, clock=self.clock, spend_ledger=self.pipeline.store.budget)
         evaluator = await SharedEvaluator.begin(open_evaluator(config, guards))
         async with AsyncExitStack() as undone:
             undone.push_async_callback(evaluator.retire)
             live = Live.of(config, evaluator, sampler_of(config.sample))
-            await self.sample_stage.recall(live.sampler)
+            await self.pipeline.sample_stage.recall(live.sampler)
             self.auth.reload(config.receive)
             undone.pop_all()
         before = self.configuration.exchange(live)
-        self.assembly.follow(assemble_policy_of(config))
+        self.pipeline.assembly.follow(assemble_policy_of(config))
         logging.getLogger().setLevel(config.log_level.upper())
         await before.shared_evaluator.retire()
 
@@ -186,17 +150,17 @@ class Collector:
         on_ready: Callable[[Collector], None] | None,
     ) -> None:
         drained = asyncio.Event()
-        stages = tasks.create_task(self._run_stages(drained), name="stages")
+        stages = tasks.create_task(self.pipeline.run(drained), name="stages")
         self._say_serving(on_ready)
         await stop.wait()
         self.vitals.phase = Phase.STOPPING
         notify_stopping()
         log.info("stopping: no new spans are taken", extra=event("stopping"))
         await receivers.aclose()
-        await self.intake.finish()
-        await self._drain()
+        await self.pipeline.intake.finish()
+        await self.pipeline.drain()
         drained.set()
-        await asyncio.wait([stages], timeout=_WORK_PAUSE_S)
+        await asyncio.wait([stages], timeout=_LAST_TURN_S)
         stages.cancel()
 
     def _say_serving(self, on_ready: Callable[[Collector], None] | None) -> None:
@@ -219,7 +183,7 @@ class Collector:
         listening = open_socket(self.config.receive.http)
         self.http_port = listening.getsockname()[1]
         app = http_app(
-            self.intake,
+            self.pipeline.intake,
             status=self.vitals.status,
             access=self.auth.access,
             counters=self.counters,
@@ -232,7 +196,7 @@ class Collector:
         if self.config.receive.grpc is None:
             return
         server, self.grpc_port = await serve_grpc(
-            self.intake,
+            self.pipeline.intake,
             self.config.receive.grpc,
             access=self.auth.access,
             certificate=self.auth.certificate,
@@ -240,105 +204,6 @@ class Collector:
         )
         receivers.push_async_callback(server.stop, _GRPC_GRACE_S)
 
-    async def _run_stages(self, stop: asyncio.Event) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for stage in self._stages(workers=tasks):
-                tasks.create_task(stage.run(stop, self.counters), name=stage.name)
-
-    def _stages(self, *, workers: asyncio.TaskGroup) -> tuple[Stage, ...]:
-        """Return the table of stages."""
-        queued, done = self.sample_stage.queued, self.evaluator.done
-        pool = WorkerPool(
-            most=self.config.evaluate.concurrency,
-            take=self.evaluator.take,
-            judge=self.evaluator.attempt,
-            workers=workers,
-            wake=queued,
-            counters=self.counters,
-        )
-        release = Stage(name="release", step=self.holder.step, pause_s=_SAMPLE_PAUSE_S)
-        return (
-            Stage(name="sample", step=self._sample, pause_s=_SAMPLE_PAUSE_S),
-            Stage(name="evaluate", step=pool.step, pause_s=_WORK_PAUSE_S, wake=queued),
-            *(
-                Stage(
-                    name=f"deliver-{deliverer.sink.name}",
-                    step=deliverer.turn,
-                    pause_s=_WORK_PAUSE_S,
-                    wake=done,
-                )
-                for deliverer in self.deliverers
-            ),
-            *((release,) if self.config.attach.mode == "hold" else ()),
-            Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
-            Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
-            Stage(name="alerts", step=self.alerts.step, pause_s=_WORK_PAUSE_S),
-            Stage(name="sessions", step=self.sessions.step, pause_s=_SESSION_PAUSE_S),
-            Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
-            Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
-        )
-
-    async def _sample(self) -> bool:
-        found_work = await self.sample_stage.step()
-        if found_work:  # held traces without a RAG call can go on
-            self.holder.released.set()
-        return found_work
-
-    async def _throttle(self) -> bool:
-        """Lower the sampling rates so that the budget lasts, if `budget.at_limit` asks for that."""
-        guards = self.live.shared_evaluator.guarded.guards
-        if (
-            guards is not None
-            and guards.budget_guard is not None
-            and self.config.budget.at_limit == "lower_rate"
-        ):
-            self.live.sampler.throttle(await guards.budget_guard.find_share())
-        return False
-
-    async def _expire(self) -> bool:
-        now_ns = self.clock.now_ns()
-        await self.store.expire(
-            decided_before_ns=now_ns - nanoseconds(self.config.assemble.linger),
-            ended_before_ns=now_ns - nanoseconds(self.config.store.retention),
-            began_before_ns=now_ns - nanoseconds(self.config.index.max_age),
-            most_rows=self.config.most_index_rows,
-        )
-        return False
-
-    async def _drain(self) -> None:
-        """Process complete traces, then wait until they are judged and delivered, or until the deadline.
-
-        At half time, held spans are released as they are, so that there is time to deliver them.
-        """
-        half_s = self.config.drain_timeout.total_seconds() / 2
-        async with _at_most(half_s):
-            await self.sample_stage.step(everything=True)
-            await self._until_finished()
-        async with _at_most(half_s):
-            await self.holder.release_all()
-            await self._until_finished()
-
-    async def _until_finished(self) -> None:
-        # Polled: the store holds the work, and the stages that end it do not signal this.
-        while await self.store.unfinished(now_ns=self._due_ns()):  # noqa: ASYNC110
-            await asyncio.sleep(_SAMPLE_PAUSE_S)
-
-    def _due_ns(self) -> int:
-        """Return the latest due time of a job worth waiting for: none, if no judge may be asked."""
-        return 0 if self.live.is_judge_unavailable else self.clock.now_ns()
-
     async def _report(self) -> None:
-        left = {name: number for name, number in (await self.store.ledger()).left().items() if number}
+        left = await self.pipeline.left()
         log.info("stopped; left on disk: %s", left or "nothing", extra=event("stopped", **left))
-
-
-@asynccontextmanager
-async def _at_most(seconds: float) -> AsyncIterator[None]:
-    """Stop at the deadline, or if the store is unavailable: what is left is on disk."""
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError:
-        pass
-    except StoreUnavailable as exc:
-        log.error("what is left is not waited for: %s", exc, extra=event("drain_ended"))  # noqa: TRY400

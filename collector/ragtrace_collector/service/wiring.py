@@ -51,6 +51,7 @@ from ragtrace_collector.service.from_config import (
     sampler_of,
 )
 from ragtrace_collector.service.page import UiService
+from ragtrace_collector.service.pipeline import Pipeline
 from ragtrace_collector.service.topics import check_kafka, open_kafka
 from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.store.open import OpenStore, open_store
@@ -124,7 +125,7 @@ async def open_collector(
             scores=_open_scores(config, clock),
         )
         collector = parts.collector()
-        await collector.recover()
+        await collector.pipeline.recover()
         yield collector
 
 
@@ -194,7 +195,6 @@ class _Parts:
             notices=partial(drift_notices, sinks=tuple(self.notice_sinks)),
         )
         alerts = self._alerts(drift)
-        reader = AnswerReader(store=self.store, counters=self.counters)
         intake = self._intake(holder)
         kafka = open_kafka(
             self.config,
@@ -206,8 +206,7 @@ class _Parts:
         )
         return Collector(
             configuration=self.live,
-            store=self.store,
-            assembly=self.assembly,
+            pipeline=self._pipeline(holder, intake, drift, alerts),
             counters=self.counters,
             clock=self.clock,
             auth=self.auth,
@@ -215,8 +214,18 @@ class _Parts:
             ui=UiService(
                 config=self.config, auth=self.auth, status=operations.vitals.status, clock=self.clock
             ),
-            intake=intake,
             kafka=kafka,
+        )
+
+    def _pipeline(self, holder: HoldStage, intake: Intake, drift: DriftStage, alerts: AlertStage) -> Pipeline:
+        reader = AnswerReader(store=self.store, counters=self.counters)
+        return Pipeline(
+            configuration=self.live,
+            store=self.store,
+            assembly=self.assembly,
+            counters=self.counters,
+            clock=self.clock,
+            intake=intake,
             holder=holder,
             sample_stage=self._sample_stage(reader),
             sweeper=Sweeper(store=self.store, assembly=self.assembly, counters=self.counters),

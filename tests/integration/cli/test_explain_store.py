@@ -82,7 +82,7 @@ async def test_the_store_of_a_running_collector_that_encrypts_is_explained_with_
     config = config_file(tmp_path / "collector.json", tmp_path / "store.db", KEY)
     async with running_collector(running) as collector:
         await send_grpc(collector, request_of(*spans))
-        (key,) = await collector.store.find_traces("", limit=2)
+        (key,) = await collector.pipeline.store.find_traces("", limit=2)
         found = await asyncio.to_thread(explained, key, "--config", str(config))
     assert found["records"][0]["question"]
 

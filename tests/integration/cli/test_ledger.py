@@ -130,7 +130,7 @@ def test_two_sources_at_once_are_refused(path: Path) -> None:
 async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -> None:
     async with running_collector(config_of(tmp_path)) as collector:
         await post(collector, request_of(*rag_trace(0)))
-        while not (await collector.store.ledger()).outbox_items_in("delivered"):  # noqa: ASYNC110 -- a stage's work
+        while not (await collector.pipeline.store.ledger()).outbox_items_in("delivered"):  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
         url = f"http://127.0.0.1:{collector.operations.port}"
         for options in ((), ("--since", "1h"), ("--by", "service")):

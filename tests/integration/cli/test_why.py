@@ -240,7 +240,7 @@ def test_a_store_that_is_none_is_named(tmp_path: Path) -> None:
 async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -> None:
     async with running_collector(config_of(tmp_path)) as collector:
         await post(collector, request_of(*rag_trace(0)))
-        while not (await collector.store.ledger()).outbox_items_in("delivered"):  # noqa: ASYNC110 -- a stage's work
+        while not (await collector.pipeline.store.ledger()).outbox_items_in("delivered"):  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
         url = f"http://127.0.0.1:{collector.operations.port}"
         pages, file = [
@@ -256,7 +256,7 @@ async def test_scores_that_stand_on_the_answer_span_itself_are_told_so(tmp_path:
     export = [{"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}", "forward": True}]
     async with running_collector(config_of(tmp_path, export=export, attach={"mode": "hold"})) as collector:
         await post(collector, request_of(*rag_trace(0)))
-        while not (await collector.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
+        while not (await collector.pipeline.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
         told = " ".join(run("why", TRACE, "--store", str(tmp_path / "store.db")).output.split())
     assert "its scores are on the answer span itself, which was held back for them" in told

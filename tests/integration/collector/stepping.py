@@ -45,7 +45,7 @@ class Stepped:
 
     async def send(self, *spans: Span) -> None:
         """Hand over one export request, and have it acknowledged."""
-        await self.collector.intake.accept(encode(spans), encoding="protobuf")
+        await self.collector.pipeline.intake.accept(encode(spans), encoding="protobuf")
 
     async def pass_time(self, seconds: float) -> None:
         """Let time pass, and every stage do what is due then."""
@@ -56,11 +56,11 @@ class Stepped:
     async def work(self) -> None:
         """Let every stage do what is due now."""
         stages = (
-            self.collector.sample_stage.step,
-            self.collector.evaluator.step,
-            self.collector.alerts.step,
-            self.collector.sessions.step,
-            *(deliverer.step for deliverer in self.collector.deliverers),
+            self.collector.pipeline.sample_stage.step,
+            self.collector.pipeline.evaluator.step,
+            self.collector.pipeline.alerts.step,
+            self.collector.pipeline.sessions.step,
+            *(deliverer.step for deliverer in self.collector.pipeline.deliverers),
         )
         while any([await step() for step in stages]):
             pass
@@ -71,7 +71,7 @@ class Stepped:
 
     async def outcomes(self) -> dict[str, int]:
         """Return how the answers that were seen ended, or where they wait."""
-        counts = (await self.collector.store.ledger()).by_name()
+        counts = (await self.collector.pipeline.store.ledger()).by_name()
         others = {
             "open_traces",
             "held_traces",

@@ -54,7 +54,7 @@ async def refused_over_grpc(collector: Collector, metadata: tuple[tuple[str, str
 async def stored(collector: Collector, number: int = 0, tenant: str | None = None) -> list[Any]:
     return [
         span
-        for payload in (await collector.store.spans(trace_key(trace_id_of(number), tenant))).payloads
+        for payload in (await collector.pipeline.store.spans(trace_key(trace_id_of(number), tenant))).payloads
         for span in decode(payload)
     ]
 

@@ -114,13 +114,13 @@ async def test_an_unreachable_webhook_gets_it_later_and_holds_up_no_carrier(
     async with stepped_collector(watching(tmp_path, {"webhook": hook.url})) as stepped:
         await answer(stepped, range(40), BAD)
         assert len(stepped.carriers()) == 40
-        sums = (await stepped.collector.store.ledger()).outbox_items["alert:webhook"]
+        sums = (await stepped.collector.pipeline.store.ledger()).outbox_items["alert:webhook"]
         assert sums["waiting"] == 1
         for _ in range(4):
             await stepped.pass_time(120)
         assert [notice["status"] for notice in hook.notices] == ["firing"] * 4
         assert len({notice["id"] for notice in hook.notices}) == 1
-        sums = (await stepped.collector.store.ledger()).outbox_items["alert:webhook"]
+        sums = (await stepped.collector.pipeline.store.ledger()).outbox_items["alert:webhook"]
         assert (sums["waiting"], sums["delivered"]) == (0, 1)
 
 
@@ -159,20 +159,20 @@ async def test_traffic_of_others_and_answers_without_a_score_count_on_neither_si
         await stepped.pass_time(10)
         await stepped.pass_time(10)
         assert hook.notices == []
-        assert await stepped.collector.alerts.active() == {"faithful": False}
+        assert await stepped.collector.pipeline.alerts.active() == {"faithful": False}
 
 
 async def test_a_changed_objective_ends_its_alarm(tmp_path: Path, hook: Webhook) -> None:
     clock = StandingClock()
     async with stepped_collector(watching(tmp_path, {"webhook": hook.url}), clock=clock) as stepped:
         await answer(stepped, range(40), BAD)
-        assert await stepped.collector.alerts.active() == {"faithful": True}
+        assert await stepped.collector.pipeline.alerts.active() == {"faithful": True}
     easier = watching(tmp_path, {"webhook": hook.url}, slo=[{"name": "faithful", "objective": 0.5}])
     async with stepped_collector(easier, clock=clock) as stepped:
         await stepped.work()
         assert [notice["status"] for notice in hook.notices] == ["firing", "ended"]
         Draft202012Validator(json.loads(SCHEMA.read_text())).validate(hook.notices[1])
-        assert await stepped.collector.alerts.active() == {"faithful": False}
+        assert await stepped.collector.pipeline.alerts.active() == {"faithful": False}
 
 
 async def test_metrics_say_which_objectives_are_broken(tmp_path: Path, hook: Webhook) -> None:
@@ -195,5 +195,5 @@ async def test_no_address_of_a_webhook_is_in_a_message(
         told = [record.getMessage() for record in caplog.records if record.name.startswith("ragtrace")]
         assert any("alert:webhook (127.0.0.1)" in line for line in told)
         assert not any("secret-path" in line for line in told)
-        sums = (await stepped.collector.store.ledger()).outbox_items["alert:webhook"]
+        sums = (await stepped.collector.pipeline.store.ledger()).outbox_items["alert:webhook"]
         assert sums["rejected"] == 1

@@ -55,7 +55,7 @@ async def test_people_find_an_answer_by_its_cause_and_see_the_evidence(
         listed = await client.get(f"/answers.jsonl?blame={fault.value}")
         others = await client.get("/answers.jsonl?blame=fabricated")
         (carrier,) = await until(lambda: carriers_in(tmp_path / "out.jsonl"))
-        index = collector.store.answers
+        index = collector.pipeline.store.answers
         (row,) = (await index.page(AnswerFilter(blame=fault.value))).answers
     assert (carrier.attributes[semconv.BLAME_CLASS], row.blame) == (fault.value, fault.value)
     (event,) = [event.attributes for event in carrier.events if event.name == semconv.BLAME_EVENT]

@@ -61,7 +61,7 @@ class Week:
 
     def __init__(self, stepped: Stepped) -> None:
         self.stepped = stepped
-        self.drift = stepped.collector.drift
+        self.drift = stepped.collector.pipeline.drift
         self._answers = 0
 
     async def day(self, *, is_system_worse: bool = False) -> RunResult | None:
@@ -79,7 +79,7 @@ class Week:
         return after[-1] if len(after) > len(before) else None
 
     async def runs(self) -> list[RunResult]:
-        return [run.result for run in await self.stepped.collector.store.drift.runs()]
+        return [run.result for run in await self.stepped.collector.pipeline.store.drift.runs()]
 
     def passes(self, *, last: int) -> int:
         """Return how many of the last answers pass."""
@@ -254,6 +254,6 @@ async def test_replicas_that_take_turns_are_told_once_each(tmp_path: Path, model
         for fingerprint in ("fp_a", "fp_b", "fp_a", "fp_b", "fp_a"):
             model.fingerprint = fingerprint
             await simulated.day()
-        seen = await simulated.stepped.collector.store.drift.seen_models()
+        seen = await simulated.stepped.collector.pipeline.store.drift.seen_models()
         assert [model.fingerprint for model in seen] == ["fp_a", "fp_b"]
         assert (await simulated.metrics())["ragtrace.judge.model_changes openai:m"] == 1

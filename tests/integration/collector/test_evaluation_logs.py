@@ -143,7 +143,7 @@ async def test_a_log_store_that_is_away_holds_up_no_carrier_and_gets_its_records
     async with running_collector(config) as ours:
         await post(ours, request_of(*rag_trace(0, answer=WRONG)))
         await until(lambda: carriers_in(tmp_path / "out.jsonl"))
-        kept = await ours.store.outbox_items(away, 10)
+        kept = await ours.pipeline.store.outbox_items(away, 10)
     assert len(kept) == 1
     with http_server(lambda _: HttpAnswer(), port=port) as store:
         async with running_collector(config):
@@ -159,7 +159,7 @@ async def test_what_a_log_store_refuses_is_set_aside_and_told_as_log_records(tmp
         async with running_collector(config_of(tmp_path, export=exports(tmp_path, address))) as ours:
             await post(ours, request_of(*rag_trace(0, answer=WRONG)))
             await until(lambda: ours.counters.snapshot().get("parcels_rejected"))
-            told_of = (await ours.store.ledger()).outbox_items[address]
+            told_of = (await ours.pipeline.store.ledger()).outbox_items[address]
         sink = open_carrier_sink(address)
         with pytest.raises(SendRejected, match="rejected 2 log records: too old"):
             await sink.send(request_of(*carriers_in(tmp_path / "out.jsonl")))

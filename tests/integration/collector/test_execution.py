@@ -63,7 +63,7 @@ async def queued(spans: Stepped, *numbers: int) -> None:
     for number in numbers:
         await spans.send(*rag_trace(number))
     spans.clock.time_ns += 1_000_000_000
-    await spans.collector.sample_stage.step()
+    await spans.collector.pipeline.sample_stage.step()
 
 
 # --- the judge may refuse
@@ -214,7 +214,7 @@ async def test_who_is_told_to_stop_gives_the_answer_back_as_it_was(
         await until(lambda: judge.calls)
     judge.open.set()
     async with stepped_collector(config(tmp_path, name)) as spans:
-        (job,) = await spans.collector.store.take_jobs(1, now_ns=2**62)
+        (job,) = await spans.collector.pipeline.store.take_jobs(1, now_ns=2**62)
     assert (job.attempts, job.crashes, job.reason) == (0, 0, "")
 
 
@@ -338,7 +338,7 @@ async def test_many_at_once_do_not_pass_the_wall_together(tmp_path: Path, name: 
         await queued(spans, *range(12))
         async with asyncio.TaskGroup() as tasks:
             for _ in range(12):
-                tasks.create_task(spans.collector.evaluator.step())
+                tasks.create_task(spans.collector.pipeline.evaluator.step())
     assert judge.calls <= 7
 
 

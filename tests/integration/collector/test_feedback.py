@@ -53,7 +53,7 @@ def _said(feedback: Mapping[str, Any]) -> dict[str, Any]:
 async def stored(collector: Collector, **outcomes: int) -> None:
     """Wait until the store counts so many answers of each outcome."""
     async with asyncio.timeout(PATIENCE_S):
-        while not outcomes.items() <= (await collector.store.ledger()).by_name().items():  # noqa: ASYNC110 -- a store's
+        while not outcomes.items() <= (await collector.pipeline.store.ledger()).by_name().items():  # noqa: ASYNC110 -- a store's
             await asyncio.sleep(0.02)
 
 
@@ -101,7 +101,7 @@ async def test_an_answer_that_was_judged_is_not_judged_again_for_feedback(tmp_pa
         settled = collector.counters.snapshot()["traces_settled"]
         await tell(collector, {"trace_id": trace_id_of(0), "span_id": ANSWER_SPAN, "thumbs": "down"})
         await until(lambda: collector.counters.snapshot()["traces_settled"] > settled)
-        assert (await collector.store.ledger()).by_name()["judged"] == 1
+        assert (await collector.pipeline.store.ledger()).by_name()["judged"] == 1
     assert len(carriers_in(tmp_path / "out.jsonl")) == 1
 
 
@@ -112,7 +112,7 @@ async def test_without_a_rule_about_feedback_the_spans_of_what_is_left_out_are_n
     async with running_collector(config_of(tmp_path, sample=sample)) as collector:
         await post(collector, request_of(*rag_trace(0)))
         await stored(collector, sampled_out=1)
-        assert (await collector.store.spans(trace_id_of(0))).payloads == ()
+        assert (await collector.pipeline.store.spans(trace_id_of(0))).payloads == ()
 
 
 CONTEXT_RECALL = {"retry_delays": [], "metrics": ["context_recall"]}

@@ -55,7 +55,7 @@ async def test_a_back_end_that_is_away_does_not_hold_up_another(tmp_path: Path) 
         async with running_collector(config) as collector:
             await post(collector, request_of(*rag_trace(0)))
             await until(lambda: len(downstream.spans) >= 3)
-            assert await collector.store.outbox_items(gone.endpoint, 10)
+            assert await collector.pipeline.store.outbox_items(gone.endpoint, 10)
 
 
 async def test_json_goes_on_as_the_same_spans(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_what_is_too_large_to_travel_with_others_travels_alone(tmp_path: P
         async with running_collector(config) as collector:
             sinks = [{downstream.endpoint: body} for body in bodies]
             for sink in sinks:
-                await collector.store.append([], forward=sink, now_ns=1)
+                await collector.pipeline.store.append([], forward=sink, now_ns=1)
             await until(lambda: len(downstream.spans) >= 7)
     assert [len(request.resource_spans) for request in downstream.requests] == [1, 1, 1]
 

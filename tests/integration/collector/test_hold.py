@@ -109,7 +109,7 @@ async def test_spans_that_cannot_be_judged_pass_at_once_beside_held_ones(
         await post(collector, request_of(*spans))
         passed = await arrived(downstream, 3 * kept.count(False))
         assert {span.trace_id for span in passed} == {trace_id_of(n) for n in range(20) if not kept[n]}
-        assert (await collector.store.ledger()).by_name()["held_traces"] == kept.count(True) > 0
+        assert (await collector.pipeline.store.ledger()).by_name()["held_traces"] == kept.count(True) > 0
     assert sorted(map(_key, await arrived(downstream, 60))) == sorted(map(_key, spans))
 
 
@@ -171,7 +171,7 @@ async def test_spans_that_come_after_the_release_pass_straight_through(
         await post(collector, request_of(*rag_trace(0)))
         await arrived(downstream, 3)
         await post(collector, request_of(late))
-        assert (await collector.store.ledger()).by_name()["held_traces"] == 0
+        assert (await collector.pipeline.store.ledger()).by_name()["held_traces"] == 0
         assert (await arrived(downstream, 4))[-1] == late
 
 
@@ -194,7 +194,7 @@ async def test_nothing_is_held_while_the_judge_refuses(tmp_path: Path, downstrea
         await post(collector, request_of(*rag_trace(0), *rag_trace(1)))
         await arrived(downstream, 6)
         await post(collector, request_of(*rag_trace(2)))
-        assert (await collector.store.ledger()).by_name()["held_traces"] == 0
+        assert (await collector.pipeline.store.ledger()).by_name()["held_traces"] == 0
         assert tuple(await arrived(downstream, 9))[6:] == rag_trace(2)
 
 
@@ -211,11 +211,11 @@ async def test_nothing_is_held_for_a_judge_that_is_too_slow_until_it_has_caught_
     async with running_collector(config) as collector:
         await post(collector, request_of(*rag_trace(0), *rag_trace(1)))  # one is judged, the other is queued
         await arrived(downstream, 6)
-        await until(lambda: collector.holder.holding() is HoldMode.KNOWN)
+        await until(lambda: collector.pipeline.holder.holding() is HoldMode.KNOWN)
         await post(collector, request_of(*rag_trace(2)))
-        assert (await collector.store.ledger()).held_traces == 0
+        assert (await collector.pipeline.store.ledger()).held_traces == 0
         gate_of(str(tmp_path)).set()
-        await until(lambda: collector.holder.holding() is HoldMode.NEW)
+        await until(lambda: collector.pipeline.holder.holding() is HoldMode.NEW)
 
 
 async def test_beyond_the_bytes_the_oldest_traces_go_on(tmp_path: Path, downstream: OtlpReceiver) -> None:
@@ -226,7 +226,7 @@ async def test_beyond_the_bytes_the_oldest_traces_go_on(tmp_path: Path, downstre
             await post(collector, request_of(*rag_trace(number)))
         passed = await arrived(downstream, 9)
         assert [span.trace_id for span in passed[::3]] == [trace_id_of(number) for number in range(3)]
-        assert (await collector.store.ledger()).by_name()["held_traces"] == 2
+        assert (await collector.pipeline.store.ledger()).by_name()["held_traces"] == 2
         assert counted(collector, "holds_over_bytes") == 3
 
 
@@ -270,7 +270,7 @@ async def test_what_a_crash_left_held_goes_on_after_the_restart(
 ) -> None:
     config = holding(tmp_path, downstream, assemble={"quiet_period": "10s"})
     async with open_collector(config) as crashed:  # closed without being stopped in order
-        await crashed.intake.accept(request_of(*rag_trace(0)), encoding="protobuf")
+        await crashed.pipeline.intake.accept(request_of(*rag_trace(0)), encoding="protobuf")
     assert downstream.spans == []
     async with running_collector(holding(tmp_path, downstream, {"mode": mode})):
         spans = await arrived(downstream, 3)

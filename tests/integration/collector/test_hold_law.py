@@ -77,22 +77,22 @@ class Schedule:
             await self._do("send", collector, len(self.waiting))
             for step in ("settle", *["judge"] * 4, "wait"):
                 await self._do(step, collector, 1)
-            await collector.holder.release_all()
-            outbox_items = await collector.store.outbox_items(BACK_END, 1_000)
+            await collector.pipeline.holder.release_all()
+            outbox_items = await collector.pipeline.store.outbox_items(BACK_END, 1_000)
             return [span for outbox_item in outbox_items for span in decode(outbox_item.payload)]
 
     async def _do(self, step: Step, collector: Collector, portion: int) -> None:
         match step:
             case "send":
                 portion_of_spans, self.waiting = self.waiting[:portion], self.waiting[portion:]
-                await collector.intake.accept(request_of(*portion_of_spans), encoding="protobuf")
+                await collector.pipeline.intake.accept(request_of(*portion_of_spans), encoding="protobuf")
             case "settle":
-                await collector.sample_stage.step(everything=True)
+                await collector.pipeline.sample_stage.step(everything=True)
             case "judge":
-                await collector.evaluator.step()
+                await collector.pipeline.evaluator.step()
             case "wait":
                 self.clock.go_on(TIMEOUT_S + 1)
-                await collector.holder.step()
+                await collector.pipeline.holder.step()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -73,7 +73,7 @@ async def judge(spans: Stepped) -> None:
 async def test_a_judged_answer_is_opened_from_the_store_alone(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path)) as spans:
         await judge(spans)
-        assert await spans.collector.store.index_size() == IndexSize(rows=1, oldest_ns=ROOT.start_ns)
+        assert await spans.collector.pipeline.store.index_size() == IndexSize(rows=1, oldest_ns=ROOT.start_ns)
         trace = await reader(tmp_path).get(KEY.trace_id)
         carriers = await reader(tmp_path).carriers(KEY)
         assert tuple(carriers) == tuple(spans.carriers())
@@ -91,7 +91,7 @@ async def test_the_row_of_a_judged_answer_is_what_its_carrier_says(tmp_path: Pat
 async def test_an_answer_is_opened_with_its_claims_while_the_collector_runs(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path)) as spans:
         await judge(spans)
-        content = spans.collector.store.content
+        content = spans.collector.pipeline.store.content
         opened = await store_source(content, content, name="store").open(KEY)
     (version,) = opened.versions
     assert opened.record.answer == "Refunds take 14 days. Shipping takes 3 days."
@@ -114,7 +114,7 @@ async def test_without_the_index_nothing_is_kept(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path, index={"enabled": False})) as spans:
         await judge(spans)
         assert len(spans.carriers()) == 1
-        assert await spans.collector.store.index_size() == IndexSize(rows=0, oldest_ns=None)
+        assert await spans.collector.pipeline.store.index_size() == IndexSize(rows=0, oldest_ns=None)
         assert await reader(tmp_path).carriers(KEY) == []
 
 
@@ -139,7 +139,7 @@ async def test_an_answer_with_its_scores_on_its_own_span_is_kept_too(
             await spans.send(late_retrieval())
             await spans.pass_time(QUIET_S)
         carriers = await reader(tmp_path).carriers(KEY)
-        assert (await spans.collector.store.index_size()).rows == len(carriers) == 1 + is_revised
+        assert (await spans.collector.pipeline.store.index_size()).rows == len(carriers) == 1 + is_revised
     assert [span.attributes.get(semconv.EVAL_SUPERSEDES) for span in carriers] == [
         None,
         *([carriers[0].span_id] if is_revised else []),
@@ -151,12 +151,12 @@ async def test_carriers_go_with_the_spans_and_rows_by_age(tmp_path: Path) -> Non
     async with stepped_collector(config(tmp_path, index={"max_age": "1d"}), clock=clock) as spans:
         await judge(spans)
         await spans.pass_time(LINGER_S + 1)
-        await spans.collector._expire()
+        await spans.collector.pipeline._expire()
         assert await reader(tmp_path).carriers(KEY) == []
-        assert (await spans.collector.store.index_size()).rows == 1
+        assert (await spans.collector.pipeline.store.index_size()).rows == 1
         await spans.pass_time(86_400)
-        await spans.collector._expire()
-        assert (await spans.collector.store.index_size()).rows == 0
+        await spans.collector.pipeline._expire()
+        assert (await spans.collector.pipeline.store.index_size()).rows == 0
 
 
 async def test_the_status_page_and_the_metrics_tell_how_much_the_index_holds(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ async def test_last_feedback_counts_also_after_the_spans_are_gone(tmp_path: Path
         await judge(spans)
         await spans.send(said("up"))
         await spans.pass_time(LINGER_S + 1)
-        await spans.collector._expire()
+        await spans.collector.pipeline._expire()
         await spans.send(said("down", 2))
         await spans.pass_time(60)
         assert await feedback_on(tmp_path) == ["down"]
@@ -243,14 +243,14 @@ async def test_a_copy_of_the_store_has_the_index_and_the_carriers(
     assert await index_of(to).sums(TrafficScope()) == sums
     assert await StoreReader(to).carriers(KEY) == kept
     async with stepped_collector(config(tmp_path, store={"path": str(to)})) as spans:
-        assert await spans.collector.store.index_size() == IndexSize(rows=1, oldest_ns=ROOT.start_ns)
+        assert await spans.collector.pipeline.store.index_size() == IndexSize(rows=1, oldest_ns=ROOT.start_ns)
 
 
 async def test_the_index_is_switched_by_a_reload(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path)) as spans:
         await spans.collector.reload(config(tmp_path, index={"enabled": False}))
         await judge(spans)
-        assert (await spans.collector.store.index_size()).rows == 0
+        assert (await spans.collector.pipeline.store.index_size()).rows == 0
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ async def test_an_unexpected_error_makes_a_dead_letter_and_stops_nothing(
     async with running_collector(config_of(tmp_path, receive=settings(topic))) as collector:
         await until(lambda: carriers_in(tmp_path / "out.jsonl"))
         await until(lambda: collector.counters.snapshot()["kafka_dead_letters"])
-        (letter,) = await collector.store.dead_letters(2)
+        (letter,) = await collector.pipeline.store.dead_letters(2)
         assert (letter.offset, letter.reason, letter.bytes) == (0, "error", len(BROKEN))
         assert collector.counters.snapshot()["stage_errors"] == 1
     assert "RuntimeError" in caplog.text

@@ -76,9 +76,9 @@ def without_scopes(request: ExportTraceServiceRequest) -> None:
 
 async def settled(collector: Collector) -> None:
     """Wait until nothing moves any more."""
-    await until(lambda: not len(collector.assembly))
+    await until(lambda: not len(collector.pipeline.assembly))
     async with asyncio.timeout(PATIENCE_S):
-        while await collector.store.unfinished(now_ns=collector.clock.now_ns()):  # noqa: ASYNC110 -- a store's
+        while await collector.pipeline.store.unfinished(now_ns=collector.clock.now_ns()):  # noqa: ASYNC110 -- a store's
             await asyncio.sleep(0.02)
 
 
@@ -95,7 +95,7 @@ async def test_carriers_do_not_multiply_however_often_they_come_back(
             await relay.send_all_again(change)
             await settled(relay.collector)
         counted = relay.collector.counters.snapshot()
-        assert (await relay.collector.store.ledger()).by_name()["judged"] == ANSWERS
+        assert (await relay.collector.pipeline.store.ledger()).by_name()["judged"] == ANSWERS
     assert len(relay.carriers) == ANSWERS
     assert counted["spans_own"] == ANSWERS * ROUNDS
     assert counted["answers_judged"] == ANSWERS
@@ -115,7 +115,7 @@ async def test_originals_that_come_back_are_forwarded_and_stored_once(
             for _ in range(ROUNDS):
                 await send_grpc(collector, originals)
             assert collector.counters.snapshot()["spans_repeated"] == 3 * ROUNDS
-            assert (await collector.store.spans(trace_id_of(0))).slices == 1
+            assert (await collector.pipeline.store.spans(trace_id_of(0))).slices == 1
         names = [span.name for span in back_end.spans]
     assert len([name for name in names if not name.startswith(semconv.CARRIER_NAME_PREFIX)]) == 3
 
@@ -209,7 +209,7 @@ async def test_an_evaluation_that_was_queued_is_not_judged_either(tmp_path: Path
     )
     async with stepped_collector(config_of(tmp_path)) as spans:
         await spans.send(evaluator, retrieval, generation)
-        await spans.collector.store.decide_trace(
+        await spans.collector.pipeline.store.decide_trace(
             root.trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=spans.clock.now_ns()
         )
         await spans.work()

@@ -95,7 +95,7 @@ async def test_a_chat_without_retrieval_is_not_asked_about_where_metrics_are_abo
     async with running_collector(config_of(tmp_path, evaluate={"metrics": METRICS})) as collector:
         await send_grpc(collector, request_of(root, chat))
         await until(lambda: collector.counters.snapshot()["answers_ineligible"])
-        counts = (await collector.store.ledger()).by_name()
+        counts = (await collector.pipeline.store.ledger()).by_name()
     assert counts["ineligible:no_retrieval"] == 1
     assert carriers_in(tmp_path / "out.jsonl") == ()
 

@@ -61,7 +61,7 @@ async def test_spans_and_answers_add_up_at_every_scrape(tmp_path: Path) -> None:
                 send = post if number % 2 else send_grpc
                 group.create_task(send(collector, traffic(number)))
             scrapes = [group.create_task(scrape(collector)) for _ in range(10)]
-        while not (await collector.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
+        while not (await collector.pipeline.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
         pages = [task.result() for task in scrapes] + [await scrape(collector) for _ in range(5)]
     for page in pages:
@@ -74,7 +74,7 @@ async def test_spans_and_answers_add_up_at_every_scrape(tmp_path: Path) -> None:
 async def test_the_status_page_tells_the_ledgers_sums(tmp_path: Path) -> None:
     async with running_collector(config_of(tmp_path)) as collector:
         await post(collector, request_of(*rag_trace(0)))
-        while not (await collector.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
+        while not (await collector.pipeline.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
         status = await collector.vitals.status()
     assert status["ledger"] == {"seen": 1, "pending": 0, "ended": 1, "superseded": 0}

@@ -134,7 +134,7 @@ async def test_late_spans_are_seen_after_a_crash_though_the_clock_was_set_back_b
         await spans.send(ROOT, GENERATION)
         await spans.pass_time(QUIET_S)
         late = split_by_trace(ExportTraceServiceRequest.FromString(encode([RETRIEVAL]))).slices
-        await spans.collector.store.append(late, forward={}, now_ns=clock.now_ns() - HOUR_NS)
+        await spans.collector.pipeline.store.append(late, forward={}, now_ns=clock.now_ns() - HOUR_NS)
     async with stepped_collector(config(tmp_path), clock=clock) as spans:
         await spans.pass_time(QUIET_S)
         assert await judged(spans) == 1

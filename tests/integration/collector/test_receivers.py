@@ -51,7 +51,7 @@ async def collector(tmp_path: Path) -> AsyncIterator[Collector]:
 
 
 async def kept(collector: Collector, number: int = 0) -> set[str]:
-    payloads = (await collector.store.spans(trace_id_of(number))).payloads
+    payloads = (await collector.pipeline.store.spans(trace_id_of(number))).payloads
     return {span.span_id for payload in payloads for span in decode(payload)}
 
 
@@ -168,7 +168,7 @@ async def test_what_is_under_way_is_bounded_however_many_send(collector: Collect
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     for _, writer in stuck:
         writer.close()
-    await until(lambda: collector.intake.room._free_bytes == 8_000_000)
+    await until(lambda: collector.pipeline.intake.room._free_bytes == 8_000_000)
     assert (await post(collector, large)).status_code == 200
 
 

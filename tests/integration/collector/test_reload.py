@@ -79,7 +79,7 @@ async def test_an_evaluation_under_way_ends_with_the_judge_that_it_began_with(
             await until(lambda: carriers_in(tmp_path / "out.jsonl"))
             slow.gate.set()
             await until(lambda: len(carriers_in(tmp_path / "out.jsonl")) == 2)
-            assert (await collector.store.ledger()).by_name()["judged"] == 2
+            assert (await collector.pipeline.store.ledger()).by_name()["judged"] == 2
     assert (slow.calls, other.calls) == (2, 2)
 
 

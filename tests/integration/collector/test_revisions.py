@@ -158,7 +158,7 @@ async def test_spans_that_come_after_the_linger_revise_nothing(tmp_path: Path) -
         await judge_first(spans)
         spans.clock.time_ns += (LINGER_S + 60) * 10**9
         now_ns = spans.clock.time_ns
-        assert await spans.collector.store.expire(decided_before_ns=now_ns, ended_before_ns=0) == 1
+        assert await spans.collector.pipeline.store.expire(decided_before_ns=now_ns, ended_before_ns=0) == 1
         await spans.send(ROOT, second_retrieval())
         await spans.pass_time(DEADLINE_S)
         assert len(spans.carriers()) == 1
@@ -169,14 +169,16 @@ async def test_spans_that_come_while_the_answer_is_judged_revise_it(tmp_path: Pa
     async with stepped_collector(config(tmp_path)) as spans:
         await spans.send(ROOT, RETRIEVAL, GENERATION)
         spans.clock.time_ns += QUIET_S * 10**9
-        await spans.collector.sample_stage.step()
-        (job,) = await spans.collector.store.take_jobs(1, now_ns=spans.clock.now_ns())
-        answers = await spans.collector.evaluator.reader.read(job.trace_id, spans.collector.live.rules)
+        await spans.collector.pipeline.sample_stage.step()
+        (job,) = await spans.collector.pipeline.store.take_jobs(1, now_ns=spans.clock.now_ns())
+        answers = await spans.collector.pipeline.evaluator.reader.read(
+            job.trace_id, spans.collector.live.rules
+        )
         await spans.send(second_retrieval())
         spans.clock.time_ns += QUIET_S * 10**9
-        await spans.collector.sample_stage.step()
+        await spans.collector.pipeline.sample_stage.step()
         judged = answers.judged(job.span_id)
-        await spans.collector.store.finish(
+        await spans.collector.pipeline.store.finish(
             job, "judged", outbox_items={}, now_ns=spans.clock.now_ns(), carrier="ab", judged=judged
         )
         await spans.work()
@@ -194,7 +196,7 @@ async def test_an_answer_that_moves_to_another_span_takes_its_verdict_along(tmp_
         await spans.pass_time(QUIET_S)
         (final,) = final_carriers(spans.carriers())
         assert await spans.outcomes() == {"judged": 1}
-        assert (await spans.collector.store.ledger()).superseded == 1
+        assert (await spans.collector.pipeline.store.ledger()).superseded == 1
     assert (first.parent_span_id, final.parent_span_id) == (GENERATION.span_id, ROOT.span_id)
     assert final.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
 
@@ -203,14 +205,14 @@ async def test_an_answer_that_moves_while_it_is_judged_gets_one_carrier(tmp_path
     async with stepped_collector(config(tmp_path)) as spans:
         await spans.send(RETRIEVAL, GENERATION)
         spans.clock.time_ns += DEADLINE_S * 10**9
-        await spans.collector.sample_stage.step()
-        (job,) = await spans.collector.store.take_jobs(1, now_ns=spans.clock.now_ns())
+        await spans.collector.pipeline.sample_stage.step()
+        (job,) = await spans.collector.pipeline.store.take_jobs(1, now_ns=spans.clock.now_ns())
         await spans.send(ROOT)
         spans.clock.time_ns += QUIET_S * 10**9
         for _ in range(2):
-            await spans.collector.sample_stage.step()
-        out = dict.fromkeys([spans.collector.deliverers[0].endpoint], b"")
-        await spans.collector.store.finish(job, "judged", outbox_items=out, now_ns=1, carrier="ab")
+            await spans.collector.pipeline.sample_stage.step()
+        out = dict.fromkeys([spans.collector.pipeline.deliverers[0].endpoint], b"")
+        await spans.collector.pipeline.store.finish(job, "judged", outbox_items=out, now_ns=1, carrier="ab")
         await spans.work()
         (carrier,) = spans.carriers()
         assert await spans.outcomes() == {"judged": 1}
@@ -244,8 +246,8 @@ async def test_spans_that_cannot_be_read_take_no_verdict_back(tmp_path: Path) ->
     broken = TraceSlice(trace_id=ROOT.trace_id, payload=b"\xff", spans=())
     async with stepped_collector(config(tmp_path)) as spans:
         await judge_first(spans)
-        await spans.collector.store.append([broken], forward={}, now_ns=spans.clock.now_ns())
-        spans.collector.assembly.add(broken.trace_id, (), reopened=True)
+        await spans.collector.pipeline.store.append([broken], forward={}, now_ns=spans.clock.now_ns())
+        spans.collector.pipeline.assembly.add(broken.trace_id, (), reopened=True)
         await spans.pass_time(DEADLINE_S)
         assert await spans.outcomes() == {"judged": 1}
         assert spans.collector.counters.snapshot()["stage_errors"] == 1
@@ -297,9 +299,9 @@ async def test_spans_that_come_while_the_answer_waits_are_judged_with_it(tmp_pat
     async with stepped_collector(config(tmp_path)) as spans:
         await spans.send(ROOT, RETRIEVAL, GENERATION)
         spans.clock.time_ns += QUIET_S * 1_000_000_000
-        await spans.collector.sample_stage.step()
+        await spans.collector.pipeline.sample_stage.step()
         await spans.send(second_retrieval())
-        await spans.collector.evaluator.step()
+        await spans.collector.pipeline.evaluator.step()
         await spans.work()
         (carrier,) = spans.carriers()
     assert carrier.attributes[SCORE] == 1
@@ -307,12 +309,12 @@ async def test_spans_that_come_while_the_answer_waits_are_judged_with_it(tmp_pat
 
 async def test_a_trace_that_comes_again_after_it_was_forgotten_is_read_again(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path)) as spans:
-        reader = spans.collector.sample_stage.reader
+        reader = spans.collector.pipeline.sample_stage.reader
         for answer in ("Refunds take 30 days.", "Refunds take 14 days."):
             await spans.send(*rag_trace(0, answer=answer))
             await spans.pass_time(QUIET_S)
             record = (await reader.read(ROOT.trace_id, spans.collector.live.rules)).of(ROOT.span_id)
             assert record is not None
             assert record.answer == answer
-            await spans.collector.store.expire(decided_before_ns=2**62, ended_before_ns=2**62)
+            await spans.collector.pipeline.store.expire(decided_before_ns=2**62, ended_before_ns=2**62)
         assert await spans.outcomes() == {"judged": 2}

@@ -52,15 +52,15 @@ async def at(clock: SetClock, folder: Path, **sample: Any) -> AsyncIterator[Coll
 async def take(collector: Collector, *traces: tuple[Span, ...]) -> None:
     """Take traces in, and settle them."""
     spans = [span for trace in traces for span in trace]
-    await collector.intake.accept(request_of(*spans), encoding="protobuf")
-    await collector.sample_stage.step(everything=True)
+    await collector.pipeline.intake.accept(request_of(*spans), encoding="protobuf")
+    await collector.pipeline.sample_stage.step(everything=True)
 
 
 async def judge(collector: Collector, folder: Path) -> Mapping[str, Span]:
     """Judge and deliver what is queued; return all carriers so far, by trace id."""
-    while await collector.evaluator.step():
+    while await collector.pipeline.evaluator.step():
         pass
-    for deliverer in collector.deliverers:
+    for deliverer in collector.pipeline.deliverers:
         await deliverer.step()
     return {carrier.trace_id: carrier for carrier in carriers_in(folder / "out.jsonl")}
 
@@ -83,7 +83,7 @@ def trace_of(
 async def accounts(collector: Collector) -> Mapping[tuple[str, str], int]:
     """Return the ledger by outcome and rule."""
     found: dict[tuple[str, str], int] = {}
-    ledger = await collector.store.ledger()
+    ledger = await collector.pipeline.store.ledger()
     assert ledger.adds_up
     for account in ledger.accounts:
         key = (account.outcome, account.rule)
@@ -159,7 +159,7 @@ async def test_what_is_filtered_keeps_no_spans(tmp_path: Path, clock: SetClock) 
     rules = [{"name": "shop", "service": "shop", "drop": True}]
     async with at(clock, tmp_path, rules=rules) as collector:
         await take(collector, trace_of(0))
-        assert (await collector.store.spans(trace_id_of(0))).payloads == ()
+        assert (await collector.pipeline.store.spans(trace_id_of(0))).payloads == ()
 
 
 async def test_beyond_the_limit_answers_are_shed_and_accounted_for(tmp_path: Path, clock: SetClock) -> None:
@@ -262,8 +262,8 @@ async def test_a_neighbour_that_is_low_sets_off_nothing(tmp_path: Path, clock: S
         )
         await take(collector, trace_of(1, answer=WRONG, vip=True, **{"session.id": "s1"}))
         await judge(collector, tmp_path)
-        assert collector.sample_stage.sampler.follow_ups is not None
-        assert (trace_id_of(0), "00000000000000a1") not in collector.sample_stage.sampler.follow_ups
+        assert collector.pipeline.sample_stage.sampler.follow_ups is not None
+        assert (trace_id_of(0), "00000000000000a1") not in collector.pipeline.sample_stage.sampler.follow_ups
 
 
 async def test_a_crash_before_a_low_answer_is_ended_brings_nobody_back_twice(
@@ -272,11 +272,13 @@ async def test_a_crash_before_a_low_answer_is_ended_brings_nobody_back_twice(
     this, metric = {"session.id": "s1"}, metric_named("faithfulness")
 
     async def crash_after_the_note(collector: Collector) -> None:
-        (job,) = await collector.store.take_jobs(1, now_ns=clock.now_ns())
-        record = (await collector.evaluator.reader.read(job.trace_id, collector.live.rules)).of(job.span_id)
+        (job,) = await collector.pipeline.store.take_jobs(1, now_ns=clock.now_ns())
+        record = (await collector.pipeline.evaluator.reader.read(job.trace_id, collector.live.rules)).of(
+            job.span_id
+        )
         assert record is not None
         evaluation = await evaluate(record, metrics=[metric], judge=ScriptedJudge())
-        await collector.evaluator.watch.note(
+        await collector.pipeline.evaluator.watch.note(
             job, record, evaluation, sampler=collector.live.sampler, now_ns=clock.now_ns()
         )
 
@@ -314,7 +316,7 @@ async def test_what_neighbours_are_known_by_is_no_content(tmp_path: Path, clock:
         await take(collector, trace_of(0, **{"session.id": "secret-session"}))
         await take(collector, trace_of(1, answer=WRONG, vip=True, **{"session.id": "secret-session"}))
         await judge(collector, tmp_path)
-        low = (await collector.sample_stage.sampling_store.load(now_ns=clock.now_ns()))[1]
+        low = (await collector.pipeline.sample_stage.sampling_store.load(now_ns=clock.now_ns()))[1]
     assert [len(key) for each in low for key in each.keys] == [32]
     assert "secret" not in repr(low)
 

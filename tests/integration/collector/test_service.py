@@ -55,7 +55,7 @@ def _at_least(file: Path, number: int) -> Sequence[Span] | None:
 
 async def outcomes(collector: Collector) -> dict[str, int]:
     """Return how the answers that were seen ended, or where they wait."""
-    counts = (await collector.store.ledger()).by_name()
+    counts = (await collector.pipeline.store.ledger()).by_name()
     others = {"open_traces", "undelivered", "unconfirmed", "rejected"}
     return {name: number for name, number in counts.items() if number and name not in others}
 
@@ -231,7 +231,7 @@ async def test_what_a_back_end_took_in_part_is_sent_one_by_one_once(tmp_path: Pa
         async with running_collector(config) as collector:
             sinks = dict.fromkeys([f"{server.url}/v1/traces"], request_of(*rag_trace(0)))
             for _ in range(3):
-                await collector.store.append([], forward=sinks, now_ns=1)
+                await collector.pipeline.store.append([], forward=sinks, now_ns=1)
             await until(lambda: collector.counters.snapshot()["parcels_rejected"] == 3)
     sent = [len(decode(body)) for _, _, body in server.requests]
     assert sent in ([9, 3, 3, 3], [3, 3, 3], [6, 3, 3, 3])
@@ -240,7 +240,7 @@ async def test_what_a_back_end_took_in_part_is_sent_one_by_one_once(tmp_path: Pa
 async def test_a_judged_answer_waits_for_a_full_disk(tmp_path: Path) -> None:
     config = config_of(tmp_path, assemble={"quiet_period": "300ms"}, judge={"use": "lexical"})
     async with running_collector(config) as collector:
-        commits = cast("SqliteStore", collector.store)._commits
+        commits = cast("SqliteStore", collector.pipeline.store)._commits
         # claims enough that the carrier needs pages of its own
         await post(
             collector,
@@ -308,12 +308,12 @@ async def test_a_trace_whose_spans_cannot_be_read_does_not_stop_the_ones_behind_
     root = SpanRef(span_id="00000000000000a1", parent_span_id=None)
     broken = TraceSlice(trace_id=trace_id_of(0), payload=b"\xff", spans=(root,))
     async with running_collector(config_of(tmp_path)) as collector:
-        await collector.store.append([broken], forward={}, now_ns=1)
-        collector.assembly.add(broken.trace_id, broken.spans)
+        await collector.pipeline.store.append([broken], forward={}, now_ns=1)
+        collector.pipeline.assembly.add(broken.trace_id, broken.spans)
         await post(collector, request_of(*rag_trace(1)))
         (carrier,) = await carriers(tmp_path, 1)
         assert collector.counters.snapshot()["stage_errors"] == 1
-        assert len(collector.assembly) == 0
+        assert len(collector.pipeline.assembly) == 0
     assert carrier.trace_id == trace_id_of(1)
 
 

@@ -134,10 +134,10 @@ async def test_a_late_turn_revises_the_session_and_asks_nothing_twice(tmp_path: 
         _, second = sessions_in(spans.carriers())
         check_told(second)
         assert second.attributes[semconv.SESSION_SUPERSEDES] == first.span_id
-        stored = await spans.collector.store.sessions.session(name_of("chat-1"))
+        stored = await spans.collector.pipeline.store.sessions.session(name_of("chat-1"))
         assert stored is not None
         await spans.pass_time(KEEP_S + IDLE_S)
-        assert await spans.collector.store.sessions.session(name_of("chat-1")) is None
+        assert await spans.collector.pipeline.store.sessions.session(name_of("chat-1")) is None
 
 
 def name_of(session: str) -> SessionName:
@@ -150,8 +150,8 @@ async def test_the_index_has_the_session_as_its_last_span_tells_it(tmp_path: Pat
         await spans.pass_time(IDLE_S + 1)
         await receive(spans, TOLD[1])
         await spans.pass_time(IDLE_S + 1)
-        (told,) = (await spans.collector.store.answers.sessions(tenant=None)).sessions
-        (same,) = await spans.collector.store.answers.judged_sessions("chat-1", tenant="")
+        (told,) = (await spans.collector.pipeline.store.answers.sessions(tenant=None)).sessions
+        (same,) = await spans.collector.pipeline.store.answers.judged_sessions("chat-1", tenant="")
     assert told == same
     assert (told.turns, told.faithful, told.contradictions, told.repeated) == (4, 2, 1, 1)
     assert told.last.trace_id == trace_id_of(3)
@@ -228,7 +228,7 @@ async def test_a_session_without_end_keeps_its_newest_turns_and_bounded_texts(tm
     async with stepped_collector(config(tmp_path, max_turns=3, contradictions=False)) as spans:
         for number in range(8):
             await receive(spans, turn(number, huge))
-        stored = await spans.collector.store.sessions.session(name_of("chat-1"))
+        stored = await spans.collector.pipeline.store.sessions.session(name_of("chat-1"))
         await spans.pass_time(IDLE_S + 1)
         (span,) = sessions_in(spans.carriers())
     assert stored is not None
@@ -336,7 +336,7 @@ async def test_without_the_section_no_turn_is_kept(tmp_path: Path) -> None:
         await receive(spans, *TOLD)
         await spans.pass_time(IDLE_S + 1)
         assert sessions_in(spans.carriers()) == []
-        assert await spans.collector.store.sessions.session(name_of("chat-1")) is None
+        assert await spans.collector.pipeline.store.sessions.session(name_of("chat-1")) is None
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ async def test_answers_sent_over_both_protocols_get_their_carriers_and_the_ledge
         status = await page(collector, "/status")
         ledger = await page(collector, "/ledger")
         why = await page(collector, f"/why/{trace_id_of(0)}")
-        counted = await collector.store.ledger()
+        counted = await collector.pipeline.store.ledger()
     assert found[trace_id_of(0)].attributes[f"{semconv.SCORE_PREFIX}faithfulness"] == 0.5
     assert found[trace_id_of(1)].parent_span_id == rag_trace(1)[0].span_id
     assert (counted.adds_up, counted.seen, counted.by_name()["judged"]) == (True, 2, 2)
@@ -103,7 +103,7 @@ async def test_held_spans_are_delivered_with_their_scores(tmp_path: Path, place:
     async with running_collector(config, open_store=opener(place)) as collector:
         await post(collector, request_of(*rag_trace(0, answer=INVENTED)))
         spans = {span.span_id: span for span in await carriers(tmp_path, 3)}
-        assert (await collector.store.ledger()).adds_up
+        assert (await collector.pipeline.store.ledger()).adds_up
     root = rag_trace(0)[0]
     assert set(spans) == {span.span_id for span in rag_trace(0)}
     assert spans[root.span_id].attributes[f"{semconv.LABEL_PREFIX}faithfulness"] == "fail"

@@ -1,0 +1,184 @@
+"""The stages over one work store: started, drained and stopped together.
+
+To stop, it processes complete traces, drains until a deadline, and cancels what is left: that is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from ragtrace.ports import Clock
+from ragtrace_collector.alerts.stage import AlertStage
+from ragtrace_collector.assemble.open_traces import Assembly
+from ragtrace_collector.assemble.sweep import Sweeper
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.config.values import nanoseconds
+from ragtrace_collector.deliver.hold import HoldStage
+from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.drift.stage import DriftStage
+from ragtrace_collector.evaluate.stage import EvaluateStage
+from ragtrace_collector.evaluate.workers import WorkerPool
+from ragtrace_collector.judge.live import Live, LiveConfig
+from ragtrace_collector.receive.intake import Intake
+from ragtrace_collector.sample.stage import SampleStage
+from ragtrace_collector.sessions.stage import SessionStage
+from ragtrace_collector.stage import Stage
+from ragtrace_collector.store.port import StoreUnavailable, WorkStore
+from ragtrace_collector.telemetry.counters import Counters
+from ragtrace_collector.telemetry.logs import event
+
+log = logging.getLogger("ragtrace.collector")
+
+_SAMPLE_PAUSE_S: Final = 0.1
+_WORK_PAUSE_S: Final = 1.0
+_EXPIRE_PAUSE_S: Final = 30.0
+_SWEEP_PAUSE_S: Final = 10.0
+_DRIFT_PAUSE_S: Final = 30.0
+_SESSION_PAUSE_S: Final = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Pipeline:
+    """The stages over one work store, and what they share."""
+
+    configuration: LiveConfig
+    store: WorkStore
+    assembly: Assembly
+    sample_stage: SampleStage
+    sweeper: Sweeper
+    evaluator: EvaluateStage
+    holder: HoldStage
+    deliverers: tuple[DeliverStage, ...]
+    drift: DriftStage
+    alerts: AlertStage
+    sessions: SessionStage
+    intake: Intake
+    counters: Counters
+    clock: Clock
+
+    @property
+    def live(self) -> Live:
+        """The current snapshot of the live configuration."""
+        return self.configuration.now
+
+    @property
+    def config(self) -> CollectorConfig:
+        """The live configuration."""
+        return self.live.config
+
+    async def recover(self) -> None:
+        """Look again at the traces that were open when the last process ended."""
+        if self.config.attach.mode != "hold":  # it was, before
+            await self.holder.release_all()
+        await self.sample_stage.recall(self.live.sampler)
+        for trace_id in await self.store.undecided():
+            self.assembly.add(trace_id, (), reopened=True)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run every stage until ``stop`` is set."""
+        async with asyncio.TaskGroup() as tasks:
+            for stage in self._stages(workers=tasks):
+                tasks.create_task(stage.run(stop, self.counters), name=stage.name)
+
+    def _stages(self, *, workers: asyncio.TaskGroup) -> tuple[Stage, ...]:
+        """Return the table of stages."""
+        queued, done = self.sample_stage.queued, self.evaluator.done
+        pool = WorkerPool(
+            most=self.config.evaluate.concurrency,
+            take=self.evaluator.take,
+            judge=self.evaluator.attempt,
+            workers=workers,
+            wake=queued,
+            counters=self.counters,
+        )
+        release = Stage(name="release", step=self.holder.step, pause_s=_SAMPLE_PAUSE_S)
+        return (
+            Stage(name="sample", step=self._sample, pause_s=_SAMPLE_PAUSE_S),
+            Stage(name="evaluate", step=pool.step, pause_s=_WORK_PAUSE_S, wake=queued),
+            *(
+                Stage(
+                    name=f"deliver-{deliverer.sink.name}",
+                    step=deliverer.turn,
+                    pause_s=_WORK_PAUSE_S,
+                    wake=done,
+                )
+                for deliverer in self.deliverers
+            ),
+            *((release,) if self.config.attach.mode == "hold" else ()),
+            Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
+            Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
+            Stage(name="alerts", step=self.alerts.step, pause_s=_WORK_PAUSE_S),
+            Stage(name="sessions", step=self.sessions.step, pause_s=_SESSION_PAUSE_S),
+            Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
+            Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
+        )
+
+    async def _sample(self) -> bool:
+        found_work = await self.sample_stage.step()
+        if found_work:  # held traces without a RAG call can go on
+            self.holder.released.set()
+        return found_work
+
+    async def _throttle(self) -> bool:
+        """Lower the sampling rates so that the budget lasts, if `budget.at_limit` asks for that."""
+        guards = self.live.shared_evaluator.guarded.guards
+        if (
+            guards is not None
+            and guards.budget_guard is not None
+            and self.config.budget.at_limit == "lower_rate"
+        ):
+            self.live.sampler.throttle(await guards.budget_guard.find_share())
+        return False
+
+    async def _expire(self) -> bool:
+        now_ns = self.clock.now_ns()
+        await self.store.expire(
+            decided_before_ns=now_ns - nanoseconds(self.config.assemble.linger),
+            ended_before_ns=now_ns - nanoseconds(self.config.store.retention),
+            began_before_ns=now_ns - nanoseconds(self.config.index.max_age),
+            most_rows=self.config.most_index_rows,
+        )
+        return False
+
+    async def drain(self) -> None:
+        """Process complete traces, then wait until they are judged and delivered, or until the deadline.
+
+        At half time, held spans are released as they are, so that there is time to deliver them.
+        """
+        half_s = self.config.drain_timeout.total_seconds() / 2
+        async with _at_most(half_s):
+            await self.sample_stage.step(everything=True)
+            await self._until_finished()
+        async with _at_most(half_s):
+            await self.holder.release_all()
+            await self._until_finished()
+
+    async def _until_finished(self) -> None:
+        # Polled: the store holds the work, and the stages that end it do not signal this.
+        while await self.store.unfinished(now_ns=self._due_ns()):  # noqa: ASYNC110
+            await asyncio.sleep(_SAMPLE_PAUSE_S)
+
+    def _due_ns(self) -> int:
+        """Return the latest due time of a job worth waiting for: none, if no judge may be asked."""
+        return 0 if self.live.is_judge_unavailable else self.clock.now_ns()
+
+    async def left(self) -> dict[str, int]:
+        """Count what is not finished, by where it waits; what is nought is left out."""
+        return {name: number for name, number in (await self.store.ledger()).left().items() if number}
+
+
+@asynccontextmanager
+async def _at_most(seconds: float) -> AsyncIterator[None]:
+    """Stop at the deadline, or if the store is unavailable: what is left is on disk."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        pass
+    except StoreUnavailable as exc:
+        log.error("what is left is not waited for: %s", exc, extra=event("drain_ended"))  # noqa: TRY400
