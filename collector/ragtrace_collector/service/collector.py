@@ -29,7 +29,7 @@ from ragtrace_collector.receive.grpc import serve_grpc
 from ragtrace_collector.receive.http import http_app
 from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
 from ragtrace_collector.service.page import UiService
-from ragtrace_collector.service.pipeline import Pipeline
+from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.web.auth import ReceiverAuth
@@ -49,7 +49,7 @@ class Collector:
     """One collector process: what receives, the pipeline, and the pages about them."""
 
     configuration: LiveConfig
-    pipeline: Pipeline
+    pipeline: StorePipeline
     kafka: KafkaReceiver | None
     counters: Counters
     clock: Clock

@@ -43,7 +43,7 @@ _SESSION_PAUSE_S: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Pipeline:
+class StorePipeline:
     """The stages over one work store, and what they share."""
 
     configuration: LiveConfig

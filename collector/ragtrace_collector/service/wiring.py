@@ -51,7 +51,7 @@ from ragtrace_collector.service.from_config import (
     sampler_of,
 )
 from ragtrace_collector.service.page import UiService
-from ragtrace_collector.service.pipeline import Pipeline
+from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.service.topics import check_kafka, open_kafka
 from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.store.open import OpenStore, open_store
@@ -217,9 +217,11 @@ class _Parts:
             kafka=kafka,
         )
 
-    def _pipeline(self, holder: HoldStage, intake: Intake, drift: DriftStage, alerts: AlertStage) -> Pipeline:
+    def _pipeline(
+        self, holder: HoldStage, intake: Intake, drift: DriftStage, alerts: AlertStage
+    ) -> StorePipeline:
         reader = AnswerReader(store=self.store, counters=self.counters)
-        return Pipeline(
+        return StorePipeline(
             configuration=self.live,
             store=self.store,
             assembly=self.assembly,
