@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ragtrace.quality.collecting import Disagreement
 from ragtrace.quality.figures import (
     EffortFigures,
     GroupFigures,
@@ -138,6 +139,14 @@ def reviewed(found: ReviewedFigures) -> str:
     return (
         f"As people correct faithfulness ({many}): mean {mean.mean:.2f} [{mean.low:.2f}, {mean.high:.2f}],"
         f" pass rate {_rate(passing.mean, passing.low, passing.high)}"
+    )
+
+
+def disagreement(found: Disagreement) -> str:
+    """Say how often the evaluations of an answer say the opposite."""
+    return (
+        f"Disputed: {part(found.disputed, found.of)} answers that several evaluations decided: one passes what"
+        " another fails"
     )
 
 
