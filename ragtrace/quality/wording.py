@@ -144,10 +144,8 @@ def reviewed(found: ReviewedFigures) -> str:
 
 def disagreement(found: Disagreement) -> str:
     """Say how often the evaluations of an answer say the opposite."""
-    return (
-        f"Disputed: {part(found.disputed, found.of)} answers that several evaluations decided: one passes what"
-        " another fails"
-    )
+    decided = part(found.disputed, found.of)
+    return f"Disputed: {decided} answers that several evaluations decided; one passes what another fails"
 
 
 def ledger(found: LedgerCoverage) -> str:
