@@ -56,9 +56,10 @@ def ordered_stems(text: str, grammar: Grammar = ENGLISH) -> tuple[StemmedWord, .
     Scripts without spaces (Chinese, Japanese, Thai) give every two neighboring characters as a word.
     """
     plain = grammar.elided.sub(" ", _joined(text, grammar))
-    return tuple(
-        _stemmed(word, grammar) for found in _TOKEN.findall(plain) for word in _without_spaces(found, grammar)
-    )
+    words: Iterable[str] = _TOKEN.findall(plain)
+    if _UNSPACED.search(plain):
+        words = (word for found in words for word in _without_spaces(found, grammar))
+    return tuple(_stemmed(word, grammar) for word in words)
 
 
 def content_stems(text: str, words: Iterable[StemmedWord], grammar: Grammar) -> frozenset[str]:
@@ -95,6 +96,7 @@ def _pairs_of(part: str) -> Iterable[str]:
     return map("".join, pairwise(part)) if len(part) > 1 else filter(None, (part,))
 
 
+@lru_cache(maxsize=16_384)
 def _stemmed(word: str, grammar: Grammar) -> StemmedWord:
     if word[0].isdecimal():
         return StemmedWord(plain_number(word, grammar), False)
@@ -159,7 +161,6 @@ def word_count(text: str) -> int:
     return sum((len(word) + 1) // 2 if _UNSPACED.match(word) else 1 for word in found)
 
 
-@lru_cache(maxsize=16_384)
 def stem(word: str, grammar: Grammar = ENGLISH) -> str:
     """Remove the inflection of a word (approximate)."""
     word = _bare(word)

@@ -21,7 +21,7 @@ from ragtrace.traces.attach import Sample, Screening
 from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.cipher import open_cipher
-from ragtrace_collector.store.port import Job, KeptCarrier, Outcome
+from ragtrace_collector.store.port import Job, JudgedInput, KeptCarrier, Outcome
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector
@@ -76,7 +76,7 @@ async def test_a_judged_answer_tells_its_rule_its_carrier_and_where_that_is(
 
 
 async def judge_twice(store: SqliteStore, *, supersedes: str) -> None:
-    """Judge an answer, and again when late spans changed it: the first judge passes it, the second fails it."""
+    """Judge an answer, and again when late spans changed it: first it passes, then it fails."""
     said = ((FIRST, "", "lexical:lexical-v3", Label.PASS), (SECOND, supersedes, "openai:m", Label.FAIL))
     for number, (carrier, replaced, judge_name, label) in enumerate(said):
         summary = AnswerSummary(
@@ -97,10 +97,19 @@ async def judge_twice(store: SqliteStore, *, supersedes: str) -> None:
             record_sha256=str(number),
             revisions_left=1,
         )
-        await store.decide_trace(TRACE, jobs=[job], outcomes=[], keep_spans=True, now_ns=time.time_ns())
+        await store.decide_trace(
+            TRACE, jobs=[job], outcomes=[], keep_spans=True, now_ns=time.time_ns(), slices=number + 1
+        )
         (leased,) = await store.take_jobs(1, now_ns=time.time_ns())
         kept = KeptCarrier(summary=summary, payload=b"")
-        await store.finish(leased, State.JUDGED, outbox_items={}, now_ns=time.time_ns(), kept=kept)
+        await store.finish(
+            leased,
+            State.JUDGED,
+            outbox_items={},
+            now_ns=time.time_ns(),
+            judged=JudgedInput(record_sha256=str(number), slices=number + 1),
+            kept=kept,
+        )
 
 
 async def test_evaluations_that_disagree_are_told_with_their_judges(store: SqliteStore, path: Path) -> None:
@@ -122,10 +131,8 @@ async def test_an_evaluation_that_overrules_the_one_it_replaces_is_no_dispute(
     await judge_twice(store, supersedes=FIRST)
     told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
     assert "disputed" not in told
-    assert (
-        f"evaluation {SECOND} (openai:m says fail) overrules {FIRST}, which it replaced (lexical:lexical-v3 said"
-        " pass)"
-    ) in told
+    overruled = f"{FIRST}, which it replaced (lexical:lexical-v3 said pass)"
+    assert f"evaluation {SECOND} (openai:m says fail) overrules {overruled}" in told
 
 
 async def test_a_postponed_answer_tells_the_last_failure_and_the_next_try(
