@@ -99,15 +99,19 @@ def best_windows(
             held[at] = held.get(at, 0) | 1 << order
     longest = max(lengths)
     best = dict.fromkeys(lengths, BestWindow(0, range(0), 0))
+    least = 0  # what a window must exceed to be the best of any length
     for start in sorted({start for at in held for start in range(max(0, at - longest + 1), at + 1)}):
         number, window = passages.window(start, longest)
-        covers = list(accumulate((held.get(at, 0) for at in window), or_))
+        covers = [bits.bit_count() for bits in accumulate([held.get(at, 0) for at in window], or_)]
+        if covers[-1] <= least:
+            continue
         for length in lengths:
-            covered = covers[min(length, len(covers)) - 1].bit_count()
+            covered = covers[min(length, len(covers)) - 1]
             if covered <= best[length].covered:
                 continue
             if not with_numbers or passages.holds(window[:length], claimed.numbers):
                 best[length] = BestWindow(number, window[:length], covered)
+        least = min(found.covered for found in best.values())
     return best
 
 
