@@ -120,8 +120,8 @@ def _about_evaluations(evaluations: Sequence[EvaluationStatus]) -> Iterator[str]
         before = by_carrier.get(one.supersedes)
         if before is not None and before.label != one.label:
             yield (
-                f"  evaluation {one.carrier} ({_judge(one)} says {one.label}) overrules {before.carrier}, which"
-                f" it replaced ({_judge(before)} said {before.label})"
+                f"  evaluation {one.carrier} ({_judge(one)} says {one.label}) overrules {before.carrier},"
+                f" which it replaced ({_judge(before)} said {before.label})"
             )
 
 
