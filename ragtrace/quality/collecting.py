@@ -120,7 +120,7 @@ class GroupSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Disagreement:
+class DisputeCount:
     """How often valid evaluations of the same answer say the opposite."""
 
     disputed: int
@@ -169,10 +169,10 @@ class AnswerCollector:
             for name in groups_of(answer, self._by):
                 self._put(self._group(name), answer, rows, is_cheap)
 
-    def disagreement(self) -> Disagreement:
+    def disputes(self) -> DisputeCount:
         """Count the answers whose evaluations disagree, also those of judges that were not asked for."""
         several = {key for key, number in self._decided.items() if number > 1}
-        return Disagreement(disputed=len(self._disputed & several), of=len(several))
+        return DisputeCount(disputed=len(self._disputed & several), of=len(several))
 
     def _compare(self, answer: AnswerSummary) -> None:
         if answer.label in (Label.PASS, Label.FAIL):

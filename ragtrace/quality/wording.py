@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ragtrace.quality.collecting import Disagreement
+from ragtrace.quality.collecting import DisputeCount
 from ragtrace.quality.figures import (
     EffortFigures,
     GroupFigures,
@@ -142,7 +142,7 @@ def reviewed(found: ReviewedFigures) -> str:
     )
 
 
-def disagreement(found: Disagreement) -> str:
+def disputes(found: DisputeCount) -> str:
     """Say how often the evaluations of an answer say the opposite."""
     decided = part(found.disputed, found.of)
     return f"Disputed: {decided} answers that several evaluations decided; one passes what another fails"

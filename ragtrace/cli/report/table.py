@@ -11,7 +11,7 @@ from ragtrace.quality.wording import (
     below,
     change,
     compared,
-    disagreement,
+    disputes,
     effort,
     ledger,
     left_out,
@@ -52,9 +52,9 @@ def print_report(report: QualityReport) -> None:
     if report.reviewed is not None:
         console.print()
         print_indented(console, 0, f"{reviewed(report.reviewed)}.")
-    if report.disagreement.of:
+    if report.disputes.of:
         console.print()
-        print_indented(console, 0, f"{disagreement(report.disagreement)}.")
+        print_indented(console, 0, f"{disputes(report.disputes)}.")
     if report.ledger is not None:
         console.print()
         print_indented(console, 0, f"{ledger(report.ledger)}.")

@@ -130,7 +130,7 @@ def test_answers_on_which_two_judges_disagree_have_a_line(tmp_path: Path) -> Non
     assert "Disputed: 1 of 1 (100 %) answers that several evaluations decided" in " ".join(
         told.stdout.split()
     )
-    assert as_json("--from", file)["disagreement"] == {"disputed": 1, "of": 1}
+    assert as_json("--from", file)["disputes"] == {"disputed": 1, "of": 1}
 
 
 def test_machines_get_the_same_in_the_documented_form(stored: str) -> None:

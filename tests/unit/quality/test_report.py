@@ -13,7 +13,7 @@ import pytest
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.model import Chunk, VerdictCounts
 from ragtrace.quality import (
-    Disagreement,
+    DisputeCount,
     MeasuredJudge,
     QualityReport,
     ReportDimension,
@@ -273,8 +273,8 @@ def test_disputed_answers_are_counted_among_those_that_several_evaluations_decid
     answers = [*first, *others, *undecided]
     for request in (ALL, replace(ALL, judge="other:judge")):
         report = report_of(answers, request)
-        assert report.disagreement == Disagreement(disputed=1, of=2)
-        assert report_as_json(report)["disagreement"] == {"disputed": 1, "of": 2}
+        assert report.disputes == DisputeCount(disputed=1, of=2)
+        assert report_as_json(report)["disputes"] == {"disputed": 1, "of": 2}
         assert "Disputed: 1 of 2 (50 %) answers that several evaluations decided" in render_page(report)
     assert "Disputed" not in render_page(report_of(first))
 
