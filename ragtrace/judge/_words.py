@@ -22,6 +22,9 @@ _WORD = (
 )
 _TOKEN = re.compile(rf"{_NUMBER}|{_WORD}(?:['’][^\W\d_]+)*")
 _FIGURES = re.compile(_NUMBER)
+_MARKS = re.compile(r"[.,:/]")
+_THOUSANDS_MARK = re.compile(r",(?=\d{3}(?!\d))")
+_ZEROS = re.compile(r"\.0+$")
 _CONVERSION = re.compile(r"(?<=[\w°%]) ?\((?:about |approximately |around |~|≈)?\d[^()]{0,30}[^\d()]\)")
 _NAME = re.compile(r"(?<=[\w,;'’&)/-] )([A-Z]\w*(?:['’]\w+)?)")
 _CAPITALIZED = re.compile(r"(?<=[\w,;'’&)/-] )([^\W\d_]\w*)")
@@ -115,7 +118,7 @@ def numbers(text: str, grammar: Grammar = ENGLISH) -> frozenset[str]:
     known = grammar.number_words
     found = {known[word] for word in words if word in known}
     for figures in _FIGURES.findall(text):
-        found |= {plain_number(figures), *re.split(r"[.,:/]", figures)}
+        found |= {plain_number(figures), *_MARKS.split(figures)}
     if not grammar.is_english:
         found.update(plain_number(figures, grammar) for figures in _FIGURES.findall(_joined(text, grammar)))
     if grammar.has_myriads:
@@ -194,8 +197,8 @@ def plain_number(figures: str, grammar: Grammar = ENGLISH) -> str:
         elif figures.count(",") == 1 and "." not in figures:
             figures = figures.replace(",", ".")
         figures = re.sub(r"(?<=\.)(\d*?)0+$", r"\1", figures).removesuffix(".")
-    plain = re.sub(r",(?=\d{3}(?!\d))", "", figures)
-    return re.sub(r"\.0+$", "", plain).lstrip("0") or "0"
+    plain = _THOUSANDS_MARK.sub("", figures)
+    return _ZEROS.sub("", plain).lstrip("0") or "0"
 
 
 def _joined(text: str, grammar: Grammar) -> str:
