@@ -22,7 +22,7 @@ import numpy.typing as npt
 from ragtrace.calibration.card import digest_of, judge_card
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
 from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
-from ragtrace.judge._support_features import ClaimedWords, support_features
+from ragtrace.judge._support_features import ClaimedWords, best_windows, support_features
 from ragtrace.judge._support_model import MODEL_FILE, Feature, SupportModel
 from ragtrace.judge._word_index import WordIndex
 from ragtrace.judge.lexical import LexicalJudge, claim_kind, may_be_supported
@@ -83,6 +83,7 @@ async def _read_claims(path: str | Path) -> list[LabeledClaim]:
         passages = await WordIndex.of(NumberedText(number=at, text=chunk.text or "") for at, chunk in chunks)
         for claim, label in zip(answer.claims, answer.labels, strict=True):
             claimed = ClaimedWords.of(claim.text, passages.grammar)
+            windows = best_windows(claimed, passages)
             found.append(
                 LabeledClaim(
                     file=answer.file,
@@ -91,8 +92,8 @@ async def _read_claims(path: str | Path) -> list[LabeledClaim]:
                     is_statement=claim_kind(claim.text) == "factual",
                     supported=label is HumanLabel.SUPPORTED,
                     answer_supported=answer.supported,
-                    features=support_features(claimed, passages),
-                    may_be_supported=may_be_supported(claimed, passages),
+                    features=support_features(claimed, passages, windows),
+                    may_be_supported=may_be_supported(claimed, passages, windows),
                 )
             )
     return found

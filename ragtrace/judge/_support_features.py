@@ -28,6 +28,7 @@ from ragtrace.judge.phrases import SENTENCE_ENDS, announces_answer, is_meta, is_
 from ragtrace.languages import one_spelling
 
 WINDOW_SENTENCES = 3
+FEATURE_LENGTHS = (1, 2, 3, 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class ClaimedWords:
     stems: frozenset[str]
     """Of the content words; outside English, with whether the claim negates."""
     numbers: frozenset[str]
-    names: tuple[str, ...]
+    names: Mapping[str, str]
+    """With the stem of each."""
     negated: bool
     grammar: Grammar
 
@@ -54,7 +56,7 @@ class ClaimedWords:
             words=words,
             stems=content_stems(bare, words, grammar),
             numbers=claimed_numbers(bare, grammar),
-            names=names(bare, grammar),
+            names={name: stem(name, grammar) for name in names(bare, grammar)},
             negated=has_negation(bare, grammar),
             grammar=grammar,
         )
@@ -68,7 +70,7 @@ class ClaimedWords:
         """Return the names that no chunk has; without capital letters, any content word may be one."""
         if not self.grammar.has_capitals:
             return sorted(self.content - passages.places.keys())
-        return [name for name in self.names if stem(name, self.grammar) not in passages.places]
+        return [name for name, held in self.names.items() if held not in passages.places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,40 +83,46 @@ class BestWindow:
     """Number of the claim's content words in it."""
 
 
-def best_window(claimed: ClaimedWords, passages: WordIndex, length: int, *, with_numbers: bool) -> BestWindow:
-    """Return the window of up to ``length`` sentences with most words of the claim; the first of several.
-
-    ``with_numbers`` takes only windows that hold all numbers of the claim.
-    """
-    return best_windows(claimed, passages, (length,), with_numbers=with_numbers)[length]
-
-
 def best_windows(
-    claimed: ClaimedWords, passages: WordIndex, lengths: Sequence[int], *, with_numbers: bool
+    claimed: ClaimedWords,
+    passages: WordIndex,
+    lengths: Sequence[int] = FEATURE_LENGTHS,
+    *,
+    with_numbers: bool = False,
 ) -> Mapping[int, BestWindow]:
-    """Return the best window of each length, as `best_window` does, in one pass."""
+    """Return, by length, the window of so many sentences with most words of the claim; the first of several.
+
+    At the end of a chunk, windows are shorter. ``with_numbers`` takes only windows that hold all numbers of
+    the claim.
+    """
     held: dict[int, int] = {}  # by sentence, a bit for each stem of the claim
     for order, wanted in enumerate(claimed.stems):
         for at in passages.places.get(wanted, ()):
             held[at] = held.get(at, 0) | 1 << order
     longest = max(lengths)
     best = dict.fromkeys(lengths, BestWindow(0, range(0), 0))
+    least = 0  # what a window must exceed to be the best of any length
     for start in sorted({start for at in held for start in range(max(0, at - longest + 1), at + 1)}):
         number, window = passages.window(start, longest)
-        covers = list(accumulate((held.get(at, 0) for at in window), or_))
+        covers = [bits.bit_count() for bits in accumulate([held.get(at, 0) for at in window], or_)]
+        if covers[-1] <= least:
+            continue
         for length in lengths:
-            covered = covers[min(length, len(covers)) - 1].bit_count()
+            covered = covers[min(length, len(covers)) - 1]
             if covered <= best[length].covered:
                 continue
             if not with_numbers or passages.holds(window[:length], claimed.numbers):
                 best[length] = BestWindow(number, window[:length], covered)
+        least = min(found.covered for found in best.values())
     return best
 
 
-def support_features(claimed: ClaimedWords, passages: WordIndex) -> Mapping[str, float]:
-    """Return the features of a claim against the chunks, by name."""
+def support_features(
+    claimed: ClaimedWords, passages: WordIndex, windows: Mapping[int, BestWindow]
+) -> Mapping[str, float]:
+    """Return the features of a claim against the chunks, by name; ``windows`` are its `best_windows`."""
     return {
-        **_coverage(claimed, passages),
+        **_coverage(claimed, passages, windows),
         **_sequences(claimed, passages),
         **_numbers_and_names(claimed, passages),
         **_wording(claimed),
@@ -122,10 +130,11 @@ def support_features(claimed: ClaimedWords, passages: WordIndex) -> Mapping[str,
     }
 
 
-def _coverage(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
+def _coverage(
+    claimed: ClaimedWords, passages: WordIndex, windows: Mapping[int, BestWindow]
+) -> dict[str, float]:
     stems = claimed.stems
     wanted = max(1, len(stems))
-    by_length = best_windows(claimed, passages, (1, 2, 3, 5), with_numbers=False)
     missing = [held for held in stems if held not in passages.places]
     rarity = {
         held: math.log((len(passages.sentences) + 1) / (len(passages.places.get(held, ())) + 0.5))
@@ -133,15 +142,15 @@ def _coverage(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
     }
     near = sum(held[:PREFIX_CHARS] in passages.prefixes for held in missing if len(held) >= PREFIX_CHARS)
     total = math.fsum(rarity.values()) or 1.0  # in whichever order the set is
-    found = {f"cover_{length}": best.covered / wanted if stems else 1.0 for length, best in by_length.items()}
-    window = by_length[3].window
+    found = {f"cover_{length}": best.covered / wanted if stems else 1.0 for length, best in windows.items()}
+    window = windows[3].window
     return found | {
         "cover_all": 1 - len(missing) / wanted,
         "rare_cover_all": 1 - math.fsum(rarity[held] for held in missing) / total,
         "missing_words": math.log1p(len(missing)),
         "near_words": near / wanted,
         "numbers_elsewhere": float(not passages.holds(window, claimed.numbers & passages.numbers)),
-        "negation_differs": float(_negation_differs(claimed, passages, by_length[1].window)),
+        "negation_differs": float(_negation_differs(claimed, passages, windows[1].window)),
     }
 
 

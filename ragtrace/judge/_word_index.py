@@ -63,6 +63,8 @@ class WordIndex:
     """Of all chunks."""
     sentences: list[tuple[int, PassageSentence]] = field(default_factory=list)
     """Sentences with the number of their chunk."""
+    ends: list[int] = field(default_factory=list)
+    """By sentence, the position behind the last one of its chunk."""
     places: dict[str, list[int]] = field(default_factory=dict)
     """Positions of the sentences with a stem."""
     numbers: set[str] = field(default_factory=set)
@@ -84,6 +86,8 @@ class WordIndex:
                 if position % _SENTENCES_A_TURN == 0:
                     await asyncio.sleep(0)
                 passages._add(chunk.number, _prepared(text, passages.grammar))
+            end = len(passages.sentences)
+            passages.ends.extend([end] * (end - len(passages.ends)))
         return passages
 
     def _add(self, number: int, sentence: PassageSentence) -> None:
@@ -105,11 +109,7 @@ class WordIndex:
 
     def window(self, start: int, length: int) -> tuple[int, range]:
         """Return a chunk's number and the range of up to ``length`` sentences of it from ``start``."""
-        number, end = self.sentences[start][0], start + 1
-        last = min(start + length, len(self.sentences))
-        while end < last and self.sentences[end][0] == number:
-            end += 1
-        return number, range(start, end)
+        return self.sentences[start][0], range(start, min(start + length, self.ends[start]))
 
     def holds(self, window: range, wanted: frozenset[str]) -> bool:
         """Return whether a window contains all these numbers."""

@@ -22,6 +22,9 @@ _WORD = (
 )
 _TOKEN = re.compile(rf"{_NUMBER}|{_WORD}(?:['’][^\W\d_]+)*")
 _FIGURES = re.compile(_NUMBER)
+_MARKS = re.compile(r"[.,:/]")
+_THOUSANDS_MARK = re.compile(r",(?=\d{3}(?!\d))")
+_ZEROS = re.compile(r"\.0+$")
 _CONVERSION = re.compile(r"(?<=[\w°%]) ?\((?:about |approximately |around |~|≈)?\d[^()]{0,30}[^\d()]\)")
 _NAME = re.compile(r"(?<=[\w,;'’&)/-] )([A-Z]\w*(?:['’]\w+)?)")
 _CAPITALIZED = re.compile(r"(?<=[\w,;'’&)/-] )([^\W\d_]\w*)")
@@ -56,9 +59,10 @@ def ordered_stems(text: str, grammar: Grammar = ENGLISH) -> tuple[StemmedWord, .
     Scripts without spaces (Chinese, Japanese, Thai) give every two neighboring characters as a word.
     """
     plain = grammar.elided.sub(" ", _joined(text, grammar))
-    return tuple(
-        _stemmed(word, grammar) for found in _TOKEN.findall(plain) for word in _without_spaces(found, grammar)
-    )
+    words: Iterable[str] = _TOKEN.findall(plain)
+    if _UNSPACED.search(plain):
+        words = (word for found in words for word in _without_spaces(found, grammar))
+    return tuple(_stemmed(word, grammar) for word in words)
 
 
 def content_stems(text: str, words: Iterable[StemmedWord], grammar: Grammar) -> frozenset[str]:
@@ -95,6 +99,7 @@ def _pairs_of(part: str) -> Iterable[str]:
     return map("".join, pairwise(part)) if len(part) > 1 else filter(None, (part,))
 
 
+@lru_cache(maxsize=16_384)
 def _stemmed(word: str, grammar: Grammar) -> StemmedWord:
     if word[0].isdecimal():
         return StemmedWord(plain_number(word, grammar), False)
@@ -113,7 +118,7 @@ def numbers(text: str, grammar: Grammar = ENGLISH) -> frozenset[str]:
     known = grammar.number_words
     found = {known[word] for word in words if word in known}
     for figures in _FIGURES.findall(text):
-        found |= {plain_number(figures), *re.split(r"[.,:/]", figures)}
+        found |= {plain_number(figures), *_MARKS.split(figures)}
     if not grammar.is_english:
         found.update(plain_number(figures, grammar) for figures in _FIGURES.findall(_joined(text, grammar)))
     if grammar.has_myriads:
@@ -159,7 +164,6 @@ def word_count(text: str) -> int:
     return sum((len(word) + 1) // 2 if _UNSPACED.match(word) else 1 for word in found)
 
 
-@lru_cache(maxsize=16_384)
 def stem(word: str, grammar: Grammar = ENGLISH) -> str:
     """Remove the inflection of a word (approximate)."""
     word = _bare(word)
@@ -193,8 +197,8 @@ def plain_number(figures: str, grammar: Grammar = ENGLISH) -> str:
         elif figures.count(",") == 1 and "." not in figures:
             figures = figures.replace(",", ".")
         figures = re.sub(r"(?<=\.)(\d*?)0+$", r"\1", figures).removesuffix(".")
-    plain = re.sub(r",(?=\d{3}(?!\d))", "", figures)
-    return re.sub(r"\.0+$", "", plain).lstrip("0") or "0"
+    plain = _THOUSANDS_MARK.sub("", figures)
+    return _ZEROS.sub("", plain).lstrip("0") or "0"
 
 
 def _joined(text: str, grammar: Grammar) -> str:

@@ -21,7 +21,7 @@ A claim in a language that no chunk is in is left open, without a probability.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
@@ -31,7 +31,7 @@ from ragtrace.judge._support_features import (
     WINDOW_SENTENCES,
     BestWindow,
     ClaimedWords,
-    best_window,
+    best_windows,
     support_features,
 )
 from ragtrace.judge._support_model import SupportModel, shipped_model
@@ -169,10 +169,11 @@ def _decide(
     claimed = ClaimedWords.of(claim.text, passages.grammar)
     if not _share_words(claimed, passages) and (language := passages.foreign(claim.text)):
         return None, f"the claim is in {language} and no chunk is: words cannot be compared"
-    support = model.support(support_features(claimed, passages))
+    windows = best_windows(claimed, passages)
+    support = model.support(support_features(claimed, passages, windows))
     if support < model.unsupported_below:
         return support, _silent(claim, _lacking(claimed, passages))
-    passage = _passage(claimed, passages)
+    passage = _passage(claimed, passages, windows)
     if isinstance(passage, str):
         return support, passage
     if support < model.supported_from:
@@ -188,18 +189,23 @@ def _share_words(claimed: ClaimedWords, passages: WordIndex) -> bool:
     return found > 0 and found * 2 >= len(claimed.content)
 
 
-def may_be_supported(claimed: ClaimedWords, passages: WordIndex) -> bool:
+def may_be_supported(claimed: ClaimedWords, passages: WordIndex, windows: Mapping[int, BestWindow]) -> bool:
     """Return whether the verdict *supported* is possible: nothing is missing, the words stand together."""
-    return isinstance(_passage(claimed, passages), BestWindow)
+    return isinstance(_passage(claimed, passages, windows), BestWindow)
 
 
-def _passage(claimed: ClaimedWords, passages: WordIndex) -> BestWindow | str:
+def _passage(
+    claimed: ClaimedWords, passages: WordIndex, windows: Mapping[int, BestWindow]
+) -> BestWindow | str:
     """Return the sentences that may support the claim, or what speaks against *supported*."""
     if strange := claimed.missing_names(passages):
         return f"no chunk names {', '.join(strange)}, but that may be another word for the same"
     if len(claimed.content) < MIN_CONTENT_WORDS:
         return "too few content words to compare"
-    best = best_window(claimed, passages, WINDOW_SENTENCES, with_numbers=True)
+    length = WINDOW_SENTENCES
+    best = windows[length]
+    if not passages.holds(best.window, claimed.numbers):
+        best = best_windows(claimed, passages, (length,), with_numbers=True)[length]
     if best.covered < SUPPORT_COVERAGE * len(claimed.stems):
         share = best.covered / len(claimed.stems)
         return f"at best {share:.0%} of the words stand together: neither clearly there nor clearly missing"

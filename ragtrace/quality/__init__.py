@@ -1,7 +1,7 @@
 """What a sample of judged answers says about all traffic: estimates with intervals, by group."""
 
 from ragtrace.quality.as_json import report_as_json
-from ragtrace.quality.collecting import AnswerCollector
+from ragtrace.quality.collecting import AnswerCollector, DisputeCount
 from ragtrace.quality.figures import (
     EffortFigures,
     GroupFigures,

@@ -32,6 +32,7 @@ def report_as_json(report: QualityReport) -> Mapping[str, Any]:
         "effort": _effort(report.effort),
         "calibration": _calibration(report),
         "reviewed": _reviewed(report.reviewed),
+        "disputes": {"disputed": report.disputes.disputed, "of": report.disputes.of},
         "ledger": _ledger(report.ledger),
         "notices": list(report.notices),
     }

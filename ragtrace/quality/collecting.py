@@ -119,6 +119,16 @@ class GroupSample:
     metrics: dict[str, MetricSample] = field(default_factory=lambda: defaultdict(MetricSample))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisputeCount:
+    """How often valid evaluations of the same answer say the opposite."""
+
+    disputed: int
+    """Answers that one evaluation passes and another fails."""
+    of: int
+    """Answers that two or more evaluations pass or fail."""
+
+
 class AnswerCollector:
     """Takes evaluations, and keeps what the estimates of each group need. It keeps no text."""
 
@@ -139,6 +149,8 @@ class AnswerCollector:
         """Evaluations of each judge, also of those that were not asked for."""
         self.judged_early = 0
         """Evaluations that began before the answer did: a clock was wrong, or set back."""
+        self._decided: Counter[AnswerKey] = Counter()
+        self._disputed: set[AnswerKey] = set()
         self._by, self._metrics = by, frozenset(metrics)
         self._judge, self._cheap = judge, cheap
         self._keeps_better = joins_screen or cheap is not None
@@ -146,6 +158,7 @@ class AnswerCollector:
     def add(self, answer: AnswerSummary) -> None:
         """Add a valid evaluation. By source, it is in no group before `add_sources`."""
         self.judges[answer.judge] += 1
+        self._compare(answer)
         is_cheap = self._cheap is not None and is_judge(answer.judge, self._cheap)
         if not is_cheap and self._judge is not None and not is_judge(answer.judge, self._judge):
             return
@@ -155,6 +168,17 @@ class AnswerCollector:
         if self._by is not None and self._by is not ReportDimension.SOURCE:
             for name in groups_of(answer, self._by):
                 self._put(self._group(name), answer, rows, is_cheap)
+
+    def disputes(self) -> DisputeCount:
+        """Count the answers whose evaluations disagree, also those of judges that were not asked for."""
+        several = {key for key, number in self._decided.items() if number > 1}
+        return DisputeCount(disputed=len(self._disputed & several), of=len(several))
+
+    def _compare(self, answer: AnswerSummary) -> None:
+        if answer.label in (Label.PASS, Label.FAIL):
+            self._decided[answer.key] += 1
+            if answer.is_disputed:
+                self._disputed.add(answer.key)
 
     def add_sources(self, answer: AnswerSummary, sources: Sequence[str]) -> None:
         """Put an evaluation that was added already into the groups of its sources."""

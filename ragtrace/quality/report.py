@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ragtrace.quality.collecting import AnswerCollector
+from ragtrace.quality.collecting import AnswerCollector, DisputeCount
 from ragtrace.quality.figures import (
     CALIBRATED,
     EffortFigures,
@@ -125,6 +125,7 @@ class QualityReport:
     measured: MeasuredJudge | None
     reviewed: ReviewedFigures | None
     """``None`` if no reviews were named."""
+    disputes: DisputeCount
     ledger: LedgerCoverage | None
     """``None`` unless a collector's store was read."""
     notices: tuple[str, ...]
@@ -167,6 +168,7 @@ def quality_report(
         effort=effort,
         measured=request.measured,
         reviewed=_reviewed(whole, pairs) if pairs else None,
+        disputes=found.disputes(),
         ledger=ledger,
         notices=(*notices, *_notices(request, found, whole)),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ragtrace.quality.collecting import DisputeCount
 from ragtrace.quality.figures import (
     EffortFigures,
     GroupFigures,
@@ -139,6 +140,12 @@ def reviewed(found: ReviewedFigures) -> str:
         f"As people correct faithfulness ({many}): mean {mean.mean:.2f} [{mean.low:.2f}, {mean.high:.2f}],"
         f" pass rate {_rate(passing.mean, passing.low, passing.high)}"
     )
+
+
+def disputes(found: DisputeCount) -> str:
+    """Say how often the evaluations of an answer say the opposite."""
+    decided = part(found.disputed, found.of)
+    return f"Disputed: {decided} answers that several evaluations decided; one passes what another fails"
 
 
 def ledger(found: LedgerCoverage) -> str:

@@ -137,8 +137,11 @@ class _Case:
         """Two chunks say the same with other numbers about a claim."""
         if verdict.label not in (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED) or not verdict.quote:
             return None
+        form = masked(verdict.quote)
+        if "#" not in form:  # then there is no number to differ in, and no need to read the chunks again
+            return None
         cited = verdict.chunk_ids[0]
-        for chunk_id, sentence in self.sentences.get(masked(verdict.quote), ()):
+        for chunk_id, sentence in self.sentences.get(form, ()):
             if chunk_id != cited and sentence.casefold() != verdict.quote.strip().casefold():
                 return self.fault(
                     BlameClass.STALE_OR_CONFLICTING_CHUNKS,

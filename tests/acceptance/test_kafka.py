@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka import Producer
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode, encode_json
@@ -18,6 +19,7 @@ from tests.acceptance.collector_process import CollectorProcess, collector_proce
 from tests.acceptance.judge_server import running_judge
 from tests.acceptance.replies import ANSWER, REPLIES
 from tests.backends.kafka_server import PASSWORD, USERNAME, Kafka, running_kafka
+from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports
 from tests.integration.cli.program import run
 from tests.patience import PATIENCE_S
@@ -119,6 +121,60 @@ def test_a_trace_in_a_topic_gets_its_verdict(
         kafka.write(topic, write(rag_trace(2)), key=trace_id_of(2).encode())
         await_carriers(tmp_path, 3)
         assert metric(collector, "ragtrace_collector_kafka_messages_total") == 1
+
+
+def exporter_in_the_docs() -> str:
+    """Return the configuration of the kafka exporter that docs/kafka.md gives."""
+    text = (Path(__file__).parents[2] / "docs" / "kafka.md").read_text("utf-8")
+    (block,) = (each for each in text.split("```yaml\n")[1:] if each.startswith("exporters:"))
+    return block.partition("```")[0]
+
+
+def fnv1a_partitions(kafka: Kafka, keys: Sequence[bytes], *, partitions: int) -> Mapping[bytes, int]:
+    """Return where librdkafka puts keys by FNV-1a."""
+    topic = kafka.create("fnv1a", partitions=partitions)
+    producer = Producer({"bootstrap.servers": kafka.broker, "partitioner": "fnv1a_random"})
+    for key in keys:
+        producer.produce(topic, value=b"", key=key)
+    assert producer.flush(PATIENCE_S) == 0
+    return {message.key(): message.partition() for message in kafka.read(topic, len(keys))}
+
+
+def test_what_a_real_opentelemetry_collector_writes_gets_its_verdict(
+    kafka: Kafka, otelcol: OtelCol, tmp_path: Path
+) -> None:
+    topic = kafka.create("of-otelcol", partitions=4)
+    exporter = exporter_in_the_docs().replace("kafka:9092", kafka.broker).replace("otlp_spans", topic)
+    port, metrics = free_ports(2)
+    config = tmp_path / "otelcol.yaml"
+    config.write_text(
+        f"""
+receivers: {{otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{port}"}}}}}}}}
+{exporter}
+service:
+  telemetry:
+    metrics: {{readers: [{{pull: {{exporter: {{prometheus: {{host: 127.0.0.1, port: {metrics}}}}}}}}}]}}
+  pipelines: {{traces: {{receivers: [otlp], exporters: [kafka]}}}}
+"""
+    )
+    spans = [span for number in range(ANSWERS) for span in rag_trace(number)]
+    with otelcol.run(config, env={}, listens_on=[port]):
+        httpx.post(
+            f"http://127.0.0.1:{port}/v1/traces",
+            content=encode(spans),
+            headers={"content-type": "application/x-protobuf"},
+            timeout=PATIENCE_S,
+        ).raise_for_status()
+        messages = kafka.read(topic, ANSWERS)
+    keys = [trace_id_of(number).encode() for number in range(ANSWERS)]
+    found = {message.key(): message.partition() for message in messages}
+    assert found == fnv1a_partitions(kafka, keys, partitions=4)
+    assert set(found.values()) > {0}
+    with collector_process(tmp_path, config_of(tmp_path, kafka.broker, topic)):
+        judged = await_carriers(tmp_path, ANSWERS)
+    assert {span.trace_id: span.attributes[SCORE] for span in judged} == {
+        trace_id_of(number): 1.0 for number in range(ANSWERS)
+    }
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ class LedgerOptions:
         from ragtrace_collector.service.from_config import sampler_of
         from ragtrace_collector.store.cipher import NO_CIPHER
         from ragtrace_collector.store.open import cipher_of
+        from ragtrace_collector.store.reader import index_of
         from ragtrace_collector.store.reports import SqliteReports
 
         trace_id = trace_id_in(wanted)
@@ -115,8 +116,10 @@ class LedgerOptions:
             return trace_status_form.validate_python(self._get(self.url, f"{WHY_PATH}{quote(trace_id)}"))
         config = self.at.config()
         cipher = cipher_of(config.store) if config else NO_CIPHER
+        file = self.at.file_of(config)
         looking = look_up(
-            SqliteReports(self.at.file_of(config), cipher),
+            SqliteReports(file, cipher),
+            index_of(file),
             trace_id,
             config=config,
             sampler=sampler_of(config.sample) if config else None,

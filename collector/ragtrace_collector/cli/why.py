@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,7 @@ from ragtrace_collector.cli.accounts import LedgerOptions
 
 if TYPE_CHECKING:
     from ragtrace_collector.ledger.account import AnswerStatus
-    from ragtrace_collector.operations.why import OpenSpans, TraceState, TraceStatus
+    from ragtrace_collector.operations.why import EvaluationStatus, OpenSpans, TraceState, TraceStatus
 
 
 _MOST_PARENTS: Final = 5
@@ -74,6 +74,7 @@ def _lines(standing: TraceStatus) -> Iterator[str]:
     """Yield what to tell, indented below what it is about."""
     for answer in standing.answers:
         yield from _about_answer(answer, standing.now_ns)
+        yield from _about_evaluations([one for one in standing.evaluations if one.span_id == answer.span_id])
     if standing.trace is not None:
         yield from _about_trace(standing.trace, standing)
     elif standing.answers:
@@ -105,6 +106,27 @@ def _about_answer(answer: AnswerStatus, now_ns: int) -> Iterator[str]:
     for delivery in answer.deliveries:
         refusal = f": {one_line(delivery.reason)}" if delivery.reason else ""
         yield f"  to {one_line(delivery.sink)}: {delivery.state}{refusal}"
+
+
+def _about_evaluations(evaluations: Sequence[EvaluationStatus]) -> Iterator[str]:
+    """Yield where evaluations of an answer say the opposite: side by side, or one after the other."""
+    beside = [one for one in evaluations if one.is_disputed]
+    if beside:
+        said = ", ".join(f"{_judge(one)} says {one.label}" for one in beside)
+        passed = sum(one.label == "pass" for one in beside)
+        yield f"  disputed: {passed} of {many(len(beside), 'valid evaluation')} pass it ({said})"
+    by_carrier = {one.carrier: one for one in evaluations}
+    for one in evaluations:
+        before = by_carrier.get(one.supersedes)
+        if before is not None and before.label != one.label:
+            yield (
+                f"  evaluation {one.carrier} ({_judge(one)} says {one.label}) overrules {before.carrier},"
+                f" which it replaced ({_judge(before)} said {before.label})"
+            )
+
+
+def _judge(evaluation: EvaluationStatus) -> str:
+    return one_line(evaluation.judge) or "a judge without a name"
 
 
 def _odds(answer: AnswerStatus) -> str:

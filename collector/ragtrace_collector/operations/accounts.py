@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ragtrace.answers.port import AnswerIndex
 from ragtrace.errors import InputError
 from ragtrace.ports import Clock
 from ragtrace_collector.judge.live import LiveConfig
@@ -28,7 +29,7 @@ ledger_form: Final[TypeAdapter[Ledger]] = TypeAdapter(Ledger)
 
 
 def account_routes(
-    live: LiveConfig, store: LedgerStore, *, clock: Clock, access: TokenAuth
+    live: LiveConfig, store: LedgerStore, index: AnswerIndex, *, clock: Clock, access: TokenAuth
 ) -> tuple[Route, ...]:
     """Build ``GET /why/<trace id>`` and ``GET /ledger?since_ns=…``, which commands read with ``--url``."""
 
@@ -36,6 +37,7 @@ def account_routes(
         wanted = trace_id_in(request.path_params["trace"])
         status = await look_up(
             store,
+            index,
             wanted,
             config=live.now.config,
             sampler=live.now.sampler,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 from pydantic import Field
 
+from ragtrace.answers.port import AnswerIndex
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import CodecError, InputError
+from ragtrace.model import Label
 from ragtrace.sampling import position_of
 from ragtrace.traces.otlp import SpanRef, parse_request, split_by_trace
 from ragtrace_collector.assemble.open_traces import OpenTrace
@@ -68,6 +72,21 @@ class HeadSampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationStatus:
+    """An evaluation that passes or fails an answer, as the index has it."""
+
+    span_id: str
+    """Of the answer."""
+    carrier: str
+    supersedes: str
+    """The carrier that it replaces; empty if it replaces none."""
+    judge: str
+    label: Label
+    is_disputed: bool
+    """Whether it is valid, and so is one that says the opposite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStatus:
     """What is known about one trace."""
 
@@ -77,6 +96,8 @@ class TraceStatus:
     answers: tuple[AnswerStatus, ...]
     head_sampling: Annotated[HeadSampling | None, Field(alias="door")]
     """None without a configuration."""
+    evaluations: tuple[EvaluationStatus, ...] = ()
+    """By answer, the valid ones first."""
     linger_s: float | None = None
     retention_s: float | None = None
 
@@ -104,6 +125,7 @@ def trace_id_in(text: str) -> str:
 
 async def look_up(
     store: LedgerStore,
+    index: AnswerIndex,
     wanted: str,
     *,
     config: CollectorConfig | None = None,
@@ -128,11 +150,34 @@ async def look_up(
         now_ns=now_ns,
         trace=_state_of(report.trace) if report.trace else None,
         answers=report.answers,
+        evaluations=await _evaluations(index, key, report.answers),
         head_sampling=HeadSampling(position=position_of(trace_id), is_kept=sampler.may_keep(trace_id))
         if sampler
         else None,
     )
     return _with_config(status, config) if config else status
+
+
+async def _evaluations(
+    index: AnswerIndex, key: str, answers: Sequence[AnswerStatus]
+) -> tuple[EvaluationStatus, ...]:
+    found: list[EvaluationStatus] = []
+    for answer in answers:
+        owner = tenant_of(key) or answer.tenant
+        versions = await index.versions(AnswerKey(answer.trace_id, answer.span_id, owner))
+        found.extend(_evaluation(one) for one in versions if one.label in (Label.PASS, Label.FAIL))
+    return tuple(found)
+
+
+def _evaluation(summary: AnswerSummary) -> EvaluationStatus:
+    return EvaluationStatus(
+        span_id=summary.key.span_id,
+        carrier=summary.carrier_span_id,
+        supersedes=summary.supersedes,
+        judge=summary.judge,
+        label=summary.label,
+        is_disputed=summary.is_disputed,
+    )
 
 
 async def _whole_key(store: LedgerStore, wanted: str, tenant: str | None) -> str:

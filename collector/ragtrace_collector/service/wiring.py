@@ -262,7 +262,9 @@ class _Parts:
             has_listeners=bool(self.config.receive.grpc or self.config.receive.http),
             sink_names={key: sink.name for key, sink in (*self.sinks.items(), *self.notice_sinks.items())},
         )
-        accounts = account_routes(self.live, self.store, clock=self.clock, access=self.auth.access)
+        accounts = account_routes(
+            self.live, self.store, self.store.answers, clock=self.clock, access=self.auth.access
+        )
         return Operations(
             config=self.config.telemetry, vitals=vitals, auth=self.auth, scores=self.scores, accounts=accounts
         )

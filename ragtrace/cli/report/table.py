@@ -11,6 +11,7 @@ from ragtrace.quality.wording import (
     below,
     change,
     compared,
+    disputes,
     effort,
     ledger,
     left_out,
@@ -51,6 +52,9 @@ def print_report(report: QualityReport) -> None:
     if report.reviewed is not None:
         console.print()
         print_indented(console, 0, f"{reviewed(report.reviewed)}.")
+    if report.disputes.of:
+        console.print()
+        print_indented(console, 0, f"{disputes(report.disputes)}.")
     if report.ledger is not None:
         console.print()
         print_indented(console, 0, f"{ledger(report.ledger)}.")

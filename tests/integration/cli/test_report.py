@@ -122,6 +122,17 @@ def test_people_see_estimates_with_what_stands_beside_them_in_80_columns(stored:
         assert said in told.stdout
 
 
+def test_answers_on_which_two_judges_disagree_have_a_line(tmp_path: Path) -> None:
+    first = judged_trace(1, 0.9)
+    second = [replace(judged_trace(1, score)[-1], span_id="d" * 16) for score in (0.3,)]
+    file = file_of(tmp_path / "traces.jsonl", [*first, *second], judged_trace(2, 0.3))
+    told = run("report", "--from", file)
+    assert "Disputed: 1 of 1 (100 %) answers that several evaluations decided" in " ".join(
+        told.stdout.split()
+    )
+    assert as_json("--from", file)["disputes"] == {"disputed": 1, "of": 1}
+
+
 def test_machines_get_the_same_in_the_documented_form(stored: str) -> None:
     found = as_json("--from", stored, "--by", "service", "--compare", "help..shop")
     (metric,) = found["all"]["metrics"]

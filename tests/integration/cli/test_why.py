@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.model import Label
 from ragtrace.traces.attach import Sample, Screening
 from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.cipher import open_cipher
-from ragtrace_collector.store.port import Job, Outcome
+from ragtrace_collector.store.port import Job, JudgedInput, KeptCarrier, Outcome
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector
@@ -29,6 +31,7 @@ TRACE = trace_id_of(0)
 ANSWER = rag_trace(0)[0].span_id
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.25, screening=Screening(0.834, 1.0))
 SECOND_NS = 10**9
+FIRST, SECOND = f"{0xC1:016x}", f"{0xC2:016x}"
 
 
 async def receive(store: SqliteStore, body: bytes) -> None:
@@ -70,6 +73,66 @@ async def test_a_judged_answer_tells_its_rule_its_carrier_and_where_that_is(
     assert "carrier 00f067aa0ba902b7, evaluator e1" in told
     assert "to grpc://tempo:4317: delivered" in told
     assert "to http://jaeger:4318: rejected: too large" in told
+
+
+async def judge_twice(store: SqliteStore, *, supersedes: str) -> None:
+    """Judge an answer, and again when late spans changed it: first it passes, then it fails."""
+    said = ((FIRST, "", "lexical:lexical-v3", Label.PASS), (SECOND, supersedes, "openai:m", Label.FAIL))
+    for number, (carrier, replaced, judge_name, label) in enumerate(said):
+        summary = AnswerSummary(
+            key=AnswerKey(TRACE, ANSWER, "acme"),
+            carrier_span_id=carrier,
+            supersedes=replaced,
+            time_ns=SECOND_NS,
+            judged_ns=2 * SECOND_NS + number,
+            judge=judge_name,
+            label=label,
+        )
+        await receive(store, request_of(*rag_trace(0)))
+        job = Job(
+            trace_id=TRACE,
+            span_id=ANSWER,
+            sample=SAMPLE,
+            tenant="acme",
+            record_sha256=str(number),
+            revisions_left=1,
+        )
+        await store.decide_trace(
+            TRACE, jobs=[job], outcomes=[], keep_spans=True, now_ns=time.time_ns(), slices=number + 1
+        )
+        (leased,) = await store.take_jobs(1, now_ns=time.time_ns())
+        kept = KeptCarrier(summary=summary, payload=b"")
+        await store.finish(
+            leased,
+            State.JUDGED,
+            outbox_items={},
+            now_ns=time.time_ns(),
+            judged=JudgedInput(record_sha256=str(number), slices=number + 1),
+            kept=kept,
+        )
+
+
+async def test_evaluations_that_disagree_are_told_with_their_judges(store: SqliteStore, path: Path) -> None:
+    await judge_twice(store, supersedes="")
+    told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
+    assert "disputed: 1 of 2 valid evaluations pass it" in told
+    assert "lexical:lexical-v3 says pass" in told
+    assert "openai:m says fail" in told
+    found = json.loads(run("why", TRACE, "--store", str(path), "--json").output)["evaluations"]
+    assert {(one["carrier"], one["label"], one["is_disputed"]) for one in found} == {
+        (FIRST, "pass", True),
+        (SECOND, "fail", True),
+    }
+
+
+async def test_an_evaluation_that_overrules_the_one_it_replaces_is_no_dispute(
+    store: SqliteStore, path: Path
+) -> None:
+    await judge_twice(store, supersedes=FIRST)
+    told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
+    assert "disputed" not in told
+    overruled = f"{FIRST}, which it replaced (lexical:lexical-v3 said pass)"
+    assert f"evaluation {SECOND} (openai:m says fail) overrules {overruled}" in told
 
 
 async def test_a_postponed_answer_tells_the_last_failure_and_the_next_try(

@@ -13,6 +13,7 @@ import pytest
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.model import Chunk, VerdictCounts
 from ragtrace.quality import (
+    DisputeCount,
     MeasuredJudge,
     QualityReport,
     ReportDimension,
@@ -260,6 +261,22 @@ def test_mixed_judges_are_told_apart() -> None:
     )
     by_judge = report_of(by_both(200), replace(ALL, by=ReportDimension.JUDGE))
     assert [group.name for group in by_judge.groups] == [LEXICAL, MODEL]
+
+
+def test_disputed_answers_are_counted_among_those_that_several_evaluations_decided() -> None:
+    others = [
+        replace(judged(number, score), judge="other:judge", is_disputed=score < 0.5)
+        for number, score in ((1, 0.1), (2, 1.0))
+    ]
+    first = [replace(judged(number, 1.0), is_disputed=number == 1) for number in (1, 2, 3)]
+    undecided = [replace(judged(number, None), judge="other:judge") for number in (3,)]
+    answers = [*first, *others, *undecided]
+    for request in (ALL, replace(ALL, judge="other:judge")):
+        report = report_of(answers, request)
+        assert report.disputes == DisputeCount(disputed=1, of=2)
+        assert report_as_json(report)["disputes"] == {"disputed": 1, "of": 2}
+        assert "Disputed: 1 of 2 (50 %) answers that several evaluations decided" in render_page(report)
+    assert "Disputed" not in render_page(report_of(first))
 
 
 def test_an_answer_judged_before_it_was_given_tells_of_a_wrong_clock() -> None:
