@@ -160,7 +160,7 @@ $(environments:=/.made-from-lock): %/.made-from-lock:
 	  uv pip sync --quiet --python $*/bin/python --require-hashes $(filter %.lock,$^); \
 	else \
 	  $(PYTHON) -m venv --clear $* && \
-	  $*/bin/python -m pip install --quiet --require-hashes --requirement $(filter %.lock,$^); \
+	  $*/bin/python -m pip install --quiet --no-deps --require-hashes --requirement $(filter %.lock,$^); \
 	fi
 	@touch $@
 
