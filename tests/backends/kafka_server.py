@@ -140,7 +140,8 @@ def running_kafka(jars: Path, folder: Path, *, ports: Sequence[int] | None = Non
     )
     java = [required_java(), _MEMORY, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
     if not (folder / "data").exists():
-        cluster = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        # a random id may begin with a hyphen, which the program takes for an option
+        cluster = base64.urlsafe_b64encode(b"ragtrace" + os.urandom(8)).decode().rstrip("=")
         format_log = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
         subprocess.run(format_log, check=True, capture_output=True, timeout=PATIENCE_S)
     broker = Kafka(

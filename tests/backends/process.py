@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +22,8 @@ TEST_VARIABLES = ("RAGTRACE_BACKENDS", "RAGTRACE_REQUIRE_BACKENDS")
 """Settings of the test run itself; no test's environment is cleaned of them."""
 
 _POLL_S = 0.05
+_BELOW_EPHEMERAL = range(10_000, 32_000)
+_TRIES = 1_000
 _GRACE_S = 10
 """For a program that is needed no more: a Tempo with old blocks takes minutes to stop by itself."""
 
@@ -44,12 +47,19 @@ def eventually(probe: Callable[[], ResultT | None], *, what: str, deadline_s: fl
 
 
 def free_ports(count: int) -> list[int]:
-    """Return distinct loopback ports that nothing listens on now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in sockets]
-    for listener in sockets:
-        listener.close()
-    return ports
+    """Return distinct loopback ports that nothing listens on now.
+
+    They are below those that the system gives to outgoing connections: such a connection of another test
+    would take the port before the program does, which may import for half a minute first.
+    """
+    ports: list[int] = []
+    for port in random.sample(_BELOW_EPHEMERAL, _TRIES):
+        with suppress(OSError):
+            socket.create_server(("127.0.0.1", port)).close()
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError(f"there are no {count} free ports among {_TRIES} of {_BELOW_EPHEMERAL}")
 
 
 def is_listening(port: int) -> bool:
