@@ -1,10 +1,11 @@
-"""The section ``receive.kafka``: which topics spans are read from, and how the brokers are reached."""
+"""Apache Kafka: the topics of `receive.kafka`, from which spans are read, and a cluster's store (`store.kafka`)."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
@@ -33,6 +34,7 @@ _OWN_OPTIONS: Final = frozenset(
         "ssl.ca.location",
         "ssl.certificate.location",
         "ssl.key.location",
+        "transactional.id",
     }
 )
 """Options of librdkafka that the collector sets itself: delivery depends on them, or a key here has them."""
@@ -66,37 +68,82 @@ class SaslConfig(Section):
     password: SecretStr = Field(min_length=1)
 
 
-class KafkaConfig(Section):
-    """Spans that an OpenTelemetry Collector wrote into topics of Apache Kafka."""
+Brokers = Annotated[
+    tuple[Address, ...], Field(min_length=1), BeforeValidator(_one_or_more), AlternativeForm("string")
+]
 
-    brokers: Annotated[
-        tuple[Address, ...], Field(min_length=1), BeforeValidator(_one_or_more), AlternativeForm("string")
-    ]
-    topics: Annotated[
-        tuple[Topic, ...], Field(min_length=1), BeforeValidator(_one_or_more), AlternativeForm("string")
-    ] = ("otlp_spans",)
-    group: str = Field(default="ragtrace", min_length=1)
+
+class BrokersConfig(Section):
+    """How brokers are reached, and which member of its group a collector is."""
+
+    key: ClassVar[str]
+    """The section's name in messages."""
+
+    brokers: Brokers
     group_instance_id: str | None = Field(default=None, min_length=1)
+    session_timeout: Timeout = timedelta(seconds=45)
     encoding: Literal["otlp_proto", "otlp_json"] = "otlp_proto"
-    start: Literal["earliest", "latest"] = "earliest"
-    dead_letter: Annotated[str, AfterValidator(_dead_letter)] | None = "{topic}.dead-letter"
     tenant: str | None = Field(default=None, min_length=1)
     tls: TlsConfig | None = None
     sasl: SaslConfig | None = None
-    session_timeout: Timeout = timedelta(seconds=45)
     options: dict[str, SecretStr] = {}
 
-    def dead_letter_topic(self, topic: str) -> str | None:
-        """Return the topic that gets what cannot be used of this one; ``None`` if none does."""
-        return self.dead_letter and self.dead_letter.replace(_PLACEHOLDER, topic)
+    def client_settings(self) -> dict[str, Any]:
+        """Return what librdkafka needs for a connection. It holds secrets."""
+        settings: dict[str, Any] = {
+            "bootstrap.servers": ",".join(self.brokers),
+            "client.id": "ragtrace",
+            "log_level": 0,  # the callbacks say it: librdkafka would write lines of its own
+            "security.protocol": f"{'SASL_' if self.sasl else ''}{'SSL' if self.tls else 'PLAINTEXT'}",
+            "topic.metadata.refresh.interval.ms": _REFRESH_MS,
+        }
+        if self.sasl:
+            settings["sasl.mechanism"] = self.sasl.mechanism
+            settings["sasl.username"] = self.sasl.username
+            settings["sasl.password"] = self.sasl.password.get_secret_value()
+        if self.tls:
+            files = {
+                "ssl.ca.location": self.tls.ca,
+                "ssl.certificate.location": self.tls.cert,
+                "ssl.key.location": self.tls.key,
+            }
+            settings.update({name: str(path) for name, path in files.items() if path is not None})
+        return {**settings, **{name: value.get_secret_value() for name, value in self.options.items()}}
+
+    @property
+    def sends_open_password(self) -> bool:
+        """Whether other machines could read the password on its way."""
+        return (
+            self.sasl is not None
+            and self.tls is None
+            and self.sasl.mechanism == "PLAIN"
+            and not all(map(_is_here, self.brokers))
+        )
 
     @field_validator("options")
     @classmethod
     def _leaves_own_options(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
         own = sorted(_OWN_OPTIONS & value.keys())
         if own:
-            raise ValueError(f"{own[0]!r} is set by the collector: use the other keys of `receive.kafka`")
+            raise ValueError(f"{own[0]!r} is set by the collector: use the other keys of `{cls.key}`")
         return value
+
+
+class KafkaConfig(BrokersConfig):
+    """Spans that an OpenTelemetry Collector wrote into topics of Apache Kafka."""
+
+    key = "receive.kafka"
+
+    topics: Annotated[
+        tuple[Topic, ...], Field(min_length=1), BeforeValidator(_one_or_more), AlternativeForm("string")
+    ] = ("otlp_spans",)
+    group: str = Field(default="ragtrace", min_length=1)
+    start: Literal["earliest", "latest"] = "earliest"
+    dead_letter: Annotated[str, AfterValidator(_dead_letter)] | None = "{topic}.dead-letter"
+
+    def dead_letter_topic(self, topic: str) -> str | None:
+        """Return the topic that gets what cannot be used of this one; ``None`` if none does."""
+        return self.dead_letter and self.dead_letter.replace(_PLACEHOLDER, topic)
 
     @model_validator(mode="after")
     def _reads_no_dead_letters(self) -> KafkaConfig:
@@ -106,3 +153,59 @@ class KafkaConfig(Section):
                     f"`dead_letter` of {topic!r} is one of `topics`: dead letters would be read again"
                 )
         return self
+
+
+class KafkaStoreConfig(BrokersConfig):
+    """The work of several collectors in Apache Kafka, a shard a partition."""
+
+    key = "store.kafka"
+
+    prefix: Annotated[str, AfterValidator(_topic)] = "ragtrace"
+    spans_topic: Topic | None = None
+
+    @property
+    def spans(self) -> str:
+        """The topic of spans, with the trace id as key."""
+        return self.spans_topic or f"{self.prefix}.spans"
+
+    @property
+    def state(self) -> str:
+        """The compacted topic of the shards' rows."""
+        return f"{self.prefix}.state"
+
+    @property
+    def budget(self) -> str:
+        """The topic of reservations."""
+        return f"{self.prefix}.budget"
+
+    def transactional_id(self, shard: int) -> str:
+        """Return the name under which a shard's owner writes: a later one fences the one before."""
+        return f"{self.prefix}-shard-{shard}"
+
+    def receiver(self) -> KafkaConfig:
+        """Return how the spans are read: by the group that is named as the prefix."""
+        common = {name: getattr(self, name) for name in BrokersConfig.model_fields}
+        return KafkaConfig.model_construct(
+            **common, topics=(self.spans,), group=self.prefix
+        )  # checked already
+
+
+def store_of_url(value: object) -> object:
+    """Let ``store`` and ``store.kafka`` be written as ``kafka://HOST:PORT,HOST:PORT/PREFIX``."""
+    if not isinstance(value, str):
+        return value
+    parts = urlsplit(value)
+    brokers = [broker for broker in parts.netloc.split(",") if broker]
+    if parts.scheme != "kafka" or not brokers or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError(
+            "write kafka://HOST:PORT,HOST:PORT/PREFIX, or a section; a login belongs into `store.kafka.sasl`"
+        )
+    prefix = parts.path.strip("/")
+    return {"brokers": brokers, **({"prefix": prefix} if prefix else {})}
+
+
+def _is_here(address: str) -> bool:
+    return address.rpartition(":")[0] in {"localhost", "127.0.0.1", "[::1]"}
+
+
+_REFRESH_MS: Final = 30_000

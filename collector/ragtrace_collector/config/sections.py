@@ -26,7 +26,7 @@ from ragtrace.judge.cascade import ScreenSpec, judge_and_screen
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
 from ragtrace_collector.config.drift import DriftConfig
-from ragtrace_collector.config.kafka import KafkaConfig
+from ragtrace_collector.config.kafka import KafkaConfig, KafkaStoreConfig, store_of_url
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.security import ReceiveTlsConfig, SpanLimitsConfig, TlsConfig, TokenConfig
 from ragtrace_collector.config.slo import AlertsConfig, SloConfig
@@ -76,19 +76,15 @@ class ReceiveConfig(Section):
 
     @model_validator(mode="after")
     def _sends_no_open_password(self) -> ReceiveConfig:
-        kafka = self.kafka
-        if kafka is None or kafka.sasl is None or kafka.tls is not None or self.insecure:
-            return self
-        if kafka.sasl.mechanism == "PLAIN" and not all(map(_is_here, kafka.brokers)):
-            raise ValueError(
-                "`kafka.sasl` would send the password readable to other machines: set `kafka.tls: {}`, use "
-                "SCRAM-SHA-512, or set `receive.insecure: true` if the network protects it"
-            )
+        if self.kafka is not None and self.kafka.sends_open_password and not self.insecure:
+            raise ValueError(f"`kafka.sasl` {_OPEN_PASSWORD.format('kafka')}")
         return self
 
 
-def _is_here(address: str) -> bool:
-    return address.rpartition(":")[0] in {"localhost", "127.0.0.1", "[::1]"}
+_OPEN_PASSWORD: Final = (
+    "would send the password readable to other machines: set `{}.tls: {{}}`, use SCRAM-SHA-512, or set "
+    "`receive.insecure: true` if the network protects it"
+)
 
 
 class AssembleConfig(Section):
@@ -334,10 +330,16 @@ class ExportConfig(Section):
         return reads_openinference(self.endpoint) if self.openinference == "auto" else self.openinference
 
 
+def _as_kafka(value: object) -> object:
+    """Let the section be written as the one address of a cluster."""
+    return {"kafka": value} if isinstance(value, str) else value
+
+
 class StoreConfig(Section):
-    """The file that survives a crash."""
+    """The file that survives a crash; with ``kafka``, the folder of the copies of what Kafka keeps."""
 
     path: Path | None = None
+    kafka: Annotated[KafkaStoreConfig | None, BeforeValidator(store_of_url), AlternativeForm("string")] = None
     max_bytes: Size = ByteSize(2 << 30)
     retention: Duration = timedelta(days=7)
     encryption_keys: tuple[SecretStr, ...] = ()
@@ -350,6 +352,18 @@ class StoreConfig(Section):
             ConfigError: there is no such default.
         """
         return default_store() if self.path is None else self.path
+
+    @property
+    def folder(self) -> Path:
+        """Where the files of shards are, if ``kafka`` keeps the work.
+
+        Raises:
+            ConfigError: there is no such default on this machine.
+        """
+        return default_store().with_name(_SHARDS) if self.path is None else self.path
+
+
+_SHARDS: Final = "shards"
 
 
 class IndexConfig(Section):
@@ -428,6 +442,10 @@ class UiConfig(Section):
     reviews: Path | None = None
 
 
+Role = Literal["all", "ingest", "evaluate"]
+"""What a process of a cluster does: take spans, judge answers, or both."""
+
+
 class CollectorConfig(Section):
     """Everything the collector can be told. All have defaults but ``export``."""
 
@@ -441,7 +459,8 @@ class CollectorConfig(Section):
     drift: DriftConfig = DriftConfig()
     attach: AttachConfig = AttachConfig()
     export: tuple[ExportConfig, ...] = Field(min_length=1)
-    store: StoreConfig = StoreConfig()
+    store: Annotated[StoreConfig, BeforeValidator(_as_kafka), AlternativeForm("string")] = StoreConfig()
+    role: Role = "all"
     index: IndexConfig = IndexConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     ui: UiConfig = UiConfig()
@@ -457,6 +476,29 @@ class CollectorConfig(Section):
     def most_index_rows(self) -> int:
         """How many rows the index may have: they take at most a quarter of ``store.max_bytes``."""
         return min(self.index.max_rows, self.store.max_bytes // _PARTS_OF_STORE // _INDEX_ROW_BYTES)
+
+    @model_validator(mode="after")
+    def _is_a_cluster(self) -> CollectorConfig:
+        kafka = self.store.kafka
+        if kafka is None:
+            if self.role != "all":
+                raise ValueError(
+                    f"`role: {self.role}` needs a store that several processes share: set `store.kafka`"
+                )
+            return self
+        if self.receive.kafka is not None:
+            raise ValueError(
+                "`store.kafka` reads a topic of spans itself: leave `receive.kafka` out, and name the topic "
+                "as `store.kafka.spans_topic`"
+            )
+        if self.sessions.context_turns:
+            raise ValueError(
+                "`sessions.context_turns` shows the judge turns of other traces, which another shard may "
+                "have: set it to 0, or take a store in a file"
+            )
+        if kafka.sends_open_password and not self.receive.insecure:
+            raise ValueError(f"`store.kafka.sasl` {_OPEN_PASSWORD.format('store.kafka')}")
+        return self
 
     @model_validator(mode="after")
     def _can_hold(self) -> CollectorConfig:

@@ -25,6 +25,7 @@ _NEEDS_A_RESTART: Final = (
     "attach.hold_max_bytes",
     "export",
     "store",
+    "role",
     "telemetry",
     "ui",
     "slo",

@@ -21,7 +21,6 @@ _PROBE_TIMEOUT_S: Final = 2.0
 _COMMITTED_TIMEOUT_S: Final = 5.0
 _DELIVERY_TIMEOUT_S: Final = 10.0
 _QUEUED_KILOBYTES: Final = 16 << 10
-_REFRESH_MS: Final = 30_000
 _LARGEST_BYTES: Final = 1_000_000_000
 """What librdkafka takes at most: the brokers say how large a message may be."""
 _REFUSED: Final = "the brokers refuse the credentials"
@@ -292,7 +291,7 @@ class DeadLetterProducer:
     def __init__(self, config: KafkaConfig) -> None:
         self._producer = Producer(
             {
-                **client_settings(config),
+                **config.client_settings(),
                 "acks": "all",
                 "compression.type": "zstd",
                 "message.max.bytes": _LARGEST_BYTES,
@@ -336,28 +335,6 @@ def _origin(copy: Copy) -> Sequence[tuple[str, bytes]]:
     return [(name, str(value).encode()) for name, value in origin.items()]
 
 
-def client_settings(config: KafkaConfig) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "bootstrap.servers": ",".join(config.brokers),
-        "client.id": "ragtrace",
-        "log_level": 0,  # the callbacks say it: librdkafka would write lines of its own
-        "security.protocol": f"{'SASL_' if config.sasl else ''}{'SSL' if config.tls else 'PLAINTEXT'}",
-        "topic.metadata.refresh.interval.ms": _REFRESH_MS,
-    }
-    if config.sasl:
-        settings["sasl.mechanism"] = config.sasl.mechanism
-        settings["sasl.username"] = config.sasl.username
-        settings["sasl.password"] = config.sasl.password.get_secret_value()
-    if config.tls:
-        files = {
-            "ssl.ca.location": config.tls.ca,
-            "ssl.certificate.location": config.tls.cert,
-            "ssl.key.location": config.tls.key,
-        }
-        settings.update({name: str(path) for name, path in files.items() if path is not None})
-    return {**settings, **{name: value.get_secret_value() for name, value in config.options.items()}}
-
-
 def _consumer_settings(config: KafkaConfig, **callbacks: Callable[..., None]) -> dict[str, Any]:
     settings = {
         "group.id": config.group,
@@ -371,7 +348,7 @@ def _consumer_settings(config: KafkaConfig, **callbacks: Callable[..., None]) ->
     }
     if config.group_instance_id:
         settings["group.instance.id"] = config.group_instance_id
-    return {**settings, **client_settings(config)}
+    return {**settings, **config.client_settings()}
 
 
 def _message_of(message: Message) -> TopicMessage:

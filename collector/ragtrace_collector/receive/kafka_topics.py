@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 from ragtrace.errors import ReadUnavailable
 from ragtrace_collector.config.kafka import KafkaConfig
-from ragtrace_collector.receive.kafka_client import client_settings, reason_of
+from ragtrace_collector.receive.kafka_client import reason_of
 
 _TIMEOUT_S: Final = 20.0
 _CLEANUP: Final = "cleanup.policy"
@@ -100,7 +100,7 @@ class TopicAdmin:
     def __init__(self, config: KafkaConfig, plan: TopicPlan) -> None:
         self._config = config
         self._plan = plan
-        self._admin = AdminClient(client_settings(config))
+        self._admin = AdminClient(config.client_settings())
 
     def states(self) -> Sequence[TopicState]:
         """Return how the topics are: those with spans, then those of dead letters."""

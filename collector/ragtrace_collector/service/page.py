@@ -121,4 +121,6 @@ def open_configured_reviews(config: CollectorConfig) -> AbstractAsyncContextMana
 
 def reviews_of(config: CollectorConfig) -> Path:
     """Return where reviews are kept."""
-    return config.ui.reviews or config.store.file.with_name(REVIEWS_NAME)
+    store = config.store
+    beside = store.folder if store.kafka else store.file
+    return config.ui.reviews or beside.with_name(REVIEWS_NAME)
