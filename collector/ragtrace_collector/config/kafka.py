@@ -1,4 +1,4 @@
-"""Apache Kafka: the topics of `receive.kafka`, from which spans are read, and a cluster's store (`store.kafka`)."""
+"""Apache Kafka: the topics that spans are read from (``receive.kafka``), and a cluster's store."""
 
 from __future__ import annotations
 

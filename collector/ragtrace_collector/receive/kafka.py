@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from confluent_kafka import KafkaException
 
@@ -24,6 +25,7 @@ from ragtrace.traces.otlp import Encoding
 from ragtrace_collector.config.kafka import KafkaConfig
 from ragtrace_collector.receive.intake import Intake, Sender
 from ragtrace_collector.receive.kafka_client import (
+    AssignmentListener,
     ClientEnded,
     Copy,
     DeadLetterProducer,
@@ -46,6 +48,8 @@ _POLL_S: Final = 0.2
 _FIRST_DELAY_S: Final = 0.2
 _LONGEST_DELAY_S: Final = 5.0
 _REOPEN_S: Final = 30.0
+_ENDING_S: Final = 5.0
+"""How long the others of the group wait for what goes on with a partition that they get."""
 _SENDER: Final = "kafka"
 _ENCODINGS: Final[Mapping[str, Encoding]] = {"otlp_proto": "protobuf", "otlp_json": "json"}
 
@@ -84,14 +88,66 @@ class _Taken:
     unusable: Unusable | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Where the messages of a partition go."""
+
+    intake: Intake
+    store: DeadLetterStore
+
+
+class Destinations(Protocol):
+    """Where the messages of each partition go, as partitions come and go."""
+
+    def of(self, partition: int) -> Destination | None:
+        """Return where a partition's messages go; ``None``: they wait until there is something."""
+        ...
+
+    def assigned(self, partitions: Collection[int]) -> None:
+        """Note partitions that this member got."""
+        ...
+
+    async def revoked(self, partitions: Collection[int], *, is_lost: bool) -> None:
+        """End what goes on with partitions that another member gets next, or has already (``is_lost``)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OneDestination:
+    """Everything goes to one place."""
+
+    destination: Destination
+
+    def of(self, partition: int) -> Destination | None:
+        """Return the one."""
+        return self.destination
+
+    def assigned(self, partitions: Collection[int]) -> None:
+        """Do nothing."""
+
+    async def revoked(self, partitions: Collection[int], *, is_lost: bool) -> None:
+        """Do nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pressure:
+    """How a partition is tried again whose messages cannot be stored."""
+
+    try_again_s: float
+    delay_s: float = _FIRST_DELAY_S
+
+    def refused(self, now_s: float) -> None:
+        self.try_again_s = now_s + self.delay_s
+        self.delay_s = min(2 * self.delay_s, _LONGEST_DELAY_S)
+
+
 @dataclass(slots=True, kw_only=True)
 class KafkaReceiver:
-    """A member of a consumer group: the intake gets what it reads."""
+    """A member of a consumer group: what it reads goes to the destinations of its partitions."""
 
     config: KafkaConfig
     max_message_bytes: int
-    intake: Intake
-    store: DeadLetterStore
+    destinations: Destinations
     sender: Callable[[], Sender | None]
     """Returns who sends, if the receivers need tokens or the topics have a tenant."""
     counters: Counters
@@ -106,8 +162,8 @@ class KafkaReceiver:
     _producer: DeadLetterProducer | None = None
     _waiting: list[TopicMessage] = field(default_factory=list)
     """Read, and not stored because the store is full, in the order of their offsets."""
-    _delay_s: float = _FIRST_DELAY_S
-    _try_again_s: float = 0.0
+    _pressure: dict[Partition, _Pressure] = field(default_factory=dict)
+    """Of partitions with messages for which the store had no room."""
     _next: dict[Partition, int] = field(default_factory=dict)
     """The offset behind the last message that was read of each partition."""
     _unkeyed: set[str] = field(default_factory=set)
@@ -136,8 +192,8 @@ class KafkaReceiver:
             self._thread.shutdown(wait=False)
 
     async def _read_as_member(self) -> None:
-        consumer = await self._call(GroupConsumer, self.config)
-        self._next, self._waiting = {}, []
+        consumer = await self._call(GroupConsumer, self.config, self._listener())
+        self._next, self._waiting, self._pressure = {}, [], {}
         try:
             while not self._stopping.is_set():
                 messages = await self._call(consumer.poll, _AT_ONCE, _POLL_S)
@@ -145,23 +201,45 @@ class KafkaReceiver:
         finally:
             await self._call(consumer.close)
 
+    def _listener(self) -> AssignmentListener:
+        """Return what the client's thread calls when partitions come and go; it waits for what ends."""
+        loop = asyncio.get_running_loop()
+
+        def assigned(partitions: Collection[int]) -> None:
+            loop.call_soon_threadsafe(self.destinations.assigned, partitions)
+
+        def revoked(partitions: Collection[int], is_lost: bool) -> None:
+            ending = self.destinations.revoked(partitions, is_lost=is_lost)
+            with suppress(TimeoutError):  # it goes on; whoever gets them next does not wait for it
+                asyncio.run_coroutine_threadsafe(ending, loop).result(_ENDING_S)
+
+        return AssignmentListener(assigned=assigned, revoked=revoked)
+
     async def _turn(self, consumer: GroupConsumer, messages: Sequence[TopicMessage]) -> None:
         self._waiting = [message for message in self._waiting if _is_kept(consumer, message.place)]
         self._note_read(consumer, messages)
-        if self._waiting and asyncio.get_running_loop().time() < self._try_again_s:
-            self._waiting += messages
-        else:
-            await self._take_all([*self._waiting, *messages])
+        now_s = asyncio.get_running_loop().time()
+        all_messages = [*self._waiting, *messages]
+        due = [message for message in all_messages if self._is_due(message, now_s)]
+        taken = set(map(id, due)) - await self._take_all(due)
+        self._waiting = [message for message in all_messages if id(message) not in taken]
         await self._call(consumer.commit, self._offsets())
-        await self._follow_pressure(consumer)
+        await self._follow_pressure(consumer, {message.place for message in due}, now_s)
         self._tell(
             ConsumerState(
                 trouble=consumer.trouble,
-                is_paused=bool(self._waiting),
+                is_paused=bool(self._pressure),
                 partitions=consumer.owned,
                 lag=await self._call(consumer.lag),
             )
         )
+
+    def _is_due(self, message: TopicMessage, now_s: float) -> bool:
+        """Whether a message may be stored now: its destination is open, and not known to be full."""
+        if self.destinations.of(message.partition) is None:
+            return False
+        pressure = self._pressure.get(message.place)
+        return pressure is None or now_s >= pressure.try_again_s
 
     def _note_read(self, consumer: GroupConsumer, messages: Sequence[TopicMessage]) -> None:
         self.counters.add(Counts.KAFKA_MESSAGES, len(messages))
@@ -184,14 +262,13 @@ class KafkaReceiver:
             extra=event("kafka_unkeyed", topic=topic),
         )
 
-    async def _take_all(self, messages: Sequence[TopicMessage]) -> None:
-        """Store the spans of messages, which then share commits; keep those that must be tried again."""
+    async def _take_all(self, messages: Sequence[TopicMessage]) -> set[int]:
+        """Store the spans of messages, which then share commits; return the ids of those to try again."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._take(message)) for message in messages]
         taken = [task.result() for task in tasks]
         left = {id(each.message) for each in taken if each.is_postponed}
-        left |= await self._bury([each for each in taken if each.unusable])
-        self._waiting = [message for message in messages if id(message) in left]
+        return left | await self._bury([each for each in taken if each.unusable])
 
     async def _take(self, message: TopicMessage) -> _Taken:
         try:
@@ -213,12 +290,24 @@ class KafkaReceiver:
             return Unusable.EMPTY
         if len(body) > self.max_message_bytes:
             return Unusable.TOO_LARGE
-        with self.intake.room.for_request(_SENDER) as place:
+        intake = self._destination(message).intake
+        with intake.room.for_request(_SENDER) as place:
             await place.reserve(len(body))
-            receipt = await self.intake.accept(
+            receipt = await intake.accept(
                 body, encoding=_ENCODINGS[self.config.encoding], sender=self.sender()
             )
         return None if receipt.spans else Unusable.NO_SPANS
+
+    def _destination(self, message: TopicMessage) -> Destination:
+        """Return where a message goes.
+
+        Raises:
+            StoreUnavailable: its partition was lost meanwhile.
+        """
+        found = self.destinations.of(message.partition)
+        if found is None:
+            raise StoreUnavailable(f"partition {message.partition} is not here any more")
+        return found
 
     async def _bury(self, unusable: Sequence[_Taken]) -> set[int]:
         """Copy messages into their dead-letter topics and note them; return the ids of those not noted."""
@@ -234,7 +323,8 @@ class KafkaReceiver:
                 copied_to=copied_to,
             )
             try:
-                is_new = await self.store.note_dead_letter(letter, now_ns=self.clock.now_ns())
+                store = self._destination(message).store
+                is_new = await store.note_dead_letter(letter, now_ns=self.clock.now_ns())
             except StoreUnavailable:
                 left.add(id(message))
                 continue
@@ -276,20 +366,23 @@ class KafkaReceiver:
         first_waiting = {message.place: message.offset for message in reversed(self._waiting)}
         return {**self._next, **first_waiting}
 
-    async def _follow_pressure(self, consumer: GroupConsumer) -> None:
-        """Fetch nothing while messages wait for room in the store."""
-        now_s = asyncio.get_running_loop().time()
-        if self._waiting and now_s >= self._try_again_s:
-            self._try_again_s = now_s + self._delay_s
-            self._delay_s = min(2 * self._delay_s, _LONGEST_DELAY_S)
-        if self._waiting and not self.state.is_paused:
+    async def _follow_pressure(
+        self, consumer: GroupConsumer, tried: AbstractSet[Partition], now_s: float
+    ) -> None:
+        """Fetch nothing of partitions whose messages wait: for room in the store, or for their shard."""
+        waiting = {message.place for message in self._waiting}
+        refused = waiting & tried
+        before = set(self._pressure)
+        for place in refused:
+            self._pressure.setdefault(place, _Pressure(try_again_s=now_s)).refused(now_s)
+        for place in before - waiting:
+            del self._pressure[place]
+        if self._pressure and not before:
             self.counters.add(Counts.KAFKA_PAUSES)
             log.warning("nothing is read from Kafka until the store has room", extra=event("kafka_paused"))
-            await self._call(consumer.pause)
-        elif self.state.is_paused and not self._waiting:
-            self._delay_s = _FIRST_DELAY_S
+        elif before and not self._pressure:
             log.info("messages are read from Kafka again", extra=event("kafka_resumed"))
-            await self._call(consumer.resume)
+        await self._call(consumer.pause, waiting)
 
     def _tell(self, state: ConsumerState) -> None:
         before, self.state = self.state, state

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -81,10 +82,19 @@ def check_settings(config: KafkaConfig) -> None:
         raise ConfigError(f"`receive.kafka`: {_without_secrets(_text(exc), config)}") from None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentListener:
+    """What is called in the client's thread when partitions come and go."""
+
+    assigned: Callable[[Collection[int]], None]
+    revoked: Callable[[Collection[int], bool], None]
+    """Another member gets them when this returns; with ``True``, it has them already."""
+
+
 class GroupConsumer:
     """A member of the consumer group. Its offsets are committed by ``commit`` only."""
 
-    def __init__(self, config: KafkaConfig) -> None:
+    def __init__(self, config: KafkaConfig, listener: AssignmentListener) -> None:
         self.trouble: str | None = "no broker has answered yet"
         """Why nothing comes; ``None`` while the topics can be read."""
         self.partitions: dict[str, int] = {}
@@ -92,6 +102,7 @@ class GroupConsumer:
         self.assigned: set[Partition] = set()
         """Partitions that the last ``poll`` was given: what is known of them is of an earlier time."""
         self._config = config
+        self._listener = listener
         self._owned: set[Partition] = set()
         self._requested: dict[Partition, int] = {}
         self._committed: dict[Partition, int] = {}
@@ -99,7 +110,7 @@ class GroupConsumer:
         self._group_trouble: str | None = None
         self._last_error: str | None = None
         self._ended: str | None = None
-        self._is_paused = False
+        self._paused: set[Partition] = set()
         self._probed_s = -_PROBE_S
         self._consumer = Consumer(
             _consumer_settings(config, error_cb=self._note_error, on_commit=self._note_commit)
@@ -107,8 +118,8 @@ class GroupConsumer:
         self._consumer.subscribe(
             list(config.topics),
             on_assign=self._note_assigned,
-            on_revoke=self._note_revoked,
-            on_lost=self._note_revoked,
+            on_revoke=partial(self._note_revoked, is_lost=False),
+            on_lost=partial(self._note_revoked, is_lost=True),
         )
 
     def poll(self, most: int, wait_s: float) -> Sequence[TopicMessage]:
@@ -118,8 +129,6 @@ class GroupConsumer:
             ClientEnded: the client cannot go on.
         """
         self.assigned = set()
-        if self._is_paused:  # also those that were assigned meanwhile
-            self._consumer.pause(self._consumer.assignment())
         first = self._consumer.poll(wait_s)
         found = [first, *self._consumer.consume(most - 1, 0)] if first is not None else []
         if self._ended is not None:
@@ -140,14 +149,14 @@ class GroupConsumer:
         """How many partitions this member has."""
         return len(self._owned)
 
-    def pause(self) -> None:
-        """Fetch nothing until ``resume``; the member stays in its group."""
-        self._is_paused = True
-
-    def resume(self) -> None:
-        """Fetch again."""
-        self._is_paused = False
-        self._consumer.resume(self._consumer.assignment())
+    def pause(self, places: Collection[Partition]) -> None:
+        """Fetch nothing of these partitions, and of all others again; the member stays in its group."""
+        wanted = self._owned & set(places)
+        if more := wanted - self._paused:
+            self._consumer.pause([TopicPartition(*place) for place in more])
+        if less := (self._paused & self._owned) - wanted:
+            self._consumer.resume([TopicPartition(*place) for place in less])
+        self._paused = wanted
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Let the group begin there after a restart. The next call repeats a commit that failed."""
@@ -254,9 +263,12 @@ class GroupConsumer:
         self._owned.update((each.topic, each.partition) for each in places)
         self.assigned.update((each.topic, each.partition) for each in places)
         self._without_start.update((each.topic, each.partition) for each in places)
+        self._paused.difference_update((each.topic, each.partition) for each in places)
         self._group_trouble = None
+        self._listener.assigned([each.partition for each in places])
 
-    def _note_revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
+    def _note_revoked(self, _: Consumer, places: list[TopicPartition], *, is_lost: bool) -> None:
+        self._listener.revoked([each.partition for each in places], is_lost)
         for place in ((each.topic, each.partition) for each in places):
             self._owned.discard(place)
             self._requested.pop(place, None)

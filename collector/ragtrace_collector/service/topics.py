@@ -47,7 +47,7 @@ def open_kafka(
     kafka = config.receive.kafka
     if kafka is None:
         return None
-    from ragtrace_collector.receive.kafka import KafkaReceiver, TopicSender
+    from ragtrace_collector.receive.kafka import Destination, KafkaReceiver, OneDestination, TopicSender
 
     def sender() -> TopicSender | None:
         return TopicSender(kafka.tenant) if kafka.tenant or access.needs_tokens else None
@@ -55,8 +55,7 @@ def open_kafka(
     return KafkaReceiver(
         config=kafka,
         max_message_bytes=config.receive.max_message_bytes,
-        intake=intake,
-        store=store,
+        destinations=OneDestination(Destination(intake=intake, store=store)),
         sender=sender,
         counters=counters,
         clock=clock,
