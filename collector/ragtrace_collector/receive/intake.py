@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -65,37 +66,23 @@ _LARGE_AT_ONCE: Final = 2
 """How many of them are read at once: reading answers uses the same threads."""
 
 
-class Intake:
-    """Accepts export requests. When ``accept`` returns, what must be kept is on disk."""
+class SpanIntake(ABC):
+    """What receivers hand requests to. When ``accept`` returns, what must be kept is durable."""
 
-    def __init__(
-        self,
-        *,
-        store: WorkStore,
-        assembly: Assembly,
-        live: LiveConfig,
-        forward_to: tuple[str, ...],
-        counters: Counters,
-        clock: Clock,
-        received: asyncio.Event,
-        room: RequestMemory,
-        holding: Callable[[], HoldMode],
-        span_limits: SpanLimits,
-    ) -> None:
+    def __init__(self, room: RequestMemory) -> None:
         self.room = room
-        self._store = store
-        self._assembly = assembly
-        self._live = live
-        self._forward_to = forward_to
-        self._counters = counters
-        self._clock = clock
-        self._received = received
-        """Set when there is something new to forward."""
-        self._holding = holding
-        self._span_limits = span_limits
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
         self._under_way: set[asyncio.Task[Any]] = set()
         """Accepted requests, also those whose sender has gone."""
+
+    @abstractmethod
+    async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
+        """Keep the spans of one request. ``sender`` is who sent it, if the receivers need tokens.
+
+        Raises:
+            CodecError: the body is not OTLP; nothing was kept.
+            StoreUnavailable: try again later; nothing was kept.
+        """
 
     async def to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Finish the work of a request even if the sender disconnects.
@@ -112,13 +99,44 @@ class Intake:
         while self._under_way:
             await asyncio.wait(self._under_way)
 
-    async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
-        """Store the spans of one request. ``sender`` is who sent it, if the receivers need tokens.
+    async def _parse(self, body: bytes, encoding: Encoding) -> ParsedRequest:
+        if encoding == "protobuf" and len(body) <= _LARGE_BYTES:
+            with suppress(CodecError):  # the slow path below reports it, unless it can repair the texts
+                return read_request(body, encoding=encoding, repair=False)
+        async with self._large:
+            return await asyncio.to_thread(read_request, body, encoding=encoding)
 
-        Raises:
-            CodecError: the body is not OTLP; nothing was kept.
-            StoreUnavailable: try again later; nothing was kept.
-        """
+
+class Intake(SpanIntake):
+    """Accepts export requests into a store, for the stages of its pipeline."""
+
+    def __init__(
+        self,
+        *,
+        store: WorkStore,
+        assembly: Assembly,
+        live: LiveConfig,
+        forward_to: tuple[str, ...],
+        counters: Counters,
+        clock: Clock,
+        received: asyncio.Event,
+        room: RequestMemory,
+        holding: Callable[[], HoldMode],
+        span_limits: SpanLimits,
+    ) -> None:
+        super().__init__(room)
+        self._store = store
+        self._assembly = assembly
+        self._live = live
+        self._forward_to = forward_to
+        self._counters = counters
+        self._clock = clock
+        self._received = received
+        """Set when there is something new to forward."""
+        self._holding = holding
+        self._span_limits = span_limits
+
+    async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
         left_out: Counter[Counts] = Counter()
         try:
             parsed = await self._parse(body, encoding)
@@ -149,14 +167,9 @@ class Intake:
         left_out[Counts.SPANS_REPEATED] += sum(len(part.spans) for part in again)
         self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
         self._counters.add(Counts.TEXTS_REPAIRED, parsed.texts_repaired)
-        return Receipt(spans=split.spans + own, rejected_spans=split.rejected, reason=_reason(split, parsed))
-
-    async def _parse(self, body: bytes, encoding: Encoding) -> ParsedRequest:
-        if encoding == "protobuf" and len(body) <= _LARGE_BYTES:
-            with suppress(CodecError):  # the slow path below reports it, unless it can repair the texts
-                return read_request(body, encoding=encoding, repair=False)
-        async with self._large:
-            return await asyncio.to_thread(read_request, body, encoding=encoding)
+        return Receipt(
+            spans=split.spans + own, rejected_spans=split.rejected, reason=reason_for_sender(split, parsed)
+        )
 
     def _is_wanted(self, sampler: Sampler, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
         """Return whether head sampling keeps a trace; if not, count its spans in ``left_out``."""
@@ -209,7 +222,7 @@ class Intake:
         return inbound.without(kept_back).to_bytes()
 
 
-def _reason(split: SplitRequest, parsed: ParsedRequest) -> str:
+def reason_for_sender(split: SplitRequest, parsed: ParsedRequest) -> str:
     """Return the warning for the sender of an accepted request."""
     reasons = [split.reject_reason] if split.rejected else []
     if parsed.texts_repaired:

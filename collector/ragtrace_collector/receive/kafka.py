@@ -27,13 +27,12 @@ from ragtrace_collector.receive.intake import Intake, Sender
 from ragtrace_collector.receive.kafka_client import (
     AssignmentListener,
     ClientEnded,
-    Copy,
-    DeadLetterProducer,
     GroupConsumer,
     Partition,
     TopicMessage,
     reason_of,
 )
+from ragtrace_collector.receive.kafka_producers import Copy, DeadLetterProducer
 from ragtrace_collector.store.port import DeadLetter, DeadLetterStore, StoreUnavailable
 from ragtrace_collector.telemetry.consumer import ConsumerState
 from ragtrace_collector.telemetry.counters import Counters, Counts

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace_collector.config.kafka import KafkaConfig
@@ -20,10 +20,7 @@ Partition = tuple[str, int]
 _PROBE_S: Final = 2.0
 _PROBE_TIMEOUT_S: Final = 2.0
 _COMMITTED_TIMEOUT_S: Final = 5.0
-_DELIVERY_TIMEOUT_S: Final = 10.0
 _QUEUED_KILOBYTES: Final = 16 << 10
-_LARGEST_BYTES: Final = 1_000_000_000
-"""What librdkafka takes at most: the brokers say how large a message may be."""
 _REFUSED: Final = "the brokers refuse the credentials"
 _OF_GROUP: Final = frozenset(
     {
@@ -62,7 +59,7 @@ class TopicMessage:
 
 def reason_of(error: ClientEnded | KafkaException) -> str:
     """Return what is wrong, in one sentence."""
-    return str(error) if isinstance(error, ClientEnded) else _text(error)
+    return str(error) if isinstance(error, ClientEnded) else text_of(error)
 
 
 def check_settings(config: KafkaConfig) -> None:
@@ -79,7 +76,7 @@ def check_settings(config: KafkaConfig) -> None:
     try:
         Consumer(settings).close()
     except KafkaException as exc:
-        raise ConfigError(f"`receive.kafka`: {_without_secrets(_text(exc), config)}") from None
+        raise ConfigError(f"`receive.kafka`: {_without_secrets(text_of(exc), config)}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,65 +285,6 @@ class GroupConsumer:
             self._requested.pop(place, None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
-    """A message to be copied into a dead-letter topic."""
-
-    message: TopicMessage
-    topic: str
-    reason: str
-
-
-class DeadLetterProducer:
-    """Copies messages into dead-letter topics, with where they come from in the headers."""
-
-    def __init__(self, config: KafkaConfig) -> None:
-        self._producer = Producer(
-            {
-                **config.client_settings(),
-                "acks": "all",
-                "compression.type": "zstd",
-                "message.max.bytes": _LARGEST_BYTES,
-                "message.timeout.ms": int(_DELIVERY_TIMEOUT_S * 1000),
-            }
-        )
-
-    def send(self, copies: Sequence[Copy]) -> Sequence[str | None]:
-        """Copy messages, and return for each why that failed; ``None`` if the brokers have it."""
-        results: list[str | None] = ["it took too long"] * len(copies)
-        for position, copy in enumerate(copies):
-            try:
-                self._producer.produce(
-                    copy.topic,
-                    value=copy.message.value,
-                    key=copy.message.key,
-                    headers=[*copy.message.headers, *_origin(copy)],
-                    on_delivery=_noting(results, position),
-                )
-            except (KafkaException, BufferError) as exc:
-                results[position] = _text(exc)
-        self._producer.flush(2 * _DELIVERY_TIMEOUT_S)
-        return results
-
-
-def _noting(results: list[str | None], position: int) -> Callable[[KafkaError | None, Message], None]:
-    def note(error: KafkaError | None, _: Message) -> None:
-        results[position] = error.str() if error is not None else None
-
-    return note
-
-
-def _origin(copy: Copy) -> Sequence[tuple[str, bytes]]:
-    message = copy.message
-    origin = {
-        "ragtrace.reason": copy.reason,
-        "ragtrace.topic": message.topic,
-        "ragtrace.partition": message.partition,
-        "ragtrace.offset": message.offset,
-    }
-    return [(name, str(value).encode()) for name, value in origin.items()]
-
-
 def _consumer_settings(config: KafkaConfig, **callbacks: Callable[..., None]) -> dict[str, Any]:
     settings = {
         "group.id": config.group,
@@ -389,7 +327,7 @@ def _of_topic(topic: str, error: KafkaError) -> str:
     return f"topic {topic!r}: {error.str()}"
 
 
-def _text(exc: Exception) -> str:
+def text_of(exc: Exception) -> str:
     error = exc.args[0] if exc.args else exc
     return error.str() if isinstance(error, KafkaError) else str(error)
 

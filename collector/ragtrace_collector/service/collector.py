@@ -27,9 +27,9 @@ from ragtrace_collector.operations.systemd import notify_ready, notify_reloading
 from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.receive.grpc import serve_grpc
 from ragtrace_collector.receive.http import http_app
-from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
 from ragtrace_collector.service.page import UiService
 from ragtrace_collector.service.pipeline import StorePipeline
+from ragtrace_collector.service.work import Work
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.web.auth import ReceiverAuth
@@ -49,7 +49,7 @@ class Collector:
     """One collector process: what receives, the pipeline, and the pages about them."""
 
     configuration: LiveConfig
-    pipeline: StorePipeline
+    work: Work
     kafka: KafkaReceiver | None
     counters: Counters
     clock: Clock
@@ -71,6 +71,12 @@ class Collector:
         return self.live.config
 
     @property
+    def pipeline(self) -> StorePipeline:
+        """The pipeline, if there is one store."""
+        assert isinstance(self.work, StorePipeline)
+        return self.work
+
+    @property
     def vitals(self) -> Vitals:
         """How it is: what its pages and metrics tell."""
         return self.operations.vitals
@@ -83,18 +89,17 @@ class Collector:
         """
         refuse_what_needs_a_restart(self.config, config)
         check_anchors(config)
-        guards = guards_of(config, clock=self.clock, spend_ledger=self.pipeline.store.budget)
+        guards = guards_of(config, clock=self.clock, spend_ledger=self.work.spend_ledger)
         evaluator = await SharedEvaluator.begin(open_evaluator(config, guards))
         async with AsyncExitStack() as undone:
             undone.push_async_callback(evaluator.retire)
-            live = Live.of(config, evaluator, sampler_of(config.sample))
-            await self.pipeline.sample_stage.recall(live.sampler)
+            follow = await self.work.prepare(config, evaluator)
             self.auth.reload(config.receive)
             undone.pop_all()
-        before = self.configuration.exchange(live)
-        self.pipeline.assembly.follow(assemble_policy_of(config))
+        before = self.live.shared_evaluator
+        follow()
         logging.getLogger().setLevel(config.log_level.upper())
-        await before.shared_evaluator.retire()
+        await before.retire()
 
     async def _follow(self, reloads: Reloads) -> None:
         """Reload when asked. If a reload fails, log why and keep the configuration."""
@@ -150,15 +155,15 @@ class Collector:
         on_ready: Callable[[Collector], None] | None,
     ) -> None:
         drained = asyncio.Event()
-        stages = tasks.create_task(self.pipeline.run(drained), name="stages")
+        stages = tasks.create_task(self.work.run(drained), name="stages")
         self._say_serving(on_ready)
         await stop.wait()
         self.vitals.phase = Phase.STOPPING
         notify_stopping()
         log.info("stopping: no new spans are taken", extra=event("stopping"))
         await receivers.aclose()
-        await self.pipeline.intake.finish()
-        await self.pipeline.drain()
+        await self.work.intake.finish()
+        await self.work.drain()
         drained.set()
         await asyncio.wait([stages], timeout=_LAST_TURN_S)
         stages.cancel()
@@ -183,7 +188,7 @@ class Collector:
         listening = open_socket(self.config.receive.http)
         self.http_port = listening.getsockname()[1]
         app = http_app(
-            self.pipeline.intake,
+            self.work.intake,
             status=self.vitals.status,
             access=self.auth.access,
             counters=self.counters,
@@ -196,7 +201,7 @@ class Collector:
         if self.config.receive.grpc is None:
             return
         server, self.grpc_port = await serve_grpc(
-            self.pipeline.intake,
+            self.work.intake,
             self.config.receive.grpc,
             access=self.auth.access,
             certificate=self.auth.certificate,
@@ -205,5 +210,5 @@ class Collector:
         receivers.push_async_callback(server.stop, _GRPC_GRACE_S)
 
     async def _report(self) -> None:
-        left = await self.pipeline.left()
+        left = await self.work.left()
         log.info("stopped; left on disk: %s", left or "nothing", extra=event("stopped", **left))

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from ragtrace.answers.port import AnswerIndex
+from ragtrace.budget import SpendLedger
+from ragtrace.drift.runs import DriftState
 from ragtrace.ports import Clock
 from ragtrace_collector.alerts.stage import AlertStage
 from ragtrace_collector.assemble.open_traces import Assembly
@@ -22,10 +26,12 @@ from ragtrace_collector.deliver.hold import HoldStage
 from ragtrace_collector.deliver.outbox import DeliverStage
 from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.stage import EvaluateStage
-from ragtrace_collector.evaluate.workers import WorkerPool
-from ragtrace_collector.judge.live import Live, LiveConfig
+from ragtrace_collector.evaluate.workers import WorkerPool, WorkerSlots
+from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.sample.stage import SampleStage
+from ragtrace_collector.sampling import Sampler
+from ragtrace_collector.service.from_config import assemble_policy_of
 from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.stage import Stage
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
@@ -59,7 +65,12 @@ class StorePipeline:
     sessions: SessionStage
     intake: Intake
     counters: Counters
+    slots: WorkerSlots
     clock: Clock
+    sampler_of: Callable[[CollectorConfig], Sampler]
+    """Builds the sampler of a configuration."""
+    is_first: bool = True
+    """Whether it is the one that watches the judge and the objectives: the first shard, or the only store."""
 
     @property
     def live(self) -> Live:
@@ -71,6 +82,43 @@ class StorePipeline:
         """The live configuration."""
         return self.live.config
 
+    @property
+    def spend_ledger(self) -> SpendLedger:
+        """Where what judging costs is counted."""
+        return self.store.budget
+
+    @property
+    def reports(self) -> WorkStore:
+        """What is read of answers and spans, for the pages."""
+        return self.store
+
+    @property
+    def answers(self) -> AnswerIndex:
+        """The index of judged answers."""
+        return self.store.answers
+
+    async def prepare(self, config: CollectorConfig, evaluator: SharedEvaluator) -> Callable[[], None]:
+        """Get ready to follow another configuration; the result does it.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+        live = Live.of(config, evaluator, self.sampler_of(config))
+        await self.sample_stage.recall(live.sampler)
+        return partial(self._follow, live)
+
+    def _follow(self, live: Live) -> None:
+        self.configuration.exchange(live)
+        self.assembly.follow(assemble_policy_of(live.config))
+
+    async def drift_state(self) -> DriftState:
+        """Return whether the judge is steady."""
+        return await self.drift.state()
+
+    async def active_alerts(self) -> Mapping[str, bool]:
+        """Return whether each objective is broken, by its name."""
+        return await self.alerts.active()
+
     async def recover(self) -> None:
         """Look again at the traces that were open when the last process ended."""
         if self.config.attach.mode != "hold":  # it was, before
@@ -81,15 +129,19 @@ class StorePipeline:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run every stage until ``stop`` is set."""
-        async with asyncio.TaskGroup() as tasks:
-            for stage in self._stages(workers=tasks):
-                tasks.create_task(stage.run(stop, self.counters), name=stage.name)
+        self.slots.join()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for stage in self._stages(workers=tasks):
+                    tasks.create_task(stage.run(stop, self.counters), name=stage.name)
+        finally:
+            self.slots.leave(self.sample_stage.queued)
 
     def _stages(self, *, workers: asyncio.TaskGroup) -> tuple[Stage, ...]:
         """Return the table of stages."""
         queued, done = self.sample_stage.queued, self.evaluator.done
         pool = WorkerPool(
-            most=self.config.evaluate.concurrency,
+            slots=self.slots,
             take=self.evaluator.take,
             judge=self.evaluator.attempt,
             workers=workers,
@@ -111,11 +163,16 @@ class StorePipeline:
             ),
             *((release,) if self.config.attach.mode == "hold" else ()),
             Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
-            Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
-            Stage(name="alerts", step=self.alerts.step, pause_s=_WORK_PAUSE_S),
+            *(self._watching() if self.is_first else ()),
             Stage(name="sessions", step=self.sessions.step, pause_s=_SESSION_PAUSE_S),
             Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
             Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
+        )
+
+    def _watching(self) -> tuple[Stage, ...]:
+        return (
+            Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
+            Stage(name="alerts", step=self.alerts.step, pause_s=_WORK_PAUSE_S),
         )
 
     async def _sample(self) -> bool:

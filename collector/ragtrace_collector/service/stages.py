@@ -1,0 +1,213 @@
+"""Builds the stages over one work store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from opentelemetry.trace import Tracer
+
+from ragtrace.ports import Clock, SpanSink
+from ragtrace_collector.alerts.notices import AnswerLinks, drift_notices
+from ragtrace_collector.alerts.sinks import NoticeSink
+from ragtrace_collector.alerts.stage import AlertStage
+from ragtrace_collector.alerts.watch import SloWatch
+from ragtrace_collector.assemble.answers import AnswerReader
+from ragtrace_collector.assemble.open_traces import Assembly
+from ragtrace_collector.assemble.quarantine import Quarantine
+from ragtrace_collector.assemble.sweep import Sweeper
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.config.values import nanoseconds
+from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
+from ragtrace_collector.deliver.outbox import DeliverStage
+from ragtrace_collector.drift.stage import DriftStage
+from ragtrace_collector.evaluate.low_scores import LowScoreWatch
+from ragtrace_collector.evaluate.stage import EvaluateStage
+from ragtrace_collector.evaluate.workers import WorkerSlots
+from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.receive.intake import Intake
+from ragtrace_collector.receive.memory import RequestMemory
+from ragtrace_collector.receive.span_limits import SpanLimits
+from ragtrace_collector.sample.stage import SampleStage
+from ragtrace_collector.sampling import Sampler
+from ragtrace_collector.service.from_config import forward_to
+from ragtrace_collector.service.pipeline import StorePipeline
+from ragtrace_collector.sessions.stage import SessionStage
+from ragtrace_collector.store.port import HoldMode, WorkStore
+from ragtrace_collector.telemetry.counters import Counters
+from ragtrace_collector.telemetry.scores import Scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedParts:
+    """What the pipelines of a process share."""
+
+    sinks: Mapping[str, SpanSink]
+    notice_sinks: Mapping[str, NoticeSink]
+    tracer: Tracer
+    counters: Counters
+    room: RequestMemory
+    slots: WorkerSlots
+    scores: Scores | None = None
+    """What verdicts add up to, if the metrics tell it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageParts:
+    """What the stages over one store share, and how each is built from it."""
+
+    shared: SharedParts
+    live: LiveConfig
+    store: WorkStore
+    assembly: Assembly
+    clock: Clock
+    sampler_of: Callable[[CollectorConfig], Sampler]
+    is_first: bool = True
+    queued: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is something to judge."""
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is something to deliver."""
+
+    @property
+    def config(self) -> CollectorConfig:
+        return self.live.now.config
+
+    @property
+    def holds(self) -> bool:
+        return self.config.attach.mode == "hold"
+
+    def pipeline(self) -> StorePipeline:
+        """Wire the stages together."""
+        holder = self._holder()
+        drift = self._drift()
+        reader = AnswerReader(store=self.store, counters=self.shared.counters)
+        return StorePipeline(
+            configuration=self.live,
+            store=self.store,
+            assembly=self.assembly,
+            counters=self.shared.counters,
+            slots=self.shared.slots,
+            clock=self.clock,
+            sampler_of=self.sampler_of,
+            is_first=self.is_first,
+            intake=self._intake(holder),
+            holder=holder,
+            sample_stage=self._sample_stage(reader),
+            sweeper=Sweeper(store=self.store, assembly=self.assembly, counters=self.shared.counters),
+            evaluator=self._evaluator(reader),
+            deliverers=tuple(self._deliverers()),
+            drift=drift,
+            alerts=self._alerts(drift),
+            sessions=self._sessions(),
+        )
+
+    def _drift(self) -> DriftStage:
+        return DriftStage(
+            live=self.live,
+            store=self.store,
+            clock=self.clock,
+            notices=partial(drift_notices, sinks=tuple(self.shared.notice_sinks)),
+        )
+
+    def _holder(self) -> HoldStage:
+        attach = self.config.attach
+        return HoldStage(
+            store=self.store,
+            limits=HoldLimits(timeout_ns=nanoseconds(attach.hold_timeout), most_bytes=attach.hold_max_bytes),
+            is_judge_away=lambda: self.live.now.is_judge_unavailable,
+            counters=self.shared.counters,
+            clock=self.clock,
+            released=self.done,
+        )
+
+    def _intake(self, holder: HoldStage) -> Intake:
+        receive = self.config.receive
+        return Intake(
+            store=self.store,
+            assembly=self.assembly,
+            live=self.live,
+            forward_to=forward_to(self.config),
+            counters=self.shared.counters,
+            clock=self.clock,
+            received=self.done,
+            room=self.shared.room,
+            span_limits=SpanLimits(**receive.limits.model_dump()),
+            holding=holder.holding if self.holds else lambda: HoldMode.OFF,
+        )
+
+    def _sample_stage(self, reader: AnswerReader) -> SampleStage:
+        return SampleStage(
+            store=self.store,
+            reader=reader,
+            assembly=self.assembly,
+            quarantine=Quarantine(store=self.store, counters=self.shared.counters, clock=self.clock),
+            live=self.live,
+            sampling_store=self.store.sampling,
+            counters=self.shared.counters,
+            clock=self.clock,
+            queued=self.queued,
+            tracer=self.shared.tracer,
+        )
+
+    def _evaluator(self, reader: AnswerReader) -> EvaluateStage:
+        watch = LowScoreWatch(sampling_store=self.store.sampling, counters=self.shared.counters)
+        return EvaluateStage(
+            store=self.store,
+            reader=reader,
+            live=self.live,
+            watch=watch,
+            sinks=tuple(self.shared.sinks),
+            openinference_sinks=frozenset(
+                export.endpoint for export in self.config.export if export.reads_openinference
+            ),
+            counters=self.shared.counters,
+            scores=self.shared.scores,
+            logs_verdicts=self.config.telemetry.verdict_log,
+            clock=self.clock,
+            done=self.done,
+            tracer=self.shared.tracer,
+            holds=self.holds,
+        )
+
+    def _sessions(self) -> SessionStage:
+        return SessionStage(
+            store=self.store,
+            live=self.live,
+            sinks=tuple(self.shared.sinks),
+            counters=self.shared.counters,
+            clock=self.clock,
+            done=self.done,
+        )
+
+    def _alerts(self, drift: DriftStage) -> AlertStage:
+        config = self.config
+        return AlertStage(
+            store=self.store,
+            watches=tuple(SloWatch.of(slo, config.sample) for slo in config.slo),
+            sinks=tuple(self.shared.notice_sinks),
+            links=AnswerLinks(page_url=config.ui.public_url or "", traces=config.ui.links),
+            clock=self.clock,
+            done=self.done,
+            is_judge_steady=drift.is_judge_steady,
+        )
+
+    def _deliverers(self) -> Iterator[DeliverStage]:
+        for key, notice_sink in self.shared.notice_sinks.items():
+            yield DeliverStage(
+                store=self.store,
+                sink=notice_sink,
+                endpoint=key,
+                counters=self.shared.counters,
+                clock=self.clock,
+                most_at_once=1,  # notices are JSON documents, which nothing merges
+            )
+        for endpoint, sink in self.shared.sinks.items():
+            yield DeliverStage(
+                store=self.store,
+                sink=sink,
+                endpoint=endpoint,
+                counters=self.shared.counters,
+                clock=self.clock,
+            )
