@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ragtrace_collector.config.kafka import KafkaConfig, KafkaStoreConfig
 from ragtrace_collector.receive.kafka_client import TopicMessage, text_of
-from ragtrace_collector.store.trace_key import shard_of
+from ragtrace_collector.store.shard import shard_of
 
 _DELIVERY_TIMEOUT_S: Final = 10.0
 _UNSENT_KILOBYTES: Final = 64 << 10

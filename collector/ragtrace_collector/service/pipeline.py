@@ -30,11 +30,11 @@ from ragtrace_collector.evaluate.workers import WorkerPool, WorkerSlots
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.sample.stage import SampleStage
-from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.service.from_config import assemble_policy_of
+from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
 from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.stage import Stage
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
+from ragtrace_collector.store.shard import WHOLE, Shard
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
 
@@ -67,10 +67,7 @@ class StorePipeline:
     counters: Counters
     slots: WorkerSlots
     clock: Clock
-    sampler_of: Callable[[CollectorConfig], Sampler]
-    """Builds the sampler of a configuration."""
-    is_first: bool = True
-    """Whether it is the one that watches the judge and the objectives: the first shard, or the only store."""
+    shard: Shard = WHOLE
 
     @property
     def live(self) -> Live:
@@ -103,13 +100,13 @@ class StorePipeline:
         Raises:
             ConfigError: it cannot be used.
         """
-        live = Live.of(config, evaluator, self.sampler_of(config))
+        live = Live.of(config, evaluator, sampler_of(config.sample, self.shard))
         await self.sample_stage.recall(live.sampler)
         return partial(self._follow, live)
 
     def _follow(self, live: Live) -> None:
         self.configuration.exchange(live)
-        self.assembly.follow(assemble_policy_of(live.config))
+        self.assembly.follow(assemble_policy_of(live.config, self.shard))
 
     async def drift_state(self) -> DriftState:
         """Return whether the judge is steady."""
@@ -163,7 +160,7 @@ class StorePipeline:
             ),
             *((release,) if self.config.attach.mode == "hold" else ()),
             Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
-            *(self._watching() if self.is_first else ()),
+            *(self._watching() if self.shard.is_first else ()),
             Stage(name="sessions", step=self.sessions.step, pause_s=_SESSION_PAUSE_S),
             Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
             Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
@@ -198,7 +195,7 @@ class StorePipeline:
             decided_before_ns=now_ns - nanoseconds(self.config.assemble.linger),
             ended_before_ns=now_ns - nanoseconds(self.config.store.retention),
             began_before_ns=now_ns - nanoseconds(self.config.index.max_age),
-            most_rows=self.config.most_index_rows,
+            most_rows=self.shard.share(self.config.most_index_rows),
         )
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -31,11 +31,11 @@ from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.span_limits import SpanLimits
 from ragtrace_collector.sample.stage import SampleStage
-from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.service.from_config import forward_to
 from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.store.port import HoldMode, WorkStore
+from ragtrace_collector.store.shard import WHOLE, Shard
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.scores import Scores
 
@@ -63,8 +63,7 @@ class StageParts:
     store: WorkStore
     assembly: Assembly
     clock: Clock
-    sampler_of: Callable[[CollectorConfig], Sampler]
-    is_first: bool = True
+    shard: Shard = WHOLE
     queued: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to judge."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -90,8 +89,7 @@ class StageParts:
             counters=self.shared.counters,
             slots=self.shared.slots,
             clock=self.clock,
-            sampler_of=self.sampler_of,
-            is_first=self.is_first,
+            shard=self.shard,
             intake=self._intake(holder),
             holder=holder,
             sample_stage=self._sample_stage(reader),

@@ -93,7 +93,6 @@ async def open_collector(
             store=store,
             clock=clock,
             assembly=Assembly(assemble_policy_of(config), monotonic_ns=monotonic_ns),
-            sampler_of=lambda config: sampler_of(config.sample),
         ).pipeline()
         kafka = open_kafka(
             config,

@@ -25,21 +25,3 @@ def trace_id_of(key: str) -> str:
 def tenant_of(key: str) -> str:
     """Return the tenant whose token sent the trace; empty if there is none."""
     return key.partition(BEHIND_ID)[2]
-
-
-def shard_of(key: str, shards: int) -> int:
-    """Return the shard that decides about a trace: the partition of its id.
-
-    By FNV-1a, as the OpenTelemetry Collector's kafka exporter partitions traces (the default of its client,
-    sarama), and librdkafka with ``partitioner: fnv1a_random``.
-    """
-    digest = _FNV_OFFSET
-    for byte in trace_id_of(key).encode():
-        digest = (digest ^ byte) * _FNV_PRIME & _32_BITS
-    return (digest if digest <= _31_BITS else _32_BITS + 1 - digest) % shards  # of the signed number's amount
-
-
-_FNV_OFFSET: Final = 0x811C9DC5
-_FNV_PRIME: Final = 0x01000193
-_32_BITS: Final = 0xFFFFFFFF
-_31_BITS: Final = 0x7FFFFFFF

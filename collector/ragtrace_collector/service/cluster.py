@@ -1,0 +1,70 @@
+"""A process of a cluster: what it needs of Kafka before it knows its shards."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from ragtrace.errors import ConfigError, ReadUnavailable
+from ragtrace_collector.config.kafka import KafkaStoreConfig
+from ragtrace_collector.receive.kafka_producers import SpanProducer
+from ragtrace_collector.telemetry.logs import event
+
+log = logging.getLogger("ragtrace.collector")
+
+_ASK_AGAIN_S: Final = 2.0
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterConnection:
+    """Finds out how many shards there are, and writes spans into their partitions."""
+
+    config: KafkaStoreConfig
+    shards: int | None = None
+    """``None`` until the brokers have said it."""
+    producer: SpanProducer | None = None
+    trouble: str | None = "no broker has answered yet"
+    """Why nothing can be written or read."""
+
+    async def connect(self) -> None:
+        """Ask the brokers once.
+
+        Raises:
+            ConfigError: the topics are not as they must be.
+        """
+        try:
+            self.shards = await asyncio.to_thread(shards_of, self.config)
+        except ReadUnavailable as exc:
+            self.trouble = str(exc)
+            return
+        self.producer = SpanProducer(self.config, shards=self.shards)
+        self.trouble = None
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[None]:
+        """Ask until the brokers answer; in the end, wait for what is being written."""
+        asking = asyncio.create_task(self._ask())
+        try:
+            yield
+        finally:
+            asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await asking
+            if self.producer is not None:
+                await asyncio.to_thread(self.producer.close)
+
+    async def _ask(self) -> None:
+        told = None
+        while self.shards is None:
+            if self.trouble != told:
+                log.warning("nothing is written to Kafka: %s", self.trouble, extra=event("kafka_unavailable"))
+                told = self.trouble
+            await asyncio.sleep(_ASK_AGAIN_S)
+            try:
+                await self.connect()
+            except ConfigError as exc:
+                self.trouble = str(exc)

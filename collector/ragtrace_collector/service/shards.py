@@ -1,0 +1,253 @@
+"""The shards of a process: a pipeline over the store of each partition that the consumer group gives it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from ragtrace.answers.port import AnswerIndex
+from ragtrace.budget import SpendLedger
+from ragtrace.drift.runs import DriftState
+from ragtrace.errors import RagtraceError
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.receive.intake import SpanIntake
+from ragtrace_collector.receive.kafka import Destination, KafkaReceiver
+from ragtrace_collector.service.cluster import ClusterConnection
+from ragtrace_collector.service.from_config import sampler_of
+from ragtrace_collector.service.pipeline import StorePipeline
+from ragtrace_collector.store.merged import MergedStores
+from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.store.shard import Shard, shard_of
+from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.telemetry.logs import event
+
+log = logging.getLogger("ragtrace.collector")
+
+_GRACE_S: Final = 3.0
+"""How long the next owner of a shard waits for answers that are being judged."""
+_LAST_TURN_S: Final = 1.0
+_OPEN_AGAIN_S: Final = 1.0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _OwnedShard:
+    """A shard that the group gave to this process, until it is given up."""
+
+    shard: Shard
+    given_up: asyncio.Event = field(default_factory=asyncio.Event)
+    is_lost: bool = False
+    """Whether another process has it already."""
+    pipeline: StorePipeline | None = None
+    """``None`` while its store is opened or closed."""
+    trouble: str | None = "its state is being read"
+    """Why it takes no messages."""
+    kept: asyncio.Task[None] | None = None
+
+
+class ShardReports(MergedStores):
+    """What the pages read of the shards of this process."""
+
+    def __init__(self, host: ShardHost) -> None:
+        super().__init__(host.stores, shard_of=host.shard_of)
+        self._host = host
+
+    async def check(self) -> None:
+        """Return if spans are accepted now.
+
+        Raises:
+            StoreUnavailable: the brokers do not answer, the topics are not as they must be, or the disk of a
+                shard is full or fails.
+        """
+        if (trouble := self._host.trouble()) is not None:
+            raise StoreUnavailable(trouble)
+        await super().check()
+
+
+@dataclass(slots=True, kw_only=True)
+class ShardHost:
+    """Opens, runs and closes shards as partitions come and go. This is `Work`, and `Destinations`."""
+
+    configuration: LiveConfig
+    connection: ClusterConnection
+    intake: SpanIntake
+    spend_ledger: SpendLedger
+    open_store: Callable[[Shard], Awaitable[SqliteStore]]
+    open_pipeline: Callable[[SqliteStore, LiveConfig, Shard], Awaitable[StorePipeline]]
+    receiver: KafkaReceiver | None = None
+    """Reads the partitions of this member; ``None`` in a process that takes spans only."""
+    reports: ShardReports = field(init=False)
+    _owned: dict[int, _OwnedShard] = field(default_factory=dict)
+    _tasks: asyncio.TaskGroup | None = None
+
+    def __post_init__(self) -> None:
+        self.reports = ShardReports(self)
+
+    @property
+    def answers(self) -> AnswerIndex:
+        """The index of the answers in the shards of this process."""
+        return self.reports.answers
+
+    def stores(self) -> Mapping[int, SqliteStore]:
+        """Return the stores of the shards that are open, by number."""
+        return {
+            number: owned.pipeline.store
+            for number, owned in sorted(self._owned.items())
+            if owned.pipeline is not None and isinstance(owned.pipeline.store, SqliteStore)
+        }
+
+    def shard_of(self, trace_id: str) -> int:
+        """Return the number of the shard that decides about a trace."""
+        return shard_of(trace_id, self.connection.shards or 1)
+
+    def trouble(self) -> str | None:
+        """Return why spans are not accepted, or not read."""
+        troubles = (
+            f"shard {number}: {owned.trouble}" for number, owned in self._owned.items() if owned.trouble
+        )
+        return self.connection.trouble or next(troubles, None)
+
+    async def prepare(self, config: CollectorConfig, evaluator: SharedEvaluator) -> Callable[[], None]:
+        """Get ready to follow another configuration. This is `Work.prepare`."""
+        mine = Live.of(config, evaluator, sampler_of(config.sample))
+        following = [await pipeline.prepare(config, evaluator) for pipeline in self._pipelines()]
+
+        def follow() -> None:
+            self.configuration.exchange(mine)
+            for each in following:
+                each()
+
+        return follow
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Read what the group gives to this member, until ``stop`` is set."""
+        async with self.connection.connected(), asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            if self.receiver is not None:
+                self.receiver.start(tasks)
+            await stop.wait()
+            for owned in self._owned.values():
+                owned.given_up.set()
+
+    async def drain(self) -> None:
+        """Give all shards back. What is queued, the next owner judges."""
+        if self.receiver is not None:
+            await self.receiver.stop()
+        await self.revoked(list(self._owned), is_lost=False)
+
+    async def left(self) -> dict[str, int]:
+        """Return nothing: what is not finished is in Kafka."""
+        return {}
+
+    async def drift_state(self) -> DriftState:
+        """Return whether the judge is steady, if the first shard is here."""
+        first = self._first()
+        return await first.drift_state() if first else DriftState()
+
+    async def active_alerts(self) -> Mapping[str, bool]:
+        """Return whether each objective is broken, if the first shard is here."""
+        first = self._first()
+        return await first.active_alerts() if first else {}
+
+    def of(self, partition: int) -> Destination | None:
+        """Return the intake of an open shard. This is `Destinations.of`."""
+        owned = self._owned.get(partition)
+        pipeline = owned and owned.pipeline
+        return Destination(intake=pipeline.intake, store=pipeline.store) if pipeline else None
+
+    def assigned(self, partitions: Collection[int]) -> None:
+        """Begin to open shards. This is `Destinations.assigned`."""
+        assert self._tasks is not None
+        for number in partitions:
+            if number in self._owned or not self.connection.shards:
+                continue
+            owned = _OwnedShard(shard=Shard(number, self.connection.shards))
+            self._owned[number] = owned
+            owned.kept = self._tasks.create_task(self._keep(owned), name=f"shard-{number}")
+
+    async def revoked(self, partitions: Collection[int], *, is_lost: bool) -> None:
+        """Close shards. This is `Destinations.revoked`."""
+        gone = [self._owned.pop(number) for number in partitions if number in self._owned]
+        for owned in gone:
+            owned.is_lost = is_lost
+            owned.given_up.set()
+        if kept := [owned.kept for owned in gone if owned.kept]:
+            await asyncio.wait(kept)
+
+    def _pipelines(self) -> list[StorePipeline]:
+        return [owned.pipeline for owned in self._owned.values() if owned.pipeline is not None]
+
+    def _first(self) -> StorePipeline | None:
+        return next((pipeline for pipeline in self._pipelines() if pipeline.shard.is_first), None)
+
+    async def _keep(self, owned: _OwnedShard) -> None:
+        """Run a shard until it is given up. If its log has another owner, open it again: only one can have it."""
+        while not owned.given_up.is_set():
+            try:
+                async with self._opened(owned):
+                    await self._until_over(owned)
+            except RagtraceError as exc:
+                owned.trouble = str(exc)
+                log.warning(
+                    "shard %d cannot be opened, and is tried again: %s",
+                    owned.shard.number,
+                    exc,
+                    extra=event("shard_unavailable", shard=str(owned.shard.number)),
+                )
+                await _first_of(owned.given_up, timeout_s=_OPEN_AGAIN_S)
+
+    @asynccontextmanager
+    async def _opened(self, owned: _OwnedShard) -> AsyncIterator[None]:
+        number = owned.shard.number
+        store = await self.open_store(owned.shard)
+        try:
+            mine = self.configuration.now
+            sampler = sampler_of(mine.config.sample, owned.shard)
+            live = LiveConfig(Live.of(mine.config, mine.shared_evaluator, sampler))
+            pipeline = await self.open_pipeline(store, live, owned.shard)
+            await pipeline.recover()
+            owned.pipeline, owned.trouble = pipeline, None
+            log.info("shard %d is open", number, extra=event("shard_opened", shard=str(number)))
+            yield
+        finally:
+            owned.pipeline = None
+            await store.aclose()
+            log.info("shard %d is closed", number, extra=event("shard_closed", shard=str(number)))
+
+    async def _until_over(self, owned: _OwnedShard) -> None:
+        """Run the stages of an open shard until it is given up or lost."""
+        pipeline, stop = owned.pipeline, asyncio.Event()
+        assert pipeline is not None
+        store = pipeline.store
+        assert isinstance(store, SqliteStore)
+        stages = asyncio.create_task(pipeline.run(stop), name=f"stages-{owned.shard.number}")
+        try:
+            await _first_of(owned.given_up, store.lost)
+            is_over = store.lost.is_set() or owned.is_lost
+            owned.pipeline = None  # no more messages come
+            if is_over:
+                log.warning(
+                    "shard %d has another owner now, or its log does not answer",
+                    owned.shard.number,
+                    extra=event("shard_lost", shard=str(owned.shard.number)),
+                )
+            else:
+                await pipeline.intake.finish()
+                stop.set()
+                await asyncio.wait([stages], timeout=_GRACE_S)
+        finally:
+            stages.cancel()
+            await asyncio.wait([stages])
+
+
+async def _first_of(*events: asyncio.Event, timeout_s: float | None = None) -> None:
+    waits = [asyncio.ensure_future(each.wait()) for each in events]
+    try:
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
