@@ -9,10 +9,12 @@ from copy import deepcopy
 from pathlib import Path
 from typing import ClassVar
 
+from ragtrace_collector.store.changelog.store import open_logged_store
 from ragtrace_collector.store.port import WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.stores.memory import MemoryStore
 from tests.stores.memory_state import MemoryState
+from tests.stores.row_log import MemoryLog, MemoryTopic
 
 MAX_BYTES = 10 << 20
 
@@ -81,5 +83,28 @@ class MemoryPlace(Place):
         return MemoryPlace(deepcopy(self.state))
 
 
-PLACES: tuple[type[Place], ...] = (SqlitePlace, MemoryPlace)
-"""A third adapter joins here."""
+class LoggedPlace(Place):
+    """A log of rows. A crash leaves the log alone, as if the disk with the file were lost."""
+
+    name = "logged"
+    survives_restart = False
+
+    def __init__(self, topic: MemoryTopic, path: Path) -> None:
+        self.topic = topic
+        self.path = path
+
+    @classmethod
+    def of(cls, folder: Path) -> LoggedPlace:
+        return cls(MemoryTopic(), folder / "copy.db")
+
+    async def open(self, *, max_bytes: int = MAX_BYTES, forward_to: Sequence[str] = ()) -> WorkStore:
+        log = MemoryLog(self.topic)
+        return await open_logged_store(self.path, log, max_bytes=max_bytes, forward_to=forward_to)
+
+    def as_of_now(self, folder: Path) -> LoggedPlace:
+        folder.mkdir()
+        return LoggedPlace(self.topic.copied(), folder / self.path.name)
+
+
+PLACES: tuple[type[Place], ...] = (SqlitePlace, MemoryPlace, LoggedPlace)
+"""Another adapter joins here."""

@@ -74,6 +74,8 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     INDEX_STEPS[3],
 )
 """One step a version. A released step is never changed; a new one is added after it."""
+NEWEST: Final = len(_MIGRATIONS)
+"""The version of the tables that this ragtrace writes."""
 
 
 def prepare(db: sqlite3.Connection) -> None:
@@ -87,6 +89,11 @@ def prepare(db: sqlite3.Connection) -> None:
     check_application_id(db)
     db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect in a new file only
     migrate(db, _MIGRATIONS)
+
+
+def migrate_to(db: sqlite3.Connection, version: int) -> None:
+    """Bring a file to a version, which may be an old one, a step a transaction."""
+    migrate(db, _MIGRATIONS[:version])
 
 
 def _refuse_damage(db: sqlite3.Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
@@ -120,9 +121,25 @@ class SqliteStore:
             lock.close()
             raise unusable(path, exc) from exc
         store = cls(commits, lock, max_bytes=max_bytes, forward_to=forward_to, cipher=cipher)
-        await store._all_of(lambda db: key_by_tenant(db, tenants))
-        await store._submit(_count_crash)
+        await store.take_over(tenants)
         return store
+
+    async def take_over(self, tenants: Collection[str] = ()) -> None:
+        """End the leases that a crash left, and give what an older ragtrace stored of tenants their keys.
+
+        Raises:
+            StoreUnavailable: that cannot be written.
+        """
+        await self._all_of(lambda db: key_by_tenant(db, tenants))
+        await self._submit(_count_crash)
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Set when a store whose rows are logged can do nothing more, as when another process owns it now.
+
+        Every method that writes fails at once then: close the store, and open it again to go on.
+        """
+        return self._commits.lost
 
     @property
     def budget(self) -> SqliteBudget:
@@ -448,6 +465,8 @@ class SqliteStore:
         except sqlite3.OperationalError as exc:  # such as: database or disk is full
             raise StoreUnavailable(f"the store cannot be used: {exc}") from exc
         except sqlite3.DatabaseError as exc:
+            if exc.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_TRIGGER:  # a row that its log cannot take
+                raise StoreUnavailable(f"the store cannot keep this: {exc}") from exc
             if primary_code(exc) != sqlite3.SQLITE_CORRUPT:
                 raise
             raise StoreUnavailable(

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ragtrace_collector.store._files import StoreFiles
 
@@ -40,12 +40,43 @@ class _LostFile(sqlite3.OperationalError):
     """One of the store's files is not the one that was opened."""
 
 
+class CommitHook(Protocol):
+    """What takes part in every commit, on the thread of the commits."""
+
+    def before_commit(self, db: sqlite3.Connection) -> None:
+        """Do what belongs to a transaction, at its end.
+
+        Raises:
+            sqlite3.Error: nothing of the transaction is to be kept.
+        """
+        ...
+
+    def committed(self) -> None:
+        """Note that the transaction was committed."""
+        ...
+
+    def is_lost_by(self, exc: sqlite3.Error) -> bool:
+        """Say whether nothing can be committed any more after this error, which ended a transaction."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
 class GroupCommit:
     """One thread that owns the connection and commits submissions in groups, in order."""
 
-    def __init__(self, path: Path, prepare: Callable[[sqlite3.Connection], None]) -> None:
+    def __init__(
+        self, path: Path, prepare: Callable[[sqlite3.Connection], None], hook: CommitHook | None = None
+    ) -> None:
+        """With a hook, which keeps what is committed too, the file is synced less often."""
+        self.lost = asyncio.Event()
+        """Set when nothing can be committed any more, because of the hook: every submission fails at once."""
         self._path = path
         self._prepare = prepare
+        self._hook = hook
+        self._lost_by: sqlite3.Error | None = None
         self._submissions: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[None] = self._loop.create_future()
@@ -94,6 +125,7 @@ class GroupCommit:
             connection = self._connect()
             self._files = StoreFiles.of(self._path)
         except (sqlite3.Error, OSError) as exc:
+            self._close_hook()
             self._resolve([(self._opened, exc)])
             return
         self._resolve([(self._opened, None)])
@@ -102,6 +134,11 @@ class GroupCommit:
                 self._commit(connection, group)
         finally:
             connection.close()
+            self._close_hook()
+
+    def _close_hook(self) -> None:
+        if self._hook is not None:
+            self._hook.close()
 
     def _connect(self) -> sqlite3.Connection:
         # It holds content: only its owner may read it. SQLite gives its other files the same mode.
@@ -112,7 +149,7 @@ class GroupCommit:
             (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
             if journal != "wal":
                 raise sqlite3.OperationalError("no write-ahead log can be kept here, as on a network's disk")
-            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA synchronous={'NORMAL' if self._hook else 'FULL'}")
             # Some systems build SQLite to write zeros over what is deleted. Measured, that is two fifths of
             # the cost of forwarding, and copies may be in the log anyway: encryption is what hides content.
             connection.execute("PRAGMA secure_delete=FAST")
@@ -142,12 +179,14 @@ class GroupCommit:
 
     def _commit(self, connection: sqlite3.Connection, group: list[_Submission]) -> None:
         try:
+            self._refuse_if_lost()
             self._refuse_other_files(connection)
             self._cut_log(connection)
             connection.execute("BEGIN IMMEDIATE")
             done = [(each.future, self._run_one(connection, each.work)) for each in group]
-            connection.execute("COMMIT")
+            self._finish(connection)
         except _LostFile as exc:
+            self._lose_by(exc)
             done = [(each.future, exc) for each in group]
         except sqlite3.Error as exc:
             with suppress(sqlite3.Error):
@@ -155,10 +194,31 @@ class GroupCommit:
             with suppress(sqlite3.Error):
                 # On a full disk the log cannot grow: with its pages in place, it begins again from its start.
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            if self._hook is not None and self._hook.is_lost_by(exc):
+                self._lose_by(exc)
             done = [(each.future, exc) for each in group]
         else:
             done = self._without_lost(connection, group, done)
         self._resolve(done)
+
+    def _finish(self, connection: sqlite3.Connection) -> None:
+        if self._hook is not None:
+            self._hook.before_commit(connection)
+        connection.execute("COMMIT")
+        if self._hook is not None:
+            self._hook.committed()
+
+    def _refuse_if_lost(self) -> None:
+        if self._lost_by is not None:
+            raise self._lost_by
+
+    def _lose_by(self, exc: sqlite3.Error) -> None:
+        """End the store if a hook keeps what it holds: it can be opened again with all of it."""
+        if self._hook is None or self._lost_by is not None:
+            return
+        self._lost_by = exc
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.lost.set)
 
     def _without_lost(
         self, connection: sqlite3.Connection, group: list[_Submission], done: list[_Result]
@@ -167,6 +227,9 @@ class GroupCommit:
         try:
             self._refuse_other_files(connection)
         except _LostFile as exc:
+            if self._hook is not None:  # it has the data
+                self._lose_by(exc)
+                return done
             return [
                 (future, exc if each.is_acknowledged else result)
                 for each, (future, result) in zip(group, done, strict=True)

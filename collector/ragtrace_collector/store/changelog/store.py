@@ -1,0 +1,211 @@
+"""Open a store whose rows are logged, or bring a copy of it up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from ragtrace.errors import ConfigError, ReadError, ReadUnavailable
+from ragtrace.sqlite_file import transaction
+from ragtrace_collector.store.changelog.capture import RowCapture
+from ragtrace_collector.store.changelog.copy import (
+    VERSION_KEY,
+    CopyState,
+    catch_up,
+    note_state,
+    opened_copy,
+    state_of,
+)
+from ragtrace_collector.store.changelog.log import (
+    LogDamaged,
+    LoggedRow,
+    LogLost,
+    LogUnavailable,
+    RowLog,
+    RowReader,
+)
+from ragtrace_collector.store.changelog.messages import decode, encode_key
+from ragtrace_collector.store.changelog.tables import all_rows, tables_of
+from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
+from ragtrace_collector.store.open_errors import lock_file, unusable
+from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.store.schema import NEWEST, migrate_to
+from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.writer import GroupCommit
+
+
+async def open_logged_store(
+    path: Path,
+    log: RowLog,
+    *,
+    max_bytes: int,
+    forward_to: Sequence[str] = (),
+    cipher: PayloadCipher = NO_CIPHER,
+    tenants: Collection[str] = (),
+) -> SqliteStore:
+    """Own a log and open the store that it holds; the file is brought up to date, or made anew.
+
+    ``SqliteStore.open`` has the rest. The store closes the log.
+
+    Raises:
+        ConfigError: the path cannot be used, or the log is damaged or was written by a newer ragtrace.
+        StoreUnavailable: the log does not answer, or another owner came meanwhile: try again.
+    """
+    lock = lock_file(path)
+    try:
+        commits = await _opened_commits(path, log, cipher)
+    except BaseException:
+        log.close()
+        lock.close()
+        raise
+    store = SqliteStore(commits, lock, max_bytes=max_bytes, forward_to=forward_to, cipher=cipher)
+    try:
+        await store.take_over(tenants)
+    except BaseException:
+        await store.aclose()
+        raise
+    return store
+
+
+def follow(path: Path, reader: RowReader) -> None:
+    """Bring a file for reading up to date with a log that another process owns. Several may do so at once.
+
+    Raises:
+        ConfigError: the path cannot be used, or a newer ragtrace wrote the log.
+        ReadUnavailable: the log does not answer.
+        ReadError: the log is damaged.
+    """
+    try:
+        with opened_copy(path, is_checked=False) as db:
+            if not catch_up(db, reader).version:
+                migrate_to(db, NEWEST)  # nothing was stored yet: that can be read
+    except LogUnavailable as exc:
+        raise ReadUnavailable(str(exc)) from exc
+    except LogDamaged as exc:
+        raise ReadError(str(exc)) from exc
+    except (sqlite3.Error, OSError) as exc:
+        raise unusable(path, exc) from exc
+
+
+async def _opened_commits(path: Path, log: RowLog, cipher: PayloadCipher) -> GroupCommit:
+    hook = _LogRows(log)
+
+    def prepare(db: sqlite3.Connection) -> None:
+        hook.begin(db)
+        with transaction(db):  # what the cipher writes is logged, too
+            cipher.install(db)
+            hook.before_commit(db)
+        hook.committed()
+
+    try:
+        await asyncio.to_thread(_own, path, log)
+        commits = GroupCommit(path, prepare, hook)
+        await commits.open()
+    except (LogUnavailable, LogLost, NotLogged) as exc:
+        raise StoreUnavailable(str(exc)) from exc
+    except LogDamaged as exc:
+        raise ConfigError(f"`store`: {exc}") from exc
+    except (sqlite3.Error, OSError) as exc:
+        raise unusable(path, exc) from exc
+    return commits
+
+
+def _own(path: Path, log: RowLog) -> None:
+    """Own a log, and make a file a copy of it, of the version that this ragtrace writes."""
+    log.open()
+    with opened_copy(path, is_checked=True) as db:
+        state = catch_up(db, log)
+        if state.version != NEWEST:
+            _upgrade(db, log, state)
+
+
+def _upgrade(db: sqlite3.Connection, log: RowLog, state: CopyState) -> None:
+    """Migrate a file, and log all of its rows anew in one transaction: rows of an old version end there.
+
+    A crash before that leaves a file whose version is not that of its log: it is made anew.
+    """
+    with _keys_of(db, version=state.version) as old:
+        migrate_to(db, NEWEST)
+        with transaction(db):
+            position = log.write(_anew(db, old))
+            note_state(db, replace(state, version=NEWEST, position=position, current_ns=time.time_ns()))
+
+
+@contextmanager
+def _keys_of(db: sqlite3.Connection, *, version: int) -> Iterator[sqlite3.Connection]:
+    """Open a database of the keys that a store has at a version: SQLite moves it to disk if they are many."""
+    with closing(sqlite3.connect("", isolation_level=None)) as keys:
+        keys.execute("CREATE TABLE old (key BLOB PRIMARY KEY) WITHOUT ROWID")
+        with transaction(keys):
+            if version:
+                rows = all_rows(db, tables_of(db))
+                keys.executemany("INSERT INTO old VALUES (?)", ((encode_key(row),) for row in rows))
+        yield keys
+
+
+def _anew(db: sqlite3.Connection, old: sqlite3.Connection) -> Iterator[LoggedRow]:
+    """Yield the version, every row, and the old rows that there are no more."""
+    yield LoggedRow("", VERSION_KEY, (NEWEST,))
+    with transaction(old):
+        for row in all_rows(db, tables_of(db)):
+            old.execute("DELETE FROM old WHERE key = ?", (encode_key(row),))
+            yield row
+    for (key,) in old.execute("SELECT key FROM old"):
+        yield decode(key, None)
+
+
+class NotLogged(sqlite3.OperationalError):
+    """A transaction cannot be kept, because its rows cannot be logged."""
+
+
+class _LogRows:
+    """Logs the rows that a transaction changed before it is committed. This is a ``CommitHook``."""
+
+    def __init__(self, log: RowLog) -> None:
+        self._log = log
+        self._is_ahead = False
+        self._is_lost = False
+
+    def begin(self, db: sqlite3.Connection) -> None:
+        """Note from now on what the connection changes."""
+        self._capture = RowCapture(db, most_row_bytes=self._log.most_row_bytes)
+        state = state_of(db)
+        assert state is not None
+        self._state: CopyState = state
+
+    def before_commit(self, db: sqlite3.Connection) -> None:
+        """Log the rows that the transaction changed, and note in the file up to where it is a copy.
+
+        Raises:
+            NotLogged: the log did not take them.
+        """
+        rows = self._capture.changed()
+        if not rows:
+            return
+        try:
+            position = self._log.write(rows)
+        except LogUnavailable as exc:
+            raise NotLogged(str(exc)) from exc
+        except LogLost as exc:
+            self._is_lost = True
+            raise NotLogged(str(exc)) from exc
+        self._is_ahead = True
+        self._state = replace(self._state, position=position, current_ns=time.time_ns())
+        note_state(db, self._state)
+
+    def committed(self) -> None:
+        """Note that the file has what the log has."""
+        self._is_ahead = False
+
+    def is_lost_by(self, exc: sqlite3.Error) -> bool:
+        """Say whether the log has another owner, or rows that the file has not."""
+        return self._is_lost or self._is_ahead
+
+    def close(self) -> None:
+        """Give the log back."""
+        self._log.close()
