@@ -477,6 +477,19 @@ class CollectorConfig(Section):
         """How many rows the index may have: they take at most a quarter of ``store.max_bytes``."""
         return min(self.index.max_rows, self.store.max_bytes // _PARTS_OF_STORE // _INDEX_ROW_BYTES)
 
+    @property
+    def takes_spans(self) -> bool:
+        """Whether this process listens for OTLP."""
+        return self.role != "evaluate"
+
+    @property
+    def judging(self) -> CollectorConfig:
+        """What opens the judge: in a process that only takes spans, one that needs nothing."""
+        if self.role != "ingest":
+            return self
+        nothing = {"judge": JudgeConfig(use="lexical"), "evaluate": EvaluateConfig(), "budget": BudgetConfig()}
+        return self.model_copy(update=nothing)
+
     @model_validator(mode="after")
     def _is_a_cluster(self) -> CollectorConfig:
         kafka = self.store.kafka

@@ -147,8 +147,8 @@ class KafkaReceiver:
     config: KafkaConfig
     max_message_bytes: int
     destinations: Destinations
-    sender: Callable[[], Sender | None]
-    """Returns who sends, if the receivers need tokens or the topics have a tenant."""
+    sender: Callable[[TopicMessage], Sender | None]
+    """Returns who sent a message, if the receivers need tokens or the topics have a tenant."""
     counters: Counters
     clock: Clock
     state: ConsumerState = field(default_factory=lambda: ConsumerState(trouble="it has not started yet"))
@@ -293,7 +293,7 @@ class KafkaReceiver:
         with intake.room.for_request(_SENDER) as place:
             await place.reserve(len(body))
             receipt = await intake.accept(
-                body, encoding=_ENCODINGS[self.config.encoding], sender=self.sender()
+                body, encoding=_ENCODINGS[self.config.encoding], sender=self.sender(message)
             )
         return None if receipt.spans else Unusable.NO_SPANS
 

@@ -48,7 +48,7 @@ def _unruled(config: CollectorConfig) -> Iterator[str]:
 
 
 async def _old_prices(config: CollectorConfig) -> tuple[str, ...]:
-    async with open_evaluator(config) as evaluator:
+    async with open_evaluator(config.judging) as evaluator:
         return old_prices(evaluator, now_ns=SystemClock().now_ns())
 
 
@@ -65,7 +65,7 @@ def _check_auth(config: CollectorConfig) -> None:
 
 def _check_evaluator(config: CollectorConfig) -> None:
     async def open_and_close() -> None:
-        async with open_evaluator(config):
+        async with open_evaluator(config.judging):
             pass
 
     asyncio.run(open_and_close())

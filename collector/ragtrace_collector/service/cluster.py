@@ -9,8 +9,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
 from ragtrace.errors import ConfigError, ReadUnavailable
 from ragtrace_collector.config.kafka import KafkaStoreConfig
+from ragtrace_collector.receive.kafka_client import reason_of
 from ragtrace_collector.receive.kafka_producers import SpanProducer
 from ragtrace_collector.telemetry.logs import event
 
@@ -68,3 +72,33 @@ class ClusterConnection:
                 await self.connect()
             except ConfigError as exc:
                 self.trouble = str(exc)
+
+
+def shards_of(config: KafkaStoreConfig) -> int:
+    """Return how many partitions the topics of a cluster have. Blocks.
+
+    Raises:
+        ConfigError: the topics of spans and of state have not the same number.
+        ReadUnavailable: the brokers do not answer, or a topic is missing.
+    """
+    admin = AdminClient(config.client_settings())
+    found = {topic: _partitions(admin, topic) for topic in (config.spans, config.state, config.budget)}
+    missing = [repr(topic) for topic, number in found.items() if not number]
+    if missing:
+        raise ReadUnavailable(f"there is no topic {', '.join(missing)}: `ragtrace kafka topics --apply` makes it")
+    if found[config.spans] != found[config.state]:
+        raise ConfigError(
+            f"`store.kafka`: topic {config.spans!r} has {found[config.spans]} partitions and {config.state!r} has "
+            f"{found[config.state]}: they must have the same number, a shard each"
+        )
+    return found[config.state]
+
+
+def _partitions(admin: AdminClient, topic: str) -> int:
+    try:
+        return len(admin.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions)
+    except KafkaException as exc:
+        raise ReadUnavailable(f"the brokers do not answer: {reason_of(exc)}") from exc
+
+
+_ANSWER_S: Final = 5.0

@@ -89,8 +89,8 @@ class Collector:
         """
         refuse_what_needs_a_restart(self.config, config)
         check_anchors(config)
-        guards = guards_of(config, clock=self.clock, spend_ledger=self.work.spend_ledger)
-        evaluator = await SharedEvaluator.begin(open_evaluator(config, guards))
+        guards = guards_of(config.judging, clock=self.clock, spend_ledger=self.work.spend_ledger)
+        evaluator = await SharedEvaluator.begin(open_evaluator(config.judging, guards))
         async with AsyncExitStack() as undone:
             undone.push_async_callback(evaluator.retire)
             follow = await self.work.prepare(config, evaluator)
@@ -183,7 +183,7 @@ class Collector:
         )
 
     def _bind_http(self) -> HttpServer | None:
-        if self.config.receive.http is None:
+        if self.config.receive.http is None or not self.config.takes_spans:
             return None
         listening = open_socket(self.config.receive.http)
         self.http_port = listening.getsockname()[1]
@@ -198,7 +198,7 @@ class Collector:
         return HttpServer(app, listening, certificate=self.auth.certificate)
 
     async def _start_grpc(self, receivers: AsyncExitStack) -> None:
-        if self.config.receive.grpc is None:
+        if self.config.receive.grpc is None or not self.config.takes_spans:
             return
         server, self.grpc_port = await serve_grpc(
             self.work.intake,

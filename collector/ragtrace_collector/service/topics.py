@@ -15,6 +15,7 @@ from ragtrace_collector.web.tokens import TokenAuth
 
 if TYPE_CHECKING:
     from ragtrace_collector.receive.kafka import KafkaReceiver, TopicSender
+    from ragtrace_collector.receive.kafka_client import TopicMessage
 
 
 def check_kafka(config: CollectorConfig) -> None:
@@ -49,7 +50,7 @@ def open_kafka(
         return None
     from ragtrace_collector.receive.kafka import Destination, KafkaReceiver, OneDestination, TopicSender
 
-    def sender() -> TopicSender | None:
+    def sender(_: TopicMessage) -> TopicSender | None:
         return TopicSender(kafka.tenant) if kafka.tenant or access.needs_tokens else None
 
     return KafkaReceiver(

@@ -82,6 +82,9 @@ async def open_collector(
             open_tracer(config.telemetry.otlp_endpoint, ratio=config.telemetry.trace_ratio)
         )
         shared = _open_shared(config, SteadyClock(clock), tracer, stack)
+        if config.store.kafka is not None:
+            yield await _open_member(config, shared, auth, clock, monotonic_ns, stack)
+            return
         store = await open_store(config.store, forward_to=release_to(config), tenants=_tenants(config, auth))
         stack.push_async_callback(store.aclose)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
@@ -106,10 +109,29 @@ async def open_collector(
         yield _collector(config, pipeline, live, shared, auth=auth, clock=clock, kafka=kafka)
 
 
+async def _open_member(
+    config: CollectorConfig,
+    shared: SharedParts,
+    auth: ReceiverAuth,
+    clock: Clock,
+    monotonic_ns: Callable[[], int],
+    stack: AsyncExitStack,
+) -> Collector:
+    """Open a process of a cluster: what it works on comes later, from its group."""
+    from ragtrace_collector.service.member import Member
+
+    member = await Member.open(config, auth=auth, stack=stack)
+    clock = SteadyClock(clock)
+    live = LiveConfig(await _open_live(config, clock, member.spend_ledger))
+    stack.push_async_callback(lambda: live.now.shared_evaluator.retire())
+    host = member.host(live, shared, clock=clock, monotonic_ns=monotonic_ns)
+    return _collector(config, host, live, shared, auth=auth, clock=clock, kafka=host.receiver)
+
+
 async def _open_live(config: CollectorConfig, clock: Clock, spend_ledger: SpendLedger) -> Live:
     """Open the judge behind its guards, and put the first snapshot together."""
-    guards = guards_of(config, clock=clock, spend_ledger=spend_ledger)
-    evaluator = await SharedEvaluator.begin(open_evaluator(config, guards))
+    guards = guards_of(config.judging, clock=clock, spend_ledger=spend_ledger)
+    evaluator = await SharedEvaluator.begin(open_evaluator(config.judging, guards))
     async with AsyncExitStack() as undone:
         undone.push_async_callback(evaluator.retire)
         live = Live.of(config, evaluator, sampler_of(config.sample))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Collection, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.port import AnswerIndex
+from ragtrace.errors import ConfigError
 from ragtrace.files.state import left_store, make_state_folder, state_folder
 from ragtrace_collector.config import StoreConfig
+from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store.cipher import PayloadCipher, open_cipher
 from ragtrace_collector.store.open_errors import UnfitFile, unusable
 from ragtrace_collector.store.port import WorkStore
@@ -56,6 +58,35 @@ async def open_store(
         cipher=cipher_of(config),
         tenants=tenants,
     )
+
+
+@contextmanager
+def own_folder(folder: Path) -> Iterator[Path]:
+    """Hold a folder for the files of this process: the first that no other process of this machine holds.
+
+    A process that starts again mostly gets the files of its earlier self.
+
+    Raises:
+        ConfigError: the folder cannot be used.
+    """
+    for number in range(_MOST_PROCESSES):
+        mine = folder / f"process-{number}"
+        try:
+            mine.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = StoreLock(mine / "owner")
+        except ConfigError:
+            continue
+        except OSError as exc:
+            raise ConfigError(f"`store.path`: the folder {str(folder)!r} cannot be used: {exc}") from exc
+        try:
+            yield mine
+        finally:
+            lock.close()
+        return
+    raise ConfigError(f"`store.path`: {_MOST_PROCESSES} processes use the folder {str(folder)!r}: name another")
+
+
+_MOST_PROCESSES: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,134 @@
+"""A process of a cluster, wired: its place among the files, its budget, its topics and its shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragtrace.budget import SpendLedger
+from ragtrace.ports import Clock
+from ragtrace_collector.assemble.open_traces import Assembly
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.config.kafka import KafkaStoreConfig
+from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.receive.kafka import KafkaReceiver, TopicSender
+from ragtrace_collector.receive.kafka_client import TopicMessage
+from ragtrace_collector.receive.topic_intake import TENANT_HEADER, TopicIntake
+from ragtrace_collector.service.cluster import ClusterConnection
+from ragtrace_collector.service.from_config import assemble_policy_of, forward_to, release_to
+from ragtrace_collector.service.pipeline import StorePipeline
+from ragtrace_collector.service.shards import ShardHost
+from ragtrace_collector.service.stages import SharedParts, StageParts
+from ragtrace_collector.store.budget_log.kafka import kafka_budget
+from ragtrace_collector.store.changelog.kafka import KafkaRowLog
+from ragtrace_collector.store.changelog.store import open_logged_store
+from ragtrace_collector.store.open import cipher_of, own_folder
+from ragtrace_collector.store.shard import Shard
+from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.telemetry.clock import SteadyClock
+from ragtrace_collector.web.auth import ReceiverAuth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """What a process of a cluster opened before it has a judge."""
+
+    config: CollectorConfig
+    kafka: KafkaStoreConfig
+    auth: ReceiverAuth
+    connection: ClusterConnection
+    folder: Path
+    """Where its copies of shards are."""
+    spend_ledger: SpendLedger
+
+    @classmethod
+    async def open(cls, config: CollectorConfig, *, auth: ReceiverAuth, stack: AsyncExitStack) -> Member:
+        """Ask the brokers for the topics, and open the budget; brokers that are away are waited for.
+
+        Raises:
+            ConfigError: the topics are not as they must be, or the folder cannot be used.
+        """
+        kafka = config.store.kafka
+        assert kafka is not None
+        connection = ClusterConnection(config=kafka)
+        await connection.connect()
+        budget = kafka_budget(kafka.client_settings(), kafka.budget, client="ragtrace")
+        await budget.open()
+        stack.push_async_callback(budget.aclose)
+        return cls(
+            config=config,
+            kafka=kafka,
+            auth=auth,
+            connection=connection,
+            folder=stack.enter_context(own_folder(config.store.folder)),
+            spend_ledger=budget,
+        )
+
+    def host(
+        self, live: LiveConfig, shared: SharedParts, *, clock: Clock, monotonic_ns: Callable[[], int]
+    ) -> ShardHost:
+        """Wire what opens shards. It opens none yet."""
+
+        async def open_pipeline(store: SqliteStore, live: LiveConfig, shard: Shard) -> StorePipeline:
+            policy = assemble_policy_of(live.now.config, shard)
+            return StageParts(
+                shared=shared,
+                live=live,
+                store=store,
+                shard=shard,
+                clock=SteadyClock(clock, not_before_ns=await store.latest_ns()),
+                assembly=Assembly(policy, monotonic_ns=monotonic_ns),
+            ).pipeline()
+
+        host = ShardHost(
+            configuration=live,
+            connection=self.connection,
+            intake=TopicIntake(
+                producer=lambda: self.connection.producer,
+                live=live,
+                counters=shared.counters,
+                room=shared.room,
+                forwards=bool(forward_to(self.config)),
+            ),
+            spend_ledger=self.spend_ledger,
+            open_store=self._open_store,
+            open_pipeline=open_pipeline,
+        )
+        if self.config.role != "ingest":
+            host.receiver = self._receiver(host, shared, clock)
+        return host
+
+    def _receiver(self, host: ShardHost, shared: SharedParts, clock: Clock) -> KafkaReceiver:
+        return KafkaReceiver(
+            config=self.kafka.receiver(),
+            max_message_bytes=self.config.receive.max_message_bytes,
+            destinations=host,
+            sender=self._sender,
+            counters=shared.counters,
+            clock=clock,
+        )
+
+    def _sender(self, message: TopicMessage) -> TopicSender | None:
+        """Return who sent a message: as another member of the cluster says, or else as for a receiver of topics."""
+        headers = dict(message.headers)
+        if TENANT_HEADER in headers:
+            return TopicSender(headers[TENANT_HEADER].decode(errors="replace") or None)
+        return TopicSender(self.kafka.tenant) if self.kafka.tenant or self.auth.access.needs_tokens else None
+
+    async def _open_store(self, shard: Shard) -> SqliteStore:
+        config, kafka = self.config.store, self.kafka
+        return await open_logged_store(
+            self.folder / f"shard-{shard.number}.db",
+            KafkaRowLog(
+                kafka.client_settings(),
+                topic=kafka.state,
+                partition=shard.number,
+                transactional_id=kafka.transactional_id(shard.number),
+            ),
+            max_bytes=shard.share(config.max_bytes),
+            forward_to=release_to(self.config),
+            cipher=cipher_of(config),
+            tenants=self.auth.access.tenants,
+        )
