@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -77,6 +77,21 @@ def refused(store: Path) -> tuple[RefusedDeliveries, ...]:
             " GROUP BY sink, reason ORDER BY 1, 2"
         )
         return tuple(RefusedDeliveries(*row) for row in rows)
+
+
+def refused_in(stores: Iterable[Path]) -> tuple[RefusedDeliveries, ...]:
+    """Return the items that sinks refused for good in several stores, by sink and reason.
+
+    Raises:
+        ReadError: a store cannot be read.
+    """
+    found: dict[tuple[str, str], RefusedDeliveries] = {}
+    for each in (each for store in stores for each in refused(store)):
+        known = found.get((each.sink, each.reason), each._replace(requests=0))
+        found[each.sink, each.reason] = each._replace(
+            requests=known.requests + each.requests, oldest_ns=min(known.oldest_ns, each.oldest_ns)
+        )
+    return tuple(sorted(found.values()))
 
 
 def send_again(store: Path, *, sink: str | None = None) -> int:

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
-from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.merged import MergedAnswerIndex
 from ragtrace.answers.port import AnswerIndex
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import left_store, make_state_folder, state_folder
 from ragtrace_collector.config import StoreConfig
 from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store.cipher import PayloadCipher, open_cipher
+from ragtrace_collector.store.merged import MergedReader, MergedReports, ShardOf, StoreReports
 from ragtrace_collector.store.open_errors import UnfitFile, unusable
-from ragtrace_collector.store.port import WorkStore
-from ragtrace_collector.store.reader import StoreReader, reading
+from ragtrace_collector.store.port import StoredContent, WorkStore
+from ragtrace_collector.store.reader import StoreReader, index_of
+from ragtrace_collector.store.reports import SqliteReports
 from ragtrace_collector.store.schema import check_application_id
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
+
+FoundT = TypeVar("FoundT")
 
 
 class OpenStore(Protocol):
@@ -94,8 +98,9 @@ class ReadOnlyStore:
     """A store that is read while its collector runs or is stopped. The file is opened for each reading."""
 
     name: str
-    reader: StoreReader
+    reader: StoredContent
     index: AnswerIndex
+    reports: StoreReports
 
 
 def open_reading(config: StoreConfig) -> ReadOnlyStore:
@@ -104,11 +109,32 @@ def open_reading(config: StoreConfig) -> ReadOnlyStore:
     Raises:
         ConfigError: a key is malformed, or the encryption library is not installed.
     """
-    path = config.file
+    path, cipher = config.file, cipher_of(config)
     return ReadOnlyStore(
         name=f"store:{path}",
-        reader=StoreReader(path, cipher_of(config)),
-        index=SqliteAnswerIndex(partial(reading, path)),
+        reader=StoreReader(path, cipher),
+        index=index_of(path),
+        reports=SqliteReports(path, cipher),
+    )
+
+
+def open_shards(
+    files: Callable[[], Mapping[int, Path]],
+    *,
+    name: str,
+    cipher: PayloadCipher,
+    shard_of: ShardOf | None = None,
+) -> ReadOnlyStore:
+    """Return the door to read several stores as one: the files, by number, that there are when it is read."""
+
+    def each(of_file: Callable[[Path], FoundT]) -> Callable[[], Mapping[int, FoundT]]:
+        return lambda: {number: of_file(path) for number, path in files().items()}
+
+    return ReadOnlyStore(
+        name=name,
+        reader=MergedReader(each(partial(StoreReader, cipher=cipher)), shard_of=shard_of),
+        index=MergedAnswerIndex(each(index_of), part_of=shard_of),
+        reports=MergedReports(each(partial(SqliteReports, cipher=cipher)), shard_of=shard_of),
     )
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.index.writes import NameCache
-from ragtrace.answers.port import AnswerIndex
 from ragtrace.errors import ReadError
 from ragtrace.sqlite_file import primary_code
 from ragtrace.traces.otlp import TraceSlice
@@ -406,7 +406,7 @@ class SqliteStore:
             return await self._reports.trace_report(trace_id)
 
     @property
-    def answers(self) -> AnswerIndex:
+    def answers(self) -> SqliteAnswerIndex:
         """The rows of judged answers, in the same file."""
         return index_of(self._commits.path)
 

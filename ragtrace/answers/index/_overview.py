@@ -17,12 +17,13 @@ from ragtrace.answers.index._rows import DOLLARS, HOUR_NS
 from ragtrace.answers.index._scope import SumRange, listed, ranges_in, streams_in
 from ragtrace.answers.index._sums import DAY, LIMB, METRIC_SUMS, SUMS, UNIT
 from ragtrace.answers.index._words import Kind, find_word, words
+from ragtrace.answers.index.parts import TrendSums
 from ragtrace.answers.port import MetricTrend, Quadrant, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.stats import Moments, mean_of
 
-_VERDICTS: Final = (
+VERDICTS: Final = (
     VerdictLabel.SUPPORTED,
     VerdictLabel.CONTRADICTED,
     VerdictLabel.UNSUPPORTED,
@@ -42,7 +43,7 @@ def sums(db: sqlite3.Connection, scope: TrafficScope) -> Sums:
     return Sums(
         answers=totals["answers"],
         labels={label: totals[name] for label, name in _LABELS.items() if totals[name]},
-        verdicts={verdict: totals[verdict.value] for verdict in _VERDICTS if totals[verdict.value]},
+        verdicts={verdict: totals[verdict.value] for verdict in VERDICTS if totals[verdict.value]},
         blames=_by_word(db, scope, Kind.BLAME),
         reasons=_by_word(db, scope, Kind.REASON),
         cost_usd=totals["cost"] / DOLLARS,
@@ -83,37 +84,56 @@ def _occurs(db: sqlite3.Connection, metric: int, scope: TrafficScope, streams: l
     )
 
 
-def trend(db: sqlite3.Connection, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
-    """Return a metric over time.
+def trend_sums(db: sqlite3.Connection, metric: str, scope: TrafficScope, *, period_ns: int) -> TrendSums:
+    """Return what a metric's trend is made of.
 
     Raises:
         ValueError: the period is not a multiple of an hour.
     """
+    period = period_hours(period_ns)
+    number = find_word(db, Kind.METRIC, metric)
+    streams = streams_in(db, scope)
+    found = TrendSums(is_lower_better=is_lower_better(db, number))
+    if number:
+        for part in ranges_in(scope, period_hours=period):
+            for start, amounts in _periods(db, number, part, streams, period):
+                found.periods.setdefault(start, Counter()).update(amounts)
+        for part in ranges_in(scope) if period % DAY else ():
+            for _, amounts in _periods(db, number, part, streams, 0):
+                found.whole.update(amounts)
+        for amounts in () if period % DAY else found.periods.values():  # the same sums, read once
+            found.whole.update(amounts)
+    return found
+
+
+def trend_of(found: TrendSums, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
+    """Return the trend that sums tell."""
+    start_ns = scope.since_ns if scope.since_ns is not None else min(found.periods, default=0) * HOUR_NS
+    return MetricTrend(
+        metric=metric,
+        lower_is_better=found.is_lower_better,
+        whole=_point(start_ns, found.whole),
+        points=tuple(_point(start * HOUR_NS, found.periods[start]) for start in sorted(found.periods)),
+        period_ns=period_ns,
+    )
+
+
+def period_hours(period_ns: int) -> int:
+    """Return a period in hours.
+
+    Raises:
+        ValueError: it is not a multiple of an hour.
+    """
     period, rest = divmod(period_ns, HOUR_NS)
     if rest or period < 1:
         raise ValueError(f"a period of {period_ns} ns is no multiple of an hour")
-    number = find_word(db, Kind.METRIC, metric)
-    streams = streams_in(db, scope)
-    by_period: dict[int, Counter[str]] = {}
-    whole: Counter[str] = Counter()
-    if number:
-        for part in ranges_in(scope, period_hours=period):
-            for start, found in _periods(db, number, part, streams, period):
-                by_period.setdefault(start, Counter()).update(found)
-        for part in ranges_in(scope) if period % DAY else ():
-            for _, found in _periods(db, number, part, streams, 0):
-                whole.update(found)
-        for found in () if period % DAY else by_period.values():  # the same sums, read once
-            whole.update(found)
-    row = db.execute("SELECT is_lower_better FROM answer_word WHERE id = ?", (number,)).fetchone()
-    start_ns = scope.since_ns if scope.since_ns is not None else min(by_period, default=0) * HOUR_NS
-    return MetricTrend(
-        metric=metric,
-        lower_is_better=bool(row and row[0]),
-        whole=_point(start_ns, whole),
-        points=tuple(_point(start * HOUR_NS, by_period[start]) for start in sorted(by_period)),
-        period_ns=period_ns,
-    )
+    return period
+
+
+def is_lower_better(db: sqlite3.Connection, metric: int | None) -> bool:
+    """Return whether less of a metric is better, by the number of its name."""
+    row = db.execute("SELECT is_lower_better FROM answer_word WHERE id = ?", (metric,)).fetchone()
+    return bool(row and row[0])
 
 
 def _periods(
@@ -157,12 +177,24 @@ def values(db: sqlite3.Connection, dimension: str, scope: TrafficScope, *, limit
     Raises:
         ValueError: there is no such dimension.
     """
-    if dimension == "blame":
-        found = _by_word(db, scope, Kind.BLAME)
-    elif dimension in ("service", "model", "prompt_version", "tenant"):
-        found = _by_stream(db, scope, dimension)
-    else:
+    check_dimension(dimension)
+    is_blame = dimension == "blame"
+    found = _by_word(db, scope, Kind.BLAME) if is_blame else _by_stream(db, scope, dimension)
+    return most_frequent(found, limit)
+
+
+def check_dimension(dimension: str) -> None:
+    """See that there is such a dimension.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if dimension not in ("service", "model", "prompt_version", "tenant", "blame"):
         raise ValueError(f"there is no dimension {dimension!r}")
+
+
+def most_frequent(found: Mapping[str, int], limit: int) -> Mapping[str, int]:
+    """Return the values with the largest numbers, the largest first, then by name."""
     ordered = sorted(found.items(), key=lambda value: (-value[1], value[0]))
     return dict(ordered[:limit])
 

@@ -8,6 +8,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ragtrace.answers.index._cursor import Place
+from ragtrace.answers.index.parts import PlacedSession
 from ragtrace.answers.port import SessionPage
 from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
 from ragtrace.answers.summary import AnswerKey
@@ -18,8 +20,8 @@ _COLUMNS: Final = (
     "session, tenant, trace_id, answer_span, span_id, supersedes, time_ns, label, turns, decided, faithful,"
     " contradictions, repeated, corrections, unchecked, faults"
 )
-_CURSOR: Final = re.compile(r"(\d{1,19})-(\d{1,19})")
-_MOST_UNDER_ID: Final = 50
+MOST_UNDER_ID: Final = 50
+_LATEST: Final = 2**63 - 1
 
 
 def put_session(db: sqlite3.Connection, summary: SessionSummary) -> None:
@@ -58,21 +60,39 @@ def session_page(
     Raises:
         InputError: the cursor is none.
     """
-    place = _CURSOR.fullmatch(after) if after is not None else None
-    if after is not None and place is None:
+    before = None if after is None else Place(*session_place(after, numbers=2))
+    found = placed_sessions(db, tenant=tenant, label=label, before=before, limit=limit + 1)
+    shown = found[:limit]
+    is_more = len(found) > limit
+    return SessionPage(
+        sessions=tuple(each.session for each in shown),
+        next="-".join(map(str, shown[-1].place)) if is_more else None,
+    )
+
+
+def session_place(cursor: str, *, numbers: int) -> tuple[int, ...]:
+    """Return the numbers of a cursor of the list of sessions: it is made of so many, with hyphens between.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not re.fullmatch(r"\d{1,19}" + r"-\d{1,19}" * (numbers - 1), cursor):
         raise InputError("this is no place in the list of sessions")
-    before = (int(place[1]), int(place[2])) if place else (2**63 - 1, 2**63 - 1)
+    return tuple(min(int(number), _LATEST) for number in cursor.split("-"))
+
+
+def placed_sessions(
+    db: sqlite3.Connection, *, tenant: str | None, label: Label | None, before: Place | None, limit: int
+) -> list[PlacedSession]:
+    """Return valid sessions with their places, the newest first."""
     rows = db.execute(
         f"SELECT {_COLUMNS}, id FROM answer_session WHERE is_valid = 1 AND (time_ns, id) < (?1, ?2)"
         " AND (?3 IS NULL OR tenant = ?3) AND (?4 IS NULL OR label = ?4)"
         " ORDER BY time_ns DESC, id DESC LIMIT ?5",
-        (*(min(number, 2**63 - 1) for number in before), tenant, label and label.value, limit + 1),
+        (*(before or (_LATEST, _LATEST)), tenant, label and label.value, limit),
     ).fetchall()
-    found = [_summary(row) for row in rows[:limit]]
-    is_more = len(rows) > limit
-    return SessionPage(
-        sessions=tuple(found), next=f"{found[-1].time_ns}-{rows[limit - 1][-1]}" if is_more else None
-    )
+    found = [(_summary(row), row[-1]) for row in rows]
+    return [PlacedSession(Place(session.time_ns, number), session) for session, number in found]
 
 
 def judged_sessions(db: sqlite3.Connection, session: str, tenant: str | None) -> Sequence[SessionSummary]:
@@ -80,7 +100,7 @@ def judged_sessions(db: sqlite3.Connection, session: str, tenant: str | None) ->
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM answer_session WHERE session = ?1 AND (?2 IS NULL OR tenant = ?2)"
         " AND is_valid = 1 ORDER BY time_ns DESC, id DESC LIMIT ?3",
-        (session, tenant, _MOST_UNDER_ID),
+        (session, tenant, MOST_UNDER_ID),
     )
     return [_summary(row) for row in rows.fetchall()]
 
