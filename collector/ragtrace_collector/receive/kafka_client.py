@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace_collector.config.kafka import KafkaConfig
+from ragtrace_collector.kafka.errors import text_of
 
 Partition = tuple[str, int]
 """A topic and the number of a partition."""
@@ -62,7 +63,7 @@ class TopicMessage:
 
 def reason_of(error: ClientEnded | KafkaException) -> str:
     """Return what is wrong, in one sentence."""
-    return str(error) if isinstance(error, ClientEnded) else _text(error)
+    return str(error) if isinstance(error, ClientEnded) else text_of(error)
 
 
 def check_settings(config: KafkaConfig) -> None:
@@ -79,7 +80,7 @@ def check_settings(config: KafkaConfig) -> None:
     try:
         Consumer(settings).close()
     except KafkaException as exc:
-        raise ConfigError(f"`receive.kafka`: {_without_secrets(_text(exc), config)}") from None
+        raise ConfigError(f"`receive.kafka`: {_without_secrets(text_of(exc), config)}") from None
 
 
 class GroupConsumer:
@@ -313,7 +314,7 @@ class DeadLetterProducer:
                     on_delivery=_noting(results, position),
                 )
             except (KafkaException, BufferError) as exc:
-                results[position] = _text(exc)
+                results[position] = text_of(exc)
         self._producer.flush(2 * _DELIVERY_TIMEOUT_S)
         return results
 
@@ -398,11 +399,6 @@ def _of_topic(topic: str, error: KafkaError) -> str:
     if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
         return f"topic {topic!r} does not exist: it is waited for"
     return f"topic {topic!r}: {error.str()}"
-
-
-def _text(exc: Exception) -> str:
-    error = exc.args[0] if exc.args else exc
-    return error.str() if isinstance(error, KafkaError) else str(error)
 
 
 def _without_secrets(text: str, config: KafkaConfig) -> str:
