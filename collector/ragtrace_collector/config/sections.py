@@ -487,7 +487,11 @@ class CollectorConfig(Section):
         """What opens the judge: in a process that only takes spans, one that needs nothing."""
         if self.role != "ingest":
             return self
-        nothing = {"judge": JudgeConfig(use="lexical"), "evaluate": EvaluateConfig(), "budget": BudgetConfig()}
+        nothing = {
+            "judge": JudgeConfig(use="lexical"),
+            "evaluate": EvaluateConfig(),
+            "budget": BudgetConfig(),
+        }
         return self.model_copy(update=nothing)
 
     @model_validator(mode="after")

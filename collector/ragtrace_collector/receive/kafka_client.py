@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace_collector.config.kafka import KafkaConfig
+from ragtrace_collector.kafka.errors import text_of
 
 Partition = tuple[str, int]
 """A topic and the number of a partition."""
@@ -325,11 +326,6 @@ def _of_topic(topic: str, error: KafkaError) -> str:
     if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
         return f"topic {topic!r} does not exist: it is waited for"
     return f"topic {topic!r}: {error.str()}"
-
-
-def text_of(exc: Exception) -> str:
-    error = exc.args[0] if exc.args else exc
-    return error.str() if isinstance(error, KafkaError) else str(error)
 
 
 def _without_secrets(text: str, config: KafkaConfig) -> str:

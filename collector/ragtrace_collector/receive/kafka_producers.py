@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ragtrace_collector.config.kafka import KafkaConfig, KafkaStoreConfig
-from ragtrace_collector.receive.kafka_client import TopicMessage, text_of
+from ragtrace_collector.kafka.errors import text_of
+from ragtrace_collector.receive.kafka_client import TopicMessage
 from ragtrace_collector.store.shard import shard_of
 
 _DELIVERY_TIMEOUT_S: Final = 10.0

@@ -85,7 +85,9 @@ def shards_of(config: KafkaStoreConfig) -> int:
     found = {topic: _partitions(admin, topic) for topic in (config.spans, config.state, config.budget)}
     missing = [repr(topic) for topic, number in found.items() if not number]
     if missing:
-        raise ReadUnavailable(f"there is no topic {', '.join(missing)}: `ragtrace kafka topics --apply` makes it")
+        raise ReadUnavailable(
+            f"there is no topic {', '.join(missing)}: `ragtrace kafka topics --apply` makes it"
+        )
     if found[config.spans] != found[config.state]:
         raise ConfigError(
             f"`store.kafka`: topic {config.spans!r} has {found[config.spans]} partitions and {config.state!r} has "

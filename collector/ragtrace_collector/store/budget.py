@@ -33,7 +33,7 @@ CREATE TABLE spent (
     calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd_nano INTEGER NOT NULL,
     PRIMARY KEY (purse, period, start_ns)) WITHOUT ROWID;
 """
-_KEPT: Final = {Period.MINUTE: 2 * 1440, Period.DAY: 400, Period.MONTH: 60}
+KEPT_WINDOWS: Final = {Period.MINUTE: 2 * 1440, Period.DAY: 400, Period.MONTH: 60}
 """Windows to keep, so that the spending is still known if the clock is set back."""
 
 
@@ -114,5 +114,5 @@ class SpentRows:
         self._db.execute(
             "DELETE FROM spent WHERE purse = ?1 AND period = ?2 AND start_ns <= (SELECT start_ns FROM spent"
             " WHERE purse = ?1 AND period = ?2 ORDER BY start_ns DESC LIMIT 1 OFFSET ?3)",
-            (budget.name, period, _KEPT[period]),
+            (budget.name, period, KEPT_WINDOWS[period]),
         )

@@ -87,7 +87,9 @@ def own_folder(folder: Path) -> Iterator[Path]:
         finally:
             lock.close()
         return
-    raise ConfigError(f"`store.path`: {_MOST_PROCESSES} processes use the folder {str(folder)!r}: name another")
+    raise ConfigError(
+        f"`store.path`: {_MOST_PROCESSES} processes use the folder {str(folder)!r}: name another"
+    )
 
 
 _MOST_PROCESSES: Final = 256
