@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -128,9 +127,10 @@ class KafkaLogReader:
         yield RowBatch(rows, places, position)
 
     def _messages(self, consumer: Consumer) -> list[Message]:
-        found = consumer.consume(_AT_ONCE, _ANSWER_S)
-        if not found:
+        first = consumer.poll(_ANSWER_S)
+        if first is None:
             raise LogUnavailable(f"{self.name} does not answer")
+        found = [first, *consumer.consume(_AT_ONCE, 0)]
         for message in found:
             error = message.error()
             if error is not None and error.code() != _END:
@@ -142,8 +142,8 @@ class KafkaLogReader:
             return decode(_bytes_of(message.key()), _bytes_of(message.value()))
         except ValueError as exc:
             raise LogDamaged(
-                f"{self.name}: the message at offset {offset} is no row of a store: {exc}: another program wrote "
-                "it: name another topic, or delete it and make it again"
+                f"{self.name}: the message at offset {offset} is no row of a store: {exc}: another program "
+                "wrote it: name another topic, or delete it and make it again"
             ) from exc
 
     def _consumer(self) -> Consumer:
@@ -217,8 +217,8 @@ class KafkaRowLog(KafkaLogReader):
         try:
             self._produce(producer, rows)
             self._commit(producer)
-        except BaseException:
-            self._try_to_abort(producer)
+        except LogUnavailable:
+            self._end(producer)
             raise
         self._must_abort = False
         assert self._last is not None
@@ -245,14 +245,25 @@ class KafkaRowLog(KafkaLogReader):
                     producer.produce(topic, value, key, partition, on_delivery=self._note)
                     break
                 except BufferError:  # librdkafka's queue is full
-                    producer.poll(_ANSWER_S)
+                    self._flush(producer)
                 except KafkaException as exc:
                     raise self._lost_or_unavailable(exc) from exc
-        left = producer.flush(_ANSWER_S)
+        left = self._flush(producer)
         if self._failure is not None:
             raise self._lost_or_unavailable(KafkaException(self._failure))
         if left:
             raise LogUnavailable(f"{self.name} did not take the rows within {_ANSWER_S:g} seconds")
+
+    def _flush(self, producer: Producer) -> int:
+        """Wait for the brokers; return how many messages they have not taken in time."""
+        try:
+            return producer.flush(_ANSWER_S)
+        except KafkaException as exc:
+            raise self._lost_or_unavailable(exc) from exc
+        except SystemError as exc:  # what is fatal is raised while callbacks still run
+            if isinstance(exc.__cause__, KafkaException):
+                raise self._lost_or_unavailable(exc.__cause__) from exc
+            raise
 
     def _commit(self, producer: Producer) -> None:
         until_s = time.monotonic() + _COMMIT_S
@@ -265,25 +276,31 @@ class KafkaRowLog(KafkaLogReader):
                     continue
                 if error.txn_requires_abort() and error.code() not in _FENCED:
                     raise self._lost_or_unavailable(exc) from exc
-                self._must_abort = False
                 raise LogLost(f"nobody knows whether {self.name} has the rows: {error.str()}") from exc
             return
 
-    def _try_to_abort(self, producer: Producer) -> None:
-        """End what was begun; the next write tries again, as the transaction cannot be committed any more."""
-        if self._must_abort:
-            with suppress(KafkaException):
-                self._abort(producer)
+    def _end(self, producer: Producer) -> None:
+        """End what was begun; if that fails, the next write tries again, as nothing else can follow.
+
+        Raises:
+            LogLost: the reason was that there is another owner.
+        """
+        try:
+            self._abort(producer)
+        except KafkaException as exc:
+            found = self._lost_or_unavailable(exc)
+            if isinstance(found, LogLost):
+                raise found from exc
 
     def _abort(self, producer: Producer) -> None:
         producer.abort_transaction(_ANSWER_S)
         self._must_abort = False
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failure = self._failure or error
-        else:
+        if error is None:
             self._last = message.offset()
+        elif self._failure is None:
+            self._failure = error
 
     def _lost_or_unavailable(self, exc: KafkaException) -> LogLost | LogUnavailable:
         error: KafkaError = exc.args[0]
