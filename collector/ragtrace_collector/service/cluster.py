@@ -90,8 +90,8 @@ def shards_of(config: KafkaStoreConfig) -> int:
         )
     if found[config.spans] != found[config.state]:
         raise ConfigError(
-            f"`store.kafka`: topic {config.spans!r} has {found[config.spans]} partitions and {config.state!r} has "
-            f"{found[config.state]}: they must have the same number, a shard each"
+            f"`store.kafka`: {config.spans!r} has {found[config.spans]} partitions and {config.state!r} "
+            f"has {found[config.state]}: they must have the same number, a shard each"
         )
     return found[config.state]
 

@@ -111,7 +111,7 @@ class Member:
         )
 
     def _sender(self, message: TopicMessage) -> TopicSender | None:
-        """Return who sent a message: as another member of the cluster says, or else as for a receiver of topics."""
+        """Return who sent a message: as another member says, or else as for a receiver of topics."""
         headers = dict(message.headers)
         if TENANT_HEADER in headers:
             return TopicSender(headers[TENANT_HEADER].decode(errors="replace") or None)

@@ -185,7 +185,7 @@ class ShardHost:
         return next((pipeline for pipeline in self._pipelines() if pipeline.shard.is_first), None)
 
     async def _keep(self, owned: _OwnedShard) -> None:
-        """Run a shard until it is given up. If its log has another owner, open it again: only one can have it."""
+        """Run a shard until it is given up. If its log is lost, open it again: the last to do so has it."""
         while not owned.given_up.is_set():
             try:
                 async with self._opened(owned):

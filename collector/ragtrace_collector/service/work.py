@@ -11,8 +11,8 @@ from ragtrace.budget import SpendLedger
 from ragtrace.drift.runs import DriftState
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.live import SharedEvaluator
+from ragtrace_collector.operations.vitals import VitalStore
 from ragtrace_collector.receive.intake import SpanIntake
-from ragtrace_collector.store.port import WorkStore
 
 
 class Work(Protocol):
@@ -29,7 +29,7 @@ class Work(Protocol):
         ...
 
     @property
-    def reports(self) -> WorkStore:
+    def reports(self) -> VitalStore:
         """What is read of answers and spans, for the pages."""
         ...
 
