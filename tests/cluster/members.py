@@ -1,4 +1,4 @@
-"""The processes of a cluster: collectors with roles, in folders of their own, that a test may kill or pause."""
+"""The processes of a cluster: collectors with roles, each in a folder of its own."""
 
 from __future__ import annotations
 

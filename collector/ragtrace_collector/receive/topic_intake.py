@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from ragtrace.errors import CodecError
@@ -21,10 +23,7 @@ TENANT_HEADER: Final = "ragtrace.tenant"
 
 
 class TopicIntake(SpanIntake):
-    """Accepts export requests into a topic, a message a trace: ``accept`` returns when the brokers have them.
-
-    Spans are counted where a shard takes them; what is refused, here.
-    """
+    """Accepts export requests into a topic, a message a trace; ``accept`` waits for the brokers."""
 
     def __init__(
         self,
@@ -44,12 +43,15 @@ class TopicIntake(SpanIntake):
         """Whether the application's own spans go on to a back end, also those without an answer."""
 
     async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
+        left_out: Counter[Counts] = Counter()
         try:
             parsed = await self._parse(body, encoding)
             inbound, own = Inbound(parsed.request, parsed.body).without_own_spans(body)
             if sender is not None:
                 inbound = inbound.of_tenant(sender.tenant)
-            split = split_by_trace(inbound.request, wanted=self._is_wanted, body=inbound.body)
+            split = split_by_trace(
+                inbound.request, wanted=partial(self._is_wanted, left_out), body=inbound.body
+            )
         except CodecError:
             self._counters.add(Counts.REQUESTS_INVALID)
             raise
@@ -60,20 +62,20 @@ class TopicIntake(SpanIntake):
             raise
         if sender is not None:
             sender.charge(spans=split.spans, bytes=len(body))
-        self._counters.add_request(
-            spans=own + split.rejected,
-            left_out={Counts.SPANS_OWN: own, Counts.SPANS_REJECTED: split.rejected},
+        written = split.spans - left_out.total()
+        left_out.update(
+            {Counts.SPANS_OWN: own, Counts.SPANS_REJECTED: split.rejected, Counts.SPANS_TO_TOPIC: written}
         )
+        self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
         self._counters.add(Counts.TEXTS_REPAIRED, parsed.texts_repaired)
         reason = reason_for_sender(split, parsed)
         return Receipt(spans=split.spans + own, rejected_spans=split.rejected, reason=reason)
 
-    def _is_wanted(self, trace_id: str, spans: int) -> bool:
+    def _is_wanted(self, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
         """Leave out what head sampling leaves out, unless it is forwarded."""
         if self._forwards or self._live.now.sampler.may_keep(trace_id):
             return True
-        self._counters.add(Counts.SPANS_SAMPLED_OUT, spans)
-        self._counters.add(Counts.SPANS_RECEIVED, spans)
+        left_out[Counts.SPANS_SAMPLED_OUT] += spans
         return False
 
     async def _write(self, slices: Sequence[TraceSlice], sender: Sender | None) -> None:
