@@ -75,8 +75,8 @@ class MergedAnswerIndex:
             ReadError: a part cannot be read.
         """
         place = None if after is None else decode_merged(after, chosen, sort)
-        read = await self._list(chosen, sort)
         parts = self._asked(chosen)
+        read = await self._list(chosen, sort, parts=len(parts))
         found = await ask_each(parts.items(), lambda each: read.page(*each, after=place, limit=limit))
         merged = _merged(found, limit=limit, is_descending=read.is_descending)
         is_by_time = sort in (SortBy.NEWEST, SortBy.OLDEST)
@@ -91,8 +91,8 @@ class MergedAnswerIndex:
         self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST
     ) -> AsyncIterator[AnswerSummary]:
         """Yield all answers of a list, for an export; those that come meanwhile may be among them."""
-        read = await self._list(chosen, sort)
         parts = self._asked(chosen)
+        read = await self._list(chosen, sort, parts=len(parts))
         at_once = max(_AT_LEAST, _AT_ONCE // max(1, len(parts)))
         ahead = [_ReadAhead(partial(read.page, *each, limit=at_once)) for each in parts.items()]
         sign = -1 if read.is_descending else 1
@@ -237,7 +237,11 @@ class MergedAnswerIndex:
         self, scope: TrafficScope, *, after: float, limit: int
     ) -> Sequence[tuple[float, AnswerSummary]]:
         """Return the next answers in random order, with their positions in [0, 1)."""
-        found = await self._each(lambda part: part.random_order(scope, after=after, limit=limit))
+        parts = self._parts()
+        found = await ask_each(
+            parts.values(),
+            lambda part: part.random_order(scope, after=after, limit=limit, parts=len(parts)),
+        )
         return list(heapq.merge(*found, key=lambda placed: placed[0]))[:limit]
 
     async def _each(self, ask: Callable[[IndexPart], Coroutine[Any, Any, FoundT]]) -> list[FoundT]:
@@ -255,13 +259,13 @@ class MergedAnswerIndex:
         is_whole = chosen.trace_id is not None and len(chosen.trace_id) == _TRACE_DIGITS
         return self._owners(chosen.trace_id.lower()) if is_whole and chosen.trace_id else self._parts()
 
-    async def _list(self, chosen: AnswerFilter, sort: SortBy) -> _List:
+    async def _list(self, chosen: AnswerFilter, sort: SortBy, *, parts: int) -> _List:
         """Return how to read a list: parts without a score of a metric do not know which is the worst."""
         is_lower_better = False
         if sort in (SortBy.WORST, SortBy.BEST):
             metric = chosen.metric or _FIRST
             is_lower_better = any(await self._each(lambda part: part.is_lower_better(metric)))
-        return _List(chosen=chosen, sort=sort, is_lower_better=is_lower_better)
+        return _List(chosen=chosen, sort=sort, is_lower_better=is_lower_better, parts=parts)
 
 
 _TRACE_DIGITS: Final = 32
@@ -292,6 +296,8 @@ class _List:
     chosen: AnswerFilter
     sort: SortBy
     is_lower_better: bool
+    parts: int
+    """How many are asked."""
 
     @property
     def is_descending(self) -> bool:
@@ -304,6 +310,7 @@ class _List:
             after=None if after is None else after.within(number),
             limit=limit,
             is_lower_better=self.is_lower_better,
+            parts=self.parts,
         )
         return _PartPage(
             [_MergedAnswer(_merged_place(number, place), answer) for place, answer in found.answers],

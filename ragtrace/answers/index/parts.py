@@ -78,12 +78,19 @@ class IndexPart(AnswerIndex, Protocol):
         after: Place | None,
         limit: int,
         is_lower_better: bool | None = None,
+        parts: int = 1,
     ) -> PlacedPage:
         """Return a page of a list with the places of its answers.
 
         ``is_lower_better`` says which scores of the filter's metric are the worst; ``None`` if the index
-        decides.
+        decides. ``parts`` says how many indexes look for answers, and so share the effort.
         """
+        ...
+
+    async def random_order(
+        self, scope: TrafficScope, *, after: float, limit: int, parts: int = 1
+    ) -> Sequence[tuple[float, AnswerSummary]]:
+        """Return the next answers in random order, as one of several ``parts``."""
         ...
 
     async def placed_sessions(

@@ -88,14 +88,25 @@ class SqliteAnswerIndex:
         after: Place | None,
         limit: int,
         is_lower_better: bool | None = None,
+        parts: int = 1,
     ) -> PlacedPage:
         """Return a page of a list with the places of its answers.
 
-        ``is_lower_better`` is by default what this index knows of the filter's metric.
+        ``is_lower_better`` is by default what this index knows of the filter's metric. One of several
+        ``parts`` looks at its share of candidates.
         """
-        return await self._read(
-            lambda db: self._placed(db, chosen, sort, after, limit=limit, is_lower_better=is_lower_better)
-        )
+
+        def place(db: sqlite3.Connection) -> PlacedPage:
+            wanted = conditions_of(db, chosen)
+            is_lower = is_lower_better
+            if is_lower is None:
+                is_lower = _overview.is_lower_better(db, wanted.metric)
+            order = order_of(sort, is_lower_better=is_lower)
+            few = self._few // parts
+            search = Search(db=db, wanted=wanted, scope=chosen.scope, order=order, few=few)
+            return self._placed(search, after, limit)
+
+        return await self._read(place)
 
     async def every(
         self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST
@@ -196,10 +207,13 @@ class SqliteAnswerIndex:
         return await self._read(lambda db: _overview.newest_ns(db, scope))
 
     async def random_order(
-        self, scope: TrafficScope, *, after: float, limit: int
+        self, scope: TrafficScope, *, after: float, limit: int, parts: int = 1
     ) -> Sequence[tuple[float, AnswerSummary]]:
-        """Return the next answers in random order, with their positions in [0, 1)."""
-        return await self._read(lambda db: self._random_order(db, scope, after, limit))
+        """Return the next answers in random order, with their positions in [0, 1).
+
+        One of several ``parts`` looks at its share of candidates.
+        """
+        return await self._read(lambda db: self._random_order(db, scope, after, limit, self._few // parts))
 
     async def _read(self, query: Callable[[sqlite3.Connection], ReadT]) -> ReadT:
         return await asyncio.to_thread(self._run, query)
@@ -211,31 +225,17 @@ class SqliteAnswerIndex:
         except sqlite3.Error as exc:
             raise ReadError(f"the index of answers cannot be read: {exc}") from exc
 
-    def _placed(
-        self,
-        db: sqlite3.Connection,
-        chosen: AnswerFilter,
-        sort: SortBy,
-        after: Place | None,
-        *,
-        limit: int,
-        is_lower_better: bool | None,
-    ) -> PlacedPage:
+    def _placed(self, search: Search, after: Place | None, limit: int) -> PlacedPage:
         deadline = time.monotonic() + self._limit_s
-        wanted = conditions_of(db, chosen)
-        if is_lower_better is None:
-            is_lower_better = _overview.is_lower_better(db, wanted.metric)
-        order = order_of(sort, is_lower_better=is_lower_better)
-        search = Search(db=db, wanted=wanted, scope=chosen.scope, order=order, few=self._few)
         found = search.find(after, limit=limit, is_over=lambda: time.monotonic() >= deadline)
-        answers = map(PlacedAnswer, found.places, _summaries(db, found))
+        answers = map(PlacedAnswer, found.places, _summaries(search.db, found))
         return PlacedPage(answers=tuple(answers), more=found.more, is_cut=found.is_cut)
 
     def _random_order(
-        self, db: sqlite3.Connection, scope: TrafficScope, after: float, limit: int
+        self, db: sqlite3.Connection, scope: TrafficScope, after: float, limit: int, few: int
     ) -> list[tuple[float, AnswerSummary]]:
         wanted = conditions_of(db, AnswerFilter(scope=scope))
-        search = Search(db=db, wanted=wanted, scope=scope, order=BY_POSITION, few=self._few)
+        search = Search(db=db, wanted=wanted, scope=scope, order=BY_POSITION, few=few)
         start = Place(int(after * POSITIONS), 2**62) if after >= 0 else None
         found = search.find(start, limit=limit, is_over=lambda: False)
         positions = (place.key / POSITIONS for place in found.places)
