@@ -18,7 +18,7 @@ from ragtrace.cli.times import duration
 from ragtrace.errors import InputError
 
 if TYPE_CHECKING:
-    from ragtrace_collector.receive.kafka_topics import TopicState
+    from ragtrace_collector.kafka.topics import TopicState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +82,12 @@ def kafka(action: str, options: KafkaOptions) -> None:
     if config is None:
         raise InputError(f"{options.config}: has no section `receive.kafka`: see docs/kafka.md")
     with needs_extra("kafka"):
-        from ragtrace_collector.receive.kafka_topics import TopicAdmin, TopicPlan
+        from ragtrace_collector.kafka.topics import TopicAdmin
+        from ragtrace_collector.receive.kafka_topics import received_topics
 
-    plan = TopicPlan(
-        partitions=options.partitions, replication=options.replication, retention=options.retention
-    )
-    admin = TopicAdmin(config, plan)
-    states = admin.apply() if options.apply else admin.states()
+    wanted = received_topics(config, partitions=options.partitions, retention=options.retention)
+    admin = TopicAdmin(config.client_settings(), wanted)
+    states = admin.apply(replication=options.replication) if options.apply else admin.states()
     _show(states, as_json=options.json.wanted)
     click.get_current_context().exit(1 if any(state.faults for state in states) else 0)
 
