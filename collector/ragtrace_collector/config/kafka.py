@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -93,7 +94,9 @@ class BrokersConfig(Section):
         settings: dict[str, Any] = {
             "bootstrap.servers": ",".join(self.brokers),
             "client.id": "ragtrace",
-            "log_level": 0,  # the callbacks say it: librdkafka would write lines of its own
+            # the callbacks say it: librdkafka would write lines of its own, the worst ones at any level
+            "log_level": 0,
+            "logger": _SILENT,
             "security.protocol": f"{'SASL_' if self.sasl else ''}{'SSL' if self.tls else 'PLAINTEXT'}",
             "topic.metadata.refresh.interval.ms": _REFRESH_MS,
         }
@@ -209,3 +212,4 @@ def _is_here(address: str) -> bool:
 
 
 _REFRESH_MS: Final = 30_000
+_SILENT: Final = logging.Logger("ragtrace.librdkafka", logging.CRITICAL + 1)  # noqa: LOG001 -- nobody's child

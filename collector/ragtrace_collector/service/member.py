@@ -117,7 +117,7 @@ class Member:
             return TopicSender(headers[TENANT_HEADER].decode(errors="replace") or None)
         return TopicSender(self.kafka.tenant) if self.kafka.tenant or self.auth.access.needs_tokens else None
 
-    async def _open_store(self, shard: Shard) -> SqliteStore:
+    async def _open_store(self, shard: Shard, is_crash: bool) -> SqliteStore:
         config, kafka = self.config.store, self.kafka
         return await open_logged_store(
             self.folder / f"shard-{shard.number}.db",
@@ -131,4 +131,5 @@ class Member:
             forward_to=release_to(self.config),
             cipher=cipher_of(config),
             tenants=self.auth.access.tenants,
+            is_crash=is_crash,
         )

@@ -76,12 +76,15 @@ class ShardHost:
     connection: ClusterConnection
     intake: SpanIntake
     spend_ledger: SpendLedger
-    open_store: Callable[[Shard], Awaitable[SqliteStore]]
+    open_store: Callable[[Shard, bool], Awaitable[SqliteStore]]
+    """Gets whether a former owner may have crashed, so that its answers are suspect."""
     open_pipeline: Callable[[SqliteStore, LiveConfig, Shard], Awaitable[StorePipeline]]
     receiver: KafkaReceiver | None = None
     """Reads the partitions of this member; ``None`` in a process that takes spans only."""
     reports: ShardReports = field(init=False)
     _owned: dict[int, _OwnedShard] = field(default_factory=dict)
+    _lost: set[int] = field(default_factory=set)
+    """Shards whose logs this process lost since it opened them: nothing crashed."""
     _tasks: asyncio.TaskGroup | None = None
 
     def __post_init__(self) -> None:
@@ -203,7 +206,8 @@ class ShardHost:
     @asynccontextmanager
     async def _opened(self, owned: _OwnedShard) -> AsyncIterator[None]:
         number = owned.shard.number
-        store = await self.open_store(owned.shard)
+        store = await self.open_store(owned.shard, number not in self._lost)
+        self._lost.discard(number)
         try:
             mine = self.configuration.now
             sampler = sampler_of(mine.config.sample, owned.shard)
@@ -230,6 +234,7 @@ class ShardHost:
             is_over = store.lost.is_set() or owned.is_lost
             owned.pipeline = None  # no more messages come
             if is_over:
+                self._lost.add(owned.shard.number)
                 log.warning(
                     "shard %d has another owner now, or its log does not answer",
                     owned.shard.number,

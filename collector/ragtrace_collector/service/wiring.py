@@ -125,7 +125,7 @@ async def _open_member(
     live = LiveConfig(await _open_live(config, clock, member.spend_ledger))
     stack.push_async_callback(lambda: live.now.shared_evaluator.retire())
     host = member.host(live, shared, clock=clock, monotonic_ns=monotonic_ns)
-    return _collector(config, host, live, shared, auth=auth, clock=clock, kafka=host.receiver)
+    return _collector(config, host, live, shared, auth=auth, clock=clock, reads_by=host.receiver)
 
 
 async def _open_live(config: CollectorConfig, clock: Clock, spend_ledger: SpendLedger) -> Live:
@@ -164,9 +164,11 @@ def _collector(
     *,
     auth: ReceiverAuth,
     clock: Clock,
-    kafka: KafkaReceiver | None,
+    kafka: KafkaReceiver | None = None,
+    reads_by: KafkaReceiver | None = None,
 ) -> Collector:
-    """Put a process together around its work."""
+    """Put a process together around its work. ``reads_by`` is a receiver that the work itself runs."""
+    receiver = kafka or reads_by
     vitals = Vitals(
         store=work.reports,
         counters=shared.counters,
@@ -175,8 +177,8 @@ def _collector(
         live=live,
         drift=work.drift_state,
         alerts=work.active_alerts,
-        kafka=(lambda: kafka.state) if kafka else None,
-        has_listeners=bool(config.receive.grpc or config.receive.http),
+        kafka=(lambda: receiver.state) if receiver else None,
+        has_listeners=config.takes_spans and bool(config.receive.grpc or config.receive.http),
         sink_names={key: sink.name for key, sink in (*shared.sinks.items(), *shared.notice_sinks.items())},
     )
     accounts = account_routes(live, work.reports, work.answers, clock=clock, access=auth.access)

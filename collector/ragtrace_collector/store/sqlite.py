@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -124,14 +125,16 @@ class SqliteStore:
         await store.take_over(tenants)
         return store
 
-    async def take_over(self, tenants: Collection[str] = ()) -> None:
-        """End the leases that a crash left, and give what an older ragtrace stored of tenants their keys.
+    async def take_over(self, tenants: Collection[str] = (), *, is_crash: bool = True) -> None:
+        """End the leases that a process left, and give what an older ragtrace stored of tenants their keys.
+
+        ``is_crash`` says that it crashed: its own answers and traces may be the reason.
 
         Raises:
             StoreUnavailable: that cannot be written.
         """
         await self._all_of(lambda db: key_by_tenant(db, tenants))
-        await self._submit(_count_crash)
+        await self._submit(partial(_end_all, crashes=int(is_crash)))
 
     @property
     def lost(self) -> asyncio.Event:
@@ -543,10 +546,10 @@ def _prepare_encrypted(cipher: PayloadCipher) -> Callable[[sqlite3.Connection], 
     return prepare_encrypted
 
 
-def _count_crash(db: sqlite3.Connection) -> None:
-    """Take back what a crashed process left."""
-    leases.count_crash(db)
-    suspects.count_crash(db)
+def _end_all(db: sqlite3.Connection, *, crashes: int) -> None:
+    """Take back what a process left."""
+    leases.end_all(db, crashes=crashes)
+    suspects.end_all(db, crashes=crashes)
 
 
 def _write_nothing_new(db: sqlite3.Connection) -> None:

@@ -47,10 +47,12 @@ async def open_logged_store(
     forward_to: Sequence[str] = (),
     cipher: PayloadCipher = NO_CIPHER,
     tenants: Collection[str] = (),
+    is_crash: bool = True,
 ) -> SqliteStore:
     """Own a log and open the store that it holds; the file is brought up to date, or made anew.
 
-    ``SqliteStore.open`` has the rest. The store closes the log.
+    ``SqliteStore.open`` has the rest. The store closes the log. ``is_crash`` says that the former owner
+    crashed, and did not only lose the log.
 
     Raises:
         ConfigError: the path cannot be used, or the log is damaged or was written by a newer ragtrace.
@@ -65,7 +67,7 @@ async def open_logged_store(
         raise
     store = SqliteStore(commits, lock, max_bytes=max_bytes, forward_to=forward_to, cipher=cipher)
     try:
-        await store.take_over(tenants)
+        await store.take_over(tenants, is_crash=is_crash)
     except BaseException:
         await store.aclose()
         raise
