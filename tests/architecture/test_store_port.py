@@ -10,7 +10,7 @@ from ragtrace_collector.store.port import SamplingStore, WorkStore
 from tests.architecture.source import ROOT, Module, imports_in, modules
 
 STORE = "ragtrace_collector.store"
-DOORS = {f"{STORE}.port", f"{STORE}.trace_key", f"{STORE}.open"}
+DOORS = {f"{STORE}.{name}" for name in ("merged", "open", "port", "shard", "trace_key")}
 """What the rest of the collector may import. ``open`` chooses the adapter."""
 
 

@@ -52,6 +52,8 @@ class WantedTopic:
     """What it holds, for people: ``spans``."""
     partitions: int | None = None
     """At least so many; ``None`` for any number."""
+    if_new: int | None = None
+    """With how many it is created, if any number will do; ``None`` for what the brokers take."""
     is_exact: bool = False
     """Not more partitions either."""
     same_as: str | None = None
@@ -108,7 +110,8 @@ class TopicState:
     @property
     def new_partitions(self) -> int:
         """With how many partitions it is to be created."""
-        return self.partitions_of_other or self.wanted.partitions or _BY_DEFAULT
+        wanted = self.wanted
+        return self.partitions_of_other or wanted.partitions or wanted.if_new or _BY_DEFAULT
 
     def _faults_of_settings(self) -> Iterator[str]:
         for name, value in self.wrong_settings.items():

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Final
 
 from ragtrace_collector.config.kafka import KafkaConfig, KafkaStoreConfig
 from ragtrace_collector.kafka.topics import WantedTopic
+
+DEAD_LETTERS: Final = "dead letters"
+NEW_SHARDS: Final = 12
+"""The shards of a new cluster: more cost little, and their number is for good."""
+_AROUND_BYTES: Final = 1 << 20
+"""What a message has beside the spans of a request: its key, its headers, its batch."""
+
+
+def largest_message(max_message_bytes: int) -> int:
+    """Return how large a message must be allowed to be for requests of a size."""
+    return max_message_bytes + _AROUND_BYTES
 
 
 def received_topics(config: KafkaConfig, *, partitions: int, retention: timedelta) -> Sequence[WantedTopic]:
@@ -26,7 +38,7 @@ def received_topics(config: KafkaConfig, *, partitions: int, retention: timedelt
             for name in dict.fromkeys(config.topics)
         ),
         *(
-            WantedTopic(name=name, purpose="dead letters", partitions=1, config=kept)
+            WantedTopic(name=name, purpose=DEAD_LETTERS, partitions=1, config=kept)
             for name in dict.fromkeys(topic for topic in dead if topic)
         ),
     ]
@@ -51,7 +63,7 @@ def cluster_topics(
     large = {} if max_message_bytes is None else {"max.message.bytes": str(max_message_bytes)}
     spans, *dead = received_topics(config.receiver(), partitions=partitions or 1, retention=retention)
     return [
-        replace(spans, partitions=partitions, config={**spans.config, **large}),
+        replace(spans, partitions=partitions, if_new=NEW_SHARDS, config={**spans.config, **large}),
         WantedTopic(
             name=config.state,
             purpose="state",

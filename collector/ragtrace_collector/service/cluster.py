@@ -7,15 +7,14 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
-
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from ragtrace.errors import ConfigError, ReadUnavailable
 from ragtrace_collector.config.kafka import KafkaStoreConfig
-from ragtrace_collector.receive.kafka_client import reason_of
+from ragtrace_collector.kafka.topics import TopicAdmin
 from ragtrace_collector.receive.kafka_producers import SpanProducer
+from ragtrace_collector.receive.kafka_topics import DEAD_LETTERS, cluster_topics
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
@@ -28,6 +27,8 @@ class ClusterConnection:
     """Finds out how many shards there are, and writes spans into their partitions."""
 
     config: KafkaStoreConfig
+    max_message_bytes: int
+    """The largest request; so large a message of the topics may be, with what comes around it."""
     shards: int | None = None
     """``None`` until the brokers have said it."""
     producer: SpanProducer | None = None
@@ -41,7 +42,9 @@ class ClusterConnection:
             ConfigError: the topics are not as they must be.
         """
         try:
-            self.shards = await asyncio.to_thread(shards_of, self.config)
+            self.shards = await asyncio.to_thread(
+                shards_of, self.config, max_message_bytes=self.max_message_bytes
+            )
         except ReadUnavailable as exc:
             self.trouble = str(exc)
             return
@@ -74,33 +77,29 @@ class ClusterConnection:
                 self.trouble = str(exc)
 
 
-def shards_of(config: KafkaStoreConfig) -> int:
-    """Return how many partitions the topics of a cluster have. Blocks.
+def shards_of(config: KafkaStoreConfig, *, max_message_bytes: int) -> int:
+    """Return how many shards a cluster has. Blocks.
 
     Raises:
-        ConfigError: the topics of spans and of state have not the same number.
+        ConfigError: the topics are not as they must be.
         ReadUnavailable: the brokers do not answer, or a topic is missing.
     """
-    admin = AdminClient(config.client_settings())
-    found = {topic: _partitions(admin, topic) for topic in (config.spans, config.state, config.budget)}
-    missing = [repr(topic) for topic, number in found.items() if not number]
+    wanted = cluster_topics(
+        config, partitions=None, retention=_SHORTEST_RETENTION, max_message_bytes=max_message_bytes
+    )
+    needed = [each for each in wanted if each.purpose != DEAD_LETTERS]
+    states = TopicAdmin(config.client_settings(), needed, timeout_s=_ANSWER_S).states()
+    missing = ", ".join(repr(state.name) for state in states if not state.exists)
     if missing:
-        raise ReadUnavailable(
-            f"there is no topic {', '.join(missing)}: `ragtrace kafka topics --apply` makes it"
-        )
-    if found[config.spans] != found[config.state]:
+        raise ReadUnavailable(f"there is no topic {missing}: `ragtrace kafka topics --apply` makes it")
+    faults = [f"  {state.name}: {fault}" for state in states for fault in state.faults]
+    if faults:
         raise ConfigError(
-            f"`store.kafka`: {config.spans!r} has {found[config.spans]} partitions and {config.state!r} "
-            f"has {found[config.state]}: they must have the same number, a shard each"
+            "`store.kafka`: topics are not as they must be; `ragtrace kafka topics --apply` mends settings:\n"
+            + "\n".join(faults)
         )
-    return found[config.state]
-
-
-def _partitions(admin: AdminClient, topic: str) -> int:
-    try:
-        return len(admin.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions)
-    except KafkaException as exc:
-        raise ReadUnavailable(f"the brokers do not answer: {reason_of(exc)}") from exc
+    return states[0].partitions
 
 
 _ANSWER_S: Final = 5.0
+_SHORTEST_RETENTION: Final = timedelta(days=1)

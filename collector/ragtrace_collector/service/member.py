@@ -15,18 +15,15 @@ from ragtrace_collector.config.kafka import KafkaStoreConfig
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.receive.kafka import KafkaReceiver, TopicSender
 from ragtrace_collector.receive.kafka_client import TopicMessage
+from ragtrace_collector.receive.kafka_topics import largest_message
 from ragtrace_collector.receive.topic_intake import TENANT_HEADER, TopicIntake
 from ragtrace_collector.service.cluster import ClusterConnection
 from ragtrace_collector.service.from_config import assemble_policy_of, forward_to, release_to
 from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.service.shards import ShardHost
 from ragtrace_collector.service.stages import SharedParts, StageParts
-from ragtrace_collector.store.budget_log.kafka import kafka_budget
-from ragtrace_collector.store.changelog.kafka import KafkaRowLog
-from ragtrace_collector.store.changelog.store import open_logged_store
-from ragtrace_collector.store.open import cipher_of, own_folder
+from ragtrace_collector.store.open import OwnedStore, open_cluster_budget, open_shard, own_folder
 from ragtrace_collector.store.shard import Shard
-from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry.clock import SteadyClock
 from ragtrace_collector.web.auth import ReceiverAuth
 
@@ -52,18 +49,17 @@ class Member:
         """
         kafka = config.store.kafka
         assert kafka is not None
-        connection = ClusterConnection(config=kafka)
+        connection = ClusterConnection(
+            config=kafka, max_message_bytes=largest_message(config.receive.max_message_bytes)
+        )
         await connection.connect()
-        budget = kafka_budget(kafka.client_settings(), kafka.budget, client="ragtrace")
-        await budget.open()
-        stack.push_async_callback(budget.aclose)
         return cls(
             config=config,
             kafka=kafka,
             auth=auth,
             connection=connection,
             folder=stack.enter_context(own_folder(config.store.folder)),
-            spend_ledger=budget,
+            spend_ledger=await stack.enter_async_context(open_cluster_budget(config.store)),
         )
 
     def host(
@@ -71,7 +67,7 @@ class Member:
     ) -> ShardHost:
         """Wire what opens shards. It opens none yet."""
 
-        async def open_pipeline(store: SqliteStore, live: LiveConfig, shard: Shard) -> StorePipeline:
+        async def open_pipeline(store: OwnedStore, live: LiveConfig, shard: Shard) -> StorePipeline:
             policy = assemble_policy_of(live.now.config, shard)
             return StageParts(
                 shared=shared,
@@ -117,19 +113,12 @@ class Member:
             return TopicSender(headers[TENANT_HEADER].decode(errors="replace") or None)
         return TopicSender(self.kafka.tenant) if self.kafka.tenant or self.auth.access.needs_tokens else None
 
-    async def _open_store(self, shard: Shard, is_crash: bool) -> SqliteStore:
-        config, kafka = self.config.store, self.kafka
-        return await open_logged_store(
-            self.folder / f"shard-{shard.number}.db",
-            KafkaRowLog(
-                kafka.client_settings(),
-                topic=kafka.state,
-                partition=shard.number,
-                transactional_id=kafka.transactional_id(shard.number),
-            ),
-            max_bytes=shard.share(config.max_bytes),
+    async def _open_store(self, shard: Shard, is_crash: bool) -> OwnedStore:
+        return await open_shard(
+            self.config.store,
+            shard,
+            folder=self.folder,
             forward_to=release_to(self.config),
-            cipher=cipher_of(config),
             tenants=self.auth.access.tenants,
             is_crash=is_crash,
         )

@@ -21,9 +21,9 @@ from ragtrace_collector.service.cluster import ClusterConnection
 from ragtrace_collector.service.from_config import sampler_of
 from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.store.merged import MergedStores
+from ragtrace_collector.store.open import OwnedStore
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.store.shard import Shard, shard_of
-from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
@@ -42,6 +42,7 @@ class _OwnedShard:
     given_up: asyncio.Event = field(default_factory=asyncio.Event)
     is_lost: bool = False
     """Whether another process has it already."""
+    store: OwnedStore | None = None
     pipeline: StorePipeline | None = None
     """``None`` while its store is opened or closed."""
     trouble: str | None = "its state is being read"
@@ -76,9 +77,9 @@ class ShardHost:
     connection: ClusterConnection
     intake: SpanIntake
     spend_ledger: SpendLedger
-    open_store: Callable[[Shard, bool], Awaitable[SqliteStore]]
+    open_store: Callable[[Shard, bool], Awaitable[OwnedStore]]
     """Gets whether a former owner may have crashed, so that its answers are suspect."""
-    open_pipeline: Callable[[SqliteStore, LiveConfig, Shard], Awaitable[StorePipeline]]
+    open_pipeline: Callable[[OwnedStore, LiveConfig, Shard], Awaitable[StorePipeline]]
     receiver: KafkaReceiver | None = None
     """Reads the partitions of this member; ``None`` in a process that takes spans only."""
     reports: ShardReports = field(init=False)
@@ -95,12 +96,12 @@ class ShardHost:
         """The index of the answers in the shards of this process."""
         return self.reports.answers
 
-    def stores(self) -> Mapping[int, SqliteStore]:
+    def stores(self) -> Mapping[int, OwnedStore]:
         """Return the stores of the shards that are open, by number."""
         return {
-            number: owned.pipeline.store
+            number: owned.store
             for number, owned in sorted(self._owned.items())
-            if owned.pipeline is not None and isinstance(owned.pipeline.store, SqliteStore)
+            if owned.pipeline is not None and owned.store is not None
         }
 
     def shard_of(self, trace_id: str) -> int:
@@ -214,20 +215,19 @@ class ShardHost:
             live = LiveConfig(Live.of(mine.config, mine.shared_evaluator, sampler))
             pipeline = await self.open_pipeline(store, live, owned.shard)
             await pipeline.recover()
-            owned.pipeline, owned.trouble = pipeline, None
+            owned.store, owned.pipeline, owned.trouble = store, pipeline, None
             log.info("shard %d is open", number, extra=event("shard_opened", shard=str(number)))
             yield
         finally:
-            owned.pipeline = None
+            owned.store = owned.pipeline = None
             await store.aclose()
             log.info("shard %d is closed", number, extra=event("shard_closed", shard=str(number)))
 
     async def _until_over(self, owned: _OwnedShard) -> None:
         """Run the stages of an open shard until it is given up or lost."""
-        pipeline, stop = owned.pipeline, asyncio.Event()
+        pipeline, store, stop = owned.pipeline, owned.store, asyncio.Event()
         assert pipeline is not None
-        store = pipeline.store
-        assert isinstance(store, SqliteStore)
+        assert store is not None
         stages = asyncio.create_task(pipeline.run(stop), name=f"stages-{owned.shard.number}")
         try:
             await _first_of(owned.given_up, store.lost)

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from ragtrace.answers.index.merged import MergedAnswerIndex
+from ragtrace.answers.index.parts import IndexPart
 from ragtrace.answers.port import AnswerIndex
+from ragtrace.budget import SpendLedger
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import left_store, make_state_folder, state_folder
 from ragtrace_collector.config import StoreConfig
+from ragtrace_collector.config.kafka import KafkaStoreConfig
 from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store.cipher import PayloadCipher, open_cipher
-from ragtrace_collector.store.merged import MergedReader, MergedReports, ShardOf, StoreReports
+from ragtrace_collector.store.merged import (
+    MergedReader,
+    MergedReports,
+    ShardContent,
+    ShardOf,
+    ShardStore,
+    StoreReports,
+)
 from ragtrace_collector.store.open_errors import UnfitFile, unusable
 from ragtrace_collector.store.port import StoredContent, WorkStore
 from ragtrace_collector.store.reader import StoreReader, index_of
 from ragtrace_collector.store.reports import SqliteReports
 from ragtrace_collector.store.schema import check_application_id
+from ragtrace_collector.store.shard import Shard
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry.logs import event
 
@@ -62,6 +74,82 @@ async def open_store(
         cipher=cipher_of(config),
         tenants=tenants,
     )
+
+
+class OwnedStore(WorkStore, ShardStore, Protocol):
+    """The store of a shard that this process owns."""
+
+    @property
+    def answers(self) -> IndexPart:
+        """The rows of judged answers."""
+        ...
+
+    @property
+    def content(self) -> ShardContent:
+        """What answers are opened from."""
+        ...
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Set when it can do nothing more, as when another process owns the shard now: open it again."""
+        ...
+
+
+async def open_shard(
+    config: StoreConfig,
+    shard: Shard,
+    *,
+    folder: Path,
+    forward_to: Sequence[str],
+    tenants: Collection[str],
+    is_crash: bool,
+) -> OwnedStore:
+    """Own a shard of a cluster: fence its former owner, and bring the copy in the folder up to date.
+
+    ``is_crash`` says that the former owner crashed, and did not only lose the shard.
+
+    Raises:
+        ConfigError: the folder cannot be used, or the state is damaged or was written by a newer ragtrace.
+        StoreUnavailable: the brokers do not answer, or another owner came meanwhile: try again.
+    """
+    from ragtrace_collector.store.changelog.kafka import KafkaRowLog
+    from ragtrace_collector.store.changelog.store import open_logged_store
+
+    kafka = _kafka_of(config)
+    log = KafkaRowLog(
+        kafka.client_settings(),
+        topic=kafka.state,
+        partition=shard.number,
+        transactional_id=kafka.transactional_id(shard.number),
+    )
+    return await open_logged_store(
+        folder / f"shard-{shard.number}.db",
+        log,
+        max_bytes=shard.share(config.max_bytes),
+        forward_to=forward_to,
+        cipher=cipher_of(config),
+        tenants=tenants,
+        is_crash=is_crash,
+    )
+
+
+@asynccontextmanager
+async def open_cluster_budget(config: StoreConfig) -> AsyncIterator[SpendLedger]:
+    """Open the budget that all processes of a cluster share; brokers that are away are waited for."""
+    from ragtrace_collector.store.budget_log.kafka import kafka_budget
+
+    kafka = _kafka_of(config)
+    budget = kafka_budget(kafka.client_settings(), kafka.budget, client="ragtrace")
+    try:
+        await budget.open()
+        yield budget
+    finally:
+        await budget.aclose()
+
+
+def _kafka_of(config: StoreConfig) -> KafkaStoreConfig:
+    assert config.kafka is not None
+    return config.kafka
 
 
 @contextmanager
