@@ -44,7 +44,7 @@ class Stage:
                 report_stage_error(exc, stage=self.name, counters=counters)
                 found_work = False
             if not found_work:
-                await _first_of(self.wake, stop, timeout_s=self.pause_s)
+                await first_of(self.wake, stop, timeout_s=self.pause_s)
 
 
 def report_stage_error(exc: Exception, *, stage: str, counters: Counters) -> None:
@@ -53,7 +53,8 @@ def report_stage_error(exc: Exception, *, stage: str, counters: Counters) -> Non
     log.error("%s: %s", stage, place_of(exc), extra=event("stage_error", stage=stage))
 
 
-async def _first_of(*events: asyncio.Event, timeout_s: float) -> None:
+async def first_of(*events: asyncio.Event, timeout_s: float | None = None) -> None:
+    """Wait until one of the events is set, or for so long."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
@@ -32,6 +32,8 @@ class ClusterConnection:
     shards: int | None = None
     """``None`` until the brokers have said it."""
     producer: SpanProducer | None = None
+    known: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when they have."""
     trouble: str | None = "no broker has answered yet"
     """Why nothing can be written or read."""
 
@@ -50,6 +52,7 @@ class ClusterConnection:
             return
         self.producer = SpanProducer(self.config, shards=self.shards)
         self.trouble = None
+        self.known.set()
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:

@@ -20,6 +20,7 @@ from ragtrace_collector.receive.kafka import Destination, KafkaReceiver
 from ragtrace_collector.service.cluster import ClusterConnection
 from ragtrace_collector.service.from_config import sampler_of
 from ragtrace_collector.service.pipeline import StorePipeline
+from ragtrace_collector.stage import first_of
 from ragtrace_collector.store.merged import MergedStores
 from ragtrace_collector.store.open import OwnedStore
 from ragtrace_collector.store.port import StoreUnavailable
@@ -131,7 +132,8 @@ class ShardHost:
         """Read what the group gives to this member, until ``stop`` is set."""
         async with self.connection.connected(), asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            if self.receiver is not None:
+            await first_of(self.connection.known, stop)
+            if self.receiver is not None and self.connection.known.is_set():
                 self.receiver.start(tasks)
             await stop.wait()
             for owned in self._owned.values():
@@ -167,8 +169,9 @@ class ShardHost:
         """Begin to open shards. This is `Destinations.assigned`."""
         assert self._tasks is not None
         for number in partitions:
-            if number in self._owned or not self.connection.shards:
+            if number in self._owned:
                 continue
+            assert self.connection.shards is not None
             owned = _OwnedShard(shard=Shard(number, self.connection.shards))
             self._owned[number] = owned
             owned.kept = self._tasks.create_task(self._keep(owned), name=f"shard-{number}")
@@ -202,7 +205,7 @@ class ShardHost:
                     exc,
                     extra=event("shard_unavailable", shard=str(owned.shard.number)),
                 )
-                await _first_of(owned.given_up, timeout_s=_OPEN_AGAIN_S)
+                await first_of(owned.given_up, timeout_s=_OPEN_AGAIN_S)
 
     @asynccontextmanager
     async def _opened(self, owned: _OwnedShard) -> AsyncIterator[None]:
@@ -230,7 +233,7 @@ class ShardHost:
         assert store is not None
         stages = asyncio.create_task(pipeline.run(stop), name=f"stages-{owned.shard.number}")
         try:
-            await _first_of(owned.given_up, store.lost)
+            await first_of(owned.given_up, store.lost)
             is_over = store.lost.is_set() or owned.is_lost
             owned.pipeline = None  # no more messages come
             if is_over:
@@ -247,12 +250,3 @@ class ShardHost:
         finally:
             stages.cancel()
             await asyncio.wait([stages])
-
-
-async def _first_of(*events: asyncio.Event, timeout_s: float | None = None) -> None:
-    waits = [asyncio.ensure_future(each.wait()) for each in events]
-    try:
-        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()
