@@ -24,9 +24,10 @@ from ragtrace_collector.store.changelog.log import LoggedRow
 from ragtrace_collector.store.changelog.messages import decode, encode_key, encode_values
 from ragtrace_collector.store.changelog.store import follow, open_logged_store
 from ragtrace_collector.store.changelog.tables import COPY, all_rows, tables_of
+from ragtrace_collector.store.maintenance import send_again
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.store.schema import NEWEST, migrate_to, prepare
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.sqlite import SqliteStore, open_budget
 from tests.conformance.test_store_laws import SideBySide
 from tests.patience import PATIENCE_S
 from tests.stores.adapters import MAX_BYTES, LoggedPlace, Place
@@ -312,6 +313,18 @@ async def test_a_store_of_its_own_is_refused_and_kept(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no copy of a log"):
         follow(path, MemoryReader(MemoryTopic()))
     assert dump(path) == before
+
+
+async def test_nobody_else_writes_into_a_copy(tmp_path: Path) -> None:
+    path = tmp_path / "copy.db"
+    await (await opened(path, MemoryTopic())).aclose()
+    with pytest.raises(ConfigError, match="copy of a log"):
+        await SqliteStore.open(path, max_bytes=MAX_BYTES)
+    with pytest.raises(ConfigError, match="copy of a log"):
+        async with open_budget(path):
+            pass
+    with pytest.raises(ReadError, match="copy of a log"):
+        send_again(path, sink=None)
 
 
 async def test_a_log_that_does_not_answer_is_no_mistake_of_the_configuration(tmp_path: Path) -> None:
