@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -86,13 +86,15 @@ def key_of(trace: str) -> AnswerKey:
 class SideBySide(RuleBasedStateMachine):
     """Does to one store of each adapter what the stages do, in any order, with crashes between."""
 
+    kinds: ClassVar[tuple[type[Place], ...]] = PLACES
+
     @initialize()
     def open_stores(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.runner = asyncio.Runner()
         self.folders = 0
         self.places: list[Place] = []
-        for kind in PLACES:
+        for kind in self.kinds:
             (home := Path(self.folder.name) / kind.name).mkdir()
             self.places.append(kind.of(home))
         self.stores = [self.run(place.open(forward_to=[SINK])) for place in self.places]

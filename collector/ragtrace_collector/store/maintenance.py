@@ -13,6 +13,7 @@ from ragtrace.errors import InputError, ReadError
 from ragtrace.files.private import PendingFile
 from ragtrace_collector.store import _watch
 from ragtrace_collector.store.reader import reading
+from ragtrace_collector.store.schema import refuse_copy
 
 
 class RefusedDeliveries(NamedTuple):
@@ -127,6 +128,7 @@ def _writing(path: Path) -> Iterator[sqlite3.Connection]:
         pass  # raises if the file is not a store
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db, db:
+            refuse_copy(db)
             yield db
     except sqlite3.Error as exc:
         raise ReadError(f"{str(path)!r} cannot be written: {exc}") from exc

@@ -15,6 +15,7 @@ from ragtrace_collector.store._quarantine import SUSPECTS
 from ragtrace_collector.store._tenant_keys import UNKEYED
 from ragtrace_collector.store._watch import WATCH
 from ragtrace_collector.store.budget import BUDGET
+from ragtrace_collector.store.changelog.tables import COPY
 from ragtrace_collector.store.cipher import KEYS
 from ragtrace_collector.store.drift import DRIFT
 from ragtrace_collector.store.leases import LEASES
@@ -87,8 +88,21 @@ def prepare(db: sqlite3.Connection) -> None:
     """
     _refuse_damage(db)
     check_application_id(db)
+    refuse_copy(db)
     db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect in a new file only
     migrate(db, _MIGRATIONS)
+
+
+def refuse_copy(db: sqlite3.Connection) -> None:
+    """Refuse a file into which rows come from a log.
+
+    Raises:
+        UnfitFile: it is one: what is written into it otherwise would be lost.
+    """
+    if db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (COPY,)).fetchone():
+        raise UnfitFile(
+            "it is a copy of a log in Kafka, and only its owner may change it", "give it a path of its own"
+        )
 
 
 def migrate_to(db: sqlite3.Connection, version: int) -> None:

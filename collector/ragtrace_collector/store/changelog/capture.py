@@ -68,6 +68,11 @@ class RowCapture:
         yield f"{begin} {table.name}_is_new AFTER INSERT {on} BEGIN {note_new} END"
         yield f"{begin} {table.name}_is_changed AFTER UPDATE {on} BEGIN {note_old} {moved} END"
         yield f"{begin} {table.name}_is_gone AFTER DELETE {on} BEGIN {note_old} END"
+        for number, columns in enumerate(table.unique):
+            # A row that REPLACE removes is not said to be deleted.
+            same = " AND ".join(f"{column} = NEW.{column}" for column in columns)
+            rows = f"SELECT '{table.name}', {', '.join(table.key)} FROM {table.name} WHERE {same}"
+            yield f"{begin} {table.name}_is_replaced_{number} BEFORE INSERT {on} BEGIN {into} {rows}; END"
         if table.blobs:
             size = " + ".join(f"coalesce(length(NEW.{column}), 0)" for column in table.blobs)
             what = (

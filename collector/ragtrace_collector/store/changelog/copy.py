@@ -83,12 +83,6 @@ def opened_copy(path: Path, *, is_checked: bool) -> Iterator[sqlite3.Connection]
         yield db
 
 
-def is_copy(path: Path) -> bool:
-    """Say whether a file is a copy of a log, into which nothing is written but through its log."""
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
-        return _is_copy(db)
-
-
 def state_of(db: sqlite3.Connection) -> CopyState | None:
     """Return what a file is a copy of; ``None`` if nothing was read into it yet."""
     row = db.execute(f"SELECT log, version, position, current_ns FROM main.{COPY}").fetchone()

@@ -35,6 +35,8 @@ _ANSWER_S: Final = 10.0
 """How long to wait for an answer; less than the time after which a sender gives up."""
 _FENCE_S: Final = 30.0
 """How long to wait until what the former owner began is ended."""
+_END_S: Final = 2.0
+"""How long a caller waits besides until a transaction that failed is ended; the next one goes on with it."""
 _COMMIT_S: Final = 30.0
 _TRANSACTION_MS: Final = 120_000
 """The longest transaction: all rows of a shard, after an upgrade."""
@@ -293,7 +295,7 @@ class KafkaRowLog(KafkaLogReader):
                 raise found from exc
 
     def _abort(self, producer: Producer) -> None:
-        producer.abort_transaction(_ANSWER_S)
+        producer.abort_transaction(_END_S)
         self._must_abort = False
 
     def _note(self, error: KafkaError | None, message: Message) -> None:

@@ -26,6 +26,8 @@ class LoggedTable:
     """Those beside the key. Columns that SQLite computes are not among them."""
     blobs: tuple[str, ...]
     """Those that may be large."""
+    unique: tuple[tuple[str, ...], ...]
+    """What must be unique beside the key."""
     is_numbered: bool
     """Whether SQLite notes the highest number that it gave, so that none is given twice."""
 
@@ -45,7 +47,7 @@ def tables_of(db: sqlite3.Connection) -> Mapping[str, LoggedTable]:
     tables = {name: _table(db, name) for name in table_names(db)}
     if any(table.is_numbered for table in tables.values()):
         tables[_SEQUENCE] = LoggedTable(
-            name=_SEQUENCE, key=("name",), columns=("seq",), blobs=(), is_numbered=False
+            name=_SEQUENCE, key=("name",), columns=("seq",), blobs=(), unique=(), is_numbered=False
         )
     return tables
 
@@ -100,5 +102,14 @@ def _table(db: sqlite3.Connection, name: str) -> LoggedTable:
         key=key,
         columns=tuple(column for column, _, _ in columns if column not in key),
         blobs=tuple(column for column, kind, _ in columns if kind.upper() == "BLOB" and column not in key),
+        unique=tuple(_unique_in(db, name)),
         is_numbered="AUTOINCREMENT" in sql.upper(),
     )
+
+
+def _unique_in(db: sqlite3.Connection, table: str) -> Iterator[tuple[str, ...]]:
+    query = "SELECT name FROM pragma_index_list(?) WHERE \"unique\" AND origin != 'pk'"
+    for (index,) in db.execute(query, (table,)).fetchall():
+        columns = tuple(column for (column,) in db.execute("SELECT name FROM pragma_index_info(?)", (index,)))
+        assert all(columns), f"{index} has an expression: say in which columns rows exclude each other"
+        yield columns
