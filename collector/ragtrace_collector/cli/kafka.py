@@ -66,7 +66,7 @@ class KafkaOptions:
 @click.argument("action", type=click.Choice(["topics"]))
 @takes(options=KafkaOptions)
 def kafka(action: str, options: KafkaOptions) -> None:
-    """Check or create the topics that a collector needs: spans, dead letters, and a cluster's state and budget.
+    """Check or create the topics that a collector needs: spans, dead letters, a cluster's state and budget.
 
     Spans and dead letters must delete what is old, and the state must be compacted. The number of partitions
     of a topic that exists is only checked. Exits with 1 if something is wrong.
