@@ -89,6 +89,7 @@ class ClusterScene:
         ingest: int,
         evaluate: int,
         delay_s: float = 0.0,
+        at_once: int = 16,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         os.environ[_KEY] = "test"
@@ -102,10 +103,10 @@ class ClusterScene:
                 "use": "openai:rule",
                 "base_url": f"http://127.0.0.1:{self.judge.port}/v1",
                 "api_key_env": _KEY,
-                "max_concurrency": 16,
+                "max_concurrency": at_once,
             },
             export=[{"endpoint": f"http://127.0.0.1:{self.back_end.port}"}],
-            evaluate={"retry_delays": ["1s", "1s", "5s", "30s"], "concurrency": 16},
+            evaluate={"retry_delays": ["1s", "1s", "5s", "30s"], "concurrency": at_once},
             **(settings or {}),
         )
         self.ingest = [self._member(folder, f"ingest-{n}", "ingest", config) for n in range(ingest)]
