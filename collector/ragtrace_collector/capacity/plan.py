@@ -174,13 +174,18 @@ def _objections(load: Workload, peak: Rates, store: Spread, coefficients: Coeffi
 
 def _receive_cores(load: Workload, peak: Rates, coefficients: Coefficients) -> Spread:
     """CPU of taking spans in: those that are kept, and those that are sampled out."""
-    c, kept = coefficients, load.traffic.kept_share
-    kilobytes = peak.bytes / 1e3
-    of_kept = c.kept_span_us * peak.spans + c.kept_kilobyte_us * kilobytes
-    return (of_kept * kept + _dropped_us(peak, c) * (1 - kept)) * c.other_run * _MICRO
+    kept = load.traffic.kept_share
+    microseconds = _kept_us(peak, coefficients) * kept + _dropped_us(peak, coefficients) * (1 - kept)
+    return microseconds * coefficients.other_run * _MICRO
+
+
+def _kept_us(peak: Rates, coefficients: Coefficients) -> Spread:
+    """CPU of all spans of a second, if they are kept."""
+    return coefficients.kept_span_us * peak.spans + coefficients.kept_kilobyte_us * (peak.bytes / 1e3)
 
 
 def _dropped_us(peak: Rates, coefficients: Coefficients) -> Spread:
+    """CPU of all spans of a second, if they are sampled out."""
     return coefficients.sampled_out_span_us * peak.spans + coefficients.sampled_out_kilobyte_us * (
         peak.bytes / 1e3
     )
@@ -204,12 +209,16 @@ def _in_steps(number: float, step: int) -> int:
 
 def _cluster(load: Workload, peak: Rates, store: Spread, coefficients: Coefficients) -> Cluster:
     c = coefficients
-    ingest_cores = _dropped_us(peak, c) * c.kafka_receive * c.other_run * _MICRO
-    evaluate_cores = (_receive_cores(load, peak, c) + _judge_cores(load, peak, c)) * c.kafka_store
+    kept = load.traffic.kept_share
+    dropped_cores = _dropped_us(peak, c) * c.other_run * _MICRO
+    ingest_cores = dropped_cores * (1 - kept) + dropped_cores * c.kafka_receive * kept
+    evaluate_cores = (
+        _kept_us(peak, c) * kept * c.other_run * _MICRO + _judge_cores(load, peak, c)
+    ) * c.kafka_store
     most = load.concurrency or MOST_AT_ONCE
     evaluate = _processes(evaluate_cores, at_least=math.ceil(_workers_for(peak.in_flight) / most))
     concurrency = load.concurrency or min(MOST_AT_ONCE, _workers_for(peak.in_flight / evaluate.likely))
-    received = load.traffic.calls(at_peak=False) * load.traffic.call_bytes
+    written = load.traffic.calls(at_peak=False) * load.traffic.call_bytes * kept
     return Cluster(
         ingest=_processes(ingest_cores, at_least=1),
         ingest_cores=ingest_cores,
@@ -222,7 +231,7 @@ def _cluster(load: Workload, peak: Rates, store: Spread, coefficients: Coefficie
         memory_bytes=_memory_bytes(load, peak.calls / evaluate.likely, concurrency, c),
         cache_bytes=store * (1 / evaluate.likely),
         spans_topic_bytes=c.kafka_spans
-        * (received * _seconds(load.retention.spans_topic) * load.retention.replicas),
+        * (written * _seconds(load.retention.spans_topic) * load.retention.replicas),
         state_topic_bytes=store * c.kafka_state * load.retention.replicas,
     )
 

@@ -42,7 +42,7 @@ def lines(
     yield from _daily(plan)
     yield ""
     yield "assumptions"
-    for text in _assumptions(load, coefficients):
+    for text in _assumptions(load, plan, coefficients):
         yield textwrap.fill(text, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
 
 
@@ -182,7 +182,7 @@ def _daily(plan: Plan) -> Iterator[str]:
         yield _spread("cost", daily.usd, dollars)
 
 
-def _assumptions(load: Workload, coefficients: Coefficients) -> Iterator[str]:
+def _assumptions(load: Workload, plan: Plan, coefficients: Coefficients) -> Iterator[str]:
     traffic, judge, measured = load.traffic, load.judge, coefficients.measured
     yield f"The busiest minutes have {_short(traffic.peak)} times the average (--peak)."
     yield (
@@ -204,6 +204,8 @@ def _assumptions(load: Workload, coefficients: Coefficients) -> Iterator[str]:
         f"A process uses at most {USABLE_CORE:.0%} of a core at the peak. If one may fail, run at least two"
         " of each role."
     )
+    if not plan.fits_one_process:
+        yield "Processes with `role: ingest` sample first. If others write the topic, it has all spans."
     yield "The judge's limits of requests and tokens a minute are not known here."
 
 
