@@ -105,6 +105,7 @@ backends: venv ## get the real Jaeger, Tempo, Kafka and language model that test
 	@tests/backends/build.sh kafka
 	@tests/backends/build.sh jaeger
 	@tests/backends/build.sh tempo
+	@tests/backends/build.sh helm
 
 frameworks: $(second)/.project-installed ## make the second environment: frameworks, and others' instrumentations
 

@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -181,13 +181,12 @@ class Scores(TraceServiceServicer):
 def running_stub() -> Iterator[str]:
     """Run the stub judge; yield its address."""
     command = [sys.executable, "-m", "tests.benchmarks.judge_cost.stub"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.terminate()
-        process.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
 
 
 def configure(stub: str, *, latency_s: float, keep: bool = False) -> list[dict[str, str]]:
@@ -200,11 +199,16 @@ def configure(stub: str, *, latency_s: float, keep: bool = False) -> list[dict[s
 
 @contextmanager
 def collector(
-    stub: str, scores: Scores, mode: str, at_once: int, store: Path | None = None
+    stub: str,
+    scores: Scores,
+    mode: str,
+    at_once: int,
+    store: Path | None = None,
+    changes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Server]:
-    """Run the collector with the stub as its judge, and with its store in this file."""
+    """Run the collector with the stub as its judge, its store in this file, and these settings besides."""
     with tempfile.TemporaryDirectory() as folder, environment(OPENAI_API_KEY="none"):
-        config = {
+        config: dict[str, Any] = {
             "receive": {"grpc": "127.0.0.1:0", "http": None},
             "assemble": {"quiet_period": f"{QUIET_S}s"},
             "judge": {"use": "openai:stub", "base_url": f"{stub}/v1", "max_concurrency": at_once},
@@ -215,6 +219,8 @@ def collector(
             "telemetry": {"listen": None},
             "drain_timeout": "0s",
         }
+        for section, keys in (changes or {}).items():
+            config[section] = {**config.get(section, {}), **keys}
         with collector_process(Path(folder), config) as process:
             yield Server(name="collector", pid=process.process.pid, protocol="grpc", port=process.grpc_port)
             process.kill()

@@ -23,7 +23,7 @@ PAGES = """
     metrics/README metrics/answer_relevance metrics/chunk_precision metrics/context_precision
     metrics/context_recall metrics/context_relevance metrics/faithfulness metrics/groundedness
     metrics/hallucination metrics/question_similarity metrics/rag_score migrating operations performance
-    plugins privacy prompt-injection rejudge report runbook sampling score-metrics security
+    plugins privacy prompt-injection rejudge report runbook sampling scale score-metrics security
     security-of-the-judge slo spans ui what-works
 """.split()  # noqa: SIM905 -- a list of words
 """Every name that a page ever had. A page that gets another name keeps a stub under the old one."""

@@ -133,7 +133,7 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         try:
             with room.for_request(who) as place:
                 async with room.for_unread(place, _READ_TIMEOUT_S):
-                    return await anext(messages)
+                    return await _only_message(messages)
         except TooSlow:
             raise too_slow() from None
         except TimeoutError:
@@ -149,6 +149,17 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         with self._intake.room.for_request(who) as place:
             await place.reserve(len(body))
             return await self._intake.accept(body, encoding="protobuf", sender=sender)
+
+
+async def _only_message(messages: AsyncIterator[bytes]) -> bytes:
+    """Return the message of a call, and see the call's end.
+
+    gRPC's iterator keeps its last message until it ends, and then in a cycle, which is looked for seldom.
+    """
+    message = await anext(messages)
+    if await anext(messages, None) is not None:
+        raise RequestRefused(code_pb2.INVALID_ARGUMENT, "the call holds more than one message")
+    return message
 
 
 async def _refuse_unread(refusal: RequestRefused, _: object, context: Any) -> None:

@@ -64,11 +64,11 @@ def _one_round(stub: str, scores: Scores) -> tuple[float, float]:
         with collector(stub, scores, "append", AT_ONCE, store) as server:
             _send(server, scores, new_answers(FIRST))
             server.at_rest()
-            bytes_before, memory_before = _bytes_in(store), server.rss_mb()
+            bytes_before, memory_before = bytes_in(store), server.rss_mb()
             requests = new_answers(FURTHER)
             _send(server, scores, requests)
             server.at_rest()
-            stored = (_bytes_in(store) - bytes_before) / sum(map(len, requests))
+            stored = (bytes_in(store) - bytes_before) / sum(map(len, requests))
             return stored, server.rss_mb() / memory_before
 
 
@@ -78,7 +78,7 @@ def _send(server: Server, scores: Scores, requests: Sequence[bytes]) -> None:
         asyncio.run(send_all(server, requests[start : start + AT_A_TIME], scores))
 
 
-def _bytes_in(store: Path) -> int:
+def bytes_in(store: Path) -> int:
     """Return the size of the database with what its log holds."""
     address = f"{store.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(address, uri=True)) as db:

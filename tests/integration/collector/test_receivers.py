@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import tracemalloc
 import zlib
@@ -30,6 +31,7 @@ from tests.integration.collector.running import (
     send_grpc,
     until,
 )
+from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
 JSON = {"content-type": "application/json"}
@@ -210,6 +212,31 @@ async def test_grpc_refuses_twenty_megabytes(collector: Collector, compression: 
         await send_grpc(collector, bytes(20 << 20), compression=compression)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert await send_grpc(collector, GOOD) == ExportTraceServiceResponse()
+
+
+async def test_grpc_keeps_no_message_after_its_answer(collector: Collector) -> None:
+    """Cycles are looked for seldom: what is in one would fill the memory meanwhile."""
+    await send_grpc(collector, request_of(*rag_trace(0, answer="x" * 100_000)))
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for number in range(1, 21):
+            await send_grpc(collector, request_of(*rag_trace(number, answer="x" * 100_000)))
+        left_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert left_bytes < 1_000_000  # of more than four million that came
+
+
+async def test_grpc_refuses_a_second_message(collector: Collector) -> None:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
+        call = channel.stream_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(iter([GOOD, GOOD]), timeout=PATIENCE_S)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == "the call holds more than one message"
 
 
 async def test_a_lone_surrogate_in_json_is_answered(collector: Collector) -> None:
