@@ -13,6 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 SAMPLE_CHARS: Final = 4_000
@@ -92,7 +93,11 @@ _OWN_LETTERS: Final = {
 
 def language_of(text: str) -> Language | None:
     """Return the language of the beginning of a text; ``None`` if it is none of these, or not clear."""
-    sample = text[:SAMPLE_CHARS]
+    return _language_of_sample(text[:SAMPLE_CHARS])
+
+
+@lru_cache(maxsize=256)  # of a text's sentences and of its words
+def _language_of_sample(sample: str) -> Language | None:
     beyond = _ASCII.sub("", sample)
     kana, han, arabic = (len(script.findall(beyond)) for script in (_KANA, _HAN, _ARABIC))
     most = max(kana, han, arabic)
@@ -117,9 +122,11 @@ def script_of(text: str) -> str | None:
     It has the name that Unicode gives it. Chinese characters and both kana are one script.
     """
     if text.isascii():
-        return "LATIN" if any(char.isalpha() for char in text) else None
-    letters = [char for char in text[:_SCRIPT_SAMPLE_CHARS] if char.isalpha()]
-    found = Counter(unicodedata.name(char, "UNKNOWN").partition(" ")[0] for char in letters)
+        return "LATIN" if any(map(str.isalpha, text)) else None
+    letters = Counter(filter(str.isalpha, text[:_SCRIPT_SAMPLE_CHARS]))
+    found: Counter[str] = Counter()
+    for letter, times in letters.items():
+        found[unicodedata.name(letter, "UNKNOWN").partition(" ")[0]] += times
     for alike in ("HIRAGANA", "KATAKANA", "HALFWIDTH"):
         found["CJK"] += found.pop(alike, 0)
     found["LATIN"] += found.pop("FULLWIDTH", 0)
@@ -139,8 +146,8 @@ def one_spelling(text: str) -> str:
 def _by_words(text: str) -> Language | None:
     words = _WORD.findall(text)
     counts = dict.fromkeys(_FUNCTION_WORDS, 0)
-    for word in words:
-        for language in _LANGUAGES_OF.get(word, ()):
+    for word in filter(_LANGUAGES_OF.__contains__, words):
+        for language in _LANGUAGES_OF[word]:
             counts[language] += 1
     for language, letters in _OWN_LETTERS.items():
         counts[language] += letters.search(text) is not None

@@ -13,10 +13,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache, partial
 from typing import Final
 
-from ragtrace.languages import BIDI_MARKS, Language, language_of
+from ragtrace.languages import BIDI_MARKS, SAMPLE_CHARS, Language, language_of
 
 MAX_SENTENCE_CHARS = 800
 
@@ -24,6 +24,8 @@ _STOP = re.compile(
     rf"(?P<latin>[.!?…]+)[\"'”’)\]»]*(?:[ \u00a0\u202f]»)?{BIDI_MARKS}*"
     rf"|(?P<wide>[。！？｡．؟।۔][。！？｡．؟।۔!?…]*)(?P<closed>[」』”’）》〉】｣]*){BIDI_MARKS}*|(?P<line>\n[\s]*)"
 )
+_STOP_MARKS = re.compile(r"[.!?…。！？｡．؟।۔\n]")
+"""What a stop begins with; each of them is one."""
 _GAP = re.compile(r"\s*")
 _UNSEEN = re.compile(rf"(?:\s|{BIDI_MARKS})*")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -84,6 +86,11 @@ def split_sentences(text: str, *, max_chars: int = MAX_SENTENCE_CHARS) -> tuple[
     Bullets, list numbers and heading marks are excluded, pieces without a letter or digit are left out, and
     a sentence longer than ``max_chars`` is cut at white space, else at a comma. Takes linear time.
     """
+    return _split(text, max_chars)
+
+
+@lru_cache(maxsize=256)  # several steps split the same chunks, and answers share chunks
+def _split(text: str, max_chars: int) -> tuple[Sentence, ...]:
     pieces = (piece for span in _spans(text) for piece in _cut(text, *_trim(text, *span), max_chars))
     wordy = [(start, end) for start, end in pieces if any(char.isalnum() for char in text[start:end])]
     return tuple(
@@ -93,12 +100,15 @@ def split_sentences(text: str, *, max_chars: int = MAX_SENTENCE_CHARS) -> tuple[
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    start = 0
-    language = cache(lambda: language_of(text))
-    for stop in _STOP.finditer(text):
+    start = at = 0
+    language = partial(language_of, text[:SAMPLE_CHARS])
+    while mark := _STOP_MARKS.search(text, at):
+        stop = _STOP.match(text, mark.start())
+        assert stop is not None
+        at = stop.end()
         if _ends_sentence(text, stop, start, language):
-            yield start, stop.end()
-            start = stop.end()
+            yield start, at
+            start = at
     yield start, len(text)
 
 

@@ -16,7 +16,7 @@ from tests.train_lexical import SUPPORTED_FROM, UNSUPPORTED_BELOW, LabeledClaim,
 
 __all__ = ["Cascaded", "cascaded"]
 
-BANDS = ((0.1, 0.9), (0.3, 0.9), (0.1, 0.95))
+BANDS = ((0.1, 0.9), (0.3, 0.9), (0.1, 0.95), (0.3, 0.99))
 JUDGES = ((1.0, 1.0), (0.9, 0.9), (0.8, 0.8))
 """Shares of unsupported and of supported claims that a judge calls right."""
 
@@ -41,6 +41,11 @@ class Cascaded:
     answers: int
     uncalled: int
     """Answers of which the screen decides all claims: no call."""
+
+    @property
+    def calls(self) -> float:
+        """Calls an answer, if the screen lists the claims; a judge alone takes two."""
+        return (self.answers - self.uncalled) / self.answers
 
     def balanced_accuracy(self, sensitivity: float, specificity: float) -> float:
         """Return that of the cascade before a judge with these shares."""
@@ -86,7 +91,8 @@ def _lines(files: Sequence[str]) -> Iterator[str]:
             yield (
                 f"{file.rpartition('/')[2]}, band {band[0]:g} to {band[1]:g}: the screen decides"
                 f" {found.decided} of {found.claims} claims, {found.wrong} of them wrongly;"
-                f" {found.uncalled} of {found.answers} answers without a call"
+                f" {found.uncalled} of {found.answers} answers without a call, {found.calls:.2f} calls an"
+                " answer"
             )
             for sensitivity, specificity in JUDGES:
                 alone = (sensitivity + specificity) / 2

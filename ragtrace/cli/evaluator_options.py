@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.options import EXISTING_FILE, EmbedderOptions, JudgeOptions, SecondJudgeOption
+from ragtrace.cli.options import EXISTING_FILE, CardOptions, EmbedderOptions, JudgeOptions, SecondJudgeOption
 from ragtrace.cli.render import talk
 from ragtrace.cli.settings import given_options_of, group, option
 
@@ -100,17 +100,7 @@ class EvaluatorOptions:
         metavar="FILE",
         help="What `ragtrace calibrate --save` wrote about this judge: how to ask it, and its threshold.",
     )
-    card: Path | None = option(
-        "--judge-card",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="What `ragtrace calibrate --card` wrote about this judge.",
-    )
-    require_card: bool = option(
-        "--require-card",
-        is_flag=True,
-        help="Refuse a judge that has no card, or is by its card no better than shared words.",
-    )
+    cards: CardOptions = group(CardOptions)
     embedder: EmbedderOptions = group(EmbedderOptions)
     verify: VerifyOptions = group(VerifyOptions)
 
@@ -156,21 +146,16 @@ class EvaluatorOptions:
             embedder=self.embedder.embedder_spec(judge),
             verify=self.verify.verify_spec(),
             calibration=self.calibration,
-            card=self.card,
-            require_card=self.require_card,
+            cards=self.cards.files,
+            require_card=self.cards.are_required,
             prices=Path(self.judge.prices_file) if self.judge.prices_file else None,
         )
 
     def _refuse_beside_config(self, metric_options: Collection[type]) -> None:
-        kinds = {JudgeOptions, SecondJudgeOption, EmbedderOptions, VerifyOptions, *metric_options}
-        given = list(given_options_of(click.get_current_context(), kinds))
+        kinds = {JudgeOptions, SecondJudgeOption, CardOptions, EmbedderOptions, VerifyOptions}
+        given = list(given_options_of(click.get_current_context(), kinds | set(metric_options)))
         if self.calibration is not None:
             given.append("--calibration")
-        given += [
-            name
-            for name, value in (("--judge-card", self.card), ("--require-card", self.require_card))
-            if value
-        ]
         if given:
             raise click.UsageError(
                 f"--config names the whole evaluator: leave out {', '.join(dict.fromkeys(given))}"

@@ -343,6 +343,24 @@ class SecondJudgeOption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CardOptions:
+    """What was measured of the judges."""
+
+    files: tuple[Path, ...] = option(
+        "--judge-card",
+        type=click.Path(dir_okay=False, path_type=Path),
+        multiple=True,
+        metavar="FILE",
+        help="What `ragtrace calibrate --card` wrote about a judge. Repeatable.",
+    )
+    are_required: bool = option(
+        "--require-card",
+        is_flag=True,
+        help="Refuse a judge that has no card, or is by its card no better than shared words.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedderOptions:
     """Who turns texts into vectors."""
 

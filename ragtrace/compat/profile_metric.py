@@ -26,6 +26,7 @@ from ragtrace.model import (
     Compat,
     CompatStatus,
     Direction,
+    Label,
     MetricOutcome,
     MetricResult,
     Part,
@@ -45,6 +46,7 @@ _MISSING = (
     SkipReason.NO_REFERENCE,
 )
 _OF_CHUNKS = ("context_precision", "chunk_precision", "context_relevance")
+_OF_CLAIMS = ("faithfulness", "groundedness", "hallucination")
 _COSINES = ("ragas", "ragas-legacy", "promptfoo")
 """Profiles whose answer relevance compares questions."""
 
@@ -67,7 +69,8 @@ class ProfileMetric:
         self._strict_mode = strict_mode
         self._penalize = penalize_ambiguous_claims
         # only its verdicts are used, so every score may pass
-        self._own: Metric = metric_named(_own_metric(self.name, profile), pass_when="score >= 0", **own)
+        rule = "score >= 0 and coverage >= 0" if self.name in _OF_CLAIMS else "score >= 0"
+        self._own: Metric = metric_named(_own_metric(self.name, profile), pass_when=rule, **own)
         self._by_answer = self._without_reference(own)
         self.needs = self._own.needs
         self.uses = self._own.uses
@@ -82,6 +85,7 @@ class ProfileMetric:
     def version(self) -> str:
         """Changes whenever the same verdicts or prompts could give another score."""
         chosen = "-strict" * self._strict_mode + "-penalize" * self._penalize
+        chosen += "-half" * (self.name in _OF_CLAIMS)
         rules = "2" if self._by_answer else "1"
         return f"{self._own.version}-{self.profile}-{rules}{chosen}"
 
@@ -128,12 +132,10 @@ class ProfileMetric:
             diagnosis=None,
         )
         if compat.status is CompatStatus.OK and compat.score is not None:
-            in_range = 0 <= compat.score <= 1
-            return replace(
-                named,
-                score=compat.score if in_range else None,
-                skip_reason=None if in_range else SkipReason.OUT_OF_RANGE,
-            )
+            if not 0 <= compat.score <= 1:
+                return replace(named, score=None, skip_reason=SkipReason.OUT_OF_RANGE)
+            scored = replace(named, score=compat.score, skip_reason=None)
+            return _undecided(scored) if scored.label is Label.PASS and _is_mostly_open(scored) else scored
         return replace(named, score=None, skip_reason=result.skip_reason or SkipReason.TOOL_NAN)
 
     async def _compat(self, record: RagRecord, found: MetricResult, steps: Steps) -> Compat:
@@ -176,6 +178,16 @@ class ProfileMetric:
         if self.name == "context_relevance" and ragas:
             return [_rating_of_context(found.chunk_verdicts)] * 2
         return found.chunk_verdicts if self.name in _OF_CHUNKS else found.verdicts
+
+
+def _is_mostly_open(result: MetricResult) -> bool:
+    return result.counts.judged * 2 < result.counts.total
+
+
+def _undecided(result: MetricResult) -> MetricResult:
+    """Take the label off: it would promise what was not found. The tool's number stays in `compat`."""
+    why = f"{result.explanation}; a pass needs half of the claims decided"
+    return replace(result, score=None, skip_reason=SkipReason.UNDECIDED, explanation=why)
 
 
 def _own_metric(name: str, profile: str) -> str:

@@ -95,16 +95,19 @@ def best_windows(
     At the end of a chunk, windows are shorter. ``with_numbers`` takes only windows that hold all numbers of
     the claim.
     """
-    held: dict[int, int] = {}  # by sentence, a bit for each stem of the claim
+    held = [0] * len(passages.sentences)  # by sentence, a bit for each stem of the claim
+    holding: set[int] = set()
     for order, wanted in enumerate(claimed.stems):
-        for at in passages.places.get(wanted, ()):
-            held[at] = held.get(at, 0) | 1 << order
+        places = passages.places.get(wanted, ())
+        holding.update(places)
+        for at in places:
+            held[at] |= 1 << order
     longest = max(lengths)
     best = dict.fromkeys(lengths, BestWindow(0, range(0), 0))
     least = 0  # what a window must exceed to be the best of any length
-    for start in sorted({start for at in held for start in range(max(0, at - longest + 1), at + 1)}):
+    for start in sorted({start for at in holding for start in range(max(0, at - longest + 1), at + 1)}):
         number, window = passages.window(start, longest)
-        covers = [bits.bit_count() for bits in accumulate([held.get(at, 0) for at in window], or_)]
+        covers = [bits.bit_count() for bits in accumulate(held[window.start : window.stop], or_)]
         if covers[-1] <= least:
             continue
         for length in lengths:
@@ -155,7 +158,7 @@ def _coverage(
 
 
 def _negation_differs(claimed: ClaimedWords, passages: WordIndex, window: range) -> bool:
-    return any(passages.sentences[at][1].negated != claimed.negated for at in window)
+    return any(passages.negates(passages.sentences[at][1]) != claimed.negated for at in window)
 
 
 def _sequences(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:

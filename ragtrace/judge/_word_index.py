@@ -6,6 +6,7 @@ Built once for all claims about the same chunks, in linear time of their length.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -30,12 +31,6 @@ class PassageSentence:
     numbers: frozenset[str]
     order: tuple[str, ...]
     """The stems of all its words, in order."""
-    negated: bool
-
-
-@lru_cache(maxsize=256)
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(sentence.text for sentence in split_sentences(text))
 
 
 @lru_cache(maxsize=8192)
@@ -46,8 +41,7 @@ def _prepared(text: str, grammar: Grammar) -> PassageSentence:
         text=text,
         stems=content_stems(spelled, words, grammar),
         numbers=numbers(spelled, grammar),
-        order=tuple(word.stem for word in words),
-        negated=has_negation(spelled, grammar),
+        order=tuple([held for held, _ in words]),
     )
 
 
@@ -65,7 +59,7 @@ class WordIndex:
     """Sentences with the number of their chunk."""
     ends: list[int] = field(default_factory=list)
     """By sentence, the position behind the last one of its chunk."""
-    places: dict[str, list[int]] = field(default_factory=dict)
+    places: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Positions of the sentences with a stem."""
     numbers: set[str] = field(default_factory=set)
     sequences: set[tuple[str, ...]] = field(default_factory=set)
@@ -82,21 +76,21 @@ class WordIndex:
         grammar = grammar_of(languages[0] if languages else None)
         passages = cls(grammar, frozenset(languages), frozenset(map(script_of, texts)))
         for chunk in held:
-            for position, text in enumerate(_split(chunk.text)):
-                if position % _SENTENCES_A_TURN == 0:
+            for sentence in split_sentences(chunk.text):
+                if len(passages.sentences) % _SENTENCES_A_TURN == 0:
                     await asyncio.sleep(0)
-                passages._add(chunk.number, _prepared(text, passages.grammar))
+                passages._add(chunk.number, _prepared(sentence.text, passages.grammar))
             end = len(passages.sentences)
             passages.ends.extend([end] * (end - len(passages.ends)))
+        passages.prefixes.update(held[:PREFIX_CHARS] for held in passages.places)
         return passages
 
     def _add(self, number: int, sentence: PassageSentence) -> None:
+        at, places = len(self.sentences), self.places
         for held in sentence.stems:
-            self.places.setdefault(held, []).append(len(self.sentences))
-            self.prefixes.add(held[:PREFIX_CHARS])
+            places[held].append(at)
         self.numbers.update(sentence.numbers)
-        for length in (2, 3):
-            self.sequences.update(sequences(sentence.order, length))
+        self.sequences.update(sequences(sentence.order, 2), sequences(sentence.order, 3))
         self.sentences.append((number, sentence))
 
     def foreign(self, text: str) -> str | None:
@@ -111,6 +105,10 @@ class WordIndex:
         """Return a chunk's number and the range of up to ``length`` sentences of it from ``start``."""
         return self.sentences[start][0], range(start, min(start + length, self.ends[start]))
 
+    def negates(self, sentence: PassageSentence) -> bool:
+        """Return whether a sentence negates something."""
+        return has_negation(one_spelling(sentence.text), self.grammar)
+
     def holds(self, window: range, wanted: frozenset[str]) -> bool:
         """Return whether a window contains all these numbers."""
         return not wanted.difference(*(self.sentences[at][1].numbers for at in window))
@@ -118,4 +116,4 @@ class WordIndex:
 
 def sequences(words: Sequence[str], length: int) -> Iterator[tuple[str, ...]]:
     """Yield every sequence of ``length`` neighboring words."""
-    return zip(*(words[start:] for start in range(length)), strict=False)
+    return zip(*[words[start:] for start in range(length)], strict=False)

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from ragtrace.judge._grammars import ENGLISH, Grammar
+from ragtrace.judge._grammars import ENGLISH, Grammar, Suffixes
 
 _NUMBER = r"\d+(?:[.,:/]\d+)*"
 _UNSPACED_MARKS = r"\u0e00-\u0eff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -21,6 +22,8 @@ _WORD = (
     rf"(?:[^\W\d_{_UNSPACED_MARKS}](?:[^\W_{_UNSPACED_MARKS}]|[{_ACCENTS}])*|[{_UNSPACED_MARKS}]+)"  # "CO2"
 )
 _TOKEN = re.compile(rf"{_NUMBER}|{_WORD}(?:['’][^\W\d_]+)*")
+_ASCII_TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:'[A-Za-z]+)*|\d+(?:[.,:/]\d+)*")
+"""Finds the same in ASCII, in half the time."""
 _FIGURES = re.compile(_NUMBER)
 _MARKS = re.compile(r"[.,:/]")
 _THOUSANDS_MARK = re.compile(r",(?=\d{3}(?!\d))")
@@ -38,6 +41,8 @@ _COUNTED_MYRIADS = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(_MYRIADS)}])")
 _NUMERALS = {**{mark: value for value, mark in enumerate("〇一二三四五六七八九")}, "零": 0, "两": 2, "兩": 2}
 _WRITTEN_NUMBER = re.compile(rf"[{''.join(_NUMERALS)}{''.join(_MYRIADS)}]{{1,20}}")
 _PLAIN_LETTERS = str.maketrans("àâäáãèêëéìîïíòôöóõùûüúç", "aaaaaeeeeiiiiooooouuuuc")
+
+_MOST_WORDS: Final = 32_768
 
 NEGATED: Final = "¬"
 AFFIRMED: Final = "="
@@ -58,16 +63,21 @@ def ordered_stems(text: str, grammar: Grammar = ENGLISH) -> tuple[StemmedWord, .
 
     Scripts without spaces (Chinese, Japanese, Thai) give every two neighboring characters as a word.
     """
-    plain = grammar.elided.sub(" ", _joined(text, grammar))
-    words: Iterable[str] = _TOKEN.findall(plain)
-    if _UNSPACED.search(plain):
+    plain = text if grammar.is_english else grammar.elided.sub(" ", _joined(text, grammar))
+    words: Iterable[str] = _tokens(plain)
+    if not plain.isascii() and _UNSPACED.search(plain):
         words = (word for found in words for word in _without_spaces(found, grammar))
-    return tuple(_stemmed(word, grammar) for word in words)
+    return tuple(map(_stemmed_words(grammar).__getitem__, words))
+
+
+@lru_cache(maxsize=4)  # for the words of a sentence, then for its numbers
+def _tokens(text: str) -> tuple[str, ...]:
+    return tuple((_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text))
 
 
 def content_stems(text: str, words: Iterable[StemmedWord], grammar: Grammar) -> frozenset[str]:
     """Return the stems of the content words; numbers are compared by value elsewhere."""
-    stems = {word.stem for word in words if word.is_content}
+    stems = {held for held, is_content in words if is_content}
     if not grammar.is_english and stems:
         stems.add(NEGATED if has_negation(text, grammar) else AFFIRMED)
     return frozenset(stems)
@@ -99,7 +109,23 @@ def _pairs_of(part: str) -> Iterable[str]:
     return map("".join, pairwise(part)) if len(part) > 1 else filter(None, (part,))
 
 
-@lru_cache(maxsize=16_384)
+class _StemmedWords(dict[str, StemmedWord]):
+    """The words of a language that were seen lately. When there are too many, all are forgotten."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        super().__init__()
+        self._grammar = grammar
+
+    def __missing__(self, word: str) -> StemmedWord:
+        if len(self) >= _MOST_WORDS:
+            self.clear()
+        found = self[word] = _stemmed(word, self._grammar)
+        return found
+
+
+_stemmed_words = cache(_StemmedWords)
+
+
 def _stemmed(word: str, grammar: Grammar) -> StemmedWord:
     if word[0].isdecimal():
         return StemmedWord(plain_number(word, grammar), False)
@@ -114,9 +140,8 @@ def numbers(text: str, grammar: Grammar = ENGLISH) -> frozenset[str]:
 
     In a language that writes 1.250,5 this holds the number that is meant, and how English reads it.
     """
-    words = (word.lower() for word in _TOKEN.findall(text))
     known = grammar.number_words
-    found = {known[word] for word in words if word in known}
+    found = {known[word] for word in known.keys() & set(map(str.lower, _tokens(text)))}
     for figures in _FIGURES.findall(text):
         found |= {plain_number(figures), *_MARKS.split(figures)}
     if not grammar.is_english:
@@ -160,7 +185,9 @@ def has_negation(text: str, grammar: Grammar = ENGLISH) -> bool:
 
 def word_count(text: str) -> int:
     """Count words and figures; two characters of a script without spaces are a word."""
-    found = _TOKEN.findall(text)
+    found = _tokens(text)
+    if text.isascii():
+        return len(found)
     return sum((len(word) + 1) // 2 if _UNSPACED.match(word) else 1 for word in found)
 
 
@@ -169,13 +196,22 @@ def stem(word: str, grammar: Grammar = ENGLISH) -> str:
     word = _bare(word)
     if not grammar.is_english:
         word = _without_prefix(word.translate(_PLAIN_LETTERS), grammar.prefixes)
-    for suffix, instead, before in grammar.suffixes:
+    for suffix, instead, before in _suffixes_by_letter(grammar).get(word[-1:], ()):
         if word.endswith(suffix) and len(word) - len(suffix) >= before:
             word = word.removesuffix(suffix) + instead
             break
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "ls":
         word = word[:-1]
     return word.rstrip("e") if len(word) > 4 else word
+
+
+@cache
+def _suffixes_by_letter(grammar: Grammar) -> Mapping[str, Suffixes]:
+    """Return the suffixes by their last letter, in order."""
+    found: defaultdict[str, Suffixes] = defaultdict(tuple)
+    for suffix in grammar.suffixes:
+        found[suffix[0][-1]] += (suffix,)
+    return dict(found)
 
 
 def _without_prefix(word: str, prefixes: Iterable[str]) -> str:

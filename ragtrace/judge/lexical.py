@@ -209,7 +209,7 @@ def _passage(
     if best.covered < SUPPORT_COVERAGE * len(claimed.stems):
         share = best.covered / len(claimed.stems)
         return f"at best {share:.0%} of the words stand together: neither clearly there nor clearly missing"
-    if claimed.negated != _nearest(claimed, passages, best).negated:
+    if claimed.negated != passages.negates(_nearest(claimed, passages, best)):
         return "the words stand together, but only one side negates"
     return best
 

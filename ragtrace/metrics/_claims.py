@@ -64,6 +64,8 @@ class ClaimMetric(BuiltInMetric):
         return "-".join([super().version, *self._readings_chosen()])
 
     def _readings_chosen(self) -> Iterator[str]:
+        if not self._rule.limits_coverage:
+            yield "half"
         if self.on_missing != _ON_MISSING[0]:
             yield f"missing-{self.on_missing}"
         if self.require_evidence:

@@ -187,7 +187,7 @@ class BuiltInMetric(ABC):
     def _why_undecided(self, finding: MetricFinding, given: Readings) -> Iterator[str]:
         if lost := finding.omitted:
             yield f"the judge left out {lost} verdict{'s' if lost > 1 else ''}"
-        yield f"a pass needs {self.pass_when}"
+        yield f"a pass needs {self._rule.complete(given)}"
 
     def _gap(self, record: RagRecord) -> Gap | None:
         gaps = [gap for gap in (*record.gaps, *_further_gaps(record)) if gap.part in self.needs]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from ragtrace.judge.lexical import LexicalJudge
+from ragtrace.metrics.faithfulness import Faithfulness
 from ragtrace.model import RagRecord
 from ragtrace.pipeline.evaluation import evaluate
 
 _SCREEN: Final = LexicalJudge()
+_METRIC: Final = Faithfulness()
 
 
 async def suspicion_of(record: RagRecord) -> float | None:
@@ -17,4 +19,4 @@ async def suspicion_of(record: RagRecord) -> float | None:
     It is what ``lexical`` writes as ``ragtrace.suspicion``. ``None`` if there is nothing to judge: no answer,
     no context, no claim.
     """
-    return (await evaluate(record, judge=_SCREEN)).suspicion
+    return (await evaluate(record, metrics=(_METRIC,), judge=_SCREEN)).suspicion

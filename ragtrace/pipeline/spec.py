@@ -124,8 +124,8 @@ class EvaluatorSpec:
     verify: VerifySpec = field(default_factory=VerifySpec)
     calibration: Path | None = None
     """What `ragtrace calibrate --save` wrote about the judge."""
-    card: Path | None = None
-    """What `ragtrace calibrate --card` wrote about the judge."""
+    cards: tuple[Path, ...] = ()
+    """What `ragtrace calibrate --card` wrote about the judges."""
     require_card: bool = False
     """Open only with judges that were measured, and found better than one lexical feature."""
     prices: Path | None = None
@@ -151,11 +151,12 @@ class EvaluatorSpec:
         layer = around or _no_layer
         calibration = self._calibration()
         metrics = self.open_metrics(calibration)
-        cards = (read_card(self.card),) if self.card else ()
+        cards = tuple(map(read_card, self.cards))
         judge = by_card(self.judge.open(layer(JudgeRole.JUDGE, self.judge)), cards)
-        if self.require_card:
-            check_card(judge.identity, cards)
         second = self.second.open(layer(JudgeRole.SECOND, self.second)) if self.second else None
+        if self.require_card:
+            for each in filter(None, (judge, second)):
+                check_card(each.identity, cards)
         return Evaluator(
             metrics=metrics,
             judge=judge,

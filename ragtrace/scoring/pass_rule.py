@@ -59,6 +59,10 @@ class Condition:
         return value is not None and _RELATIONS[self.relation](value, self.bound)
 
 
+_HALF_DECIDED: Final = Condition(reading=_COVERAGE, relation=">=", bound=0.5)
+"""What every pass of claims needs, unless its rule has another condition on coverage."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassRule:
     """Conditions that must all hold for a pass."""
@@ -95,6 +99,17 @@ class PassRule:
         is_threshold = first.reading == SCORE and first.relation in (">=", "<=") and not others
         return first.bound if is_threshold else None
 
+    @property
+    def limits_coverage(self) -> bool:
+        """Whether it says how much must be decided."""
+        return any(condition.reading == _COVERAGE for condition in self.conditions)
+
+    def complete(self, given: Readings) -> PassRule:
+        """Return the rule with how much must be decided, if these readings tell how much is."""
+        if self.limits_coverage or _COVERAGE not in given:
+            return self
+        return PassRule(conditions=(*self.conditions, _HALF_DECIDED))
+
     def decide(self, given: Readings, *, worst: Readings, best: Readings) -> bool | None:
         """Return whether a result passes, or ``None`` if its verdicts cannot decide it.
 
@@ -102,7 +117,8 @@ class PassRule:
         passes only if the rule holds with every omitted verdict wrong, and fails only if the rule breaks with
         every omitted verdict right. So omitting a verdict cannot turn one into the other. Items that the
         judge *abstains* from are left out of the readings; conditions on ``coverage`` limit their share. If
-        only such a condition breaks, the result is undecided, too.
+        only such a condition breaks, the result is undecided, too. Without such a condition, a pass needs
+        half of the items decided: a label must not promise what was not found.
 
         Args:
             given: The readings of the existing verdicts.
@@ -112,7 +128,9 @@ class PassRule:
         quality = [condition for condition in self.conditions if condition.reading != _COVERAGE]
         if not _hold(quality, best):
             return False
-        decided = [condition for condition in self.conditions if condition.reading == _COVERAGE]
+        decided = [
+            condition for condition in self.complete(given).conditions if condition.reading == _COVERAGE
+        ]
         return True if _hold(quality, worst) and _hold(decided, given) else None
 
     def broken(self, readings: Readings) -> Iterator[Condition]:

@@ -1,4 +1,4 @@
-"""The files of examples/scale at work: real processes of both roles, a real Kafka, an OpenTelemetry Collector."""
+"""The files of examples/scale at work: real processes, a real Kafka, an OpenTelemetry Collector."""
 
 from __future__ import annotations
 

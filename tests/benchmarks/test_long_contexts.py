@@ -8,6 +8,7 @@ from itertools import cycle
 
 import pytest
 
+from ragtrace import sentences
 from ragtrace.judge import _word_index
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.model import RagRecord
@@ -36,7 +37,7 @@ def cpu_s(text: str, answer: str) -> float:
     taken: list[float] = []
     for _ in range(2):
         _word_index._prepared.cache_clear()
-        _word_index._split.cache_clear()
+        sentences._split.cache_clear()
         start = time.process_time()
         asyncio.run(evaluate(record, judge=LexicalJudge()))
         taken.append(time.process_time() - start)

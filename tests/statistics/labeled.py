@@ -29,6 +29,7 @@ RATES: Final = {
     "for averages": (0.005, SuspicionRate(to=0.08, power=0.5)),
     "for finding flawed answers": (0.02, SuspicionRate(to=1.0, power=3)),
     "for finding, at most": (0.02, SuspicionRate(to=1.0, power=6)),
+    "for finding alone": (0.005, SuspicionRate(to=1.0, power=8)),
 }
 """Ratio and rate by suspicion, as `sample` of a collector's configuration has them."""
 

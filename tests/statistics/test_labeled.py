@@ -40,6 +40,13 @@ def test_sampling_by_suspicion_finds_twice_as_many_flawed_answers_and_averages_s
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", SETS)
+def test_sampling_for_finding_alone_finds_twice_as_many_flawed_answers_in_both_kinds(name: str) -> None:
+    found = sampled(name, true="human_pass", plan=RATES["for finding alone"], weeks=1)
+    assert found.flawed > 2 * found.flawed_of_all
+
+
+@pytest.mark.slow
 def test_sampling_by_suspicion_makes_the_mean_more_precise_for_the_same_calls() -> None:
     found = sampled("qa", true="human_score", plan=RATES["for averages"], weeks=60)
     alike = sampled("qa", true="human_score", plan=None, weeks=60)

@@ -146,7 +146,7 @@ def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
         "cheaper": judge.cheaper and _judge_beside(folder, judge.cheaper),
         "embedder": judge.embedder and named_beside(judge.embedder, folder),
         "calibration": judge.calibration and folder / judge.calibration,
-        "card": judge.card and folder / judge.card,
+        "card": tuple(folder / card for card in judge.card),
         "prices": judge.prices and folder / judge.prices,
         "tls": _paths_beside(folder, judge.tls),
     }

@@ -36,6 +36,7 @@ from ragtrace_collector.config.values import (
     Duration,
     Endpoint,
     EnvName,
+    Files,
     Headers,
     HostName,
     HttpUrl,
@@ -198,8 +199,8 @@ class JudgeConfig(Section):
     """Claims in one request."""
     verify: Literal["auto", "json", "logprobs"] = "auto"
     calibration: Path | None = None
-    card: Path | None = None
-    """What `ragtrace calibrate --card` wrote."""
+    card: Files = ()
+    """What `ragtrace calibrate --card` wrote about the judge, and about `second` and `cheaper`."""
     require_card: bool = False
     second_look: bool = False
     sentinel_rate: float = Field(default=1.0, ge=0, le=1)

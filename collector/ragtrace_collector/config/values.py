@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import (
@@ -161,6 +162,13 @@ Paths = Annotated[
     tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(_listed), AlternativeForm("string")
 ]
 Pattern = Annotated[str, AfterValidator(_pattern)]
+
+
+def _one_or_more(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+Files = Annotated[tuple[Path, ...], BeforeValidator(_one_or_more), AlternativeForm("string")]
 
 
 def named(key: str) -> Callable[[object], object]:

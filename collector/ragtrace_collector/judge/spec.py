@@ -24,7 +24,7 @@ def evaluator_spec_of(config: CollectorConfig) -> EvaluatorSpec:
         embedder=judge.sibling(config.judge.embedder) if config.judge.embedder else None,
         verify=_verify(config.judge),
         calibration=config.judge.calibration,
-        card=config.judge.card,
+        cards=config.judge.card,
         require_card=config.judge.require_card,
         prices=config.judge.prices,
     )
@@ -34,16 +34,14 @@ def cheaper_spec_of(config: CollectorConfig) -> EvaluatorSpec | None:
     """Return the settings of the evaluator with the cheaper judge, if there is one.
 
     It has no second judge, and no calibration: that is of the first judge. A cheaper judge of another kind is
-    asked in the default form.
+    asked in the default form. `require_card` is about it as well.
     """
     if config.judge.cheaper is None:
         return None
     spec = evaluator_spec_of(config)
     cheaper = _sibling(spec.judge, config.judge.cheaper)
     verify = spec.verify if cheaper.kind == spec.judge.kind else VerifySpec()
-    return replace(
-        spec, judge=cheaper, second=None, calibration=None, card=None, require_card=False, verify=verify
-    )
+    return replace(spec, judge=cheaper, second=None, calibration=None, verify=verify)
 
 
 def judge_spec_of(config: JudgeConfig) -> JudgeSpec:

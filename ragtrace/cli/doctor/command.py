@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ragtrace.cli.options import FILE, EmbedderOptions, JsonOption, JudgeOptions
+from ragtrace.cli.options import FILE, CardOptions, EmbedderOptions, JsonOption, JudgeOptions
 from ragtrace.cli.settings import command, group, option, section, takes
 
 
@@ -31,6 +31,7 @@ class TargetOptions:
         help="Check the judge, endpoints and store in this collector configuration.",
     )
     judge: JudgeOptions = group(JudgeOptions)
+    cards: CardOptions = group(CardOptions)
     embedder: EmbedderOptions = group(EmbedderOptions)
     endpoints: tuple[str, ...] = option(
         "--to", multiple=True, metavar="ENDPOINT", help="Check this OTLP endpoint. Repeatable."

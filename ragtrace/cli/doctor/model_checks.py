@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from pydantic import BaseModel
 
 from ragtrace.cli.doctor.checks import Check
-from ragtrace.errors import JudgeError, JudgeNonsense, JudgeUnable
+from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeUnable
 from ragtrace.judge import unwrapped
 from ragtrace.judge.llama import LlamaJudge
 from ragtrace.judge.openai.judge import OpenAICompatibleJudge
-from ragtrace.metrics.judge_card import CardState, card_of
+from ragtrace.metrics.judge_card import CardState, JudgeCard, card_of, read_card
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, MetricFailure, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
@@ -36,6 +38,14 @@ _OTHERWISE: Final = "see what the judge's own log says"
 _SAYS_WHAT_TO_DO: Final = re.compile(r"its certificate|it redirects|by TLS|\.onnx|tokenizer\.json")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardSettings:
+    """The cards that are given, and whether a judge needs one."""
+
+    files: tuple[Path, ...] = ()
+    are_required: bool = False
+
+
 async def check_judge(judge: Judge, *, timeout_s: float) -> Check:
     """Let the judge judge a sentence of our own."""
     name = f"judge {_who(judge)}"
@@ -55,19 +65,42 @@ async def _judged(judge: Judge, name: str) -> Check:
     is_lexical = judge.identity.provider == "lexical"
     ranker = "a heuristic that ranks by words: it leaves many claims unjudged" if is_lexical else ""
     found = ranker or f"judged a test sentence correctly{takes}"
-    return Check(name=name, status="ok", found=f"{found}; {_card(judge)}")
+    return Check(name=name, status="ok", found=found)
 
 
-def _card(judge: Judge) -> str:
-    """Say what was measured of the judge."""
-    card = card_of(judge.identity)
+def check_card(judge: Judge, settings: CardSettings) -> Check:
+    """Say what was measured of the judge, and whether it can be believed."""
+    name = f"card of judge {_who(judge)}"
+    try:
+        card = card_of(judge.identity, [read_card(path) for path in settings.files])
+    except ConfigError as exc:
+        return Check(name=name, status="fail", found=str(exc))
     if card is None:
-        return "no card: nobody measured it (`ragtrace calibrate --card`)"
-    if card.state is CardState.BELOW_FLOOR:
-        return "by its card no better than the share of a claim's words in the chunks"
-    return "measured: " + ", ".join(
-        f"AUC {of.auc.value:.2f} on {of.name}" for of in card.sets if of.auc and of.digest
-    )
+        found = "no card: nobody measured this judge"
+    elif card.state is CardState.BELOW_FLOOR:
+        found = "below the floor: by its card no better than the share of a claim's words in the chunks"
+    else:
+        folded = (
+            ""
+            if card.contradicts_reliably
+            else '; its "contradicted" is mostly wrong and counts as unsupported'
+        )
+        return Check(name=name, status="ok", found=f"measured: {_figures(card)}{folded}")
+    refused = "; `require_card` refuses it" if settings.are_required else ""
+    status: Literal["fail", "warn"] = "fail" if settings.are_required else "warn"
+    advice = "measure it on answers that people labeled: ragtrace calibrate LABELED.jsonl --card card.json"
+    return Check(name=name, status=status, found=f"{found}{refused}", advice=advice)
+
+
+def _figures(card: JudgeCard) -> str:
+    """Return the figure that a judge is compared with the floor by, for each file that was measured."""
+    told = []
+    for of in card.sets:
+        if of.auc and of.digest:
+            told.append(f"AUC {of.auc.value:.2f} on {of.name}")
+        elif of.two_way and of.digest:
+            told.append(f"balanced accuracy {of.two_way.value:.2f} on {of.name}")
+    return ", ".join(told)
 
 
 async def check_likelihoods(judge: Judge, verify: VerifySettings, *, timeout_s: float) -> Check:

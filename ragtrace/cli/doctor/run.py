@@ -21,7 +21,13 @@ from ragtrace.cli.doctor.capture_checks import (
 )
 from ragtrace.cli.doctor.checks import Check, check_endpoint, check_store, check_versions
 from ragtrace.cli.doctor.command import ApplicationOptions, TargetOptions
-from ragtrace.cli.doctor.model_checks import check_embedder, check_judge, check_likelihoods
+from ragtrace.cli.doctor.model_checks import (
+    CardSettings,
+    check_card,
+    check_embedder,
+    check_judge,
+    check_likelihoods,
+)
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json
 from ragtrace.errors import ConfigError
 from ragtrace.judge import uncached
@@ -65,6 +71,7 @@ class _Plan:
     judge: JudgeSpec
     judge_named: bool
     """Whether an option names the judge."""
+    cards: CardSettings
     embedder: JudgeSpec | None
     embedder_named: bool
     """Whether somebody named the embedder: else its absence is no failure."""
@@ -86,6 +93,7 @@ class _Plan:
         return cls(
             judge=judge,
             judge_named=targets.judge.is_given,
+            cards=CardSettings(files=targets.cards.files, are_required=targets.cards.are_required),
             embedder=targets.embedder.embedder_spec(judge),
             embedder_named=targets.embedder.spec is not None,
             timeout_s=targets.timeout_s,
@@ -106,6 +114,10 @@ class _Plan:
         return replace(
             self,
             judge=self.judge if self.judge_named else evaluator.judge,
+            cards=CardSettings(
+                files=(*evaluator.cards, *self.cards.files),
+                are_required=evaluator.require_card or self.cards.are_required,
+            ),
             embedder=self.embedder if kept else evaluator.embedder,
             embedder_named=self.embedder_named or evaluator.embedder is not None,
             verify_of=lambda judge: evaluator.limits(judge).verify,
@@ -193,6 +205,8 @@ async def _reachable(plan: _Plan) -> AsyncGenerator[Check, None]:
 async def _asked(judge: Judge, plan: _Plan) -> AsyncGenerator[Check, None]:
     check = await check_judge(judge, timeout_s=plan.timeout_s)
     yield check
+    if check.status != "fail" and not judge.identity.is_human:
+        yield check_card(judge, plan.cards)
     if check.status != "fail" and not judge.identity.computes:
         yield await check_likelihoods(judge, plan.verify_of(judge.identity), timeout_s=plan.timeout_s)
 

@@ -17,6 +17,7 @@ import pytest
 from tests.backends.otlp_receiver import OtlpReceiver
 from tests.backends.process import free_ports
 from tests.integration.cli.program import json_lines, run
+from tests.integration.cli.test_judge_card import a_card
 
 ANSWER = "Refunds take 14 days."
 """What the doctor asks about."""
@@ -46,6 +47,30 @@ def test_versions_and_the_lexical_judge_are_fine_and_it_is_called_a_heuristic(en
     assert {each["status"] for each in found.values()} == {"ok"}
     assert "ragtrace-otel" in found["versions"]["found"]
     assert "heuristic" in found["judge"]["found"]
+
+
+@pytest.mark.parametrize(
+    ("auc", "status", "says"),
+    [
+        pytest.param(None, "warn", "no card", id="no card"),
+        pytest.param(0.6, "warn", "below the floor", id="below the floor"),
+        pytest.param(0.8, "ok", "measured: AUC 0.80 on mine.jsonl", id="measured"),
+    ],
+)
+def test_what_was_measured_of_the_judge_is_said(
+    config: Path, tmp_path: Path, endpoint: str, auc: float | None, status: str, says: str
+) -> None:
+    card = () if auc is None else ("--judge-card", a_card(tmp_path / "card.json", auc=auc))
+    found = checks("--judge", "scripted", "--to", endpoint, *card)["card"]
+    assert (found["status"], says in found["found"]) == (status, True)
+    named = "{use: scripted" if auc is None else "{use: scripted, card: card.json"
+    plain = config.read_text()
+    config.write_text(f"{plain}judge: {named}}}\n")
+    assert checks("--config", str(config))["card"] == found
+    config.write_text(f"{plain}judge: {named}, require_card: true}}\n")
+    required = checks("--config", str(config), exit_code=int(status != "ok"))["card"]
+    assert required["status"] == ("ok" if status == "ok" else "fail")
+    assert ("`require_card` refuses it" in required["found"]) == (status != "ok")
 
 
 def test_an_endpoint_that_was_named_must_answer(nobody: str) -> None:
@@ -185,9 +210,7 @@ def model_server(*refused: str) -> Iterator[str]:
 def test_how_the_server_takes_a_schema_is_shown(endpoint: str, refused: tuple[str, ...], rung: str) -> None:
     with model_server(*refused) as url:
         found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)
-    assert found["judge"]["found"].startswith(
-        f"judged a test sentence correctly; takes a schema as {rung}; no card"
-    )
+    assert found["judge"]["found"] == f"judged a test sentence correctly; takes a schema as {rung}"
 
 
 @pytest.mark.slow
@@ -253,7 +276,7 @@ def config(tmp_path: Path, endpoint: str) -> Path:
 
 def test_what_a_configuration_names_is_checked(config: Path, tmp_path: Path) -> None:
     found = checks("--config", str(config))
-    assert list(found) == ["versions", "config", "judge", "export", "store"]
+    assert list(found) == ["versions", "config", "judge", "card", "export", "store"]
     assert {each["status"] for each in found.values()} == {"ok"}
     assert found["store"]["found"] == "can be created"
     assert list(tmp_path.iterdir()) == [config]

@@ -169,9 +169,24 @@ class Abstaining(ScriptedJudge):
 @pytest.mark.parametrize(
     ("sentences", "expected"), [(2, Label.PASS), (3, Label.SKIPPED)], ids=["half decided", "a third decided"]
 )
-def test_an_answer_of_which_less_than_half_was_decided_does_not_pass(sentences: int, expected: Label) -> None:
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"threshold": 0.5},
+        {"pass_when": "contradicted == 0"},
+        {"profile": "ragas"},
+        {"profile": "deepeval-4", "threshold": 0.9},
+    ],
+    ids=str,
+)
+def test_an_answer_of_which_less_than_half_was_decided_does_not_pass(
+    sentences: int, expected: Label, how: Mapping[str, Any]
+) -> None:
     answer = " ".join(("Refunds take 14 days.", "They are paid by card.", "It is free.")[:sentences])
-    assert label(replace(CHUNK, answer=answer), Abstaining()) == expected
+    result = result_of(replace(CHUNK, answer=answer), Abstaining(), "faithfulness", **how)
+    assert result.label == expected
+    assert (result.skip_reason is SkipReason.UNDECIDED) == (expected is Label.SKIPPED)
 
 
 @settings(deadline=None, max_examples=60)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragtrace.errors import ConfigError
 from ragtrace.model import Direction, VerdictCounts
@@ -43,6 +45,11 @@ def decided(rule: str, verdicts: str) -> bool | None:
         ("contradicted == 0", "SCN", False),
         ("unsupported <= 1", "SN", True),
         ("unsupported <= 1", "SNN", False),
+        ("score >= 0.5", "SU", True),
+        ("score >= 0.5", "SUU", None),
+        ("score >= 0.5", "CUU", False),
+        ("score >= 0.5 and coverage >= 0.2", "SUU", True),
+        ("contradicted == 0", "SUU", None),
         ("lower_bound >= 0.5", "SUU", False),
         ("lenient > 0.5 and coverage >= 0.9", "SNNC", True),
         ("lenient > 0.5 and coverage >= 0.9", "SNNCU", None),
@@ -51,6 +58,17 @@ def decided(rule: str, verdicts: str) -> bool | None:
 )
 def test_a_rule_decides_on_verdicts(rule: str, verdicts: str, passes: bool | None) -> None:
     assert decided(rule, verdicts) is passes
+
+
+@given(
+    st.sampled_from(
+        ["score >= 0", "score >= 0.5", "contradicted == 0", "unsupported <= 1 and lenient > 0.2"]
+    ),
+    st.text("SCNU?", min_size=1, max_size=12),
+)
+def test_no_rule_passes_what_is_mostly_open_unless_it_says_how_much_may_be(rule: str, verdicts: str) -> None:
+    if decided(rule, verdicts):
+        assert sum(letter in "SCN" for letter in verdicts) * 2 >= len(verdicts)
 
 
 @pytest.mark.parametrize(
