@@ -98,7 +98,7 @@ def shards_of(config: KafkaStoreConfig, *, max_message_bytes: int) -> int:
     faults = [f"  {state.name}: {fault}" for state in states for fault in state.faults]
     if faults:
         raise ConfigError(
-            "`store.kafka`: topics are not as they must be; `ragtrace kafka topics --apply` mends settings:\n"
+            "`store.kafka`: topics are not as they must be (`ragtrace kafka topics --apply` sets settings):\n"
             + "\n".join(faults)
         )
     return states[0].partitions

@@ -41,7 +41,7 @@ from ragtrace_collector.store.writer import GroupCommit
 
 async def open_logged_store(
     path: Path,
-    log: RowLog,
+    row_log: RowLog,
     *,
     max_bytes: int,
     forward_to: Sequence[str] = (),
@@ -60,9 +60,9 @@ async def open_logged_store(
     """
     lock = lock_file(path)
     try:
-        commits = await _opened_commits(path, log, cipher)
+        commits = await _opened_commits(path, row_log, cipher)
     except BaseException:
-        log.close()
+        row_log.close()
         lock.close()
         raise
     store = SqliteStore(commits, lock, max_bytes=max_bytes, forward_to=forward_to, cipher=cipher)
@@ -94,8 +94,8 @@ def follow(path: Path, reader: RowReader) -> None:
         raise unusable(path, exc) from exc
 
 
-async def _opened_commits(path: Path, log: RowLog, cipher: PayloadCipher) -> GroupCommit:
-    hook = _LogRows(log)
+async def _opened_commits(path: Path, row_log: RowLog, cipher: PayloadCipher) -> GroupCommit:
+    hook = _LogRows(row_log)
 
     def prepare(db: sqlite3.Connection) -> None:
         hook.begin(db)
@@ -105,7 +105,7 @@ async def _opened_commits(path: Path, log: RowLog, cipher: PayloadCipher) -> Gro
         hook.committed()
 
     try:
-        await asyncio.to_thread(_own, path, log)
+        await asyncio.to_thread(_own, path, row_log)
         commits = GroupCommit(path, prepare, hook)
         await commits.open()
     except (LogUnavailable, LogLost, NotLogged) as exc:
@@ -117,16 +117,16 @@ async def _opened_commits(path: Path, log: RowLog, cipher: PayloadCipher) -> Gro
     return commits
 
 
-def _own(path: Path, log: RowLog) -> None:
+def _own(path: Path, row_log: RowLog) -> None:
     """Own a log, and make a file a copy of it, of the version that this ragtrace writes."""
-    log.open()
+    row_log.open()
     with opened_copy(path, is_checked=True) as db:
-        state = catch_up(db, log)
+        state = catch_up(db, row_log)
         if state.version != NEWEST:
-            _upgrade(db, log, state)
+            _upgrade(db, row_log, state)
 
 
-def _upgrade(db: sqlite3.Connection, log: RowLog, state: CopyState) -> None:
+def _upgrade(db: sqlite3.Connection, row_log: RowLog, state: CopyState) -> None:
     """Migrate a file, and log all of its rows anew in one transaction: rows of an old version end there.
 
     A crash before that leaves a file whose version is not that of its log: it is made anew.
@@ -134,7 +134,7 @@ def _upgrade(db: sqlite3.Connection, log: RowLog, state: CopyState) -> None:
     with _keys_of(db, version=state.version) as old:
         migrate_to(db, NEWEST)
         with transaction(db):
-            position = log.write(_anew(db, old))
+            position = row_log.write(_anew(db, old))
             note_state(db, replace(state, version=NEWEST, position=position, current_ns=time.time_ns()))
 
 
@@ -168,8 +168,8 @@ class NotLogged(sqlite3.OperationalError):
 class _LogRows:
     """Logs the rows that a transaction changed before it is committed. This is a ``CommitHook``."""
 
-    def __init__(self, log: RowLog) -> None:
-        self._log = log
+    def __init__(self, row_log: RowLog) -> None:
+        self._log = row_log
         self._is_ahead = False
         self._is_lost = False
 
