@@ -64,6 +64,8 @@ def reading_spend(config: StoreConfig) -> Iterator[SpendTable]:
         return
     with needs_kafka("store.kafka"):
         from ragtrace_collector.store.budget_log.kafka import read_budget
+        from ragtrace_collector.store.cluster_topics import ClusterTopics
+    ClusterTopics(config.kafka).partitions(config.kafka.budget)  # says sooner and more if there is none
     yield read_budget(config.kafka.client_settings(), config.kafka.budget)
 
 
