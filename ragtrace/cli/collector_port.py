@@ -147,13 +147,13 @@ class ConfiguredTargets:
     endpoints: Mapping[str, Reach]
     store: Path | None
     """The file that keeps the work; ``None`` if a cluster does."""
-    cluster: Cluster | None = None
+    cluster: ConfiguredCluster | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Must not be printed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ConfiguredCluster:
     """The brokers that keep the work of several collectors."""
 
     name: str

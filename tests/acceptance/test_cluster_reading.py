@@ -324,7 +324,7 @@ def test_doctor_and_check_say_that_the_cluster_is_fine(readings: Readings) -> No
     ("command", "advice"),
     [
         (("outbox", "--retry"), "`ragtrace backfill` judges the answers again"),
-        (("backup", "copy.db"), "its replicas are the backup"),
+        (("backup", "copy.db"), "the copies of its topics are the backup"),
         (("drift", "run"), "look with `ragtrace drift status`"),
         (("drift", "accept"), "the next run is a new baseline"),
     ],

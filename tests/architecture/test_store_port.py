@@ -11,7 +11,7 @@ from tests.architecture.source import ROOT, Module, imports_in, modules
 
 STORE = "ragtrace_collector.store"
 DOORS = {f"{STORE}.{name}" for name in ("merged", "open", "open_reading", "port", "shard", "trace_key")}
-"""What the rest of the collector may import. ``open`` chooses the adapter, and ``open_reading`` for readers."""
+"""What the rest of the collector may import. ``open`` and ``open_reading`` choose the adapter."""
 
 
 def is_in(name: str, package: str) -> bool:

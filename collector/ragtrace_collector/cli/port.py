@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragtrace.cli.collector_port import (
-    Cluster,
     CollectorPort,
     ConfiguredAnswers,
+    ConfiguredCluster,
     ConfiguredEvaluator,
     ConfiguredStore,
     ConfiguredTargets,
@@ -150,7 +150,7 @@ def _over_file(section: StoreConfig, named: Path | None) -> StoreConfig:
     return section.over_file(named or default_store())
 
 
-def _cluster_of(config: CollectorConfig) -> Cluster | None:
+def _cluster_of(config: CollectorConfig) -> ConfiguredCluster | None:
     kafka = config.store.kafka
     if kafka is None:
         return None
@@ -161,7 +161,7 @@ def _cluster_of(config: CollectorConfig) -> Cluster | None:
 
         return many(shards_of(kafka, max_message_bytes=config.receive.max_message_bytes), "shard")
 
-    return Cluster(name=kafka.url, look=look)
+    return ConfiguredCluster(name=kafka.url, look=look)
 
 
 def _live_only(config: CollectorConfig) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ragtrace.backends import open_sink
-from ragtrace.cli.collector_port import Cluster
+from ragtrace.cli.collector_port import ConfiguredCluster
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.extras import install_command
 from ragtrace.http.tls import ClientTls
@@ -83,7 +83,7 @@ def check_store(path: Path) -> Check:
     return check
 
 
-async def check_cluster(cluster: Cluster) -> Check:
+async def check_cluster(cluster: ConfiguredCluster) -> Check:
     """Say whether brokers have what a cluster of collectors needs; nothing is created."""
     name = f"store {cluster.name}"
     try:

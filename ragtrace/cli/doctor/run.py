@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragtrace.cli.collector_port import Cluster, Reach, collector_port
+from ragtrace.cli.collector_port import ConfiguredCluster, Reach, collector_port
 from ragtrace.cli.doctor.application import AppRun, run_app
 from ragtrace.cli.doctor.capture_checks import (
     calls_json,
@@ -83,7 +83,7 @@ class _Plan:
     must_answer: bool = True
     """Whether somebody named the endpoints: else their absence is no failure."""
     store: Path | None = None
-    cluster: Cluster | None = None
+    cluster: ConfiguredCluster | None = None
     secrets: frozenset[str] = frozenset()
     """Secrets that must not be printed, even if a server repeats them."""
 
