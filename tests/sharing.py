@@ -13,6 +13,7 @@ ROOT: Final = Path(__file__).parents[1]
 
 TOGETHER: Final = {
     "tests/acceptance/test_backfill_phoenix.py": "phoenix",
+    "tests/acceptance/test_cluster_reading.py": "cluster reading",
     "tests/acceptance/test_core_install.py": "core install",
     "tests/acceptance/test_crash.py": "crash",
     "tests/acceptance/test_frameworks.py": "frameworks",

@@ -145,19 +145,29 @@ class ConfiguredTargets:
 
     evaluator: EvaluatorSpec
     endpoints: Mapping[str, Reach]
-    store: Path
+    store: Path | None
+    """The file that keeps the work; ``None`` if a cluster does."""
+    cluster: ConfiguredCluster | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Must not be printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredCluster:
+    """The brokers that keep the work of several collectors."""
+
+    name: str
+    look: Callable[[], str] = field(repr=False)
+    """Asks them, blocks, and returns what there is; ConfigError or ReadError says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredStore:
     """A collector's store, and how the collector reads RAG calls."""
 
-    file: Path
     rules: ExtractRules
-    open: Callable[[Path], TraceReader] = field(repr=False)
-    """Opens this file, or a copy, for reading with the keys of the configuration."""
+    open: Callable[[Path | None], TraceReader] = field(repr=False)
+    """Opens the store, or a file that is a copy, for reading with the keys of the configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

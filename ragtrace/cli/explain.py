@@ -170,7 +170,7 @@ def _open(source: str, configured: ConfiguredStore | None = None) -> TraceReader
 
         return open_reader(source)
     if configured is not None:
-        return configured.open(Path(rest) if rest else configured.file)
+        return configured.open(Path(rest) if rest else None)
     return collector_port().open_store(Path(rest) if rest else default_store())
 
 

@@ -27,6 +27,7 @@ class CollectorProcess:
     grpc_port: int
     http_port: int
     pages_port: int | None
+    ui_port: int | None
     log: Path
 
     def kill(self) -> None:
@@ -69,6 +70,7 @@ def collector_process(
             grpc_port=ports["grpc_port"],
             http_port=ports["http_port"],
             pages_port=ports["pages_port"],
+            ui_port=ports["ui_port"],
             log=log,
         )
     finally:

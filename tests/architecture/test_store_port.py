@@ -10,8 +10,8 @@ from ragtrace_collector.store.port import SamplingStore, WorkStore
 from tests.architecture.source import ROOT, Module, imports_in, modules
 
 STORE = "ragtrace_collector.store"
-DOORS = {f"{STORE}.{name}" for name in ("merged", "open", "port", "shard", "trace_key")}
-"""What the rest of the collector may import. ``open`` chooses the adapter."""
+DOORS = {f"{STORE}.{name}" for name in ("merged", "open", "open_reading", "port", "shard", "trace_key")}
+"""What the rest of the collector may import. ``open`` and ``open_reading`` choose the adapter."""
 
 
 def is_in(name: str, package: str) -> bool:
@@ -44,7 +44,9 @@ def test_only_the_service_chooses_an_adapter() -> None:
     choosers = {
         module.name.rpartition(".")[0]
         for module in modules()
-        if f"{STORE}.open" in store_modules_of(module) and not is_in(module.name, "ragtrace_collector.cli")
+        if {f"{STORE}.open", f"{STORE}.open_reading"} & store_modules_of(module)
+        and not is_in(module.name, STORE)
+        and not is_in(module.name, "ragtrace_collector.cli")
     }
     assert choosers == {"ragtrace_collector.service"}
 

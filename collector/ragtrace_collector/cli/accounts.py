@@ -19,7 +19,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError, ReadError
 
 if TYPE_CHECKING:
-    from ragtrace_collector.config import CollectorConfig
+    from ragtrace_collector.config import CollectorConfig, StoreConfig
     from ragtrace_collector.ledger.account import Ledger
     from ragtrace_collector.operations.why import TraceStatus
 
@@ -42,14 +42,26 @@ class StoreOptions:
         "--store", type=FILE, metavar="PATH", help="The collector's store, or a copy of it."
     )
 
-    def file(self) -> Path:
-        """Return where the store is.
+    def section(self) -> StoreConfig:
+        """Return which store is meant: the named file, or what the configuration says.
 
         Raises:
             ConfigError: the configuration is wrong.
         """
         with needs_extra("collector"):
-            return self.file_of(self.config())
+            return self.section_of(self.config())
+
+    def file(self, task: str, advice: str) -> Path:
+        """Return where the store is, for what can be done with a file only.
+
+        Raises:
+            ConfigError: the configuration is wrong.
+            InputError: Kafka keeps the work.
+        """
+        section = self.section()
+        if section.kafka is not None:
+            raise InputError(f"{task}, and Kafka keeps the work here ({section.kafka.url}): {advice}")
+        return section.file
 
     def config(self) -> CollectorConfig | None:
         """Return the configuration; ``None`` if only the store is named.
@@ -65,12 +77,12 @@ class StoreOptions:
             return None
         return parse_config(default_config_text(), where="the default configuration")
 
-    def file_of(self, config: CollectorConfig | None) -> Path:
-        """Return the store that is named, or that of the configuration."""
-        if self.store is not None:
-            return self.store
-        assert config is not None
-        return config.store.file
+    def section_of(self, config: CollectorConfig | None) -> StoreConfig:
+        """Return the section of the configuration, with the store that is named."""
+        from ragtrace_collector.config import StoreConfig
+
+        section = config.store if config else StoreConfig()
+        return section if self.store is None else section.over_file(self.store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,20 +118,16 @@ class LedgerOptions:
         from ragtrace_collector.operations.accounts import WHY_PATH, trace_status_form
         from ragtrace_collector.operations.why import look_up, trace_id_in
         from ragtrace_collector.service.from_config import sampler_of
-        from ragtrace_collector.store.cipher import NO_CIPHER
-        from ragtrace_collector.store.open import cipher_of
-        from ragtrace_collector.store.reader import index_of
-        from ragtrace_collector.store.reports import SqliteReports
+        from ragtrace_collector.store.open_reading import read_once
 
         trace_id = trace_id_in(wanted)
         if self.url is not None:
             return trace_status_form.validate_python(self._get(self.url, f"{WHY_PATH}{quote(trace_id)}"))
         config = self.at.config()
-        cipher = cipher_of(config.store) if config else NO_CIPHER
-        file = self.at.file_of(config)
+        store = read_once(self.at.section_of(config))
         looking = look_up(
-            SqliteReports(file, cipher),
-            index_of(file),
+            store.reports,
+            store.index,
             trace_id,
             config=config,
             sampler=sampler_of(config.sample) if config else None,
@@ -134,13 +142,16 @@ class LedgerOptions:
             ReadError: the store or the collector cannot be read.
             ConfigError: the configuration is wrong.
         """
+        from ragtrace_collector.ledger.account import merge_ledgers
         from ragtrace_collector.operations.accounts import LEDGER_PATH, ledger_form
         from ragtrace_collector.store.ledger import take_stock
+        from ragtrace_collector.store.open_reading import files_of
 
         if self.url is not None:
             parameters = {} if since_ns is None else {"since_ns": str(since_ns)}
             return ledger_form.validate_python(self._get(self.url, LEDGER_PATH, parameters))
-        return take_stock(self.at.file(), since_ns=since_ns)
+        files = files_of(self.at.section())()
+        return merge_ledgers([take_stock(file, since_ns=since_ns) for file in files.values()])
 
     def _get(self, url: str, path: str, parameters: Mapping[str, str] | None = None) -> object:
         import asyncio

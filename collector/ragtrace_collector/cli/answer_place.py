@@ -91,6 +91,7 @@ async def open_place(
     Raises:
         InputError: there is no such store or file.
         ConfigError: an address or a key cannot be used.
+        ReadError: the shards of a cluster cannot be read.
     """
     from ragtrace.answer_sources.addresses import BACK_ENDS, parse_address
     from ragtrace_collector.service.page import open_store_place
@@ -125,13 +126,15 @@ def _store_config(config: CollectorConfig, place: PlaceOptions) -> CollectorConf
         InputError: there is no such store.
     """
     named = (place.source or "").removeprefix(_STORE)
+    if not named and place.config and config.store.kafka:
+        return config
     path = Path(named) if named else config.store.file if place.config else default_store()
     if not path.is_file():
         raise InputError(
             f"there is no collector's store {str(path)!r}: start `ragtrace collector`, name another with"
             " --from store:PATH or --config FILE, or read a back end: --from jaeger:http://localhost:16686"
         )
-    return config.model_copy(update={"store": config.store.model_copy(update={"path": path})})
+    return config.model_copy(update={"store": config.store.over_file(path)})
 
 
 class _Progress:

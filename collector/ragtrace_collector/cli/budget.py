@@ -69,17 +69,16 @@ def _statuses(file: Path) -> Iterator[BudgetStatus]:
     from ragtrace_collector.config import load_config
     from ragtrace_collector.drift.judging import drift_budget
     from ragtrace_collector.judge.guard import budget_of
-    from ragtrace_collector.store.budget import SpentRows
-    from ragtrace_collector.store.reader import reading
+    from ragtrace_collector.store.open_reading import reading_spend
 
     config = load_config(file)
     now_ns = SystemClock().now_ns()
-    with reading(config.store.file) as db:
+    with reading_spend(config.store) as spent:
         budgets = [budget_of("live", config.budget.live), budget_of("backfill", config.budget.backfill)]
         if config.drift.anchors is not None:
             budgets.append(drift_budget(config))
         for each in budgets:
-            yield status(SpentRows(db), each, now_ns=now_ns)
+            yield status(spent, each, now_ns=now_ns)
 
 
 def _as_json(budget: str, left: LimitUsage) -> dict[str, object]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ragtrace.backfill.resume import pause
 from ragtrace.budget import (
@@ -25,6 +25,10 @@ from ragtrace.judge.calls import JudgeCall
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock
 
+if TYPE_CHECKING:
+    from ragtrace_collector.config import StoreConfig
+    from ragtrace_collector.store.open_reading import Files
+
 T = TypeVar("T")
 
 _POLL_S: Final = 1.0
@@ -38,7 +42,7 @@ _LONGEST_WINDOW_S: Final = 61.0
 class CollectorBudget:
     """The budget for back-fill in a collector's configuration."""
 
-    store: Path
+    store: StoreConfig
     budget: Budget
 
     def check(self, who: JudgeIdentity, prices: Prices) -> None:
@@ -63,17 +67,17 @@ class CollectorBudget:
 
         Raises:
             ConfigError: the store cannot be used.
-            ReadError: there is none.
+            ReadError: there is none, or the cluster cannot be read.
         """
-        from ragtrace_collector.store.sqlite import open_budget
+        from ragtrace_collector.store.open_reading import files_of, open_spend_ledger
 
         clock = clock or SystemClock()
-        opened_budget = OpenCollectorBudget(store=self.store, stop=stop, clock=clock)
+        opened_budget = OpenCollectorBudget(files=files_of(self.store), stop=stop, clock=clock)
         await opened_budget.count()
         async with AsyncExitStack() as opened:
             if self.budget.limits:
-                store = await opened.enter_async_context(open_budget(self.store))
-                guard = BudgetGuard(budget=self.budget, ledger=store, clock=clock)
+                ledger = await opened.enter_async_context(open_spend_ledger(self.store))
+                guard = BudgetGuard(budget=self.budget, ledger=ledger, clock=clock)
                 opened_budget.spender = _NextMinute(guard=guard, stop=stop, clock=clock)
             yield opened_budget
 
@@ -88,14 +92,15 @@ def read_shared_budget(config: Path) -> CollectorBudget:
     from ragtrace_collector.judge.guard import budget_of
 
     read = load_config(config)
-    return CollectorBudget(store=read.store.file, budget=budget_of("backfill", read.budget.backfill))
+    return CollectorBudget(store=read.store, budget=budget_of("backfill", read.budget.backfill))
 
 
 @dataclass(slots=True, kw_only=True)
 class OpenCollectorBudget:
     """Counts against the collector's budget, and waits while live answers are in its queue."""
 
-    store: Path
+    files: Files
+    """Where its queue is."""
     stop: asyncio.Event
     clock: Clock
     spender: Spender | None = None
@@ -126,11 +131,13 @@ class OpenCollectorBudget:
         Raises:
             ReadError: the store cannot be read.
         """
+        self.waiting_for = await asyncio.to_thread(self._count, self.clock.now_ns())
+        return self.waiting_for
+
+    def _count(self, now_ns: int) -> int:
         from ragtrace_collector.store.ledger import count_due
 
-        now_ns = self.clock.now_ns()
-        self.waiting_for = await asyncio.to_thread(count_due, self.store, now_ns=now_ns)
-        return self.waiting_for
+        return sum(count_due(file, now_ns=now_ns) for file in self.files().values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

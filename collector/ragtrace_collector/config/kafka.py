@@ -167,6 +167,11 @@ class KafkaStoreConfig(BrokersConfig):
     spans_topic: Topic | None = None
 
     @property
+    def url(self) -> str:
+        """Its short form, without secrets."""
+        return f"kafka://{','.join(self.brokers)}/{self.prefix}"
+
+    @property
     def spans(self) -> str:
         """The topic of spans, with the trace id as key."""
         return self.spans_topic or f"{self.prefix}.spans"
@@ -188,9 +193,15 @@ class KafkaStoreConfig(BrokersConfig):
     def receiver(self) -> KafkaConfig:
         """Return how the spans are read: by the group that is named as the prefix."""
         common = {name: getattr(self, name) for name in BrokersConfig.model_fields}
-        return KafkaConfig.model_construct(
+        return _SpansOfCluster.model_construct(
             **common, topics=(self.spans,), group=self.prefix
         )  # checked already
+
+
+class _SpansOfCluster(KafkaConfig):
+    """What a cluster reads of its topic of spans."""
+
+    key = KafkaStoreConfig.key
 
 
 def store_of_url(value: object) -> object:

@@ -363,6 +363,10 @@ class StoreConfig(Section):
         """
         return default_store().with_name(_SHARDS) if self.path is None else self.path
 
+    def over_file(self, path: Path) -> StoreConfig:
+        """Return the same for a file, with the keys that may decrypt it."""
+        return self.model_copy(update={"path": path, "kafka": None})
+
 
 _SHARDS: Final = "shards"
 

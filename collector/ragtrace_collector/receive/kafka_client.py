@@ -73,11 +73,11 @@ def check_settings(config: KafkaConfig) -> None:
     del settings["bootstrap.servers"]
     for key, path in config.tls or ():
         if path is not None and not os.access(path, os.R_OK):
-            raise ConfigError(f"`receive.kafka.tls.{key}`: the file {str(path)!r} cannot be read")
+            raise ConfigError(f"`{config.key}.tls.{key}`: the file {str(path)!r} cannot be read")
     try:
         Consumer(settings).close()
     except KafkaException as exc:
-        raise ConfigError(f"`receive.kafka`: {_without_secrets(text_of(exc), config)}") from None
+        raise ConfigError(f"`{config.key}`: {_without_secrets(text_of(exc), config)}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,7 @@ class GroupConsumer:
 
     def _because(self, error: KafkaError) -> str:
         if error.code() == _AUTHENTICATION:
-            return f"{_REFUSED} of `receive.kafka.sasl`: {error.str()}"
+            return f"{_REFUSED} of `{self._config.key}.sasl`: {error.str()}"
         if self._last_error and self._last_error.startswith(_REFUSED):
             return self._last_error  # that its connections end says less
         return error.str()

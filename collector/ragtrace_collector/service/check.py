@@ -80,6 +80,9 @@ def _check_exports(config: CollectorConfig) -> None:
 
 def _check_store(config: CollectorConfig) -> None:
     cipher_of(config.store)
+    if config.store.kafka is not None:
+        _check_folder(config.store.folder, key="store.path")
+        return
     path = config.store.file
     _check_file(path, key="store.path", makes_folder=config.store.path is None, may_be_link=True)
     if _check_database(path, key="store.path"):
@@ -138,6 +141,15 @@ def _check_file(path: Path, *, key: str, makes_folder: bool = False, may_be_link
         raise ConfigError(f"`{key}`: the folder {str(folder)!r} {what}: make it, or name another")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"`{key}`: nothing can be written into the folder {str(folder)!r}: name another")
+
+
+def _check_folder(path: Path, *, key: str) -> None:
+    """See that files can be made in a folder, or that it can be made."""
+    there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise ConfigError(f"`{key}`: {str(there)!r} is a file: name a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"`{key}`: nothing can be written into the folder {str(there)!r}: name another")
 
 
 def _check_database(path: Path, *, key: str) -> bool:

@@ -16,7 +16,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.from_config import open_export
-from ragtrace_collector.store.open import open_reading
+from ragtrace_collector.store.open_reading import ReadOnlyStore, open_reading
 from ragtrace_collector.ui.places import AnswerPlace
 from ragtrace_collector.ui.reviewing import ReviewPlace, open_reviews
 from ragtrace_collector.ui.serving import configured_app
@@ -51,7 +51,10 @@ class UiService:
         if ui.listen is None:
             yield
             return
-        async with open_store_place(self.config) as place, open_configured_reviews(self.config) as reviews:
+        async with (
+            open_store_place(self.config, waits=True) as place,
+            open_configured_reviews(self.config) as reviews,
+        ):
             app = configured_app(
                 self.config,
                 place,
@@ -78,17 +81,31 @@ class UiService:
 
 @asynccontextmanager
 async def open_store_place(
-    config: CollectorConfig, *, access: ConnectionSettings | None = None
+    config: CollectorConfig, *, access: ConnectionSettings | None = None, waits: bool = False
 ) -> AsyncIterator[AnswerPlace]:
     """Open the store of a collector for reading, while it runs or is stopped.
 
-    Content is read from the store, and then from ``ui.traces``.
+    With ``waits``, brokers that are away are waited for: the pages say so meanwhile.
 
     Raises:
         ConfigError: a key of the store or the address of the traces cannot be used.
+        ReadError: the shards of a cluster cannot be read, without ``waits``.
+    """
+    async with open_reading(config.store, waits=waits) as store, place_over(store, config, access) as place:
+        yield place
+
+
+@asynccontextmanager
+async def place_over(
+    store: ReadOnlyStore, config: CollectorConfig, access: ConnectionSettings | None = None
+) -> AsyncIterator[AnswerPlace]:
+    """Open the pages' place over an open store. Content is read from it, and then from ``ui.traces``.
+
+    Raises:
+        ConfigError: the address of the traces cannot be used.
     """
     check_traces(config)
-    store, rules = open_reading(config.store), config.extract.opened()
+    rules = config.extract.opened()
     sources = [store_source(store.reader, store.reader, name=store.name, rules=rules)]
     if config.ui.traces:
         sources.append(open_source(config.ui.traces, access=access, rules=rules))

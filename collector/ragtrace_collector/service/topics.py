@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ragtrace.errors import ConfigError
-from ragtrace.extras import install_command
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.kafka.extra import needs_kafka
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.store.port import DeadLetterStore
 from ragtrace_collector.telemetry.counters import Counters
@@ -19,20 +18,18 @@ if TYPE_CHECKING:
 
 
 def check_kafka(config: CollectorConfig) -> None:
-    """See that what `receive.kafka` says can be used, without a connection.
+    """See that what `receive.kafka` and `store.kafka` say can be used, without a connection.
 
     Raises:
         ConfigError: the extra is not installed, or its client refuses a setting.
     """
-    if config.receive.kafka is None:
-        return
-    try:
-        from ragtrace_collector.receive.kafka_client import check_settings
-    except ModuleNotFoundError as exc:
-        if exc.name is None or not exc.name.startswith("confluent_kafka"):
-            raise
-        raise ConfigError(f"`receive.kafka` needs the extra `kafka`: {install_command('kafka')}") from None
-    check_settings(config.receive.kafka)
+    store = config.store.kafka
+    for kafka in (config.receive.kafka, store.receiver() if store else None):
+        if kafka is None:
+            continue
+        with needs_kafka(kafka.key):
+            from ragtrace_collector.receive.kafka_client import check_settings
+        check_settings(kafka)
 
 
 def open_kafka(

@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
-from ragtrace.answers.index.merged import MergedAnswerIndex
 from ragtrace.answers.index.parts import IndexPart
-from ragtrace.answers.port import AnswerIndex
 from ragtrace.budget import SpendLedger
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import left_store, make_state_folder, state_folder
@@ -22,26 +18,15 @@ from ragtrace_collector.config import StoreConfig
 from ragtrace_collector.config.kafka import KafkaStoreConfig
 from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store.cipher import PayloadCipher, open_cipher
-from ragtrace_collector.store.merged import (
-    MergedReader,
-    MergedReports,
-    ShardContent,
-    ShardOf,
-    ShardStore,
-    StoreReports,
-)
+from ragtrace_collector.store.merged import ShardContent, ShardStore
 from ragtrace_collector.store.open_errors import UnfitFile, unusable
-from ragtrace_collector.store.port import StoredContent, WorkStore
-from ragtrace_collector.store.reader import StoreReader, index_of
-from ragtrace_collector.store.reports import SqliteReports
+from ragtrace_collector.store.port import WorkStore
 from ragtrace_collector.store.schema import check_application_id
 from ragtrace_collector.store.shard import Shard
 from ragtrace_collector.store.sqlite import SqliteStore
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
-
-FoundT = TypeVar("FoundT")
 
 
 class OpenStore(Protocol):
@@ -181,51 +166,6 @@ def own_folder(folder: Path) -> Iterator[Path]:
 
 
 _MOST_PROCESSES: Final = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOnlyStore:
-    """A store that is read while its collector runs or is stopped. The file is opened for each reading."""
-
-    name: str
-    reader: StoredContent
-    index: AnswerIndex
-    reports: StoreReports
-
-
-def open_reading(config: StoreConfig) -> ReadOnlyStore:
-    """Return the door to read what a configuration names; whether there is a store shows when it is read.
-
-    Raises:
-        ConfigError: a key is malformed, or the encryption library is not installed.
-    """
-    path, cipher = config.file, cipher_of(config)
-    return ReadOnlyStore(
-        name=f"store:{path}",
-        reader=StoreReader(path, cipher),
-        index=index_of(path),
-        reports=SqliteReports(path, cipher),
-    )
-
-
-def open_shards(
-    files: Callable[[], Mapping[int, Path]],
-    *,
-    name: str,
-    cipher: PayloadCipher,
-    shard_of: ShardOf | None = None,
-) -> ReadOnlyStore:
-    """Return the door to read several stores as one: the files, by number, that there are when it is read."""
-
-    def each(of_file: Callable[[Path], FoundT]) -> Callable[[], Mapping[int, FoundT]]:
-        return lambda: {number: of_file(path) for number, path in files().items()}
-
-    return ReadOnlyStore(
-        name=name,
-        reader=MergedReader(each(partial(StoreReader, cipher=cipher)), shard_of=shard_of),
-        index=MergedAnswerIndex(each(index_of), part_of=shard_of),
-        reports=MergedReports(each(partial(SqliteReports, cipher=cipher)), shard_of=shard_of),
-    )
 
 
 def cipher_of(config: StoreConfig) -> PayloadCipher:

@@ -25,16 +25,20 @@ _32_BITS: Final = 0xFFFFFFFF
 _31_BITS: Final = 0x7FFFFFFF
 
 
+FIRST: Final = 0
+"""The number of the shard that has what there is once in a cluster."""
+
+
 class Shard(NamedTuple):
     """One of the shards of a cluster; the only one, if a file is the store."""
 
-    number: int = 0
+    number: int = FIRST
     of: int = 1
 
     @property
     def is_first(self) -> bool:
         """Whether it watches what there is once in a cluster: the judge, and the objectives."""
-        return self.number == 0
+        return self.number == FIRST
 
     def share(self, total: int) -> int:
         """Return its part of a number; the parts of all shards add up to it."""

@@ -64,7 +64,11 @@ async def one_turn(
     path: Path, *, longest_s: float = 60.0
 ) -> AsyncIterator[tuple[OpenCollectorBudget, asyncio.Task[None]]]:
     beside = OpenCollectorBudget(
-        store=path, stop=asyncio.Event(), clock=SystemClock(), poll_s=0.001, longest_turn_s=longest_s
+        files=lambda: {0: path},
+        stop=asyncio.Event(),
+        clock=SystemClock(),
+        poll_s=0.001,
+        longest_turn_s=longest_s,
     )
     turn = asyncio.create_task(beside.turn())
     yield beside, turn

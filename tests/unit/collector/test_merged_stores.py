@@ -25,7 +25,7 @@ from ragtrace_collector.operations.why import look_up
 from ragtrace_collector.store.cipher import NO_CIPHER
 from ragtrace_collector.store.maintenance import refused, refused_in
 from ragtrace_collector.store.merged import MergedReader, MergedStores
-from ragtrace_collector.store.open import open_shards
+from ragtrace_collector.store.open_reading import open_shards
 from ragtrace_collector.store.port import (
     IndexSize,
     Job,

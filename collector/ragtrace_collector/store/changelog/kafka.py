@@ -155,6 +155,7 @@ class KafkaLogReader:
                 "auto.offset.reset": "error",
                 "fetch.message.max.bytes": _BATCH_BYTES,
                 "fetch.max.bytes": 2 * _BATCH_BYTES,
+                "fetch.wait.max.ms": 50,  # how long the brokers take to say that no more is there
                 "queued.max.messages.kbytes": _BATCH_BYTES >> 10,
                 **self._settings,
                 "group.id": f"{topic}-{partition}",  # none is joined, but librdkafka asks for a name
