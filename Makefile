@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: train-lexical help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak fuzz sbom audit \
-  test-faults test-stats mutants bench bench-check bench-page pictures dashboards
+  test-faults test-cluster test-stats mutants bench bench-check bench-page pictures dashboards
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,9 @@ soak: venv ## load a real collector with everything at once: flat, and all accou
 
 test-faults: venv ## kill, fill, break and lock what a collector depends on: a table of what was lost and doubled
 	$(bin)/python -m tests.faults $(ARGS)
+
+test-cluster: venv ## break a cluster over Kafka at random for twenty minutes: is each answer judged once? (ARGS="--minutes 3")
+	$(bin)/python -m tests.cluster $(ARGS)
 
 test-stats: venv ## simulate thousands of weeks: do the intervals hold the truth as often as they say? (two minutes)
 	$(bin)/python -m tests.statistics

@@ -11,17 +11,13 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 
 from tests.backends.binary import required_binary
-from tests.cluster.members import Member
+from tests.cluster.breaking import break_at_random
 from tests.cluster.scene import ClusterScene, cluster_scene
-
-_SESSION_S = 6.0
 
 
 def main() -> int:
@@ -48,58 +44,13 @@ def main() -> int:
             delay_s=options.delay,
         ) as scene:
             scene.start(senders=8, rate=options.rate, seed=options.seed)
-            done = _break(
+            done = break_at_random(
                 scene,
                 seconds=60 * options.minutes,
                 broker_away_s=60 * options.broker_away,
                 random=Random(options.seed),
             )
             return _report(scene, done)
-
-
-def _break(scene: ClusterScene, *, seconds: float, broker_away_s: float, random: Random) -> Counter[str]:
-    faults: Mapping[str, Callable[[ClusterScene, Random], None]] = {
-        "an ingest process killed": lambda scene, random: _kill(random.choice(scene.ingest)),
-        "an evaluate process killed": lambda scene, random: _kill(random.choice(scene.evaluate)),
-        "an evaluate process paused beyond its session": _pause,
-        "an evaluate process away: partitions move": _leave,
-    }
-    done: Counter[str] = Counter()
-    end = time.monotonic() + seconds
-    broker_goes = time.monotonic() + random.uniform(0.2, 0.5) * (seconds - broker_away_s)
-    while time.monotonic() < end:
-        time.sleep(random.uniform(2, 12))
-        if broker_away_s and time.monotonic() >= broker_goes and "the broker stopped" not in done:
-            print(f"the broker is stopped for {broker_away_s:.0f} s", flush=True)
-            done["the broker stopped"] += 1
-            scene.broker.stop()
-            time.sleep(broker_away_s)
-            scene.broker.start()
-            continue
-        name = random.choice(sorted(faults))
-        done[name] += 1
-        faults[name](scene, random)
-        print(f"{name}; {len(scene.acknowledged)} acknowledged, {len(scene.carriers())} judged", flush=True)
-    return done
-
-
-def _kill(member: Member) -> None:
-    member.kill()
-    member.start()
-
-
-def _pause(scene: ClusterScene, random: Random) -> None:
-    member = random.choice(scene.evaluate)
-    member.pause()
-    time.sleep(2 * _SESSION_S)
-    member.go_on()
-
-
-def _leave(scene: ClusterScene, random: Random) -> None:
-    member = random.choice(scene.evaluate)
-    member.stop()
-    time.sleep(1.5 * _SESSION_S)
-    member.start()
 
 
 def _report(scene: ClusterScene, done: Counter[str]) -> int:
