@@ -197,8 +197,8 @@ def _assumptions(load: Workload, plan: Plan, coefficients: Coefficients) -> Iter
         yield "Tokens are estimated by the length of RAGTruth's answers unless you give them."
     yield (
         f"CPU, memory and disk: measured {measured.date} on {measured.machine}, while others used"
-        f" {measured.others:.0%} of it, with a quarter more or less for other runs. Your machine"
-        " and texts differ: `python -m tests.benchmarks.capacity` measures again."
+        f" {measured.others:.0%} of it; CPU with a fifth less to three fifths more for other runs. Your"
+        " machine and texts differ: `python -m tests.benchmarks.capacity` measures again."
     )
     yield (
         f"A process uses at most {USABLE_CORE:.0%} of a core at the peak. If one may fail, run at least two"
