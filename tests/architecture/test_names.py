@@ -42,9 +42,9 @@ PUBLIC = {
         " check_sink"
     ),
     "ragtrace_collector.store.port": (
-        "DeadLetter DeadLetterStore"
+        "MAIL DeadLetter DeadLetterStore"
         " DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier KeptTurn"
-        " LedgerStore MaintenanceStore Notice OutboxItem OutboxStore Outcome QuarantineReason"
+        " LedgerStore Mail MailStore MaintenanceStore Notice OutboxItem OutboxStore Outcome QuarantineReason"
         " QuarantineRecord QuarantineStore RelatedAnswer ReleasedTraces SamplingStore SessionStore SpanStore"
         " StoreUnavailable StoredContent StoredSession StoredSpans StoredTrace StoredTurn TraceDecided"
         " TraceReport WatchStore WatchedAnswer WorkStore"

@@ -18,6 +18,7 @@ from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import POISON, FinalOutcome, State
 from ragtrace_collector.store.port import (
+    MAIL,
     DeadLetter,
     HoldMode,
     IndexSize,
@@ -25,6 +26,7 @@ from ragtrace_collector.store.port import (
     JudgedInput,
     KeptCarrier,
     KeptTurn,
+    Mail,
     Notice,
     OutboxItem,
     Outcome,
@@ -395,6 +397,7 @@ class MemoryStore:
         judged: JudgedInput | None = None,
         kept: KeptCarrier | None = None,
         turn: KeptTurn | None = None,
+        mail: bytes = b"",
     ) -> bool | None:
         end = str(FinalOutcome.of(outcome))
         state = await self._turn()
@@ -420,10 +423,10 @@ class MemoryStore:
         if kept is not None:
             state.index.keep(job, kept)
             if kept.is_watched:
-                state.last_watched += 1
-                state.watched[state.last_watched] = kept.summary
+                state.watch(kept.summary)
         if turn is not None:
             add_turn(state.sessions, turn, now_ns=now_ns)
+        state.post({MAIL: mail} if mail else {})
         others = {sink: item for sink, item in outbox_items.items() if sink not in self._forward_to}
         state.post(others if is_added else outbox_items, (job.trace_id, job.span_id))
         self._release_if_done(job.trace_id)
@@ -536,6 +539,19 @@ class MemoryStore:
         noted = (await self._turn()).dead_letters.values()
         return tuple(letter for _, letter in reversed(noted))[:limit]
 
+    async def receive_mail(self, mail: Sequence[Mail], *, now_ns: int) -> int:
+        state = await self._turn()
+        known = len(state.received_mail)
+        for each in mail:
+            if each.id in state.received_mail:
+                continue
+            state.received_mail[each.id] = now_ns
+            if each.turn is not None:
+                add_turn(state.sessions, each.turn, now_ns=now_ns)
+            for answer in each.answers:
+                state.watch(answer)
+        return len(state.received_mail) - known
+
     async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
         state = await self._turn()
         keys = {*state.traces, *(trace_id for trace_id, _ in state.answers)}
@@ -594,6 +610,8 @@ class MemoryStore:
         state.index.forget(before_ns=began_before_ns, most_rows=most_rows)
         for place in [place for place, (ns, _) in state.dead_letters.items() if ns < ended_before_ns]:
             del state.dead_letters[place]
+        received = state.received_mail.items()
+        state.received_mail = {id_: ns for id_, ns in received if ns >= ended_before_ns}
         return number
 
     def _make_room(self) -> int:

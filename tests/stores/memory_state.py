@@ -172,6 +172,8 @@ class MemoryState:
     dead_letters: dict[tuple[str, int, int], tuple[int, DeadLetter]] = field(default_factory=dict)
     """By topic, partition and offset; each with when it was noted."""
     dead_letter_sums: Counter[str] = field(default_factory=Counter)
+    received_mail: dict[str, int] = field(default_factory=dict)
+    """By id, when it was received."""
 
     # answers: every change goes through `put` or `forget`, which make both entries
 
@@ -210,6 +212,11 @@ class MemoryState:
 
     def _tenant(self, answer: Answer) -> str:
         return answer.tenant if answer.tenant in self.seen else OTHERS
+
+    def watch(self, summary: AnswerSummary) -> None:
+        """Let an answer wait for the watch over objectives."""
+        self.last_watched += 1
+        self.watched[self.last_watched] = summary
 
     # the outbox
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from ragtrace_collector.ledger.outcomes import PENDING, State
+
+MAIL: Final = "other shards"
+"""The sink of the outbox's mail: what concerns several traces goes from shard to shard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +122,8 @@ class Ledger:
         }
 
     def outbox_items_in(self, state: str) -> int:
-        """Return how many outbox items of all sinks are in a state: ``waiting``, ``delivered`` and so on."""
-        return sum(sums.get(state, 0) for sums in self.outbox_items.values())
+        """Return how many outbox items are in a state, as ``waiting`` or ``delivered``, without mail."""
+        return sum(sums.get(state, 0) for sink, sums in self.outbox_items.items() if sink != MAIL)
 
 
 def merge_ledgers(parts: Sequence[Ledger]) -> Ledger:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
@@ -23,6 +23,7 @@ from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import Encoding
 from ragtrace_collector.config.kafka import KafkaConfig
+from ragtrace_collector.deliver.mail import decode_mail
 from ragtrace_collector.receive.intake import Intake, Sender
 from ragtrace_collector.receive.kafka_client import (
     AssignmentListener,
@@ -32,8 +33,9 @@ from ragtrace_collector.receive.kafka_client import (
     TopicMessage,
     reason_of,
 )
+from ragtrace_collector.receive.kafka_mail import is_mail
 from ragtrace_collector.receive.kafka_producers import Copy, DeadLetterProducer
-from ragtrace_collector.store.port import DeadLetter, DeadLetterStore, StoreUnavailable
+from ragtrace_collector.store.port import DeadLetter, DeadLetterStore, MailStore, StoreUnavailable
 from ragtrace_collector.telemetry.consumer import ConsumerState
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
@@ -62,6 +64,8 @@ class Unusable(StrEnum):
     """It is larger than ``receive.max_message_bytes``."""
     NOT_OTLP = "not_otlp"
     """It is not what ``receive.kafka.encoding`` says."""
+    NOT_MAIL = "not_mail"
+    """It is marked as mail between shards, and cannot be read."""
     NO_SPANS = "no_spans"
     """It holds no span with valid ids: logs or metrics, say."""
     ERROR = "error"
@@ -93,6 +97,8 @@ class Destination:
 
     intake: Intake
     store: DeadLetterStore
+    mail: MailStore | None = None
+    """Gets what other shards sent; ``None`` where there are none."""
 
 
 class Destinations(Protocol):
@@ -262,12 +268,47 @@ class KafkaReceiver:
         )
 
     async def _take_all(self, messages: Sequence[TopicMessage]) -> set[int]:
-        """Store the spans of messages, which then share commits; return the ids of those to try again."""
+        """Store what messages hold, which then share commits; return the ids of those to try again."""
+        mail: dict[Partition, list[TopicMessage]] = {}
+        for message in filter(self._is_mail, messages):
+            mail.setdefault(message.place, []).append(message)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._take(message)) for message in messages]
+            tasks = [
+                group.create_task(self._take(message)) for message in messages if not self._is_mail(message)
+            ]
+            mail_tasks = [group.create_task(self._take_mail(each)) for each in mail.values()]
         taken = [task.result() for task in tasks]
+        taken += [each for task in mail_tasks for each in task.result()]
         left = {id(each.message) for each in taken if each.is_postponed}
         return left | await self._bury([each for each in taken if each.unusable])
+
+    def _is_mail(self, message: TopicMessage) -> bool:
+        destination = self.destinations.of(message.partition)
+        return destination is not None and destination.mail is not None and is_mail(message)
+
+    async def _take_mail(self, messages: Sequence[TopicMessage]) -> Sequence[_Taken]:
+        """Store the mail of one partition in one transaction: later mail may replace earlier mail."""
+        taken, mail = [], []
+        for message in messages:
+            try:
+                mail += [each for each, _ in decode_mail(message.value or b"")]
+            except CodecError:
+                taken.append(_Taken(message=message, unusable=Unusable.NOT_MAIL))
+            else:
+                taken.append(_Taken(message=message))
+        try:
+            store = self._destination(messages[0]).mail
+            assert store is not None
+            await store.receive_mail(mail, now_ns=self.clock.now_ns())
+        except StoreUnavailable:
+            return [each if each.unusable else replace(each, is_postponed=True) for each in taken]
+        except Exception:  # mail that cannot be kept must not stop what follows it
+            self.counters.add(Counts.STAGE_ERRORS)
+            log.exception(
+                "mail could not be kept", extra=event("kafka_message_failed", **_place(messages[0]))
+            )
+            return [each if each.unusable else replace(each, unusable=Unusable.ERROR) for each in taken]
+        return taken
 
     async def _take(self, message: TopicMessage) -> _Taken:
         try:

@@ -25,11 +25,14 @@ _LARGEST_BYTES: Final = 1_000_000_000
 
 
 class SpanMessage(NamedTuple):
-    """The spans of one trace, as OTLP."""
+    """The spans of one trace as OTLP, or mail between shards."""
 
-    trace_id: str
+    key: str
+    """The trace id, which says the partition."""
     payload: bytes
     headers: list[tuple[str, bytes]]
+    partition: int | None = None
+    """Whatever the key says."""
 
 
 class SpanProducer:
@@ -62,13 +65,16 @@ class SpanProducer:
                 self._producer.produce(
                     self._topic,
                     value=message.payload,
-                    key=message.trace_id.encode(),
-                    partition=shard_of(message.trace_id, self._shards),
+                    key=message.key.encode(),
+                    partition=self._partition_of(message),
                     headers=[*message.headers],
                     on_delivery=deliveries.note,
                 )
             except (KafkaException, BufferError) as exc:
                 deliveries.end(text_of(exc))
+
+    def _partition_of(self, message: SpanMessage) -> int:
+        return shard_of(message.key, self._shards) if message.partition is None else message.partition
 
     def close(self) -> None:
         """Wait for what is under way. Blocks."""

@@ -12,9 +12,11 @@ from ragtrace.ports import Clock
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.kafka import KafkaStoreConfig
+from ragtrace_collector.deliver.observed_sink import ObservedSink
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.receive.kafka import KafkaReceiver, TopicSender
 from ragtrace_collector.receive.kafka_client import TopicMessage
+from ragtrace_collector.receive.kafka_mail import MailSink
 from ragtrace_collector.receive.kafka_topics import largest_message
 from ragtrace_collector.receive.topic_intake import TENANT_HEADER, TopicIntake
 from ragtrace_collector.service.cluster import ClusterConnection
@@ -67,6 +69,8 @@ class Member:
     ) -> ShardHost:
         """Wire what opens shards. It opens none yet."""
 
+        mail = ObservedSink(MailSink(lambda: self.connection.producer), shared.tracer)
+
         async def open_pipeline(store: OwnedStore, live: LiveConfig, shard: Shard) -> StorePipeline:
             policy = assemble_policy_of(live.now.config, shard)
             return StageParts(
@@ -76,6 +80,7 @@ class Member:
                 shard=shard,
                 clock=SteadyClock(clock, not_before_ns=await store.latest_ns()),
                 assembly=Assembly(policy, monotonic_ns=monotonic_ns),
+                mail=mail,
             ).pipeline()
 
         host = ShardHost(

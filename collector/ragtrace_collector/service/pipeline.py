@@ -17,6 +17,7 @@ from ragtrace.answers.port import AnswerIndex
 from ragtrace.budget import SpendLedger
 from ragtrace.drift.runs import DriftState
 from ragtrace.ports import Clock
+from ragtrace_collector.alerts.forwarding import AnswerForwarding
 from ragtrace_collector.alerts.stage import AlertStage
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.assemble.sweep import Sweeper
@@ -62,6 +63,8 @@ class StorePipeline:
     deliverers: tuple[DeliverStage, ...]
     drift: DriftStage
     alerts: AlertStage
+    forwarding: AnswerForwarding
+    """To the shard that watches objectives."""
     sessions: SessionStage
     intake: Intake
     counters: Counters
@@ -160,7 +163,7 @@ class StorePipeline:
             ),
             *((release,) if self.config.attach.mode == "hold" else ()),
             Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
-            *(self._watching() if self.shard.is_first else ()),
+            *(self._watching() if self.shard.is_first else self._forwarding()),
             Stage(name="sessions", step=self.sessions.step, pause_s=_SESSION_PAUSE_S),
             Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
             Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
@@ -171,6 +174,9 @@ class StorePipeline:
             Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
             Stage(name="alerts", step=self.alerts.step, pause_s=_WORK_PAUSE_S),
         )
+
+    def _forwarding(self) -> tuple[Stage, ...]:
+        return (Stage(name="forward-answers", step=self.forwarding.step, pause_s=_WORK_PAUSE_S),)
 
     async def _sample(self) -> bool:
         found_work = await self.sample_stage.step()

@@ -162,8 +162,10 @@ class ShardHost:
     def of(self, partition: int) -> Destination | None:
         """Return the intake of an open shard. This is `Destinations.of`."""
         owned = self._owned.get(partition)
-        pipeline = owned and owned.pipeline
-        return Destination(intake=pipeline.intake, store=pipeline.store) if pipeline else None
+        pipeline = owned.pipeline if owned else None
+        if pipeline is None:
+            return None
+        return Destination(intake=pipeline.intake, store=pipeline.store, mail=pipeline.store)
 
     def assigned(self, partitions: Collection[int]) -> None:
         """Begin to open shards. This is `Destinations.assigned`."""

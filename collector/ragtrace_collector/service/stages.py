@@ -10,6 +10,7 @@ from functools import partial
 from opentelemetry.trace import Tracer
 
 from ragtrace.ports import Clock, SpanSink
+from ragtrace_collector.alerts.forwarding import AnswerForwarding
 from ragtrace_collector.alerts.notices import AnswerLinks, drift_notices
 from ragtrace_collector.alerts.sinks import NoticeSink
 from ragtrace_collector.alerts.stage import AlertStage
@@ -21,6 +22,7 @@ from ragtrace_collector.assemble.sweep import Sweeper
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
+from ragtrace_collector.deliver.mail import encode_turn
 from ragtrace_collector.deliver.outbox import DeliverStage
 from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
@@ -34,8 +36,8 @@ from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import forward_to
 from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.sessions.stage import SessionStage
-from ragtrace_collector.store.port import HoldMode, WorkStore
-from ragtrace_collector.store.shard import WHOLE, Shard
+from ragtrace_collector.store.port import MAIL, HoldMode, KeptTurn, WorkStore
+from ragtrace_collector.store.shard import WHOLE, Shard, shard_of_session
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.scores import Scores
 
@@ -64,6 +66,8 @@ class StageParts:
     assembly: Assembly
     clock: Clock
     shard: Shard = WHOLE
+    mail: SpanSink | None = None
+    """Takes mail to other shards, if there are any."""
     queued: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to judge."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -98,6 +102,7 @@ class StageParts:
             deliverers=tuple(self._deliverers()),
             drift=drift,
             alerts=self._alerts(drift),
+            forwarding=AnswerForwarding(store=self.store, shard=self.shard.number, done=self.done),
             sessions=self._sessions(),
         )
 
@@ -167,7 +172,12 @@ class StageParts:
             done=self.done,
             tracer=self.shared.tracer,
             holds=self.holds,
+            turn_mail=self._turn_mail,
         )
+
+    def _turn_mail(self, turn: KeptTurn) -> bytes:
+        owner = shard_of_session(turn.name.session, tenant=turn.name.tenant, shards=self.shard.of)
+        return b"" if owner == self.shard.number else encode_turn(turn, to=owner)
 
     def _sessions(self) -> SessionStage:
         return SessionStage(
@@ -192,6 +202,14 @@ class StageParts:
         )
 
     def _deliverers(self) -> Iterator[DeliverStage]:
+        if self.mail is not None:
+            yield DeliverStage(
+                store=self.store,
+                sink=self.mail,
+                endpoint=MAIL,
+                counters=self.shared.counters,
+                clock=self.clock,
+            )
         for key, notice_sink in self.shared.notice_sinks.items():
             yield DeliverStage(
                 store=self.store,

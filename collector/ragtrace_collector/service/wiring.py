@@ -38,6 +38,7 @@ from ragtrace_collector.service.stages import SharedParts, StageParts
 from ragtrace_collector.service.topics import check_kafka, open_kafka
 from ragtrace_collector.service.work import Work
 from ragtrace_collector.store.open import OpenStore, open_store
+from ragtrace_collector.store.port import MAIL
 from ragtrace_collector.telemetry.clock import SteadyClock
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
@@ -179,7 +180,10 @@ def _collector(
         alerts=work.active_alerts,
         kafka=(lambda: receiver.state) if receiver else None,
         has_listeners=config.takes_spans and bool(config.receive.grpc or config.receive.http),
-        sink_names={key: sink.name for key, sink in (*shared.sinks.items(), *shared.notice_sinks.items())},
+        sink_names={
+            **{key: sink.name for key, sink in (*shared.sinks.items(), *shared.notice_sinks.items())},
+            MAIL: MAIL,
+        },
     )
     accounts = account_routes(live, work.reports, work.answers, clock=clock, access=auth.access)
     return Collector(

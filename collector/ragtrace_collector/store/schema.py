@@ -11,6 +11,7 @@ from ragtrace_collector.store._dead_letters import DEAD_LETTERS
 from ragtrace_collector.store._holds import HOLDS
 from ragtrace_collector.store._judged import KEPT
 from ragtrace_collector.store._ledger_tables import LEDGER, UNCONFIRMED
+from ragtrace_collector.store._mail import RECEIVED_MAIL
 from ragtrace_collector.store._quarantine import SUSPECTS
 from ragtrace_collector.store._tenant_keys import UNKEYED
 from ragtrace_collector.store._watch import WATCH
@@ -73,6 +74,7 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     INDEX_STEPS[2],
     DEAD_LETTERS,
     INDEX_STEPS[3],
+    RECEIVED_MAIL,
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 NEWEST: Final = len(_MIGRATIONS)

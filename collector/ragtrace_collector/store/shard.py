@@ -13,8 +13,17 @@ def shard_of(key: str, shards: int) -> int:
     By FNV-1a, as the OpenTelemetry Collector's kafka exporter partitions traces (the default of its client,
     sarama), and librdkafka with ``partitioner: fnv1a_random``.
     """
+    return _of_text(trace_id_of(key), shards)
+
+
+def shard_of_session(session: str, *, tenant: str, shards: int) -> int:
+    """Return the shard that keeps a session."""
+    return _of_text(f"{tenant}\n{session}", shards)
+
+
+def _of_text(text: str, shards: int) -> int:
     digest = _FNV_OFFSET
-    for byte in trace_id_of(key).encode():
+    for byte in text.encode("utf-8", "replace"):
         digest = (digest ^ byte) * _FNV_PRIME & _32_BITS
     return (digest if digest <= _31_BITS else _32_BITS + 1 - digest) % shards  # of the signed number's amount
 

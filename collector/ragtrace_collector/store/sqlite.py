@@ -20,7 +20,7 @@ from ragtrace.sqlite_file import primary_code
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
-from ragtrace_collector.store import _dead_letters, _judged, _watch, leases, revisions
+from ragtrace_collector.store import _dead_letters, _judged, _mail, _watch, leases, revisions
 from ragtrace_collector.store import _quarantine as suspects
 from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store._holds import HeldTraces
@@ -30,6 +30,7 @@ from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.drift import SqliteDrift
 from ragtrace_collector.store.open_errors import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
+    MAIL,
     DeadLetter,
     HoldMode,
     IndexSize,
@@ -37,6 +38,7 @@ from ragtrace_collector.store.port import (
     JudgedInput,
     KeptCarrier,
     KeptTurn,
+    Mail,
     Notice,
     OutboxItem,
     Outcome,
@@ -277,6 +279,7 @@ class SqliteStore:
         judged: JudgedInput | None = None,
         kept: KeptCarrier | None = None,
         turn: KeptTurn | None = None,
+        mail: bytes = b"",
     ) -> bool | None:
         ended = FinalOutcome.of(outcome)
 
@@ -294,6 +297,8 @@ class SqliteStore:
                 _judged.keep(db, job, kept, self._names)
             if turn is not None:
                 add_turn(db, turn, now_ns=now_ns)
+            if mail:
+                _put_outbox_items(db, {MAIL: mail})
             db.execute(
                 "UPDATE job SET is_on_span = ? WHERE trace_id = ? AND span_id = ? AND is_on_span != ?1",
                 (is_added, job.trace_id, job.span_id),
@@ -400,6 +405,12 @@ class SqliteStore:
     async def dead_letters(self, limit: int) -> tuple[DeadLetter, ...]:
         return await self._submit(lambda db: _dead_letters.latest(db, limit))
 
+    async def receive_mail(self, mail: Sequence[Mail], *, now_ns: int) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            return sum(_mail.receive(db, each, now_ns=now_ns) for each in mail)
+
+        return await self._submit(work, is_acknowledged=True)
+
     async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
         with _readable():
             return await self._reports.find_traces(begin, limit=limit, tenant=tenant)
@@ -435,6 +446,7 @@ class SqliteStore:
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: _judged.forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
         await self._submit(lambda db: _dead_letters.forget(db, before_ns=ended_before_ns))
+        await self._all_of(lambda db: _mail.forget(db, before_ns=ended_before_ns))
         await self._all_of(shrink)
         return number
 

@@ -21,7 +21,8 @@ class MaintenanceStore(Protocol):
         A trace stays while one of its jobs has not ended, while it is held, and while spans that came later
         wait for a decision. An ended job stays as long as its trace: until then, an answer whose spans are
         sent again is recognized. The kept carriers of a trace go with its spans. Of the index, the rows of
-        answers that began before ``began_before_ns`` are deleted, and the oldest beyond ``most_rows``.
+        answers that began before ``began_before_ns`` are deleted, and the oldest beyond ``most_rows``. Mail
+        that was received before ``ended_before_ns`` is new if it comes again.
 
         It works in portions, a transaction each. Return how many traces were deleted.
         """
