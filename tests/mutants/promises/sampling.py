@@ -120,8 +120,8 @@ MUTANTS: Final = (
         promise="budget",
         breaks="a restart opens the purse",
         file="collector/ragtrace_collector/store/leases.py",
-        old="    db.execute(\"UPDATE job SET state = 'queued', crashes = crashes + 1 WHERE state = 'leased'\")\n",
-        new="    db.execute(\"UPDATE job SET state = 'queued', crashes = crashes + 1 WHERE state = 'leased'\")\n"
+        old="crashes = crashes + ? WHERE state = 'leased'\", (crashes,))\n",
+        new="crashes = crashes + ? WHERE state = 'leased'\", (crashes,))\n"
         '    db.execute("DELETE FROM spent")\n',
         tests=(f"{_EXECUTION_TESTS}::test_a_restart_does_not_open_the_purse",),
     ),
