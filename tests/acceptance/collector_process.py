@@ -43,12 +43,16 @@ class CollectorProcess:
 
 @contextmanager
 def collector_process(
-    folder: Path, config: Mapping[str, Any], *, program: Sequence[str | Path] = RAGTRACE
+    folder: Path,
+    config: Mapping[str, Any],
+    *,
+    program: Sequence[str | Path] = RAGTRACE,
+    options: Sequence[str] = (),
 ) -> Iterator[CollectorProcess]:
     """Run ``ragtrace collector`` in a folder until the block ends, unless the block ended it before."""
     file, log = folder / "collector.yaml", folder / "collector.log"
     file.write_text(json.dumps(config))
-    command = [*program, "collector", "--config", str(file), "--json"]
+    command = [*program, "collector", "--config", str(file), "--json", *options]
     with log.open("a") as errors:
         process = subprocess.Popen(
             command,

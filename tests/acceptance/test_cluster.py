@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -362,3 +364,60 @@ def test_topics_that_do_not_fit_together_are_refused_at_the_start(kafka: Kafka, 
     assert done.returncode != 0
     assert "3 partitions" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_workers_share_the_shards_are_started_again_and_end_with_the_first(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    create_topics(kafka, prefix="workers", partitions=PARTITIONS)
+    ports = range(free_ports(1)[0], 32_000)[:3]
+    config = cluster_config(
+        kafka.broker,
+        prefix="workers",
+        export=[{"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}"}],
+        telemetry={"listen": f"127.0.0.1:{ports[0]}"},
+    )
+    member = Member(
+        name="workers", role="all", folder=tmp_path / "all", config=config, options=("--workers", "3")
+    )
+
+    def pages(path: str) -> list[Any]:
+        try:
+            return [httpx.get(f"http://127.0.0.1:{port}{path}", timeout=5).json() for port in ports]
+        except (httpx.TransportError, json.JSONDecodeError):
+            return []
+
+    def are_all_judging() -> bool:
+        owned = [page["kafka"]["partitions"] for page in pages("/status")]
+        return sum(owned) == PARTITIONS and min(owned) > 0
+
+    try:
+        running = member.start()
+        eventually(are_all_judging, what="all three to have shards")
+        children = (
+            Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()
+        )
+        assert len(children) == 2
+        os.kill(int(children[0]), signal.SIGKILL)
+        eventually(lambda: not Path(f"/proc/{children[0]}").exists(), what="it to be gone")
+        eventually(are_all_judging, what="another one to judge")
+        send(member, *range(ANSWERS))
+        eventually(lambda: sum(page["seen"] for page in pages("/ledger")) == ANSWERS, what="all answers")
+        running.kill()
+        eventually(lambda: not Path(f"/proc/{children[1]}").exists(), what="the other to end with the first")
+    finally:
+        member.stop()
+
+
+def test_workers_and_roles_need_a_store_that_is_shared(tmp_path: Path) -> None:
+    for options in (("--workers", "2"), ("--role", "ingest")):
+        done = subprocess.run(
+            [sys.executable, "-m", "ragtrace.cli", "collector", *options],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert done.returncode != 0
+        assert f"`{options[0]} {options[1]}` needs a store that several processes share" in done.stderr

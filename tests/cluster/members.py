@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +48,8 @@ class Member:
     role: str
     folder: Path
     config: Mapping[str, Any]
+    options: Sequence[str] = ()
+    """Of the command."""
     running: CollectorProcess | None = None
     starts: int = 0
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -59,7 +61,7 @@ class Member:
         kafka = {**store["kafka"], "group_instance_id": self.name}
         config = {**self.config, "role": self.role, "store": {**store, "kafka": kafka}}
         self._stack = ExitStack()
-        self.running = self._stack.enter_context(collector_process(self.folder, config))
+        self.running = self._stack.enter_context(collector_process(self.folder, config, options=self.options))
         self.starts += 1
         return self.running
 

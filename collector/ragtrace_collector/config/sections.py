@@ -482,6 +482,18 @@ class CollectorConfig(Section):
         """How many rows the index may have: they take at most a quarter of ``store.max_bytes``."""
         return min(self.index.max_rows, self.store.max_bytes // _PARTS_OF_STORE // _INDEX_ROW_BYTES)
 
+    def with_role(self, role: Role) -> CollectorConfig:
+        """Return what a process with another role works by.
+
+        Raises:
+            ConfigError: only a cluster has roles.
+        """
+        if role != "all" and self.store.kafka is None:
+            raise ConfigError(
+                f"`--role {role}` needs a store that several processes share: set `store.kafka`"
+            )
+        return self.model_copy(update={"role": role})
+
     @property
     def takes_spans(self) -> bool:
         """Whether this process listens for OTLP."""
