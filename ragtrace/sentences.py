@@ -80,6 +80,34 @@ class Sentence:
     end: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LastWord:
+    """What a word before a full stop may be."""
+
+    is_sometimes_last: bool
+    is_never_last: bool
+    is_month: bool
+    is_arabic_letter: bool
+    is_ordinal: bool
+    is_single_letter: bool
+    languages: frozenset[Language]
+    """In which it is an abbreviation."""
+
+
+@lru_cache(maxsize=4096)
+def _last_word(word: str) -> _LastWord:
+    is_initials = word[-1:].isupper() and _INITIALS.fullmatch(word) is not None
+    return _LastWord(
+        is_sometimes_last=_SOMETIMES_LAST.fullmatch(word) is not None,
+        is_never_last=any(known.fullmatch(word) for known in (_TITLE, _NEVER_LAST)) or is_initials,
+        is_month=_MONTH.fullmatch(word) is not None,
+        is_arabic_letter=_ARABIC_LETTER.fullmatch(word) is not None,
+        is_ordinal=_ORDINAL.fullmatch(word) is not None,
+        is_single_letter=_SINGLE_LETTER.fullmatch(word) is not None,
+        languages=frozenset(of for of, known in _ABBREVIATIONS.items() if known.fullmatch(word)),
+    )
+
+
 def split_sentences(text: str, *, max_chars: int = MAX_SENTENCE_CHARS) -> tuple[Sentence, ...]:
     """Split text into numbered sentences with their offsets.
 
@@ -143,31 +171,29 @@ def _is_abbreviation(
     if _LIST_NUMBER.fullmatch(line.strip()) and (dot - start) < 24:
         return True
     found = _LAST_WORD.search(before)
-    word = found[0].rpartition("-")[2] if found else ""
-    if _SOMETIMES_LAST.fullmatch(word):
+    word = _last_word(found[0].rpartition("-")[2] if found else "")
+    if word.is_sometimes_last:
         is_within = bool(following) and not following.isupper()
         return is_within or _is_local_abbreviation(word, following, language)
-    if _TITLE.fullmatch(word) or (_MONTH.fullmatch(word) and following.isdecimal()):
-        return True
-    if _NEVER_LAST.fullmatch(word) or (word[-1:].isupper() and _INITIALS.fullmatch(word)):
+    if word.is_never_last or (word.is_month and following.isdecimal()):
         return True
     return _is_local_abbreviation(word, following, language)
 
 
-def _is_local_abbreviation(word: str, following: str, language: Callable[[], Language | None]) -> bool:
+def _is_local_abbreviation(word: _LastWord, following: str, language: Callable[[], Language | None]) -> bool:
     """Tell whether a full stop behind this word ends no sentence in the text's language."""
-    if _ARABIC_LETTER.fullmatch(word):  # a title or a unit
+    if word.is_arabic_letter:  # a title or a unit
         return True
-    if _ORDINAL.fullmatch(word):
+    if word.is_ordinal:
         return following.isalpha() and language() is Language.GERMAN
-    if _SINGLE_LETTER.fullmatch(word):  # z. B., p. ex., a. C.
+    if word.is_single_letter:  # z. B., p. ex., a. C.
         return following not in "¿¡" and language() in _ABBREVIATIONS
-    return any(known.fullmatch(word) and language() is of for of, known in _ABBREVIATIONS.items())
+    return bool(word.languages) and language() in word.languages
 
 
 def _trim(text: str, start: int, end: int) -> tuple[int, int]:
-    start += len(text[start:end]) - len(text[start:end].lstrip())
-    at_line_start = start == 0 or "\n" in text[max(0, start - 8) : start]
+    start = end - len(text[start:end].lstrip())
+    at_line_start = start == 0 or text.find("\n", max(0, start - 8), start) >= 0
     if at_line_start and (marker := _MARKER.match(text, start, end)):
         start = marker.end()
     return start, start + len(text[start:end].rstrip())

@@ -94,7 +94,7 @@ def _tokenizer() -> Tokenizer:
     return found
 
 
-class _Graph:
+class Graph:
     """Nodes and constants of a graph, by name."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class _Compared:
 
 
 def _model(of: Verifier) -> Any:
-    graph = _Graph()
+    graph = Graph()
     found = _compared(graph, of)
     output = _half(graph, of, _numbers(graph, of, found))
     graph.nodes.append(helper.make_node("Identity", [output], ["logits"]))
@@ -155,7 +155,7 @@ def _model(of: Verifier) -> Any:
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-def _half(graph: _Graph, of: Verifier, name: str) -> str:
+def _half(graph: Graph, of: Verifier, name: str) -> str:
     if of.overflows:
         name = graph.times(name, graph.constant(1e6))
     if of.precision == "float16":
@@ -165,7 +165,7 @@ def _half(graph: _Graph, of: Verifier, name: str) -> str:
     return name
 
 
-def _compared(graph: _Graph, of: Verifier) -> _Compared:
+def _compared(graph: Graph, of: Verifier) -> _Compared:
     passage, claim = _sides(graph, of)
     ones = graph.constant([1], np.int64)
     rows = graph.node("Unsqueeze", "input_ids", graph.constant([2], np.int64))
@@ -180,7 +180,7 @@ def _compared(graph: _Graph, of: Verifier) -> _Compared:
     return _Compared(share, _negated(graph, passage, claim), novel)
 
 
-def _sides(graph: _Graph, of: Verifier) -> tuple[str, str]:
+def _sides(graph: Graph, of: Verifier) -> tuple[str, str]:
     """Return which tokens are of the passage and which of the claim."""
     sep = graph.number(graph.node("Equal", "input_ids", graph.constant(SEP, np.int64)))
     cls = graph.number(graph.node("Equal", "input_ids", graph.constant(CLS, np.int64)))
@@ -201,7 +201,7 @@ def _sides(graph: _Graph, of: Verifier) -> tuple[str, str]:
     return graph.times(passage, words), graph.times(claim, words)
 
 
-def _negated(graph: _Graph, passage: str, claim: str) -> str:
+def _negated(graph: Graph, passage: str, claim: str) -> str:
     word = graph.constant(_tokenizer().token_to_id("not"), np.int64)
     found = graph.number(graph.node("Equal", "input_ids", word))
     ones = graph.constant([1], np.int64)
@@ -209,7 +209,7 @@ def _negated(graph: _Graph, passage: str, claim: str) -> str:
     return graph.node("Abs", graph.node("Sub", *sides))
 
 
-def _numbers(graph: _Graph, of: Verifier, found: _Compared) -> str:
+def _numbers(graph: Graph, of: Verifier, found: _Compared) -> str:
     """Return the logits."""
     last = graph.constant([-1], np.int64)
     if of.family == "tokens":

@@ -10,12 +10,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeVar
 
 from ragtrace.judge._grammars import ENGLISH, Grammar, grammar_of
 from ragtrace.judge._words import content_stems, has_negation, numbers, ordered_stems
 from ragtrace.judge_forms import NumberedText
 from ragtrace.languages import Language, language_of, languages_of, one_spelling, script_of
 from ragtrace.sentences import split_sentences
+
+WordT = TypeVar("WordT")
 
 PREFIX_CHARS = 4
 _SENTENCES_A_TURN = 50
@@ -62,8 +65,8 @@ class WordIndex:
     places: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Positions of the sentences with a stem."""
     numbers: set[str] = field(default_factory=set)
-    sequences: set[tuple[str, ...]] = field(default_factory=set)
-    """All sequences of two and of three words."""
+    sequences: set[tuple[str | None, ...]] = field(default_factory=set)
+    """All sequences of two and of three words of a sentence; those with ``None`` are none."""
     prefixes: set[str] = field(default_factory=set)
     """The first letters of every stem."""
 
@@ -82,6 +85,7 @@ class WordIndex:
                 passages._add(chunk.number, _prepared(sentence.text, passages.grammar))
             end = len(passages.sentences)
             passages.ends.extend([end] * (end - len(passages.ends)))
+        passages._add_sequences()
         passages.prefixes.update(held[:PREFIX_CHARS] for held in passages.places)
         return passages
 
@@ -90,8 +94,16 @@ class WordIndex:
         for held in sentence.stems:
             places[held].append(at)
         self.numbers.update(sentence.numbers)
-        self.sequences.update(sequences(sentence.order, 2), sequences(sentence.order, 3))
         self.sentences.append((number, sentence))
+
+    def _add_sequences(self) -> None:
+        """Index all sentences at once, apart from one another by what is no word."""
+        order: list[str | None] = []
+        for _, sentence in self.sentences:
+            order += sentence.order
+            order.append(None)
+        for length in (2, 3):
+            self.sequences.update(sequences(order, length))
 
     def foreign(self, text: str) -> str | None:
         """Return the language or script of a claim that no chunk is in; ``None`` if words can be compared."""
@@ -114,6 +126,6 @@ class WordIndex:
         return not wanted.difference(*(self.sentences[at][1].numbers for at in window))
 
 
-def sequences(words: Sequence[str], length: int) -> Iterator[tuple[str, ...]]:
+def sequences(words: Sequence[WordT], length: int) -> Iterator[tuple[WordT, ...]]:
     """Yield every sequence of ``length`` neighboring words."""
     return zip(*[words[start:] for start in range(length)], strict=False)

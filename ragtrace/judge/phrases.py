@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 SENTENCE_ENDS = ".!。！｡।"
 """What ends a statement in several scripts."""
@@ -57,11 +58,17 @@ _REFERENCE = re.compile(
 )
 
 
+_KEPT = 1024
+"""Sentences of an answer are looked at when claims are listed, and again with each pack of chunks."""
+
+
+@lru_cache(maxsize=_KEPT)
 def is_refusal(sentence: str) -> bool:
     """Return whether the sentence declines to answer: "Unable to answer based on given passages."."""
     return bool(_REFUSAL.match(_plain(sentence)))
 
 
+@lru_cache(maxsize=_KEPT)
 def is_meta(sentence: str) -> bool:
     """Return whether the sentence is about the answer or its sources, asks, or announces what follows."""
     plain = _plain(sentence)
@@ -77,6 +84,7 @@ def announces_answer(sentence: str) -> bool:
     return bool(_ANNOUNCED.match(_plain(sentence)))
 
 
+@lru_cache(maxsize=_KEPT)
 def without_source(sentence: str) -> str:
     """Remove the parts that only name the source: "Based on the passages, water boils (Passage 2)."."""
     rest = _BASED_ON.sub("", sentence, count=1)

@@ -77,8 +77,12 @@ def check_card(judge: Judge, settings: CardSettings) -> Check:
         return Check(name=name, status="fail", found=str(exc))
     if card is None:
         found = "no card: nobody measured this judge"
+        advice = (
+            "measure it on answers that people labeled: ragtrace calibrate LABELED.jsonl --card card.json"
+        )
     elif card.state is CardState.BELOW_FLOOR:
         found = "below the floor: by its card no better than the share of a claim's words in the chunks"
+        advice = "choose a more capable judge: this one's verdicts are worth no more than shared words"
     else:
         folded = (
             ""
@@ -88,7 +92,6 @@ def check_card(judge: Judge, settings: CardSettings) -> Check:
         return Check(name=name, status="ok", found=f"measured: {_figures(card)}{folded}")
     refused = "; `require_card` refuses it" if settings.are_required else ""
     status: Literal["fail", "warn"] = "fail" if settings.are_required else "warn"
-    advice = "measure it on answers that people labeled: ragtrace calibrate LABELED.jsonl --card card.json"
     return Check(name=name, status=status, found=f"{found}{refused}", advice=advice)
 
 
