@@ -7,6 +7,7 @@ previous one (measured: as fast as ``NORMAL`` from ten rows a commit).
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import queue
 import sqlite3
@@ -17,6 +18,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ragtrace_collector.store._files import StoreFiles
+from ragtrace_collector.telemetry.logs import event
+
+log = logging.getLogger("ragtrace.collector")
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], Any]
@@ -197,6 +201,12 @@ class GroupCommit:
             if self._hook is not None and self._hook.is_lost_by(exc):
                 self._lose_by(exc)
             done = [(each.future, exc) for each in group]
+        except Exception as exc:  # whoever waits for a commit must hear that this thread cannot go on
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            log.exception("a commit failed unexpectedly", extra=event("commit_failed"))
+            self._lose_by(sqlite3.OperationalError(f"a commit failed unexpectedly: {type(exc).__name__}"))
+            done = [(each.future, self._lost_by) for each in group]
         else:
             done = self._without_lost(connection, group, done)
         self._resolve(done)

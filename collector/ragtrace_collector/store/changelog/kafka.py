@@ -263,10 +263,12 @@ class KafkaRowLog(KafkaLogReader):
             return producer.flush(_ANSWER_S)
         except KafkaException as exc:
             raise self._lost_or_unavailable(exc) from exc
-        except SystemError as exc:  # what is fatal is raised while callbacks still run
+        except (
+            SystemError
+        ) as exc:  # what is fatal is raised while callbacks still run, and may get lost there
             if isinstance(exc.__cause__, KafkaException):
                 raise self._lost_or_unavailable(exc.__cause__) from exc
-            raise
+            raise LogLost(f"{self.name} takes nothing more from this process: its client failed") from exc
 
     def _commit(self, producer: Producer) -> None:
         until_s = time.monotonic() + _COMMIT_S
