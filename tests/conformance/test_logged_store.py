@@ -135,6 +135,21 @@ async def test_the_former_owner_can_keep_nothing_more(tmp_path: Path) -> None:
         await store.aclose()
 
 
+async def test_a_client_that_fails_unexpectedly_ends_the_store_and_hangs_nobody(tmp_path: Path) -> None:
+    topic = MemoryTopic()
+    store = await opened(tmp_path / "copy.db", topic)
+    await add(store, 1)
+    topic.failures.append(Failure.CRASHED)
+    for number in (2, 3):
+        with pytest.raises(StoreUnavailable, match="SystemError"):
+            await asyncio.wait_for(add(store, number), PATIENCE_S)
+    await asyncio.wait_for(store.lost.wait(), PATIENCE_S)
+    await store.aclose()
+    store = await opened(tmp_path / "copy.db", topic)
+    assert await traces_in(store) == {1}
+    await store.aclose()
+
+
 async def test_what_changes_nothing_writes_nothing(tmp_path: Path) -> None:
     topic = MemoryTopic()
     store = await opened(tmp_path / "copy.db", topic)

@@ -26,6 +26,7 @@ class Failure(Enum):
     REFUSED = "nothing was written"
     UNKNOWN = "it was written, and nobody said so"
     UNKNOWN_AND_GONE = "it was not written, and nobody said so"
+    CRASHED = "the client of the log fails in a way that nobody foresaw"
 
 
 @dataclass(slots=True)
@@ -133,6 +134,8 @@ class MemoryLog(MemoryReader):
             failure = topic.failures.pop(0) if topic.failures else None
             if failure is Failure.REFUSED:
                 raise LogUnavailable("the log in memory refuses")
+            if failure is Failure.CRASHED:
+                raise SystemError("returned NULL without setting an exception")
             if failure is not Failure.UNKNOWN_AND_GONE:
                 topic.writes += 1
                 for key, value in messages:
