@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -69,13 +69,14 @@ _LARGE_AT_ONCE: Final = 2
 class SpanIntake(ABC):
     """What receivers hand requests to. When ``accept`` returns, what must be kept is durable."""
 
-    def __init__(self, room: RequestMemory) -> None:
+    def __init__(self, *, live: LiveConfig, counters: Counters, room: RequestMemory) -> None:
         self.room = room
+        self._live = live
+        self._counters = counters
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
         self._under_way: set[asyncio.Task[Any]] = set()
         """Accepted requests, also those whose sender has gone."""
 
-    @abstractmethod
     async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
         """Keep the spans of one request. ``sender`` is who sent it, if the receivers need tokens.
 
@@ -83,6 +84,53 @@ class SpanIntake(ABC):
             CodecError: the body is not OTLP; nothing was kept.
             StoreUnavailable: try again later; nothing was kept.
         """
+        left_out: Counter[Counts] = Counter()
+        try:
+            parsed = await self._parse(body, encoding)
+            inbound, own = Inbound(parsed.request, parsed.body).without_own_spans(body)
+            if sender is not None:
+                inbound = inbound.of_tenant(sender.tenant)
+            is_wanted = partial(self._is_wanted, self._live.now.sampler, left_out)
+            split = split_by_trace(inbound.request, wanted=is_wanted, body=inbound.body)
+            keep = self._prepared(split, inbound, sender, left_out, body_bytes=len(body))
+        except CodecError:
+            self._counters.add(Counts.REQUESTS_INVALID)
+            raise
+        try:
+            await keep()
+        except StoreUnavailable:
+            self._counters.add(Counts.REQUESTS_PUT_OFF)
+            raise
+        if sender is not None:
+            sender.charge(spans=split.spans, bytes=len(body))
+        left_out.update({Counts.SPANS_OWN: own, Counts.SPANS_REJECTED: split.rejected})
+        self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
+        self._counters.add(Counts.TEXTS_REPAIRED, parsed.texts_repaired)
+        reason = _reason(split, parsed)
+        return Receipt(spans=split.spans + own, rejected_spans=split.rejected, reason=reason)
+
+    @abstractmethod
+    def _prepared(
+        self,
+        split: SplitRequest,
+        inbound: Inbound,
+        sender: Sender | None,
+        left_out: Counter[Counts],
+        *,
+        body_bytes: int,
+    ) -> Callable[[], Awaitable[None]]:
+        """Return what keeps a request; count in ``left_out`` the spans that it does not keep here.
+
+        Raises:
+            CodecError: it cannot be kept as it is.
+        """
+
+    def _is_wanted(self, sampler: Sampler, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
+        """Return whether head sampling keeps a trace; if not, count its spans in ``left_out``."""
+        is_wanted = sampler.may_keep(trace_id)
+        if not is_wanted:
+            left_out[Counts.SPANS_SAMPLED_OUT] += spans
+        return is_wanted
 
     async def to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Finish the work of a request even if the sender disconnects.
@@ -124,59 +172,35 @@ class Intake(SpanIntake):
         holding: Callable[[], HoldMode],
         span_limits: SpanLimits,
     ) -> None:
-        super().__init__(room)
+        super().__init__(live=live, counters=counters, room=room)
         self._store = store
         self._assembly = assembly
-        self._live = live
         self._forward_to = forward_to
-        self._counters = counters
         self._clock = clock
         self._received = received
         """Set when there is something new to forward."""
         self._holding = holding
         self._span_limits = span_limits
 
-    async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
-        left_out: Counter[Counts] = Counter()
-        try:
-            parsed = await self._parse(body, encoding)
-            inbound, own = Inbound(parsed.request, parsed.body).without_own_spans(body)
-            if sender is not None:
-                inbound = inbound.of_tenant(sender.tenant)
-            is_wanted = partial(self._is_wanted, self._live.now.sampler, left_out)
-            split = split_by_trace(inbound.request, wanted=is_wanted, body=inbound.body)
-            if sender is not None:
-                split = _of_tenant(split, sender.tenant)
-            if split.rejected:  # they are not forwarded either
-                inbound = inbound.without_spans_without_ids()
-            split, again = self._without_repeats(split)
-            inbound = inbound.without(again)  # they were forwarded before
-            split, cut = self._within_limit(split, inbound.request, body_bytes=len(body))
-        except CodecError:
-            self._counters.add(Counts.REQUESTS_INVALID)
-            raise
-        try:
-            await self._keep(split, inbound, cut=[part.trace_id for part in cut])
-        except StoreUnavailable:
-            self._counters.add(Counts.REQUESTS_PUT_OFF)
-            raise
+    def _prepared(
+        self,
+        split: SplitRequest,
+        inbound: Inbound,
+        sender: Sender | None,
+        left_out: Counter[Counts],
+        *,
+        body_bytes: int,
+    ) -> Callable[[], Awaitable[None]]:
         if sender is not None:
-            sender.charge(spans=split.spans, bytes=len(body))
-        left_out.update({Counts.SPANS_OWN: own, Counts.SPANS_REJECTED: split.rejected})
+            split = _of_tenant(split, sender.tenant)
+        if split.rejected:  # they are not forwarded either
+            inbound = inbound.without_spans_without_ids()
+        split, again = self._without_repeats(split)
+        inbound = inbound.without(again)  # they were forwarded before
+        split, cut = self._within_limit(split, inbound.request, body_bytes=body_bytes)
         left_out[Counts.SPANS_OVER_LIMIT] += sum(len(part.spans) for part in cut)
         left_out[Counts.SPANS_REPEATED] += sum(len(part.spans) for part in again)
-        self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
-        self._counters.add(Counts.TEXTS_REPAIRED, parsed.texts_repaired)
-        return Receipt(
-            spans=split.spans + own, rejected_spans=split.rejected, reason=reason_for_sender(split, parsed)
-        )
-
-    def _is_wanted(self, sampler: Sampler, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
-        """Return whether head sampling keeps a trace; if not, count its spans in ``left_out``."""
-        is_wanted = sampler.may_keep(trace_id)
-        if not is_wanted:
-            left_out[Counts.SPANS_SAMPLED_OUT] += spans
-        return is_wanted
+        return partial(self._keep, split, inbound, cut=[part.trace_id for part in cut])
 
     def _without_repeats(self, split: SplitRequest) -> tuple[SplitRequest, Sequence[TraceSlice]]:
         """Remove the slices that the store already has: a sender or a loop sent them twice."""
@@ -222,7 +246,7 @@ class Intake(SpanIntake):
         return inbound.without(kept_back).to_bytes()
 
 
-def reason_for_sender(split: SplitRequest, parsed: ParsedRequest) -> str:
+def _reason(split: SplitRequest, parsed: ParsedRequest) -> str:
     """Return the warning for the sender of an accepted request."""
     reasons = [split.reject_reason] if split.rejected else []
     if parsed.texts_repaired:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
-from ragtrace.errors import CodecError
-from ragtrace.traces.otlp import Encoding, TraceSlice, split_by_trace
+from ragtrace.traces.otlp import SplitRequest, TraceSlice
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.receive.inbound import Inbound
-from ragtrace_collector.receive.intake import Receipt, Sender, SpanIntake, reason_for_sender
+from ragtrace_collector.receive.intake import Sender, SpanIntake
 from ragtrace_collector.receive.kafka_producers import SpanMessage, SpanProducer
 from ragtrace_collector.receive.memory import RequestMemory
+from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
@@ -34,49 +34,26 @@ class TopicIntake(SpanIntake):
         room: RequestMemory,
         forwards: bool,
     ) -> None:
-        super().__init__(room)
+        super().__init__(live=live, counters=counters, room=room)
         self._producer = producer
         """Returns ``None`` until the brokers have told how many shards there are."""
-        self._live = live
-        self._counters = counters
         self._forwards = forwards
         """Whether the application's own spans go on to a back end, also those without an answer."""
 
-    async def accept(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
-        left_out: Counter[Counts] = Counter()
-        try:
-            parsed = await self._parse(body, encoding)
-            inbound, own = Inbound(parsed.request, parsed.body).without_own_spans(body)
-            if sender is not None:
-                inbound = inbound.of_tenant(sender.tenant)
-            split = split_by_trace(
-                inbound.request, wanted=partial(self._is_wanted, left_out), body=inbound.body
-            )
-        except CodecError:
-            self._counters.add(Counts.REQUESTS_INVALID)
-            raise
-        try:
-            await self._write(split.slices, sender)
-        except StoreUnavailable:
-            self._counters.add(Counts.REQUESTS_PUT_OFF)
-            raise
-        if sender is not None:
-            sender.charge(spans=split.spans, bytes=len(body))
-        written = split.spans - left_out.total()
-        left_out.update(
-            {Counts.SPANS_OWN: own, Counts.SPANS_REJECTED: split.rejected, Counts.SPANS_TO_TOPIC: written}
-        )
-        self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
-        self._counters.add(Counts.TEXTS_REPAIRED, parsed.texts_repaired)
-        reason = reason_for_sender(split, parsed)
-        return Receipt(spans=split.spans + own, rejected_spans=split.rejected, reason=reason)
+    def _prepared(
+        self,
+        split: SplitRequest,
+        inbound: Inbound,
+        sender: Sender | None,
+        left_out: Counter[Counts],
+        *,
+        body_bytes: int,
+    ) -> Callable[[], Awaitable[None]]:
+        left_out[Counts.SPANS_TO_TOPIC] = split.spans - left_out.total()
+        return partial(self._write, split.slices, sender)
 
-    def _is_wanted(self, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
-        """Leave out what head sampling leaves out, unless it is forwarded."""
-        if self._forwards or self._live.now.sampler.may_keep(trace_id):
-            return True
-        left_out[Counts.SPANS_SAMPLED_OUT] += spans
-        return False
+    def _is_wanted(self, sampler: Sampler, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
+        return self._forwards or super()._is_wanted(sampler, left_out, trace_id, spans)
 
     async def _write(self, slices: Sequence[TraceSlice], sender: Sender | None) -> None:
         if not slices:
