@@ -346,14 +346,15 @@ def test_a_member_waits_for_brokers_and_topics_and_says_so(kafka_jars: Path, tmp
 
 
 def test_topics_that_do_not_fit_together_are_refused_at_the_start(kafka: Kafka, tmp_path: Path) -> None:
-    kafka.create("odd.spans", partitions=3)
-    kafka.create("odd.state", partitions=2, **{"cleanup.policy": "compact"})
-    kafka.create("odd.budget")
+    create_topics(kafka, prefix="odd", partitions=3)
+    kafka.create("odd-state", partitions=2)
     config = cluster_config(
         kafka.broker, prefix="odd", export=[{"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}"}]
     )
     file = tmp_path / "collector.yaml"
-    file.write_text(json.dumps({**config, "store": {**config["store"], "path": str(tmp_path / "shards")}}))
+    store = {**config["store"], "path": str(tmp_path / "shards")}
+    store["kafka"] = {**store["kafka"], "spans_topic": "odd-state"}
+    file.write_text(json.dumps({**config, "store": store}))
     done = subprocess.run(
         [sys.executable, "-m", "ragtrace.cli", "collector", "--config", str(file)],
         capture_output=True,
@@ -362,7 +363,8 @@ def test_topics_that_do_not_fit_together_are_refused_at_the_start(kafka: Kafka, 
         check=False,
     )
     assert done.returncode != 0
-    assert "3 partitions" in done.stderr
+    assert "odd.state: it has 3 partitions and odd-state has 2" in done.stderr
+    assert "odd-state: `max.message.bytes` is 1048588: less than" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -391,7 +391,11 @@ def test_rows_that_are_replaced_under_another_key_are_deleted_in_the_log() -> No
 
 
 cells = (
-    st.none() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False) | st.text() | st.binary()
+    st.none()
+    | st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+    | st.binary()
 )
 
 
