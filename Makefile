@@ -69,7 +69,7 @@ format: venv ## rewrite the code in the project's format
 soak: venv ## load a real collector with everything at once: flat, and all accounted for (ARGS="--minutes 60")
 	$(bin)/python -m tests.soak $(ARGS)
 
-test-faults: venv ## kill, fill, break and lock what a collector depends on: a table of what was lost and doubled
+test-faults: venv ## kill, fill, break and lock what a collector depends on: a table of what was lost and doubled (ARGS="--store kafka")
 	$(bin)/python -m tests.faults $(ARGS)
 
 test-cluster: venv ## break a cluster over Kafka at random for twenty minutes: is each answer judged once? (ARGS="--minutes 3")

@@ -27,6 +27,7 @@ TOGETHER: Final = {
     "tests/browser/test_texts.py": "browser texts",
     "tests/deploy/test_quality_dashboards.py": "quality dashboards",
     "tests/docs/test_examples.py": "examples",
+    "tests/faults/test_cluster_faults.py": "faulty cluster",
     "tests/integration/capture/test_servers.py": "servers",
     "tests/integration/metrics/test_injections.py": "injections",
     "tests/integration/test_phoenix.py": "phoenix",

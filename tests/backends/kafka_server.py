@@ -45,18 +45,25 @@ class Kafka:
     """The same with TLS."""
     ca: Path
     """The authority that signed its certificate."""
+    process: subprocess.Popen[str]
 
     def create(self, topic: str, *, partitions: int = 1, **config: str) -> str:
         """Create a topic and return its name."""
-        admin = AdminClient({"bootstrap.servers": self.broker})
+        admin = self._admin()
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
         for created in admin.create_topics([new]).values():
             created.result(PATIENCE_S)
         return topic
 
+    def delete(self, *topics: str) -> None:
+        """Delete topics."""
+        admin = self._admin()
+        for deleted in admin.delete_topics(list(topics)).values():
+            deleted.result(PATIENCE_S)
+
     def config_of(self, topic: str) -> Mapping[str, str]:
         """Return the settings of a topic."""
-        admin = AdminClient({"bootstrap.servers": self.broker})
+        admin = self._admin()
         (found,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
         return {name: str(entry.value) for name, entry in found.result(PATIENCE_S).items()}
 
@@ -116,6 +123,9 @@ class Kafka:
         finally:
             consumer.close()
 
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.broker, "log_level": 0})
+
 
 def required_java() -> str:
     """Return the program that runs Kafka, or skip or fail the test as without any back end."""
@@ -144,22 +154,25 @@ def running_kafka(jars: Path, folder: Path, *, ports: Sequence[int] | None = Non
         cluster = base64.urlsafe_b64encode(b"ragtrace" + os.urandom(8)).decode().rstrip("=")
         format_log = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
         subprocess.run(format_log, check=True, capture_output=True, timeout=PATIENCE_S)
-    broker = Kafka(
-        broker=f"127.0.0.1:{plain}",
-        sasl_broker=f"127.0.0.1:{sasl}",
-        tls_broker=f"127.0.0.1:{tls}",
-        ca=authority.ca,
-    )
+    address = f"127.0.0.1:{plain}"
 
     def is_ready() -> bool:
-        probe = AdminClient({"bootstrap.servers": broker.broker, "log_level": 0})
+        probe = AdminClient({"bootstrap.servers": address, "log_level": 0})
         try:
             return bool(probe.list_topics(timeout=1).brokers)
         except Exception:  # noqa: BLE001 -- it does not answer yet, for whatever reason
             return False
 
-    with running([*java, "kafka.Kafka", settings], env={}, ready=is_ready, log=folder / "kafka.log"):
-        yield broker
+    with running(
+        [*java, "kafka.Kafka", settings], env={}, ready=is_ready, log=folder / "kafka.log"
+    ) as process:
+        yield Kafka(
+            broker=address,
+            sasl_broker=f"127.0.0.1:{sasl}",
+            tls_broker=f"127.0.0.1:{tls}",
+            ca=authority.ca,
+            process=process,
+        )
 
 
 def _keystore(authority: Authority, folder: Path) -> Path:

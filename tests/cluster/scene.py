@@ -35,15 +35,29 @@ class Broker:
     jars: Path
     folder: Path
     ports: Sequence[int] = field(default_factory=lambda: free_ports(4))
+    _kafka: Kafka | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def kafka(self) -> Kafka:
+        """What writes and reads there."""
+        assert self._kafka is not None, "it was not started"
+        return self._kafka
 
     def start(self) -> Kafka:
         """Start it, and return when it answers."""
         self._stack = ExitStack()
-        return self._stack.enter_context(running_kafka(self.jars, self.folder, ports=self.ports))
+        self._kafka = self._stack.enter_context(running_kafka(self.jars, self.folder, ports=self.ports))
+        return self._kafka
 
     def stop(self) -> None:
         """Stop it."""
+        self._stack.close()
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.kafka.process.kill()
+        self.kafka.process.wait()
         self._stack.close()
 
 

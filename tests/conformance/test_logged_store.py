@@ -20,7 +20,7 @@ from ragtrace.errors import ConfigError, ReadError, ReadUnavailable
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.store.changelog.capture import RowCapture
 from ragtrace_collector.store.changelog.copy import VERSION_KEY
-from ragtrace_collector.store.changelog.log import LoggedRow
+from ragtrace_collector.store.changelog.log import LoggedRow, LogState
 from ragtrace_collector.store.changelog.messages import decode, encode_key, encode_values
 from ragtrace_collector.store.changelog.store import follow, open_logged_store
 from ragtrace_collector.store.changelog.tables import COPY, all_rows, tables_of
@@ -364,6 +364,75 @@ async def test_a_lost_file_ends_the_store_and_it_is_made_anew(tmp_path: Path) ->
     store = await opened(path, topic)
     assert await traces_in(store) == {1}
     await store.aclose()
+
+
+async def test_a_file_that_is_moved_away_and_back_is_no_mix_of_two_copies(tmp_path: Path) -> None:
+    path, away, topic = tmp_path / "copy.db", tmp_path / "away.db", MemoryTopic()
+    store = await opened(path, topic)
+    for number in range(30):
+        await add(store, number)
+    await store.aclose()  # now the file itself has all of it
+    store = await opened(path, topic)
+    for number in range(30, 40):
+        await add(store, number)
+    path.rename(away)
+    store = await _opened_after_loss(store, path, topic)
+    for number in range(40, 60):
+        await add(store, number)
+    away.rename(path)
+    store = await _opened_after_loss(store, path, topic)
+    await add(store, 60)
+    written = dump(path)
+    await store.aclose()
+    follow(tmp_path / "follower.db", MemoryReader(topic))
+    assert dump(tmp_path / "follower.db") == written
+    assert _check(path) == "ok"
+
+
+async def _opened_after_loss(store: SqliteStore, path: Path, topic: MemoryTopic) -> SqliteStore:
+    with pytest.raises(StoreUnavailable):
+        await add(store, 999)
+    await asyncio.wait_for(store.lost.wait(), PATIENCE_S)
+    await store.aclose()
+    return await opened(path, topic)
+
+
+def _check(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as db:
+        (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    return str(found)
+
+
+@pytest.mark.parametrize("of_what", ["an empty one", "an older copy"])
+async def test_a_file_that_is_exchanged_while_it_is_opened_is_not_used(tmp_path: Path, of_what: str) -> None:
+    path, topic = tmp_path / "copy.db", MemoryTopic()
+    older = tmp_path / "older.db"
+    if of_what == "an older copy":
+        store = await opened(older, topic)
+        await add(store, 1)
+        await store.aclose()
+    else:
+        older.touch()
+    store = await opened(path, topic)
+    await add(store, 2)
+    await store.aclose()
+    with pytest.raises(StoreUnavailable, match="exchanged"):
+        await open_logged_store(path, ExchangingLog(topic, older, path), max_bytes=MAX_BYTES)
+    store = await opened(path, topic)
+    assert await traces_in(store) == {2} | ({1} if of_what == "an older copy" else set())
+    await store.aclose()
+
+
+class ExchangingLog(MemoryLog):
+    """While it is read, somebody puts another file in the place of the copy."""
+
+    def __init__(self, topic: MemoryTopic, other: Path, path: Path) -> None:
+        super().__init__(topic)
+        self._other, self._path = other, path
+
+    def look(self) -> LogState:
+        self._other.rename(self._path)
+        return super().look()
 
 
 async def test_an_empty_log_reads_as_an_empty_store(tmp_path: Path) -> None:

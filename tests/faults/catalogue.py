@@ -19,17 +19,20 @@ from ragtrace_collector.store.maintenance import back_up, send_again
 from tests.acceptance.judge_server import JudgeServer
 from tests.faults.disk import Blow, Kind, Weather
 from tests.faults.held import HeldScene
+from tests.faults.place import Place, PlaceAt
 from tests.faults.scene import Scene, Tally
 from tests.faults.servers import BackEnd, Mood, MoodyJudge, MoodyServer, closing_all
 from tests.faults.table import Fault, Made, Try
 from tests.faults.version_1 import VERSION_1
 from tests.rag_spans import rag_trace, trace_id_of
 
-__all__ = ["catalogue"]
+__all__ = ["LASTS_S", "as_it_is", "catalogue", "damage_a_page", "says"]
 
-_LASTS_S: Final = 1.5
+LASTS_S: Final = 1.5
 _HOUR_S: Final = 3600
 _SHARE_AT_START: Final = 0.25
+_SHARE_AT_WORK: Final = 0.7
+"""A cluster acknowledges before its shards are open, and most kills are to come after that."""
 _REPLIES: Final[Mapping[str, Any]] = {
     "extract": {
         "claims": [
@@ -74,15 +77,15 @@ def catalogue(*, kills: int, every: int, times: int) -> Mapping[str, Made]:
         ),
     )
     counted = {name: partial(_at_statements, name, every) for name in _STATEMENTS}
-    return counted | {fault.name: partial(_as_it_is, fault) for fault in ready}
+    return counted | {fault.name: partial(as_it_is, fault) for fault in ready}
 
 
-def _as_it_is(fault: Fault) -> Fault:
+def as_it_is(fault: Fault, _: PlaceAt) -> Fault:
     return fault
 
 
 def _kills(times: int) -> Iterator[Fault]:
-    where: Mapping[str, Callable[[int, Path], Tally]] = {
+    where: Mapping[str, Callable[[int, Place], Tally]] = {
         "file": _killed_twice,
         "back end, slow judge": _killed_twice_while_judging,
         "hold mode": _killed_twice_while_holding,
@@ -125,18 +128,18 @@ _BACK_END_MOODS: Final = (
 _JUDGE_MOODS: Final = (Mood.AWAY, Mood.BUSY, Mood.THROTTLES, Mood.HANGS, Mood.CUTS, Mood.GARBAGE)
 
 
-def _killed_twice(seed: int, folder: Path) -> Tally:
-    return _kill_twice(Scene(folder), Random(seed))
+def _killed_twice(seed: int, place: Place) -> Tally:
+    return _kill_twice(Scene(place), Random(seed))
 
 
-def _killed_twice_while_judging(seed: int, folder: Path) -> Tally:
+def _killed_twice_while_judging(seed: int, place: Place) -> Tally:
     judge, back_end = MoodyJudge(JudgeServer(_REPLIES), delay_s=0.05), BackEnd()
     with closing_all(judge, back_end):
-        return _kill_twice(Scene(folder, back_end=back_end, changes=_asking(judge)), Random(seed))
+        return _kill_twice(Scene(place, back_end=back_end, changes=_asking(judge)), Random(seed))
 
 
-def _killed_twice_while_holding(seed: int, folder: Path) -> Tally:
-    return _kill_twice(HeldScene(folder), Random(seed))
+def _killed_twice_while_holding(seed: int, place: Place) -> Tally:
+    return _kill_twice(HeldScene(place), Random(seed))
 
 
 def _kill_twice(scene: Scene, random: Random) -> Tally:
@@ -146,6 +149,8 @@ def _kill_twice(scene: Scene, random: Random) -> Tally:
                 scene.start(kill_after_s=random.uniform(0, 1))
             else:
                 scene.start()
+                if random.random() < _SHARE_AT_WORK:
+                    scene.await_work()
                 scene.await_traffic(answers=random.randrange(1, 30))
                 # at once: what was just acknowledged must be on disk; or later, in the middle of work
                 time.sleep(random.choice((0, random.uniform(0, 0.3))))
@@ -153,19 +158,22 @@ def _kill_twice(scene: Scene, random: Random) -> Tally:
     return scene.account()
 
 
-def _at_statements(name: str, every: int) -> Fault:
+def _at_statements(name: str, every: int, place_at: PlaceAt) -> Fault:
     kind, scene_of = _STATEMENTS[name]
-    number = _statements(scene_of)
+    number = _statements(scene_of, place_at)
     tries = [
         partial(_struck, Blow(kind=kind, at=at), scene_of=scene_of) for at in range(1, number + 1, every)
     ]
     return Fault(name=f"{name}, n = 1, {1 + every} … {number}", tries=tries)
 
 
-def _statements(scene_of: Callable[[Path], Scene]) -> int:
+def _statements(scene_of: Callable[[Place], Scene], place_at: PlaceAt) -> int:
     """Count the statements of an undisturbed run."""
-    with TemporaryDirectory(prefix="ragtrace-faults-") as folder:
-        scene = scene_of(Path(folder))
+    with (
+        TemporaryDirectory(prefix="ragtrace-faults-") as folder,
+        closing(place_at(Path(folder))) as place,
+    ):
+        scene = scene_of(place)
         scene.start()
         scene.send(2)
         scene.await_carriers()
@@ -174,16 +182,16 @@ def _statements(scene_of: Callable[[Path], Scene]) -> int:
     return number
 
 
-def _struck(blow: Blow, folder: Path, *, scene_of: Callable[[Path], Scene] = Scene) -> Tally:
-    scene = scene_of(folder)
+def _struck(blow: Blow, place: Place, *, scene_of: Callable[[Place], Scene] = Scene) -> Tally:
+    scene = scene_of(place)
     scene.start(blow)
     scene.send(2)
     return scene.account()
 
 
-def _old_scene(folder: Path) -> Scene:
+def _old_scene(place: Place) -> Scene:
     """Begin with a file that the first version of the store left: two open traces, and two queued answers."""
-    scene = Scene(folder)
+    scene = Scene(place)
     with closing(sqlite3.connect(scene.store)) as db, db:
         db.executescript(VERSION_1)
         for number in range(4):
@@ -203,7 +211,7 @@ def _old_scene(folder: Path) -> Scene:
     return scene
 
 
-_STATEMENTS: Final[Mapping[str, tuple[Kind, Callable[[Path], Scene]]]] = {
+_STATEMENTS: Final[Mapping[str, tuple[Kind, Callable[[Place], Scene]]]] = {
     "killed before statement n": ("killed", Scene),
     "I/O error at statement n": ("io error", Scene),
     "disk full at statement n": ("full", Scene),
@@ -212,75 +220,78 @@ _STATEMENTS: Final[Mapping[str, tuple[Kind, Callable[[Path], Scene]]]] = {
 }
 
 
-def _files_cannot_grow(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _files_cannot_grow(place: Place) -> Tally:
+    scene = Scene(place)
     scene.start()
     with scene.traffic():
-        time.sleep(0.3)
+        scene.await_work()
         process = scene.victim.process.pid
         assert process is not None
         _, most = resource.prlimit(process, resource.RLIMIT_FSIZE)
         resource.prlimit(process, resource.RLIMIT_FSIZE, (100_000, most))
-        time.sleep(_LASTS_S)
+        time.sleep(LASTS_S)
         resource.prlimit(process, resource.RLIMIT_FSIZE, (most, most))
     return scene.account()
 
 
-def _weather(name: str, folder: Path) -> Tally:
-    scene = Scene(folder)
+def _weather(name: str, place: Place) -> Tally:
+    scene = Scene(place)
     scene.start()
     with scene.traffic():
-        time.sleep(0.3)
+        scene.await_work()
         scene.weather.set(name)
-        time.sleep(_LASTS_S)
+        time.sleep(LASTS_S)
         scene.weather.clear(name)
     return scene.account()
 
 
-def _stopped_while_full(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _stopped_while_full(place: Place) -> Tally:
+    scene = Scene(place)
     scene.start()
     with scene.traffic():
-        time.sleep(0.5)
+        scene.await_work()
+        time.sleep(0.2)
         scene.weather.set(Weather.FULL)
         scene.victim.stop()
-        assert "Traceback" not in (folder / "collector.log").read_text(), "it did not stop in order"
+        assert "Traceback" not in scene.log, "it did not stop in order"
         scene.weather.clear(Weather.FULL)
     return scene.account()
 
 
-def _locked(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _locked(place: Place) -> Tally:
+    scene = Scene(place)
     scene.start()
-    with scene.traffic(), closing(sqlite3.connect(scene.store, isolation_level=None)) as other:
-        other.execute("PRAGMA busy_timeout=5000")
-        other.execute("BEGIN EXCLUSIVE")
-        time.sleep(6.5)
-        other.execute("ROLLBACK")
+    with scene.traffic():
+        scene.await_work()
+        with closing(sqlite3.connect(scene.store, isolation_level=None)) as other:
+            other.execute("PRAGMA busy_timeout=5000")
+            other.execute("BEGIN EXCLUSIVE")
+            time.sleep(6.5)
+            other.execute("ROLLBACK")
     return scene.account()
 
 
-def _moved(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _moved(place: Place) -> Tally:
+    scene = Scene(place)
     scene.start()
     with scene.traffic():
-        time.sleep(0.3)
-        away = scene.store.rename(folder / "away.db")
-        time.sleep(_LASTS_S)
+        scene.await_work()
+        away = scene.store.rename(scene.folder / "away.db")
+        time.sleep(LASTS_S)
         away.rename(scene.store)
     return scene.account()
 
 
-def _second_collector(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _second_collector(place: Place) -> Tally:
+    scene = Scene(place)
     scene.start()
     with scene.traffic():
-        _says(scene.refusal(), "in use by another collector")
+        says(scene.refusal(), "in use by another collector")
     return scene.account()
 
 
-def _newer(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _newer(place: Place) -> Tally:
+    scene = Scene(place)
     scene.start()
     scene.send(2)
     scene.stop()
@@ -288,7 +299,7 @@ def _newer(folder: Path) -> Tally:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         db.execute(f"PRAGMA user_version={version + 1}")
     before = scene.store.read_bytes()
-    _says(scene.refusal(), "newer ragtrace")
+    says(scene.refusal(), "newer ragtrace")
     assert scene.store.read_bytes() == before, "a file that was refused was changed"
     with _store(scene) as db:
         db.execute(f"PRAGMA user_version={version}")
@@ -296,17 +307,18 @@ def _newer(folder: Path) -> Tally:
     return scene.account()
 
 
-def _damaged(seed: int, folder: Path) -> Tally:
-    scene = Scene(folder, changes={"evaluate": {"concurrency": 1}})
+def _damaged(seed: int, place: Place) -> Tally:
+    scene = Scene(place, changes={"evaluate": {"concurrency": 1}})
     scene.start()
     with scene.traffic():
-        time.sleep(0.5)
-    backup = folder / "backup.db"
+        scene.await_work()
+        time.sleep(0.2)
+    backup = scene.folder / "backup.db"
     back_up(scene.store, backup)
     scene.stop()
-    _damage_a_page(scene.store, Random(seed))
+    damage_a_page(scene.store, Random(seed))
     if refusal := scene.refusal():  # there is none where the page held nothing: that does no harm
-        _says(refusal, "restore a backup")
+        says(refusal, "restore a backup")
         for companion in scene.store.parent.glob(f"{scene.store.name}-*"):
             companion.unlink()
         shutil.move(backup, scene.store)
@@ -314,28 +326,30 @@ def _damaged(seed: int, folder: Path) -> Tally:
     return scene.account()
 
 
-def _damage_a_page(file: Path, random: Random) -> None:
+def damage_a_page(file: Path, random: Random) -> None:
     page = random.randrange(file.stat().st_size // 4096)
     with file.open("r+b") as writable:
         writable.seek(page * 4096)
         writable.write(random.randbytes(4096))
 
 
-def _clock_set_back(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _clock_set_back(place: Place) -> Tally:
+    scene = Scene(place)
     scene.start()
     with scene.traffic():
-        time.sleep(0.5)
+        scene.await_work()
+        time.sleep(0.2)
         scene.clock_is_off_by(-_HOUR_S)
         time.sleep(0.5)
     return scene.account()
 
 
-def _clock_set_back_over_restart(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _clock_set_back_over_restart(place: Place) -> Tally:
+    scene = Scene(place)
     scene.start()
     with scene.traffic():
-        time.sleep(0.5)
+        scene.await_work()
+        time.sleep(0.2)
         scene.kill()
         scene.clock_is_off_by(-_HOUR_S)
         scene.revive()
@@ -343,12 +357,13 @@ def _clock_set_back_over_restart(folder: Path) -> Tally:
     return scene.account()
 
 
-def _back_end_is(mood: Mood, folder: Path) -> Tally:
+def _back_end_is(mood: Mood, place: Place) -> Tally:
     back_end = BackEnd()
     with closing_all(back_end):
-        scene = Scene(folder, back_end=back_end)
+        scene = Scene(place, back_end=back_end)
         scene.start()
         with scene.traffic():
+            scene.await_work()
             _strike(back_end, mood)
         if mood is Mood.BROKEN:  # OTLP forbids to try again by itself, so a person does
             time.sleep(1)
@@ -356,20 +371,20 @@ def _back_end_is(mood: Mood, folder: Path) -> Tally:
         return scene.account()
 
 
-def _judge_is(mood: Mood, folder: Path) -> Tally:
+def _judge_is(mood: Mood, place: Place) -> Tally:
     judge = MoodyJudge(JudgeServer(_REPLIES))
     with closing_all(judge):
-        scene = Scene(folder, changes=_asking(judge))
+        scene = Scene(place, changes=_asking(judge))
         scene.start()
         with scene.traffic():
+            scene.await_work()
             _strike(judge, mood)
         return scene.account()
 
 
 def _strike(server: MoodyServer, mood: Mood) -> None:
-    time.sleep(0.5)
     server.set(mood)
-    time.sleep(_LASTS_S)
+    time.sleep(LASTS_S)
     server.set(Mood.WELL)
 
 
@@ -393,5 +408,5 @@ def _store(scene: Scene) -> Iterator[sqlite3.Connection]:
         yield db
 
 
-def _says(refusal: str, what: str) -> None:
+def says(refusal: str, what: str) -> None:
     assert what in refusal, f"it should say {what!r}: {refusal!r}"

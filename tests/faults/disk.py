@@ -53,7 +53,7 @@ def fail_where_told(folder: Path, blow: Blow) -> None:
     """
     counting = _Counting(folder, blow)
 
-    class Connection(sqlite3.Connection):
+    class Connection(_Connection):
         def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
             counting.before(self, sql)
             return super().execute(sql, values)
@@ -72,13 +72,17 @@ def fail_where_told(folder: Path, blow: Blow) -> None:
     sqlite3.connect = connect_and_watch  # type: ignore[assignment]
 
 
+class _Connection(sqlite3.Connection):
+    weather: Sequence[bool] = (False, False)
+    """Whether the disk was full, and read-only, when its last transaction began: each shard has its own."""
+
+
 class _Counting:
     def __init__(self, folder: Path, blow: Blow) -> None:
         self._blow = blow
         self._weather = Weather(folder)
         self._count = 0
         self._tally = os.open(folder / "statements", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-        self._was: Sequence[bool] = (False, False)
 
     def traced(self, sql: str) -> None:
         """Called by SQLite right before each statement, those of a script and of a trigger among them."""
@@ -87,7 +91,7 @@ class _Counting:
         if self._blow.kind == "killed" and self._count == self._blow.at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def before(self, connection: sqlite3.Connection, sql: str) -> None:
+    def before(self, connection: _Connection, sql: str) -> None:
         if sql == "BEGIN IMMEDIATE":
             self._set_weather(connection)
         if self._blow.kind in ("io error", "full") and self._count + 1 == self._blow.at:
@@ -102,11 +106,11 @@ class _Counting:
             raise _error("database or disk is full", sqlite3.SQLITE_FULL)
         raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
 
-    def _set_weather(self, connection: sqlite3.Connection) -> None:
+    def _set_weather(self, connection: _Connection) -> None:
         now = (self._weather.is_set(Weather.FULL), self._weather.is_set(Weather.READ_ONLY))
-        if now == self._was:
+        if now == connection.weather:
             return
-        self._was = now
+        connection.weather = now
         is_full, is_read_only = now
         # Limits of its own, so that the errors are: one below what is used is taken for what is used.
         most_pages = 1 if is_full else (1 << 32) - 2

@@ -14,13 +14,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ragtrace import semconv
+from ragtrace.errors import ReadUnavailable
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.config import StoreConfig
+from ragtrace_collector.ledger.account import Ledger, merge_ledgers
 from ragtrace_collector.store.ledger import read_ledger
+from ragtrace_collector.store.open_reading import files_of
 from ragtrace_collector.store.reader import reading
 from tests.backends.process import eventually
 from tests.faults.disk import Blow, Weather
+from tests.faults.place import Place
 from tests.faults.servers import BackEnd
 from tests.faults.victim import Died, Refused, Victim
 from tests.patience import PATIENCE_S
@@ -58,16 +62,19 @@ class Scene:
 
     def __init__(
         self,
-        folder: Path,
+        place: Place,
         *,
         back_end: BackEnd | None = None,
         changes: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
+        folder = place.folder
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "collector.log").touch()  # one that is killed at once writes none
+        self.place = place
         self.folder = folder
         self.weather = Weather(folder)
-        self.config = _config(folder, back_end, changes)
+        self.config = _config(place, back_end, changes)
+        self._files = files_of(StoreConfig.model_validate(place.reading()))
         self._back_end = back_end
         self._victim: Victim | None = None
         self._sent = 0
@@ -76,8 +83,13 @@ class Scene:
 
     @property
     def store(self) -> Path:
-        """The store's file."""
-        return self.folder / "store.db"
+        """A file that the collector has open: the store's, or the copy of a shard."""
+        return self.place.files()[0]
+
+    @property
+    def log(self) -> str:
+        """What the collectors have logged until now."""
+        return (self.folder / "collector.log").read_text()
 
     @property
     def acknowledged(self) -> int:
@@ -159,6 +171,11 @@ class Scene:
             if not self._acknowledging.wait_for(lambda: self.acknowledged >= wanted, timeout=PATIENCE_S):
                 raise TimeoutError("the collector takes nothing any more")
 
+    def await_work(self) -> None:
+        """Return right when another carrier has come: the store is in use."""
+        before = len(self._found())
+        eventually(lambda: len(self._found()) > before, what="the next carrier")
+
     def revive(self) -> None:
         """Start a collector where none runs."""
         if self._victim is None or not self._victim.is_alive():
@@ -191,12 +208,14 @@ class Scene:
         )
 
     def ledger(self) -> Ledger:
-        """Read the ledger."""
-        with reading(self.store) as db:
-            return read_ledger(db)
+        """Read the ledger, of all shards if there are several."""
+        return merge_ledgers([_ledger_in(file) for file in self._files().values()])
 
     def _is_under_way(self) -> bool:
-        ledger = self.ledger()
+        try:
+            ledger = self.ledger()
+        except ReadUnavailable:
+            return True  # the brokers were away a moment ago
         return bool(ledger.pending or ledger.outbox_items_in("waiting"))
 
     def _unaccounted(self, answers: int) -> int:
@@ -249,10 +268,10 @@ class Scene:
 
 
 def _config(
-    folder: Path, back_end: BackEnd | None, changes: Mapping[str, Mapping[str, Any]]
+    place: Place, back_end: BackEnd | None, changes: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Any]:
     endpoint = (
-        f"otlp-file:{folder / 'out.jsonl'}" if back_end is None else f"http://127.0.0.1:{back_end.port}"
+        f"otlp-file:{place.folder / 'out.jsonl'}" if back_end is None else f"http://127.0.0.1:{back_end.port}"
     )
     config: dict[str, Any] = {
         "receive": {"grpc": None, "http": "127.0.0.1:0"},
@@ -261,7 +280,7 @@ def _config(
         "evaluate": {"concurrency": 2},
         "attach": {"carrier_time": "target"},
         "export": [{"endpoint": endpoint, "timeout": "500ms"}],
-        "store": {"path": str(folder / "store.db")},
+        "store": place.store(),
         "telemetry": {"listen": None},
         "log_level": "warning",
         "drain_timeout": "10s",
@@ -269,6 +288,11 @@ def _config(
     for section, values in changes.items():
         config[section] = {**config[section], **values}
     return config
+
+
+def _ledger_in(file: Path) -> Ledger:
+    with reading(file) as db:
+        return read_ledger(db)
 
 
 def _spans_in(file: Path) -> list[Span]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
+from tests.faults.place import FilePlace, Place, PlaceAt
 from tests.faults.scene import Tally
 
 __all__ = ["Fault", "Made", "Row", "Try", "heading", "rows"]
 
-Try: TypeAlias = Callable[[Path], Tally]
-"""Strikes a collector in a folder of its own, and gives account."""
+Try: TypeAlias = Callable[[Place], Tally]
+"""Strikes a collector in a place of its own, and gives account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +27,13 @@ class Fault:
 
     name: str
     tries: Sequence[Try]
+    is_for_all: bool = False
+    """Whether it strikes what other tries use, too: then there is one try at a time."""
+    not_tried: str = ""
+    """Why it has no tries."""
 
 
-Made: TypeAlias = Callable[[], Fault]
+Made: TypeAlias = Callable[[PlaceAt], Fault]
 """A fault, made where it is tried: of some the tries are not known before statements are counted."""
 
 
@@ -39,8 +46,11 @@ class Row:
     tally: Tally
     broken: Sequence[str] = ()
     """Tries that did not come to an account, and why: each counts as one that is unaccounted for."""
+    not_tried: str = ""
 
     def __str__(self) -> str:
+        if self.not_tried:
+            return f"{self.fault:<58} not tried: {self.not_tried}"
         tally = self.tally
         return f"{self.fault:<58} {self.tries:>5} {tally.lost:>5} {tally.doubled:>7} {tally.unaccounted:>11}"
 
@@ -53,17 +63,19 @@ def heading() -> str:
     return f"{'fault':<58} {'tries':>5} {'lost':>5} {'doubled':>7} {'unaccounted':>11}"
 
 
-def rows(faults: Sequence[Made], *, at_once: int) -> Iterator[Row]:
+def rows(faults: Sequence[Made], *, at_once: int, place_at: PlaceAt = FilePlace) -> Iterator[Row]:
     """Try the faults one after the other, several tries of one at a time."""
-    with TemporaryDirectory(prefix="ragtrace-faults-") as folder, ThreadPoolExecutor(at_once) as pool:
-        for number, fault in enumerate(made() for made in faults):
+    with TemporaryDirectory(prefix="ragtrace-faults-") as folder:
+        for number, fault in enumerate(made(place_at) for made in faults):
             folders = [Path(folder, f"{number}-{position}") for position in range(len(fault.tries))]
-            yield _row(fault, list(pool.map(_attempt, fault.tries, folders)))
+            with ThreadPoolExecutor(1 if fault.is_for_all else at_once) as pool:
+                yield _row(fault, list(pool.map(partial(_attempt, place_at), fault.tries, folders)))
 
 
-def _attempt(one: Try, folder: Path) -> Tally | str:
+def _attempt(place_at: PlaceAt, one: Try, folder: Path) -> Tally | str:
     try:
-        return one(folder)
+        with closing(place_at(folder)) as place:
+            return one(place)
     except Exception:  # noqa: BLE001 -- a try that breaks is told in its row, and the others go on
         return traceback.format_exc()
 
@@ -72,4 +84,4 @@ def _row(fault: Fault, results: Sequence[Tally | str]) -> Row:
     broken = [each for each in results if isinstance(each, str)]
     accounts = [each for each in results if isinstance(each, Tally)]
     total = sum(accounts, Tally(lost=0, doubled=0, unaccounted=len(broken)))
-    return Row(fault=fault.name, tries=len(results), tally=total, broken=broken)
+    return Row(fault=fault.name, tries=len(results), tally=total, broken=broken, not_tried=fault.not_tried)

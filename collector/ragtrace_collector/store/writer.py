@@ -63,8 +63,12 @@ class CommitHook(Protocol):
         """Say whether nothing can be committed any more after this error, which ended a transaction."""
         ...
 
+    def file_lost(self) -> None:
+        """Note that one of the store's files is not the one that was opened."""
+        ...
+
     def close(self) -> None:
-        """Give back what it holds."""
+        """Give back what it holds. The connection is closed."""
         ...
 
 
@@ -227,6 +231,8 @@ class GroupCommit:
         if self._hook is None or self._lost_by is not None:
             return
         self._lost_by = exc
+        if isinstance(exc, _LostFile):
+            self._hook.file_lost()
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.lost.set)
 

@@ -63,14 +63,11 @@ def opened_copy(path: Path, *, is_checked: bool) -> Iterator[sqlite3.Connection]
     """
     path.touch(mode=0o600)
     if is_checked and _is_damaged(path):
-        # The file stays, because its lock is on it.
-        os.truncate(path, 0)
-        for end in ("-wal", "-shm"):
-            path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+        _make_empty(path)
     with closing(_connect(path)) as db:
         if not db.execute("SELECT 1 FROM main.sqlite_schema LIMIT 1").fetchone():
             db.execute("PRAGMA auto_vacuum=INCREMENTAL")
-        elif not _is_copy(db):
+        elif not is_copy(db):
             raise ConfigError(
                 f"`store.path`: {str(path)!r} is no copy of a log, and is kept as it is: name another folder"
             )
@@ -81,6 +78,24 @@ def opened_copy(path: Path, *, is_checked: bool) -> Iterator[sqlite3.Connection]
             " position INTEGER NOT NULL, current_ns INTEGER NOT NULL)"
         )
         yield db
+
+
+def discard(path: Path) -> None:
+    """Let a copy be made anew whose file or log was exchanged: together they may be a mix of two copies.
+
+    What is no copy stays as it is.
+    """
+    try:
+        path.touch(mode=0o600)
+        if not _is_foreign(path):
+            _make_empty(path)
+    except (OSError, sqlite3.Error):
+        pass  # whoever opens it says why
+
+
+def is_copy(db: sqlite3.Connection) -> bool:
+    """Say whether a file is a copy of a log."""
+    return bool(db.execute("SELECT 1 FROM main.sqlite_schema WHERE name = ?", (COPY,)).fetchone())
 
 
 def state_of(db: sqlite3.Connection) -> CopyState | None:
@@ -241,10 +256,28 @@ def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
 
 
+def _make_empty(path: Path) -> None:
+    # The file stays, because its lock is on it.
+    os.truncate(path, 0)
+    for end in ("-wal", "-shm"):
+        path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+
+
+def _is_foreign(path: Path) -> bool:
+    with closing(_connect(path)) as db:
+        try:
+            has_tables = db.execute("SELECT 1 FROM main.sqlite_schema LIMIT 1").fetchone()
+            return bool(has_tables) and not is_copy(db)
+        except sqlite3.DatabaseError as exc:
+            if primary_code(exc) != sqlite3.SQLITE_CORRUPT:
+                raise
+            return False
+
+
 def _is_damaged(path: Path) -> bool:
     with closing(_connect(path)) as db:
         try:
-            if not _is_copy(db):
+            if not is_copy(db):
                 return False
             (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.DatabaseError as exc:
@@ -252,10 +285,6 @@ def _is_damaged(path: Path) -> bool:
                 raise
             return True
         return bool(found != "ok")
-
-
-def _is_copy(db: sqlite3.Connection) -> bool:
-    return bool(db.execute("SELECT 1 FROM main.sqlite_schema WHERE name = ?", (COPY,)).fetchone())
 
 
 def _version_of(db: sqlite3.Connection) -> int:

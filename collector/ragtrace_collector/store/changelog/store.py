@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from ragtrace.errors import ConfigError, ReadError, ReadUnavailable
 from ragtrace.sqlite_file import transaction
@@ -17,6 +19,8 @@ from ragtrace_collector.store.changelog.copy import (
     VERSION_KEY,
     CopyState,
     catch_up,
+    discard,
+    is_copy,
     note_state,
     opened_copy,
     state_of,
@@ -95,7 +99,7 @@ def follow(path: Path, reader: RowReader) -> None:
 
 
 async def _opened_commits(path: Path, row_log: RowLog, cipher: PayloadCipher) -> GroupCommit:
-    hook = _LogRows(row_log)
+    hook = _LogRows(row_log, path)
 
     def prepare(db: sqlite3.Connection) -> None:
         hook.begin(db)
@@ -105,7 +109,7 @@ async def _opened_commits(path: Path, row_log: RowLog, cipher: PayloadCipher) ->
         hook.committed()
 
     try:
-        await asyncio.to_thread(_own, path, row_log)
+        hook.state = await asyncio.to_thread(_own, path, row_log)
         commits = GroupCommit(path, prepare, hook)
         await commits.open()
     except (LogUnavailable, LogLost, NotLogged) as exc:
@@ -117,16 +121,24 @@ async def _opened_commits(path: Path, row_log: RowLog, cipher: PayloadCipher) ->
     return commits
 
 
-def _own(path: Path, row_log: RowLog) -> None:
+def _own(path: Path, row_log: RowLog) -> CopyState:
     """Own a log, and make a file a copy of it, of the version that this ragtrace writes."""
     row_log.open()
     with opened_copy(path, is_checked=True) as db:
+        opened = path.stat()
         state = catch_up(db, row_log)
         if state.version != NEWEST:
-            _upgrade(db, row_log, state)
+            state = _upgrade(db, row_log, state)
+    if not os.path.exists(path) or not os.path.samestat(opened, path.stat()):
+        discard(path)
+        raise NotLogged(_EXCHANGED)
+    return state
 
 
-def _upgrade(db: sqlite3.Connection, row_log: RowLog, state: CopyState) -> None:
+_EXCHANGED: Final = "its file was exchanged while it was opened"
+
+
+def _upgrade(db: sqlite3.Connection, row_log: RowLog, state: CopyState) -> CopyState:
     """Migrate a file, and log all of its rows anew in one transaction: rows of an old version end there.
 
     A crash before that leaves a file whose version is not that of its log: it is made anew.
@@ -135,7 +147,9 @@ def _upgrade(db: sqlite3.Connection, row_log: RowLog, state: CopyState) -> None:
         migrate_to(db, NEWEST)
         with transaction(db):
             position = row_log.write(_anew(db, old))
-            note_state(db, replace(state, version=NEWEST, position=position, current_ns=time.time_ns()))
+            upgraded = replace(state, version=NEWEST, position=position, current_ns=time.time_ns())
+            note_state(db, upgraded)
+    return upgraded
 
 
 @contextmanager
@@ -168,17 +182,25 @@ class NotLogged(sqlite3.OperationalError):
 class _LogRows:
     """Logs the rows that a transaction changed before it is committed. This is a ``CommitHook``."""
 
-    def __init__(self, row_log: RowLog) -> None:
+    def __init__(self, row_log: RowLog, path: Path) -> None:
         self._log = row_log
+        self._path = path
         self._is_ahead = False
         self._is_lost = False
+        self._is_file_lost = False
+        self.state: CopyState | None = None
+        """As it was brought up to date."""
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Note from now on what the connection changes."""
+        """Note from now on what the connection changes.
+
+        Raises:
+            NotLogged: the file is not the one that was brought up to date.
+        """
+        if not is_copy(db) or (state := state_of(db)) is None or state != self.state:
+            raise NotLogged(_EXCHANGED)
         self._capture = RowCapture(db, most_row_bytes=self._log.most_row_bytes)
-        state = state_of(db)
-        assert state is not None
-        self._state: CopyState = state
+        self._state = state
 
     def before_commit(self, db: sqlite3.Connection) -> None:
         """Log the rows that the transaction changed, and note in the file up to where it is a copy.
@@ -208,6 +230,12 @@ class _LogRows:
         """Say whether the log has another owner, or rows that the file has not."""
         return self._is_lost or self._is_ahead
 
+    def file_lost(self) -> None:
+        """Note that the file, or SQLite's log beside it, is not the one that was opened."""
+        self._is_file_lost = True
+
     def close(self) -> None:
         """Give the log back."""
+        if self._is_file_lost:
+            discard(self._path)
         self._log.close()
