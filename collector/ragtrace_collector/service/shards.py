@@ -25,7 +25,7 @@ from ragtrace_collector.store.merged import MergedStores
 from ragtrace_collector.store.open import OwnedStore
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.store.shard import Shard, shard_of
-from ragtrace_collector.telemetry.logs import event
+from ragtrace_collector.telemetry.logs import event, place_of
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -199,12 +199,13 @@ class ShardHost:
             try:
                 async with self._opened(owned):
                     await self._until_over(owned)
-            except RagtraceError as exc:
-                owned.trouble = str(exc)
+            except Exception as exc:  # noqa: BLE001 -- one shard must not end the others
+                known = isinstance(exc, RagtraceError)
+                owned.trouble = str(exc) if known else f"it failed unexpectedly: {place_of(exc)}"
                 log.warning(
-                    "shard %d cannot be opened, and is tried again: %s",
+                    "shard %d is not open, and is opened again: %s",
                     owned.shard.number,
-                    exc,
+                    owned.trouble,
                     extra=event("shard_unavailable", shard=str(owned.shard.number)),
                 )
                 await first_of(owned.given_up, timeout_s=_OPEN_AGAIN_S)
@@ -234,8 +235,12 @@ class ShardHost:
         assert pipeline is not None
         assert store is not None
         stages = asyncio.create_task(pipeline.run(stop), name=f"stages-{owned.shard.number}")
+        ended = asyncio.Event()
+        stages.add_done_callback(lambda _: ended.set())
         try:
-            await first_of(owned.given_up, store.lost)
+            await first_of(owned.given_up, store.lost, ended)
+            if ended.is_set():
+                stages.result()  # raises: by themselves they never end
             is_over = store.lost.is_set() or owned.is_lost
             owned.pipeline = None  # no more messages come
             if is_over:

@@ -132,7 +132,7 @@ class GroupCommit:
         try:
             connection = self._connect()
             self._files = StoreFiles.of(self._path)
-        except (sqlite3.Error, OSError) as exc:
+        except Exception as exc:  # noqa: BLE001 -- whoever opens it must hear of it, and says what it is
             self._close_hook()
             self._resolve([(self._opened, exc)])
             return
