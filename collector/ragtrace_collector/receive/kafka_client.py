@@ -109,6 +109,8 @@ class GroupConsumer:
         self._last_error: str | None = None
         self._ended: str | None = None
         self._paused: set[Partition] = set()
+        self._unsure: set[Partition] = set()
+        """Assigned since: librdkafka may still hold a pause from before they were lost."""
         self._probed_s = -_PROBE_S
         self._consumer = Consumer(
             _consumer_settings(config, error_cb=self._note_error, on_commit=self._note_commit)
@@ -152,9 +154,9 @@ class GroupConsumer:
         wanted = self._owned & set(places)
         if more := wanted - self._paused:
             self._consumer.pause([TopicPartition(*place) for place in more])
-        if less := (self._paused & self._owned) - wanted:
+        if less := ((self._paused | self._unsure) & self._owned) - wanted:
             self._consumer.resume([TopicPartition(*place) for place in less])
-        self._paused = wanted
+        self._paused, self._unsure = wanted, set()
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Let the group begin there after a restart. The next call repeats a commit that failed."""
@@ -262,6 +264,7 @@ class GroupConsumer:
         self.assigned.update((each.topic, each.partition) for each in places)
         self._without_start.update((each.topic, each.partition) for each in places)
         self._paused.difference_update((each.topic, each.partition) for each in places)
+        self._unsure.update((each.topic, each.partition) for each in places)
         self._group_trouble = None
         self._listener.assigned([each.partition for each in places])
 
