@@ -120,9 +120,9 @@ MUTANTS: Final = (
     Mutant(
         promise="scores",
         breaks="an answer passes though few of its claims were decided",
-        file="ragtrace/metrics/_claims.py",
-        old='passes = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"',
-        new='passes = "contradicted == 0 and unsupported == 0"',
+        file="ragtrace/scoring/pass_rule.py",
+        old='relation=">=", bound=0.5)',
+        new='relation=">=", bound=0.0)',
         tests=(
             "tests/unit/metrics/test_pass_rule.py::test_an_answer_of_which_less_than_half_was_decided_does_not_pass",
         ),
