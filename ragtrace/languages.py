@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -30,6 +30,7 @@ _NOT_ARABIC: Final = re.compile(r"[پچژگکیےہھٹڈڑں]")
 _ASCII: Final = re.compile(r"[\x00-\x7f]+")
 _LATIN: Final = re.compile(r"[A-Za-z\u00c0-\u024f]")
 _WORD: Final = re.compile(r"[^\W\d_]+")
+_ASCII_WORDS: Final = re.compile(r"[a-z]+")
 _BIDI: Final = "\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069"
 BIDI_MARKS: Final = f"[{_BIDI}]"
 """A character class of the marks that only say in which direction a text runs."""
@@ -98,11 +99,15 @@ def language_of(text: str) -> Language | None:
 
 @lru_cache(maxsize=256)  # of a text's sentences and of its words
 def _language_of_sample(sample: str) -> Language | None:
+    if sample.isascii():
+        return _by_words(_ASCII_WORDS.findall(sample.lower()), own_letters=())
     beyond = _ASCII.sub("", sample)
     kana, han, arabic = (len(script.findall(beyond)) for script in (_KANA, _HAN, _ARABIC))
     most = max(kana, han, arabic)
     if not most or most * 2 <= len(_LATIN.findall(sample)):  # Latin names and terms are common everywhere
-        return _by_words(sample.lower())
+        lower = sample.lower()
+        own_letters = [language for language, letters in _OWN_LETTERS.items() if letters.search(lower)]
+        return _by_words(_WORD.findall(lower), own_letters)
     if arabic > kana + han:
         return None if _NOT_ARABIC.search(sample) else Language.ARABIC
     return Language.JAPANESE if kana * 10 > han else Language.CHINESE
@@ -143,14 +148,13 @@ def one_spelling(text: str) -> str:
     return _INVISIBLE.sub("", unicodedata.normalize("NFC", text).translate(_ONE_SPELLING))
 
 
-def _by_words(text: str) -> Language | None:
-    words = _WORD.findall(text)
+def _by_words(words: Sequence[str], own_letters: Iterable[Language]) -> Language | None:
     counts = dict.fromkeys(_FUNCTION_WORDS, 0)
-    for word in filter(_LANGUAGES_OF.__contains__, words):
+    for word, times in Counter(filter(_LANGUAGES_OF.__contains__, words)).items():
         for language in _LANGUAGES_OF[word]:
-            counts[language] += 1
-    for language, letters in _OWN_LETTERS.items():
-        counts[language] += letters.search(text) is not None
+            counts[language] += times
+    for language in own_letters:
+        counts[language] += 1
     (second, _), (most, found) = sorted((number, language) for language, number in counts.items())[-2:]
     is_clear = most >= _FEWEST_WORDS and most >= _FEWEST_SHARE * len(words) and most > 1.3 * second
     return found if is_clear else None

@@ -131,10 +131,16 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
     start = at = 0
     language = partial(language_of, text[:SAMPLE_CHARS])
     while mark := _STOP_MARKS.search(text, at):
-        stop = _STOP.match(text, mark.start())
-        assert stop is not None
-        at = stop.end()
-        if _ends_sentence(text, stop, start, language):
+        dot, at = mark.span()
+        following = text[at + 1 : at + 2]
+        if mark[0] == "." and text[at : at + 1] == " " and following.isalnum():  # as most sentences end
+            ends = not following.islower() and not _is_abbreviation(text, dot, start, following, language)
+        else:
+            stop = _STOP.match(text, dot)
+            assert stop is not None
+            at = stop.end()
+            ends = _ends_sentence(text, stop, start, language)
+        if ends:
             yield start, at
             start = at
     yield start, len(text)
@@ -167,10 +173,9 @@ def _is_abbreviation(
     text: str, dot: int, start: int, following: str, language: Callable[[], Language | None]
 ) -> bool:
     before = text[max(start, dot - 24) : dot]
-    line = before.rsplit("\n", 1)[-1]
-    if _LIST_NUMBER.fullmatch(line.strip()) and (dot - start) < 24:
+    if dot - start < 24 and _LIST_NUMBER.fullmatch(before.rsplit("\n", 1)[-1].strip()):
         return True
-    found = _LAST_WORD.search(before)
+    found = _LAST_WORD.search(before, before.rfind(" ") + 1)
     word = _last_word(found[0].rpartition("-")[2] if found else "")
     if word.is_sometimes_last:
         is_within = bool(following) and not following.isupper()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from operator import or_
 
 from ragtrace.judge._grammars import ENGLISH, Grammar
@@ -95,29 +94,37 @@ def best_windows(
     At the end of a chunk, windows are shorter. ``with_numbers`` takes only windows that hold all numbers of
     the claim.
     """
-    held = [0] * len(passages.sentences)  # by sentence, a bit for each stem of the claim
-    holding: set[int] = set()
-    for order, wanted in enumerate(claimed.stems):
-        places = passages.places.get(wanted, ())
-        holding.update(places)
-        for at in places:
-            held[at] |= 1 << order
-    longest = max(lengths)
-    best = dict.fromkeys(lengths, BestWindow(0, range(0), 0))
-    least = 0  # what a window must exceed to be the best of any length
-    for start in sorted({start for at in holding for start in range(max(0, at - longest + 1), at + 1)}):
-        number, window = passages.window(start, longest)
-        covers = [bits.bit_count() for bits in accumulate(held[window.start : window.stop], or_)]
-        if covers[-1] <= least:
-            continue
-        for length in lengths:
-            covered = covers[min(length, len(covers)) - 1]
-            if covered <= best[length].covered:
-                continue
-            if not with_numbers or passages.holds(window[:length], claimed.numbers):
-                best[length] = BestWindow(number, window[:length], covered)
-        least = min(found.covered for found in best.values())
+    wanted = claimed.numbers if with_numbers else frozenset[str]()
+    held = windows = passages.bits(claimed.stems)
+    best: dict[int, BestWindow] = {}
+    for length in range(1, max(lengths) + 1):
+        if length > 1:
+            windows = list(map(or_, windows, held[length - 1 :]))
+        if length in lengths:
+            best[length] = _best(list(map(int.bit_count, windows)), length, passages, wanted)
     return best
+
+
+def _best(covers: Sequence[int], length: int, passages: WordIndex, numbers: frozenset[str]) -> BestWindow:
+    """Return the first window with most words, of those that hold these numbers.
+
+    ``covers`` says for each start how many words the window covers.
+    """
+    most = max(covers, default=0)
+    if not numbers:
+        return _window(passages, covers.index(most), length, most) if most else _NO_WINDOW
+    by_cover = sorted(range(len(covers)), key=covers.__getitem__, reverse=True)
+    windows = (_window(passages, start, length, covers[start]) for start in by_cover if covers[start])
+    return next((found for found in windows if passages.holds(found.window, numbers)), _NO_WINDOW)
+
+
+def _window(passages: WordIndex, start: int, length: int, covered: int) -> BestWindow:
+    while not passages.sentences[start][1].text:  # begins in a gap: the next chunk has it all
+        start += 1
+    return BestWindow(passages.sentences[start][0], range(start, start + length), covered)
+
+
+_NO_WINDOW = BestWindow(0, range(0), 0)
 
 
 def support_features(
@@ -129,7 +136,7 @@ def support_features(
         **_sequences(claimed, passages),
         **_numbers_and_names(claimed, passages),
         **_wording(claimed),
-        "log_passages": math.log1p(len(passages.sentences)),
+        "log_passages": math.log1p(passages.count),
     }
 
 
@@ -140,8 +147,7 @@ def _coverage(
     wanted = max(1, len(stems))
     missing = [held for held in stems if held not in passages.places]
     rarity = {
-        held: math.log((len(passages.sentences) + 1) / (len(passages.places.get(held, ())) + 0.5))
-        for held in stems
+        held: math.log((passages.count + 1) / (len(passages.places.get(held, ())) + 0.5)) for held in stems
     }
     near = sum(held[:PREFIX_CHARS] in passages.prefixes for held in missing if len(held) >= PREFIX_CHARS)
     total = math.fsum(rarity.values()) or 1.0  # in whichever order the set is
@@ -173,7 +179,7 @@ def _sequences(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
 
 
 def _share_held(order: Sequence[str], passages: WordIndex, length: int) -> float:
-    found = [sequence in passages.sequences for sequence in sequences(order, length)]
+    found = list(map(passages.sequences.__contains__, sequences(order, length)))
     return sum(found) / len(found) if found else 1.0
 
 

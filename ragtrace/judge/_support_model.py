@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 MODEL_FILE: Final = "support_model.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feature:
+class Feature(NamedTuple):
     """One input of the model: it is standardized, then weighted."""
 
     mean: float
@@ -42,7 +41,7 @@ class SupportModel:
     def support(self, features: Mapping[str, float]) -> float:
         """Return the probability that the chunks support a claim with these features."""
         logit = self.bias + sum(
-            of.weight * (features[name] - of.mean) / of.scale for name, of in self.features.items()
+            weight * (features[name] - mean) / scale for name, (mean, scale, weight) in self.features.items()
         )
         probability = 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))
         return min(probability, self.number_missing) if features["missing_numbers"] else probability

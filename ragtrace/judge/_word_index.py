@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from ragtrace.judge._grammars import ENGLISH, Grammar, grammar_of
+from ragtrace.judge._grammars import Grammar, grammar_of
 from ragtrace.judge._words import content_stems, has_negation, numbers, ordered_stems
 from ragtrace.judge_forms import NumberedText
 from ragtrace.languages import Language, language_of, languages_of, one_spelling, script_of
@@ -21,11 +21,12 @@ from ragtrace.sentences import split_sentences
 WordT = TypeVar("WordT")
 
 PREFIX_CHARS = 4
+LONGEST_WINDOW = 5
+"""Sentences; a window is within a chunk."""
 _SENTENCES_A_TURN = 50
 
 
-@dataclass(frozen=True, slots=True)
-class PassageSentence:
+class PassageSentence(NamedTuple):
     """A sentence of a chunk."""
 
     text: str
@@ -48,26 +49,30 @@ def _prepared(text: str, grammar: Grammar) -> PassageSentence:
     )
 
 
-@dataclass(frozen=True, slots=True)
+_GAP = [(0, PassageSentence("", frozenset(), frozenset(), ()))] * (LONGEST_WINDOW - 1)
+"""Follows each chunk, so that no window reaches the next one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WordIndex:
     """The sentences of the chunks."""
 
-    grammar: Grammar = ENGLISH
+    grammar: Grammar
     """Of the language that most of the chunks are in."""
-    languages: frozenset[Language | None] = frozenset()
+    languages: frozenset[Language | None]
     """Of all chunks; ``None`` is a chunk whose language is not known."""
-    scripts: frozenset[str | None] = frozenset()
+    scripts: frozenset[str | None]
     """Of all chunks."""
-    sentences: list[tuple[int, PassageSentence]] = field(default_factory=list)
-    """Sentences with the number of their chunk."""
-    ends: list[int] = field(default_factory=list)
-    """By sentence, the position behind the last one of its chunk."""
-    places: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    sentences: Sequence[tuple[int, PassageSentence]]
+    """Sentences with the number of their chunk; some empty ones follow each chunk."""
+    count: int
+    """Of the sentences that are not empty."""
+    places: Mapping[str, Sequence[int]]
     """Positions of the sentences with a stem."""
-    numbers: set[str] = field(default_factory=set)
-    sequences: set[tuple[str | None, ...]] = field(default_factory=set)
+    numbers: frozenset[str]
+    sequences: frozenset[tuple[str | None, ...]]
     """All sequences of two and of three words of a sentence; those with ``None`` are none."""
-    prefixes: set[str] = field(default_factory=set)
+    prefixes: frozenset[str]
     """The first letters of every stem."""
 
     @classmethod
@@ -77,33 +82,33 @@ class WordIndex:
         texts = [chunk.text for chunk in held]
         languages = languages_of(texts)
         grammar = grammar_of(languages[0] if languages else None)
-        passages = cls(grammar, frozenset(languages), frozenset(map(script_of, texts)))
+        sentences: list[tuple[int, PassageSentence]] = []
         for chunk in held:
             for sentence in split_sentences(chunk.text):
-                if len(passages.sentences) % _SENTENCES_A_TURN == 0:
+                if len(sentences) % _SENTENCES_A_TURN == 0:
                     await asyncio.sleep(0)
-                passages._add(chunk.number, _prepared(sentence.text, passages.grammar))
-            end = len(passages.sentences)
-            passages.ends.extend([end] * (end - len(passages.ends)))
-        passages._add_sequences()
-        passages.prefixes.update(held[:PREFIX_CHARS] for held in passages.places)
-        return passages
+                sentences.append((chunk.number, _prepared(sentence.text, grammar)))
+            sentences += _GAP
+        places = _places(sentences)
+        return cls(
+            grammar=grammar,
+            languages=frozenset(languages),
+            scripts=frozenset(map(script_of, texts)),
+            sentences=sentences,
+            count=len(sentences) - len(_GAP) * len(held),
+            places=places,
+            numbers=frozenset().union(*[sentence.numbers for _, sentence in sentences]),
+            sequences=_sequences(sentences),
+            prefixes=frozenset([stem[:PREFIX_CHARS] for stem in places]),
+        )
 
-    def _add(self, number: int, sentence: PassageSentence) -> None:
-        at, places = len(self.sentences), self.places
-        for held in sentence.stems:
-            places[held].append(at)
-        self.numbers.update(sentence.numbers)
-        self.sentences.append((number, sentence))
-
-    def _add_sequences(self) -> None:
-        """Index all sentences at once, apart from one another by what is no word."""
-        order: list[str | None] = []
-        for _, sentence in self.sentences:
-            order += sentence.order
-            order.append(None)
-        for length in (2, 3):
-            self.sequences.update(sequences(order, length))
+    def bits(self, stems: Iterable[str]) -> list[int]:
+        """Return for each sentence which of these stems it has, a bit for each."""
+        found, places = [0] * len(self.sentences), self.places
+        for order, wanted in enumerate(stems):
+            for at in places.get(wanted, ()):
+                found[at] |= 1 << order
+        return found
 
     def foreign(self, text: str) -> str | None:
         """Return the language or script of a claim that no chunk is in; ``None`` if words can be compared."""
@@ -112,10 +117,6 @@ class WordIndex:
             return language or script.title()
         known = self.languages and None not in self.languages
         return language if language and known and language not in self.languages else None
-
-    def window(self, start: int, length: int) -> tuple[int, range]:
-        """Return a chunk's number and the range of up to ``length`` sentences of it from ``start``."""
-        return self.sentences[start][0], range(start, min(start + length, self.ends[start]))
 
     def negates(self, sentence: PassageSentence) -> bool:
         """Return whether a sentence negates something."""
@@ -129,3 +130,20 @@ class WordIndex:
 def sequences(words: Sequence[WordT], length: int) -> Iterator[tuple[WordT, ...]]:
     """Yield every sequence of ``length`` neighboring words."""
     return zip(*[words[start:] for start in range(length)], strict=False)
+
+
+def _places(sentences: Sequence[tuple[int, PassageSentence]]) -> Mapping[str, Sequence[int]]:
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for at, (_, sentence) in enumerate(sentences):
+        for held in sentence.stems:
+            places[held].append(at)
+    return places
+
+
+def _sequences(sentences: Sequence[tuple[int, PassageSentence]]) -> frozenset[tuple[str | None, ...]]:
+    """Index all sentences at once, apart from one another by what is no word."""
+    order: list[str | None] = []
+    for _, sentence in sentences:
+        order += sentence.order
+        order.append(None)
+    return frozenset().union(*(sequences(order, length) for length in (2, 3)))

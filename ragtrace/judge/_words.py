@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, lru_cache, partial
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ragtrace.judge._grammars import ENGLISH, Grammar, Suffixes
+
+KnownT = TypeVar("KnownT")
 
 _NUMBER = r"\d+(?:[.,:/]\d+)*"
 _UNSPACED_MARKS = r"\u0e00-\u0eff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -109,21 +111,29 @@ def _pairs_of(part: str) -> Iterable[str]:
     return map("".join, pairwise(part)) if len(part) > 1 else filter(None, (part,))
 
 
-class _StemmedWords(dict[str, StemmedWord]):
-    """The words of a language that were seen lately. When there are too many, all are forgotten."""
+class _Lately(dict[str, KnownT]):
+    """What is known of words that were seen lately. When there are too many, all are forgotten."""
 
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, find: Callable[[str], KnownT]) -> None:
         super().__init__()
-        self._grammar = grammar
+        self._find = find
 
-    def __missing__(self, word: str) -> StemmedWord:
+    def __missing__(self, word: str) -> KnownT:
         if len(self) >= _MOST_WORDS:
             self.clear()
-        found = self[word] = _stemmed(word, self._grammar)
+        found = self[word] = self._find(word)
         return found
 
 
-_stemmed_words = cache(_StemmedWords)
+@cache
+def _stemmed_words(grammar: Grammar) -> Mapping[str, StemmedWord]:
+    return _Lately(partial(_stemmed, grammar=grammar))
+
+
+@cache
+def _number_words(grammar: Grammar) -> Mapping[str, str]:
+    """Return the number that a word is; most are none."""
+    return _Lately(lambda word: grammar.number_words.get(word.lower(), ""))
 
 
 def _stemmed(word: str, grammar: Grammar) -> StemmedWord:
@@ -140,10 +150,10 @@ def numbers(text: str, grammar: Grammar = ENGLISH) -> frozenset[str]:
 
     In a language that writes 1.250,5 this holds the number that is meant, and how English reads it.
     """
-    known = grammar.number_words
-    found = {known[word] for word in known.keys() & set(map(str.lower, _tokens(text)))}
+    found = set(map(_number_words(grammar).__getitem__, _tokens(text)))
+    found.discard("")
     for figures in _FIGURES.findall(text):
-        found |= {plain_number(figures), *_MARKS.split(figures)}
+        found |= _readings(figures)
     if not grammar.is_english:
         found.update(plain_number(figures, grammar) for figures in _FIGURES.findall(_joined(text, grammar)))
     if grammar.has_myriads:
@@ -151,8 +161,15 @@ def numbers(text: str, grammar: Grammar = ENGLISH) -> frozenset[str]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=4096)
+def _readings(figures: str) -> frozenset[str]:
+    return frozenset((plain_number(figures), *_MARKS.split(figures)))
+
+
 def claimed_numbers(text: str, grammar: Grammar = ENGLISH) -> frozenset[str]:
     """Return the numbers that a claim must prove: its figures, without ordinals and unit conversions."""
+    if not _FIGURES.search(text):
+        return frozenset()
     found = _claimed_figures(grammar).findall(_joined(_CONVERSION.sub(" ", text), grammar))
     return frozenset(plain_number(figures, grammar) for figures in found if figures)
 

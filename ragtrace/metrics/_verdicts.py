@@ -95,13 +95,20 @@ def checked_verdicts(
     }
     found = {number: _ruling(given, shown, find_quote) for number, given in replies.found.items()}
     checked = {**given_up, **found}
-    named = {n: replace(ruling, decided_by=replies.decided_by.get(n)) for n, ruling in checked.items()}
+    named = {
+        number: replace(ruling, decided_by=replies.decided_by[number])
+        if number in replies.decided_by
+        else ruling
+        for number, ruling in checked.items()
+    }
     support = replies.support
     return {n: _with_support(ruling, support[n]) if n in support else ruling for n, ruling in named.items()}
 
 
 def _with_support(ruling: CheckedVerdict, support: float) -> CheckedVerdict:
     """Add the probability of support; a label is right with it, or with the rest, if who gave it decided."""
+    if support == ruling.support:
+        return ruling
     if ruling.decided_by is DecidedBy.JUDGE:
         return replace(ruling, support=support)
     by_label = {VerdictLabel.SUPPORTED: support, VerdictLabel.UNSUPPORTED: 1 - support}

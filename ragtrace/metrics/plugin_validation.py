@@ -26,12 +26,12 @@ def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
     """
     if not callable(make):
         raise ConfigError(f"metric {named!r} is a {type(make).__name__}: name a class or a function")
-    _check_options(make, named, options)
     try:
         metric = make(**options)  # plug-in code may raise anything
     except RagtraceError:
         raise
     except Exception as exc:
+        _check_options(make, named, options)
         raise ConfigError(f"metric {named!r} cannot be made: {exc!r}") from exc
     lack = _lack(metric)
     if lack is None:

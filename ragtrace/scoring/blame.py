@@ -138,7 +138,7 @@ class _Case:
         if verdict.label not in (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED) or not verdict.quote:
             return None
         form = masked(verdict.quote)
-        if "#" not in form:  # then there is no number to differ in, and no need to read the chunks again
+        if "#" not in form or len(self.record.chunks) < 2:  # then no chunk differs, and none is read again
             return None
         cited = verdict.chunk_ids[0]
         for chunk_id, sentence in self.sentences.get(form, ()):
