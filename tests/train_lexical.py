@@ -84,6 +84,7 @@ async def _read_claims(path: str | Path) -> list[LabeledClaim]:
         for claim, label in zip(answer.claims, answer.labels, strict=True):
             claimed = ClaimedWords.of(claim.text, passages.grammar)
             windows = best_windows(claimed, passages)
+            sequences = passages.sequences(claimed.order)
             found.append(
                 LabeledClaim(
                     file=answer.file,
@@ -92,7 +93,7 @@ async def _read_claims(path: str | Path) -> list[LabeledClaim]:
                     is_statement=claim_kind(claim.text) == "factual",
                     supported=label is HumanLabel.SUPPORTED,
                     answer_supported=answer.supported,
-                    features=support_features(claimed, passages, windows),
+                    features=support_features(claimed, passages, windows, sequences),
                     may_be_supported=may_be_supported(claimed, passages, windows),
                 )
             )

@@ -7,12 +7,12 @@ and names, and the wording of lines that state nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import or_
 
 from ragtrace.judge._grammars import ENGLISH, Grammar
-from ragtrace.judge._word_index import PREFIX_CHARS, WordIndex, sequences
+from ragtrace.judge._word_index import PREFIX_CHARS, WordIndex, neighbors
 from ragtrace.judge._words import (
     POLARITY,
     StemmedWord,
@@ -59,6 +59,11 @@ class ClaimedWords:
             negated=has_negation(bare, grammar),
             grammar=grammar,
         )
+
+    @property
+    def order(self) -> list[str]:
+        """The stems of all words."""
+        return [word.stem for word in self.words]
 
     @property
     def content(self) -> frozenset[str]:
@@ -128,12 +133,18 @@ _NO_WINDOW = BestWindow(0, range(0), 0)
 
 
 def support_features(
-    claimed: ClaimedWords, passages: WordIndex, windows: Mapping[int, BestWindow]
+    claimed: ClaimedWords,
+    passages: WordIndex,
+    windows: Mapping[int, BestWindow],
+    sequences: Set[tuple[str | None, ...]],
 ) -> Mapping[str, float]:
-    """Return the features of a claim against the chunks, by name; ``windows`` are its `best_windows`."""
+    """Return the features of a claim against the chunks, by name.
+
+    ``windows`` are its `best_windows`, ``sequences`` those of its words that the chunks have.
+    """
     return {
         **_coverage(claimed, passages, windows),
-        **_sequences(claimed, passages),
+        **_sequences(claimed, passages, sequences),
         **_numbers_and_names(claimed, passages),
         **_wording(claimed),
         "log_passages": math.log1p(passages.count),
@@ -167,9 +178,11 @@ def _negation_differs(claimed: ClaimedWords, passages: WordIndex, window: range)
     return any(passages.negates(passages.sentences[at][1]) != claimed.negated for at in window)
 
 
-def _sequences(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
-    order = tuple(word.stem for word in claimed.words)
-    shares = {f"sequences_{length}": _share_held(order, passages, length) for length in (2, 3)}
+def _sequences(
+    claimed: ClaimedWords, passages: WordIndex, there: Set[tuple[str | None, ...]]
+) -> dict[str, float]:
+    order = claimed.order
+    shares = {f"sequences_{length}": _share_held(order, there, length) for length in (2, 3)}
     run = longest = 0
     for word in claimed.words:
         if word.is_content:
@@ -178,8 +191,8 @@ def _sequences(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
     return shares | {"new_run": math.log1p(longest)}
 
 
-def _share_held(order: Sequence[str], passages: WordIndex, length: int) -> float:
-    found = list(map(passages.sequences.__contains__, sequences(order, length)))
+def _share_held(order: Sequence[str], there: Set[tuple[str | None, ...]], length: int) -> float:
+    found = list(map(there.__contains__, neighbors(order, length)))
     return sum(found) / len(found) if found else 1.0
 
 

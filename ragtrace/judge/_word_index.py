@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -18,7 +18,7 @@ from ragtrace.judge_forms import NumberedText
 from ragtrace.languages import Language, language_of, languages_of, one_spelling, script_of
 from ragtrace.sentences import split_sentences
 
-WordT = TypeVar("WordT")
+ItemT = TypeVar("ItemT")
 
 PREFIX_CHARS = 4
 LONGEST_WINDOW = 5
@@ -70,8 +70,8 @@ class WordIndex:
     places: Mapping[str, Sequence[int]]
     """Positions of the sentences with a stem."""
     numbers: frozenset[str]
-    sequences: frozenset[tuple[str | None, ...]]
-    """All sequences of two and of three words of a sentence; those with ``None`` are none."""
+    order: Sequence[str | None]
+    """The stems of all words, in order, with ``None`` behind each sentence."""
     prefixes: frozenset[str]
     """The first letters of every stem."""
 
@@ -98,9 +98,17 @@ class WordIndex:
             count=len(sentences) - len(_GAP) * len(held),
             places=places,
             numbers=frozenset().union(*[sentence.numbers for _, sentence in sentences]),
-            sequences=_sequences(sentences),
+            order=[stem for _, sentence in sentences for stem in (*sentence.order, None)],
             prefixes=frozenset([stem[:PREFIX_CHARS] for stem in places]),
         )
+
+    def sequences(self, words: Iterable[str]) -> Set[tuple[str | None, ...]]:
+        """Return all sequences of two and of three of these words that a sentence has."""
+        wanted, order = set(words), self.order
+        places = [at for at, word in enumerate(order) if word in wanted]
+        two = {(order[a], order[b]) for a, b in neighbors(places, 2) if b == a + 1}
+        three = {(order[a], order[b], order[c]) for a, b, c in neighbors(places, 3) if c == a + 2}
+        return two | three
 
     def bits(self, stems: Iterable[str]) -> list[int]:
         """Return for each sentence which of these stems it has, a bit for each."""
@@ -127,9 +135,9 @@ class WordIndex:
         return not wanted.difference(*(self.sentences[at][1].numbers for at in window))
 
 
-def sequences(words: Sequence[WordT], length: int) -> Iterator[tuple[WordT, ...]]:
-    """Yield every sequence of ``length`` neighboring words."""
-    return zip(*[words[start:] for start in range(length)], strict=False)
+def neighbors(items: Sequence[ItemT], length: int) -> Iterator[tuple[ItemT, ...]]:
+    """Yield every sequence of ``length`` neighbors."""
+    return zip(*[items[start:] for start in range(length)], strict=False)
 
 
 def _places(sentences: Sequence[tuple[int, PassageSentence]]) -> Mapping[str, Sequence[int]]:
@@ -138,12 +146,3 @@ def _places(sentences: Sequence[tuple[int, PassageSentence]]) -> Mapping[str, Se
         for held in sentence.stems:
             places[held].append(at)
     return places
-
-
-def _sequences(sentences: Sequence[tuple[int, PassageSentence]]) -> frozenset[tuple[str | None, ...]]:
-    """Index all sentences at once, apart from one another by what is no word."""
-    order: list[str | None] = []
-    for _, sentence in sentences:
-        order += sentence.order
-        order.append(None)
-    return frozenset().union(*(sequences(order, length) for length in (2, 3)))

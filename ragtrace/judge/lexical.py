@@ -21,7 +21,7 @@ A claim in a language that no chunk is in is left open, without a probability.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
@@ -144,9 +144,11 @@ async def _verify(given: VerifyInput, model: SupportModel) -> JudgeReply[VerifyR
     verdicts: list[GivenVerdict] = []
     notes: dict[int, str] = {}
     support: dict[int, float] = {}
-    for claim in given.claims:
+    words = [ClaimedWords.of(claim.text, passages.grammar) for claim in given.claims]
+    sequences = passages.sequences(stem for claimed in words for stem in claimed.order)
+    for claim, claimed in zip(given.claims, words, strict=True):
         await asyncio.sleep(0)  # long answers must not block the event loop
-        probability, finding = _decide(claim, passages, model)
+        probability, finding = _decide(claim, claimed, passages, sequences, model)
         if probability is not None:
             support[claim.number] = probability
         if isinstance(finding, str):
@@ -163,14 +165,17 @@ async def _verify(given: VerifyInput, model: SupportModel) -> JudgeReply[VerifyR
 
 
 def _decide(
-    claim: NumberedText, passages: WordIndex, model: SupportModel
+    claim: NumberedText,
+    claimed: ClaimedWords,
+    passages: WordIndex,
+    sequences: Set[tuple[str | None, ...]],
+    model: SupportModel,
 ) -> tuple[float | None, GivenVerdict | str]:
     """Return the probability of support, and a verdict or the reason for abstaining."""
-    claimed = ClaimedWords.of(claim.text, passages.grammar)
     if not _share_words(claimed, passages) and (language := passages.foreign(claim.text)):
         return None, f"the claim is in {language} and no chunk is: words cannot be compared"
     windows = best_windows(claimed, passages)
-    support = model.support(support_features(claimed, passages, windows))
+    support = model.support(support_features(claimed, passages, windows, sequences))
     if support < model.unsupported_below:
         return support, _silent(claim, _lacking(claimed, passages))
     passage = _passage(claimed, passages, windows)
