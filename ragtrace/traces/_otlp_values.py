@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import EncodeError
@@ -128,6 +128,16 @@ def has_valid_ids(span: trace_pb2.Span | trace_pb2.Span.Link) -> bool:
         and len(span_id) == _SPAN_ID_BYTES
         and trace_id != _NO_TRACE_ID
         and span_id != _NO_SPAN_ID
+    )
+
+
+def are_valid_ids(trace_ids: Collection[bytes], span_ids: Collection[bytes]) -> bool:
+    """Return whether `has_valid_ids` holds for all spans with these ids."""
+    return (
+        {*map(len, trace_ids)} <= {_TRACE_ID_BYTES}
+        and {*map(len, span_ids)} <= {_SPAN_ID_BYTES}
+        and _NO_TRACE_ID not in trace_ids
+        and _NO_SPAN_ID not in span_ids
     )
 
 

@@ -7,6 +7,7 @@ deviations (ids in hex, keys in lowerCamelCase only, unknown fields ignored). Un
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -26,7 +27,7 @@ from ragtrace.traces._otlp_fast_json import usual_spans
 from ragtrace.traces._otlp_json import from_json, to_json
 from ragtrace.traces._otlp_repair import repaired_text
 from ragtrace.traces._otlp_size import MAX_PARTS, is_flood, is_flood_of_json, is_flood_on_the_wire
-from ragtrace.traces._otlp_values import has_valid_ids, parent_id, to_request, to_spans
+from ragtrace.traces._otlp_values import are_valid_ids, has_valid_ids, parent_id, to_request, to_spans
 from ragtrace.traces.trace import Span
 
 if TYPE_CHECKING:
@@ -229,14 +230,19 @@ _NO_TRACE: Final = b""
 def _spans_by_trace(request: ExportTraceServiceRequest) -> dict[bytes, int]:
     """Count spans by trace id, in order of appearance; ``_NO_TRACE`` has the rejected ones.
 
-    It runs for every received span, wanted or not, so it uses plain loops.
+    It runs for every received span, wanted or not, so it looks at the ids of a scope at once; at one after
+    the other only if some are invalid.
     """
-    numbers: dict[bytes, int] = {}
+    numbers: Counter[bytes] = Counter()
     for resource_spans in request.resource_spans:
         for scope_spans in resource_spans.scope_spans:
-            for span in scope_spans.spans:
-                trace_id = span.trace_id if has_valid_ids(span) else _NO_TRACE
-                numbers[trace_id] = numbers.get(trace_id, 0) + 1
+            ids = [(span.trace_id, span.span_id) for span in scope_spans.spans]
+            counted = Counter([trace_id for trace_id, _ in ids])
+            if not are_valid_ids(counted, {span_id for _, span_id in ids}):
+                counted = Counter(
+                    span.trace_id if has_valid_ids(span) else _NO_TRACE for span in scope_spans.spans
+                )
+            numbers.update(counted)
     return numbers
 
 

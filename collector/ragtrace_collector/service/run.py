@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.operations.reload import Reloads
 from ragtrace_collector.operations.signals import Signals
 from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.service.process_memory import settle_memory
 from ragtrace_collector.service.wiring import open_collector
 
 
@@ -28,20 +27,10 @@ async def run_collector(
         ConfigError: an address, path, judge, metric or endpoint cannot be used.
         KeyboardInterrupt: a second signal came, and it left at once.
     """
-    _look_for_cycles_seldom()
+    settle_memory()
     signals = Signals(longest_stop_s=(config.drain_timeout + config.cancel_timeout).total_seconds())
     with signals.handled():
         async with open_collector(config) as collector:
             reloads = Reloads(asked=signals.reload, read=reread) if reread else None
             await collector.serve(signals.stop, on_ready=on_ready, reloads=reloads)
             return (await collector.work.reports.ledger()).by_name()
-
-
-def _look_for_cycles_seldom() -> None:
-    """Let the collector of cycles seldom run: what a request is made of dies at once, and without it."""
-    gc.freeze()
-    gc.set_threshold(*_OBJECTS_A_ROUND)
-
-
-_OBJECTS_A_ROUND: Final = (50_000, 20, 20)
-"""Measured: with Python's own 700, a twentieth of what it costs to keep a span."""
