@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -25,12 +25,13 @@ _FEWEST_SHARE: Final = 0.1
 _KANA: Final = re.compile(r"[\u3041-\u30ff\uff66-\uff9f]")
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[\U00020000-\U0003ffff]")
 _ARABIC: Final = re.compile(r"[\u0620-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufefc]")
+_OTHER_SCRIPTS: Final = re.compile("|".join(script.pattern for script in (_KANA, _HAN, _ARABIC)))
 _NOT_ARABIC: Final = re.compile(r"[پچژگکیےہھٹڈڑں]")
 """Letters of Persian and Urdu, which are written in the same script."""
-_ASCII: Final = re.compile(r"[\x00-\x7f]+")
 _LATIN: Final = re.compile(r"[A-Za-z\u00c0-\u024f]")
 _WORD: Final = re.compile(r"[^\W\d_]+")
-_ASCII_WORDS: Final = re.compile(r"[a-z]+")
+_ASCII_LETTERS: Final = bytes(code if chr(code).isalpha() else ord(" ") for code in range(128)).ljust(256)
+"""Turns what is no letter into a space."""
 _BIDI: Final = "\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069"
 BIDI_MARKS: Final = f"[{_BIDI}]"
 """A character class of the marks that only say in which direction a text runs."""
@@ -80,10 +81,16 @@ _FUNCTION_WORDS: Final = {
         ),
     }.items()
 }
-_LANGUAGES_OF: Final = {
-    word: [language for language, known in _FUNCTION_WORDS.items() if word in known]
+_COUNT_BITS: Final = 16
+_COUNTS: Final = {
+    word: sum(1 << at * _COUNT_BITS for at, known in enumerate(_FUNCTION_WORDS.values()) if word in known)
     for word in frozenset().union(*_FUNCTION_WORDS.values())
 }
+"""By function word, a number that has a 1 for each of its languages: their sum counts for all at once."""
+_BY_WORDS: Final = tuple(_FUNCTION_WORDS)
+_MOST_WORDS: Final = (1 << _COUNT_BITS) - 1
+"""More than a sample has."""
+_ASCII_COUNTS: Final = {word.encode(): counts for word, counts in _COUNTS.items() if word.isascii()}
 _OWN_LETTERS: Final = {
     Language.GERMAN: re.compile("[äöüß]"),
     Language.FRENCH: re.compile("[àâèêîùûçœ]"),
@@ -100,17 +107,28 @@ def language_of(text: str) -> Language | None:
 @lru_cache(maxsize=256)  # of a text's sentences and of its words
 def _language_of_sample(sample: str) -> Language | None:
     if sample.isascii():
-        return _by_words(_ASCII_WORDS.findall(sample.lower()), own_letters=())
-    beyond = _ASCII.sub("", sample)
-    kana, han, arabic = (len(script.findall(beyond)) for script in (_KANA, _HAN, _ARABIC))
+        ascii_words = sample.encode().lower().translate(_ASCII_LETTERS).split()
+        counts = sum(map(_ASCII_COUNTS.__getitem__, filter(_ASCII_COUNTS.__contains__, ascii_words)))
+        return _by_words(counts, len(ascii_words))
+    kana, han, arabic = _other_scripts(sample)
     most = max(kana, han, arabic)
     if not most or most * 2 <= len(_LATIN.findall(sample)):  # Latin names and terms are common everywhere
         lower = sample.lower()
         own_letters = [language for language, letters in _OWN_LETTERS.items() if letters.search(lower)]
-        return _by_words(_WORD.findall(lower), own_letters)
+        words = _WORD.findall(lower)
+        counts = sum(map(_COUNTS.__getitem__, filter(_COUNTS.__contains__, words)))
+        return _by_words(counts, len(words), own_letters)
     if arabic > kana + han:
         return None if _NOT_ARABIC.search(sample) else Language.ARABIC
     return Language.JAPANESE if kana * 10 > han else Language.CHINESE
+
+
+def _other_scripts(sample: str) -> tuple[int, int, int]:
+    """Count the characters that are kana, Han and Arabic."""
+    if not _OTHER_SCRIPTS.search(sample):
+        return 0, 0, 0
+    kana, han, arabic = (len(script.findall(sample)) for script in (_KANA, _HAN, _ARABIC))
+    return kana, han, arabic
 
 
 def languages_of(texts: Iterable[str]) -> tuple[Language | None, ...]:
@@ -148,13 +166,11 @@ def one_spelling(text: str) -> str:
     return _INVISIBLE.sub("", unicodedata.normalize("NFC", text).translate(_ONE_SPELLING))
 
 
-def _by_words(words: Sequence[str], own_letters: Iterable[Language]) -> Language | None:
-    counts = dict.fromkeys(_FUNCTION_WORDS, 0)
-    for word, times in Counter(filter(_LANGUAGES_OF.__contains__, words)).items():
-        for language in _LANGUAGES_OF[word]:
-            counts[language] += times
-    for language in own_letters:
-        counts[language] += 1
-    (second, _), (most, found) = sorted((number, language) for language, number in counts.items())[-2:]
-    is_clear = most >= _FEWEST_WORDS and most >= _FEWEST_SHARE * len(words) and most > 1.3 * second
-    return found if is_clear else None
+def _by_words(function_words: int, words: int, own_letters: Collection[Language] = ()) -> Language | None:
+    """Decide by the sum of `_COUNTS`, the number of words, and the languages of which letters are there."""
+    counts = [function_words >> at * _COUNT_BITS & _MOST_WORDS for at in range(len(_BY_WORDS))]
+    if own_letters:
+        counts = [count + (of in own_letters) for of, count in zip(_BY_WORDS, counts, strict=True)]
+    second, most = sorted(counts)[-2:]
+    is_clear = most >= _FEWEST_WORDS and most >= _FEWEST_SHARE * words and most > 1.3 * second
+    return _BY_WORDS[counts.index(most)] if is_clear else None
