@@ -244,8 +244,7 @@ class _Case:
         for number, (chunk_id, sentence) in enumerate(self._all_sentences()):
             if number >= _MOST_SENTENCES:
                 break
-            form = masked(sentence)
-            if "#" in form:
+            if any(map(str.isdigit, sentence)) and "#" in (form := masked(sentence)):
                 found.setdefault(form, []).append((chunk_id, sentence))
         return found
 

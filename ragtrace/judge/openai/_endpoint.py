@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ragtrace.errors import (
     JudgeError,
@@ -48,6 +50,39 @@ class Transport(Protocol):
         ...
 
 
+class _Clients:
+    """Clients of an endpoint, each for a few calls at once.
+
+    A pool of the SDK's HTTP client looks at all its connections before each request, and at a socket for each
+    of them: with a hundred calls at once, that is a third of what a call costs. So there are several pools.
+    """
+
+    def __init__(self, opened: Callable[[], openai.AsyncOpenAI]) -> None:
+        self._open = opened
+        self._calls = {opened(): 0}
+        """Calls under way, by client."""
+
+    @contextmanager
+    def one(self) -> Iterator[openai.AsyncOpenAI]:
+        """Lend the first client that has room; open another if none has."""
+        client = next((each for each, calls in self._calls.items() if calls < _CALLS_A_CLIENT), None)
+        if client is None:
+            client = self._open()
+        self._calls[client] = self._calls.get(client, 0) + 1
+        try:
+            yield client
+        finally:
+            self._calls[client] -= 1
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for client in self._calls:
+            await client.close()
+
+
+_CALLS_A_CLIENT: Final = 8
+
+
 class Endpoint:
     """Asks one endpoint over a connection pool. Bound to the event loop that uses it first.
 
@@ -61,7 +96,7 @@ class Endpoint:
         self._timeout_s = timeout_s
         self._who = who
         self._credential = access.credential
-        self._client = access.client(timeout_s=timeout_s, most_bytes=most_bytes)
+        self._clients = _Clients(partial(access.client, timeout_s=timeout_s, most_bytes=most_bytes))
         self._headers = {} if access.has_authorization else {"Authorization": _omitted()}
 
     async def post(self, path: str, call: JudgeCall) -> Any:
@@ -109,8 +144,9 @@ class Endpoint:
         import openai
 
         try:
-            async with asyncio.timeout(self._timeout_s):  # the SDK's time-out is for each read
-                return await send(self._client)
+            with self._clients.one() as client:
+                async with asyncio.timeout(self._timeout_s):  # the SDK's time-out is for each read
+                    return await send(client)
         # no cause is chained: it may quote the key or the prompt
         except (TimeoutError, openai.APITimeoutError) as exc:
             if never_left(exc):
@@ -131,7 +167,7 @@ class Endpoint:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._clients.aclose()
         if close := getattr(self._credential, "aclose", None):
             await close()
 
