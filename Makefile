@@ -29,7 +29,7 @@ workers = $(shell $(bin)/python -c 'import os; print(2 * os.cpu_count())')
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: train-lexical help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak fuzz sbom audit \
+.PHONY: train-lexical help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak soak-day fuzz sbom audit \
   test-faults test-cluster test-stats mutants bench bench-check bench-page pictures dashboards
 
 help: ## say what there is
@@ -68,6 +68,9 @@ format: venv ## rewrite the code in the project's format
 
 soak: venv ## load a real collector with everything at once: flat, and all accounted for (ARGS="--minutes 60")
 	$(bin)/python -m tests.soak $(ARGS)
+
+soak-day: venv ## send a real collector a day of 50 calls a second in an hour: flat, and its cost a call constant
+	$(bin)/python -m tests.soak.day $(ARGS)
 
 test-faults: venv ## kill, fill, break and lock what a collector depends on: a table of what was lost and doubled (ARGS="--store kafka")
 	$(bin)/python -m tests.faults $(ARGS)

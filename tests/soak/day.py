@@ -54,7 +54,7 @@ _WARM_UP = 1 / 3
 _WINDOWS = 120
 _BLOCK = 4
 """Windows that are drawn together: neighbors are alike, by checkpoints and by what else the machine does."""
-_DRAWS = 2_000
+_DRAWS = 1_000
 _MOST_GROWTH = 0.05
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 

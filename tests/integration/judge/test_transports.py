@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from email.utils import formatdate
 from time import time
 from typing import Any
@@ -22,6 +24,7 @@ from ragtrace.errors import (
 )
 from ragtrace.judge import open_judge, spent_by
 from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
+from tests.patience import PATIENCE_S
 
 
 def completion(text: str, finish: str = "stop") -> dict[str, Any]:
@@ -224,3 +227,36 @@ async def test_a_connection_that_is_dropped_is_tried_again(endpoint: Any) -> Non
     assert (await judge.ask(request())).value.text == "hm"
     await judge.aclose()
     server.close()
+
+
+async def test_calls_at_once_keep_their_connections_for_those_after_them() -> None:
+    at_once, connections, closed = 20, 0, asyncio.Semaphore(0)
+    arrived = asyncio.Barrier(at_once)
+    body = json.dumps(completion("hm")).encode()
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                asked = await reader.readuntil(b"\r\n\r\n")
+                length = int(asked.lower().split(b"content-length:")[1].split()[0])
+                await reader.readexactly(length)
+                await arrived.wait()
+                writer.write(head.encode() + body)
+        writer.close()
+        closed.release()
+
+    async with await asyncio.start_server(serve, "127.0.0.1") as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        judge = open_judge("openai:m", base_url=url, environ={}, max_concurrency=at_once)
+        for _ in range(3):
+            async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
+                for _ in range(at_once):
+                    tasks.create_task(judge.ask(request()))
+        assert connections == at_once
+        await judge.aclose()
+        async with asyncio.timeout(PATIENCE_S):
+            for _ in range(at_once):
+                await closed.acquire()
