@@ -474,6 +474,7 @@ def test_the_topics_of_a_configuration_are_checked_and_made(kafka: Kafka, tmp_pa
     assert again.stdout.splitlines()[0] == "compacted (spans, 1 partition): fine"
 
 
+@pytest.mark.slow
 def test_topics_of_a_broker_that_is_away_are_not_called_missing(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     file = tmp_path / "collector.yaml"

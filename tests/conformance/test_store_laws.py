@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -391,7 +392,7 @@ def comparable(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-TestSideBySide = SideBySide.TestCase
+TestSideBySide = pytest.mark.slow(SideBySide.TestCase)
 TestSideBySide.settings = settings(
     max_examples=10,
     stateful_step_count=20,

@@ -109,6 +109,7 @@ async def week(config: CollectorConfig, clock: StandingClock | None = None) -> A
         yield Week(stepped)
 
 
+@pytest.mark.slow
 async def test_a_judge_swapped_in_the_middle_of_a_week_is_judge_drift_and_no_quality_alert(
     tmp_path: Path, model: DriftingModel, hook: Webhook
 ) -> None:
@@ -133,6 +134,7 @@ async def test_a_judge_swapped_in_the_middle_of_a_week_is_judge_drift_and_no_qua
     assert metrics["ragtrace.drift.agreement"] == pytest.approx(8 / 24)
 
 
+@pytest.mark.slow
 async def test_a_system_made_worse_in_the_middle_of_a_week_is_a_quality_alert_and_no_judge_drift(
     tmp_path: Path, model: DriftingModel, hook: Webhook
 ) -> None:
@@ -150,6 +152,7 @@ async def test_a_system_made_worse_in_the_middle_of_a_week_is_a_quality_alert_an
     assert [(notice["slo"]["name"], notice["status"]) for notice in hook.notices] == [("faithful", "firing")]
 
 
+@pytest.mark.slow
 async def test_before_an_alert_the_judge_is_checked_again_between_two_days(
     tmp_path: Path, model: DriftingModel
 ) -> None:
@@ -235,6 +238,7 @@ async def test_without_anchors_nothing_is_asked_and_the_judge_counts_as_steady(
         assert model.calls == 0
 
 
+@pytest.mark.slow
 async def test_another_model_behind_the_same_name_is_told_once(
     tmp_path: Path, model: DriftingModel, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -249,6 +253,7 @@ async def test_another_model_behind_the_same_name_is_told_once(
     assert len(told) == 1
 
 
+@pytest.mark.slow
 async def test_replicas_that_take_turns_are_told_once_each(tmp_path: Path, model: DriftingModel) -> None:
     async with week(drift_config(tmp_path, model)) as simulated:
         for fingerprint in ("fp_a", "fp_b", "fp_a", "fp_b", "fp_a"):

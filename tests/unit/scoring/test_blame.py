@@ -26,6 +26,7 @@ async def blamed(built: Pipeline, number: int = 0, *, has_reference: bool) -> Bl
     return blame_of(record, await evaluate(record, metrics=metrics, judge=built.judge()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_reference", [False, True])
 async def test_every_class_is_found_and_no_other(has_reference: bool) -> None:
     found: Counter[tuple[BlameClass | None, BlameClass | None]] = Counter()
