@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests.soak.running import Report, soak
+from tests.soak.watching import shown
 
 _A_SECOND = 15.0
 
@@ -36,15 +37,7 @@ def main() -> int:
 
 
 def _print(report: Report) -> None:
-    print("second   rss MB  store MB  handles  threads  tasks     seen  pending")
-    for each in report.samples[:: max(1, len(report.samples) // 20)]:
-        print(
-            f"{each.second:6.0f} {each.rss_mb:8.1f} {each.store_mb:9.1f} {each.handles:8} {each.threads:8}"
-            f" {each.tasks:6} {each.seen:8} {each.pending:8}"
-        )
-    print("\nmeasure        median    growth   allowed")
-    for each in report.measures:
-        print(f"{each.name:10} {each.median:10.1f} {each.growth:9.1f} {each.allowed:9.1f}")
+    print(shown(report.samples, report.measures))
     print("\nsent:", ", ".join(f"{kind} {number}" for kind, number in sorted(report.sent.items())))
     print(
         "ledger:", ", ".join(f"{name} {number}" for name, number in sorted(report.ledger.by_name().items()))

@@ -40,7 +40,7 @@ from tests.soak.judge import moody_judge
 from tests.soak.running import config_of
 from tests.soak.sink import FlakySink
 from tests.soak.traffic import Wire
-from tests.soak.watching import Flatness, Sample, Watch, flatness
+from tests.soak.watching import Flatness, Sample, Watch, flatness, shown
 
 __all__ = ["Day", "Growth", "day", "growth"]
 
@@ -319,15 +319,7 @@ def main() -> int:
 
 
 def _print(found: Day) -> None:
-    print("second   rss MB  store MB  handles  threads  tasks     seen  pending")
-    for each in found.samples[:: max(1, len(found.samples) // 20)]:
-        print(
-            f"{each.second:6.0f} {each.rss_mb:8.1f} {each.store_mb:9.1f} {each.handles:8} {each.threads:8}"
-            f" {each.tasks:6} {each.seen:8} {each.pending:8}"
-        )
-    print("\nmeasure        median    growth   allowed")
-    for measure in found.measures:
-        print(f"{measure.name:10} {measure.median:10.1f} {measure.growth:9.1f} {measure.allowed:9.1f}")
+    print(shown(found.samples, found.measures))
     cost = found.cost_us
     print(
         f"\nprocessor time a call: {cost.median:.0f} us; from the first third to the end {cost.share:+.1%}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["Flatness", "Sample", "Watch", "flatness"]
+__all__ = ["Flatness", "Sample", "Watch", "flatness", "shown"]
 
 _SPANS = "ragtrace_collector_spans"
 
@@ -99,6 +99,21 @@ def flatness(name: str, points: Sequence[tuple[float, float]], *, share: float, 
     median = statistics.median(value for _, value in points)
     growth = statistics.median(slopes) * (points[-1][0] - points[0][0])
     return Flatness(name=name, median=median, growth=growth, allowed=max(floor, share * median))
+
+
+def shown(samples: Sequence[Sample], measures: Sequence[Flatness]) -> str:
+    """Return two tables for a terminal: some of the samples, and how much each measure grew."""
+    lines = ["second   rss MB  store MB  handles  threads  tasks     seen  pending"]
+    for each in samples[:: max(1, len(samples) // 20)]:
+        lines.append(
+            f"{each.second:6.0f} {each.rss_mb:8.1f} {each.store_mb:9.1f} {each.handles:8} {each.threads:8}"
+            f" {each.tasks:6} {each.seen:8} {each.pending:8}"
+        )
+    lines += ["", "measure        median    growth   allowed"]
+    lines += [
+        f"{each.name:10} {each.median:10.1f} {each.growth:9.1f} {each.allowed:9.1f}" for each in measures
+    ]
+    return "\n".join(lines)
 
 
 def _sums(page: str) -> Mapping[str, float]:
