@@ -103,16 +103,16 @@ def flatness(name: str, points: Sequence[tuple[float, float]], *, share: float, 
 
 def shown(samples: Sequence[Sample], measures: Sequence[Flatness]) -> str:
     """Return two tables for a terminal: some of the samples, and how much each measure grew."""
-    lines = ["second   rss MB  store MB  handles  threads  tasks     seen  pending"]
-    for each in samples[:: max(1, len(samples) // 20)]:
-        lines.append(
-            f"{each.second:6.0f} {each.rss_mb:8.1f} {each.store_mb:9.1f} {each.handles:8} {each.threads:8}"
-            f" {each.tasks:6} {each.seen:8} {each.pending:8}"
-        )
-    lines += ["", "measure        median    growth   allowed"]
-    lines += [
+    rows = [
+        f"{each.second:6.0f} {each.rss_mb:8.1f} {each.store_mb:9.1f} {each.handles:8} {each.threads:8}"
+        f" {each.tasks:6} {each.seen:8} {each.pending:8}"
+        for each in samples[:: max(1, len(samples) // 20)]
+    ]
+    grown = [
         f"{each.name:10} {each.median:10.1f} {each.growth:9.1f} {each.allowed:9.1f}" for each in measures
     ]
+    lines = ["second   rss MB  store MB  handles  threads  tasks     seen  pending", *rows, ""]
+    lines += ["measure        median    growth   allowed", *grown]
     return "\n".join(lines)
 
 
