@@ -2,15 +2,18 @@
 
 4.3 million RAG calls of three spans, 2 kB each, by gRPC and HTTP, of which one in a hundred is judged. What
 is kept for a while is kept for a 24th of a usual time. Once a third of the time has passed, memory, disk,
-handles, threads and tasks must be flat, and the collector's processor time a call must not grow: its slope
-is told with a 95 % interval, from blocks of neighboring minutes drawn again and again. In the end every call
-must be accounted for, and every judged answer must have its carrier.
+handles, threads and tasks must be flat, and the collector's processor time a call must not grow. It is
+divided by the time of a fixed piece of work at the same moment, as machines do not always run at one speed;
+its slope is told with a 95 % interval, from blocks of neighboring minutes drawn again and again. In the end
+every call must be accounted for, and every judged answer must have its carrier.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
+import json
 import os
 import secrets
 import statistics
@@ -82,8 +85,10 @@ class Day:
     seconds: float
     samples: Sequence[Sample]
     measures: Sequence[Flatness]
-    cost_us: Growth
-    """Processor time of the collector a call, in microseconds."""
+    cost: Growth
+    """Processor time of the collector a call, in thousandths of the fixed piece of work."""
+    costs: Sequence[tuple[float, float]]
+    """The same by second, from the beginning."""
     ledger: Ledger
     carriers: int
     faults: Sequence[str]
@@ -93,15 +98,14 @@ class Day:
 class _Windows:
     """Processor time and calls at moments."""
 
-    points: list[tuple[float, float, int]] = field(default_factory=list)
-    """Second, processor seconds so far, calls acknowledged so far."""
+    points: list[tuple[float, float, int, float]] = field(default_factory=list)
+    """Second, processor seconds so far, calls acknowledged so far, seconds of the fixed piece of work."""
 
-    def costs_us(self, after_s: float) -> Sequence[tuple[float, float]]:
-        """Return what a call took between two moments, in microseconds."""
-        steady = [point for point in self.points if point[0] >= after_s]
+    def costs(self) -> Sequence[tuple[float, float]]:
+        """Return what a call took between two moments, in thousandths of the fixed piece of work."""
         return [
-            ((s + t) / 2, (cpu - before) / (calls - known) * 1e6)
-            for (s, before, known), (t, cpu, calls) in pairwise(steady)
+            ((s + t) / 2, (cpu - before) / (calls - known) / (work + work_before) * 2e3)
+            for (s, before, known, work_before), (t, cpu, calls, work) in pairwise(self.points)
             if calls > known
         ]
 
@@ -204,13 +208,15 @@ def day(folder: Path, *, seconds: float, a_second: float, seed: int = 1) -> Day:
         flatness(name, [(at.second, float(getattr(at, name))) for at in steady], share=share, floor=floor)
         for name, share, floor in _FLAT
     ]
-    cost = growth(windows.costs_us(seconds * _WARM_UP))
+    costs = windows.costs()
+    cost = growth([point for point in costs if point[0] >= seconds * _WARM_UP])
     return Day(
         calls=sender.calls,
         seconds=seconds,
         samples=samples,
         measures=measures,
-        cost_us=cost,
+        cost=cost,
+        costs=costs,
         ledger=ledger,
         carriers=len(sink.arrived),
         faults=[*_faults(sender, samples, measures, cost, ledger, len(sink.arrived), code)],
@@ -231,7 +237,7 @@ def _config(folder: Path, judge: str, sink: FlakySink, seconds: float) -> Mappin
     found = dict(config_of(folder, judge, sink))
     retention_s = min(_RETENTION_S, seconds / 6)
     found["sample"] = {"ratio": _RATIO}
-    found["assemble"] = {"quiet_period": "2s", "deadline": "10s"}
+    found["assemble"] = {"quiet_period": "2s", "deadline": "10s", "max_open_traces": 4_000}
     found["store"] = {**found["store"], "retention": f"{retention_s:.0f}s", "max_bytes": "1GiB"}
     return found
 
@@ -266,8 +272,24 @@ async def _wire(collector: CollectorProcess) -> AsyncIterator[Wire]:
 async def _measure(pid: int, sender: _Sender, into: _Windows, pause_s: float) -> None:
     server, began_s = Server(name="collector", pid=pid, protocol="grpc", port=0), time.monotonic()
     while True:
-        into.points.append((time.monotonic() - began_s, server.cpu_s(), sender.calls))
+        at = time.monotonic() - began_s, server.cpu_s(), sender.calls
+        into.points.append((*at, _fixed_work_s()))
         await asyncio.sleep(pause_s)
+
+
+def _fixed_work_s() -> float:
+    """Return the processor time of always the same work: the least of several, as others disturb it."""
+    return min(_one_fixed_work_s() for _ in range(_TRIES))
+
+
+def _one_fixed_work_s() -> float:
+    before_s = time.thread_time()
+    for number in range(_PIECES):
+        hashlib.sha256(json.dumps({str(key): [number] * 5 for key in range(40)}).encode()).digest()
+    return time.thread_time() - before_s
+
+
+_TRIES, _PIECES = 5, 100
 
 
 def _faults(
@@ -320,10 +342,12 @@ def main() -> int:
 
 def _print(found: Day) -> None:
     print(shown(found.samples, found.measures))
-    cost = found.cost_us
+    cost, sixth = found.cost, max(1, len(found.costs) // 6)
+    sixths = [found.costs[at : at + sixth] for at in range(0, len(found.costs), sixth)]
+    medians = ", ".join(f"{statistics.median(each for _, each in part):.1f}" for part in sixths)
     print(
-        f"\nprocessor time a call: {cost.median:.0f} us; from the first third to the end {cost.share:+.1%}"
-        f" [{cost.low:+.1%}, {cost.high:+.1%}]"
+        f"\nprocessor time a call, in thousandths of a fixed piece of work: {cost.median:.1f}; from the first"
+        f" third to the end {cost.share:+.1%} [{cost.low:+.1%}, {cost.high:+.1%}]; by sixths {medians}"
     )
     print(f"{found.calls:,} calls in {found.seconds:.0f} s ({found.calls / found.seconds:,.0f} a second)")
     names = ", ".join(f"{name} {number}" for name, number in sorted(found.ledger.by_name().items()))

@@ -17,7 +17,7 @@ def test_every_call_of_a_short_day_is_accounted_for(tmp_path: Path) -> None:
     assert [fault for fault in found.faults if "grew" not in fault and "more in the end" not in fault] == []
     assert found.calls > 4_000
     assert found.carriers >= found.ledger.by_name()["judged"] > 20
-    assert found.cost_us.median > 0
+    assert found.cost.median > 0
 
 
 def test_a_cost_that_goes_up_and_down_is_constant() -> None:
