@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
+
+WordT = TypeVar("WordT", str, bytes)
 
 SAMPLE_CHARS: Final = 4_000
 """A language shows in the beginning of a text."""
@@ -108,16 +110,13 @@ def language_of(text: str) -> Language | None:
 def _language_of_sample(sample: str) -> Language | None:
     if sample.isascii():
         ascii_words = sample.encode().lower().translate(_ASCII_LETTERS).split()
-        counts = sum(map(_ASCII_COUNTS.__getitem__, filter(_ASCII_COUNTS.__contains__, ascii_words)))
-        return _by_words(counts, len(ascii_words))
+        return _by_words(ascii_words, _ASCII_COUNTS)
     kana, han, arabic = _other_scripts(sample)
     most = max(kana, han, arabic)
     if not most or most * 2 <= len(_LATIN.findall(sample)):  # Latin names and terms are common everywhere
         lower = sample.lower()
         own_letters = [language for language, letters in _OWN_LETTERS.items() if letters.search(lower)]
-        words = _WORD.findall(lower)
-        counts = sum(map(_COUNTS.__getitem__, filter(_COUNTS.__contains__, words)))
-        return _by_words(counts, len(words), own_letters)
+        return _by_words(_WORD.findall(lower), _COUNTS, own_letters)
     if arabic > kana + han:
         return None if _NOT_ARABIC.search(sample) else Language.ARABIC
     return Language.JAPANESE if kana * 10 > han else Language.CHINESE
@@ -166,11 +165,14 @@ def one_spelling(text: str) -> str:
     return _INVISIBLE.sub("", unicodedata.normalize("NFC", text).translate(_ONE_SPELLING))
 
 
-def _by_words(function_words: int, words: int, own_letters: Collection[Language] = ()) -> Language | None:
-    """Decide by the sum of `_COUNTS`, the number of words, and the languages of which letters are there."""
+def _by_words(
+    words: Sequence[WordT], known: Mapping[WordT, int], own_letters: Collection[Language] = ()
+) -> Language | None:
+    """Decide by the words of which the counts are known, and the languages of which letters are there."""
+    function_words = sum(map(known.__getitem__, filter(known.__contains__, words)))
     counts = [function_words >> at * _COUNT_BITS & _MOST_WORDS for at in range(len(_BY_WORDS))]
     if own_letters:
         counts = [count + (of in own_letters) for of, count in zip(_BY_WORDS, counts, strict=True)]
     second, most = sorted(counts)[-2:]
-    is_clear = most >= _FEWEST_WORDS and most >= _FEWEST_SHARE * words and most > 1.3 * second
+    is_clear = most >= _FEWEST_WORDS and most >= _FEWEST_SHARE * len(words) and most > 1.3 * second
     return _BY_WORDS[counts.index(most)] if is_clear else None

@@ -40,10 +40,10 @@ from tests.acceptance.test_crash import ANSWER
 from tests.benchmarks.measured import Server
 from tests.rag_spans import rag_trace, trace_id_of
 from tests.soak.judge import moody_judge
-from tests.soak.running import config_of
+from tests.soak.running import KEY, WARM_UP, config_of, measures_of
 from tests.soak.sink import FlakySink
 from tests.soak.traffic import Wire
-from tests.soak.watching import Flatness, Sample, Watch, flatness, shown
+from tests.soak.watching import Flatness, Sample, Watch, shown
 
 __all__ = ["Day", "Growth", "day", "growth"]
 
@@ -53,7 +53,6 @@ _AT_ONCE = 32
 _RATIO = 0.01
 _RETENTION_S = 10 * 60.0
 """Four hours of the day."""
-_WARM_UP = 1 / 3
 _WINDOWS = 120
 _BLOCK = 4
 """Windows that are drawn together: neighbors are alike, by checkpoints and by what else the machine does."""
@@ -189,7 +188,7 @@ def _template() -> bytes:
 
 def day(folder: Path, *, seconds: float, a_second: float, seed: int = 1) -> Day:
     """Run it; the collector's files stay in the folder."""
-    os.environ["RAGTRACE_SOAK_KEY"] = "not-a-key"
+    os.environ[KEY] = "not-a-key"
     sink = FlakySink()
     sink.start()
     try:
@@ -203,13 +202,9 @@ def day(folder: Path, *, seconds: float, a_second: float, seed: int = 1) -> Day:
         sink.stop()
     with reading(folder / "store.db") as db:
         ledger = read_ledger(db)
-    steady = [sample for sample in samples if sample.second >= seconds * _WARM_UP]
-    measures = [
-        flatness(name, [(at.second, float(getattr(at, name))) for at in steady], share=share, floor=floor)
-        for name, share, floor in _FLAT
-    ]
+    measures = measures_of(samples, seconds)
     costs = windows.costs()
-    cost = growth([point for point in costs if point[0] >= seconds * _WARM_UP])
+    cost = growth([point for point in costs if point[0] >= seconds * WARM_UP])
     return Day(
         calls=sender.calls,
         seconds=seconds,
@@ -221,16 +216,6 @@ def day(folder: Path, *, seconds: float, a_second: float, seed: int = 1) -> Day:
         carriers=len(sink.arrived),
         faults=[*_faults(sender, samples, measures, cost, ledger, len(sink.arrived), code)],
     )
-
-
-_FLAT = (
-    ("rss_mb", 0.05, 8.0),
-    ("store_mb", 0.15, 4.0),
-    ("handles", 0.1, 8.0),
-    ("threads", 0.1, 4.0),
-    ("tasks", 0.2, 16.0),
-)
-"""By measure, how much it may grow: as a share of its median, or at least this."""
 
 
 def _config(folder: Path, judge: str, sink: FlakySink, seconds: float) -> Mapping[str, Any]:

@@ -22,10 +22,10 @@ from tests.soak.sink import FlakySink
 from tests.soak.traffic import LINGER_S, Traffic
 from tests.soak.watching import Flatness, Sample, Watch, flatness
 
-__all__ = ["Report", "soak"]
+__all__ = ["KEY", "WARM_UP", "Report", "config_of", "measures_of", "soak"]
 
-_KEY = "RAGTRACE_SOAK_KEY"
-_WARM_UP = 1 / 3
+KEY = "RAGTRACE_SOAK_KEY"
+WARM_UP = 1 / 3
 _EXPECTED_EVENTS = frozenset(
     {"listening", "judge_failed", "judge_stopped", "judge_back", "sink_away", "stopping", "stopped"}
 )
@@ -52,7 +52,7 @@ class Report:
 def soak(folder: Path, *, seconds: float, a_second: float, seed: int = 1, loses: float = 0.0) -> Report:
     """Run it; the collector's files stay in the folder. ``loses`` is for tests of the soak itself: the share
     of carriers that the back end acknowledges and throws away."""
-    os.environ[_KEY] = "not-a-key"
+    os.environ[KEY] = "not-a-key"
     sink = FlakySink(loses=loses)
     fates = Fates(store=folder / "store.db")
     sink.start()
@@ -68,7 +68,7 @@ def soak(folder: Path, *, seconds: float, a_second: float, seed: int = 1, loses:
         sink.stop()
     with reading(folder / "store.db") as db:
         ledger = read_ledger(db)
-    measures = tuple(_measures(samples, seconds)) if samples else ()
+    measures = tuple(measures_of(samples, seconds)) if samples else ()
     return Report(
         samples=samples,
         measures=measures,
@@ -92,7 +92,7 @@ def config_of(folder: Path, judge: str, sink: FlakySink) -> Mapping[str, Any]:
             "linger": f"{LINGER_S:.0f}s",
             "max_open_traces": 2_000,
         },
-        "judge": {"use": "openai:rule", "base_url": judge, "api_key_env": _KEY, "timeout": "1s"},
+        "judge": {"use": "openai:rule", "base_url": judge, "api_key_env": KEY, "timeout": "1s"},
         "evaluate": {"concurrency": 8, "retry_delays": ["1s", "3s", "10s"]},
         "export": [{"endpoint": sink.endpoint}],
         "store": {"path": str(folder / "store.db"), "retention": "60s", "max_bytes": "256MiB"},
@@ -120,8 +120,9 @@ async def _load(
     return traffic, samples
 
 
-def _measures(samples: Sequence[Sample], seconds: float) -> Sequence[Flatness]:
-    steady = [sample for sample in samples if sample.second >= seconds * _WARM_UP]
+def measures_of(samples: Sequence[Sample], seconds: float) -> Sequence[Flatness]:
+    """Return how much each measure grew since the warm-up, and how much it may."""
+    steady = [sample for sample in samples if sample.second >= seconds * WARM_UP]
 
     def measure(name: str, *, share: float, floor: float) -> Flatness:
         points = [(sample.second, float(getattr(sample, name))) for sample in steady]
