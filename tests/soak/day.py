@@ -20,16 +20,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
-
-import grpc
-import httpx
 
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.ledger.account import Ledger
@@ -42,7 +39,7 @@ from tests.rag_spans import rag_trace, trace_id_of
 from tests.soak.judge import moody_judge
 from tests.soak.running import KEY, WARM_UP, config_of, measures_of
 from tests.soak.sink import FlakySink
-from tests.soak.traffic import Wire
+from tests.soak.traffic import Wire, open_wire
 from tests.soak.watching import Flatness, Sample, Watch, shown
 
 __all__ = ["Day", "Growth", "day", "growth"]
@@ -58,7 +55,6 @@ _BLOCK = 4
 """Windows that are drawn together: neighbors are alike, by checkpoints and by what else the machine does."""
 _DRAWS = 1_000
 _MOST_GROWTH = 0.05
-_EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +229,8 @@ async def _load(
     samples: list[Sample] = []
     windows = _Windows()
     watch = Watch(pid=collector.process.pid, pages_port=collector.pages_port, store=folder / "store.db")
-    async with _wire(collector) as wire, asyncio.TaskGroup() as tasks:
+    wired = open_wire(collector.grpc_port, collector.http_port)
+    async with wired as wire, asyncio.TaskGroup() as tasks:
         sender = _Sender(wire=wire, random=Random(seed), template=_template())
         beside = [
             tasks.create_task(watch.samples(samples, pause_s=min(10.0, seconds / 60))),
@@ -243,15 +240,6 @@ async def _load(
         for task in beside:
             task.cancel()
     return sender, samples, windows
-
-
-@asynccontextmanager
-async def _wire(collector: CollectorProcess) -> AsyncIterator[Wire]:
-    async with (
-        grpc.aio.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{collector.http_port}", timeout=30) as client,
-    ):
-        yield Wire(export=channel.unary_unary(_EXPORT), client=client)
 
 
 async def _measure(pid: int, sender: _Sender, into: _Windows, pause_s: float) -> None:

@@ -6,7 +6,8 @@ import asyncio
 import gzip
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from random import Random
@@ -24,7 +25,7 @@ from tests.rag_spans import chat_span, rag_trace
 from tests.soak.sink import SpanId
 from tests.unit.traces.recordings import all_recordings
 
-__all__ = ["LINGER_S", "Traffic"]
+__all__ = ["LINGER_S", "Traffic", "Wire", "open_wire"]
 
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -68,13 +69,7 @@ class Traffic:
         """Send for so long, then wait for what is under way."""
         loop = asyncio.get_running_loop()
         until_s, due_s = loop.time() + seconds, loop.time()
-        options = [("grpc.max_send_message_length", -1)]
-        async with (
-            grpc.aio.insecure_channel(f"127.0.0.1:{self.grpc_port}", options=options) as channel,
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.http_port}", timeout=30) as client,
-            asyncio.TaskGroup() as tasks,
-        ):
-            wire = Wire(export=channel.unary_unary(_EXPORT), client=client)
+        async with open_wire(self.grpc_port, self.http_port) as wire, asyncio.TaskGroup() as tasks:
             while loop.time() < until_s:
                 tasks.create_task(self._one(wire))
                 due_s += self.random.expovariate(a_second)
@@ -169,6 +164,17 @@ class Wire:
         except httpx.TransportError:  # a connection that was idle for too long, say
             return _LOST
         return str(answer.status_code)
+
+
+@asynccontextmanager
+async def open_wire(grpc_port: int, http_port: int) -> AsyncIterator[Wire]:
+    """Connect to the receivers of a collector on this machine."""
+    options = [("grpc.max_send_message_length", -1)]
+    async with (
+        grpc.aio.insecure_channel(f"127.0.0.1:{grpc_port}", options=options) as channel,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{http_port}", timeout=30) as client,
+    ):
+        yield Wire(export=channel.unary_unary(_EXPORT), client=client)
 
 
 _MALFORMED = (

@@ -34,8 +34,8 @@ def _look_for_cycles_seldom() -> None:
 def _keep_freed_memory() -> None:
     """Let glibc keep what a request frees for the next one, which else asks the kernel for zeroed pages.
 
-    Measured: a third of the processor time of a span over HTTP that is sampled out. Who sets glibc's own
-    variables (``MALLOC_TRIM_THRESHOLD_`` and others) is left alone, and so are other C libraries.
+    Measured: a fifth to a third of the processor time of a span over HTTP that is sampled out. Who sets
+    glibc's own variables (``MALLOC_TRIM_THRESHOLD_`` and others) is left alone, and so are other C libraries.
     """
     if platform.libc_ver()[0] != "glibc" or any(name.startswith("MALLOC_") for name in os.environ):
         return
