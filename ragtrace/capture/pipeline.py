@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace.export import (
 
 from ragtrace.capture._guard import log
 from ragtrace.capture._hints import hint
-from ragtrace.capture._span_queue import SpanQueue, WaitingSpan
+from ragtrace.capture._span_queue import SENT_BYTES, SpanQueue, WaitingSpan, copied
 from ragtrace.capture._watch import RagCallWatch
 from ragtrace.capture.settings import Settings
 from ragtrace.http.exporters import open_span_exporter
@@ -329,22 +329,23 @@ def _approximate_bytes(span: ReadableSpan) -> int:
         *(event.attributes for event in span.events),
         *(link.attributes for link in span.links),
     )
-    return 256 * len(attribute_sets) + sum(
+    return SENT_BYTES * len(attribute_sets) + sum(
         len(key) + _bytes_of(value)
         for attributes in attribute_sets
-        for key, value in (attributes or {}).items()
+        if attributes
+        for key, value in copied(attributes).items()
     )
 
 
 def _bytes_of(value: object) -> int:
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
-    if isinstance(value, Mapping):
-        return sum(len(str(key)) + _bytes_of(inner) for key, inner in value.items())
     if isinstance(value, bytes):
         return len(value)
-    if isinstance(value, Iterable):
+    if isinstance(value, (list, tuple)):
         return sum(_bytes_of(inner) + 4 for inner in value)
+    if isinstance(value, Mapping):
+        return sum(len(str(key)) + _bytes_of(inner) for key, inner in value.items())
     return 10
 
 

@@ -19,6 +19,7 @@ from ragtrace.cli.command_table import command_entries, find_command
 from ragtrace.cli.render import printable
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import ConfigError, InputError, RagtraceError
+from ragtrace.process import look_for_cycles_seldom
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -28,6 +29,7 @@ def run() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a lone surrogate in an answer must not stop a run
+    look_for_cycles_seldom()
     try:
         cli(prog_name="ragtrace")
     except OSError as exc:

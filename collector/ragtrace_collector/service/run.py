@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ragtrace.process import settle_memory
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.operations.reload import Reloads
 from ragtrace_collector.operations.signals import Signals
 from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.service.process_memory import settle_memory
 from ragtrace_collector.service.wiring import open_collector
 
 

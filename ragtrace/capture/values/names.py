@@ -13,18 +13,20 @@ from ragtrace.capture.values.plain import CONTAINERS, INT64
 
 def name(value: object, what: str) -> str | None:
     """Return a name, such as a model's. Only a string: the ``str`` of an object may reveal its content."""
-    return _told(_name(value), value, what)
+    return _text(_name, value, what)
 
 
 def identity(value: object, what: str) -> str | None:
     """Return an id as text, from a string or a value with a text form, such as a number or a UUID."""
-    return _told(_identity(value), value, what)
+    return _text(_identity, value, what)
 
 
 def whole_number(value: object, what: str) -> int | None:
     """Return a whole number that fits OTLP's 64 bits."""
+    if value is None:
+        return None
     number = _whole_number(value)
-    if number is None and value is not None:
+    if number is None:
         note_unread(what, value)
     return number
 
@@ -38,8 +40,13 @@ def hook(value: object, what: str) -> Callable[..., Any] | None:
     return None
 
 
-def _told(text: str | None, value: object, what: str) -> str | None:
-    if text is None and value is not None:
+def _text(read: Callable[[object], str | None], value: object, what: str) -> str | None:
+    if value is None:
+        return None
+    if type(value) is str:  # nothing of the application's is called
+        return plain_text(value)
+    text = read(value)
+    if text is None:
         note_unread(what, value)
     return text
 
@@ -61,7 +68,7 @@ def _identity(value: object) -> str | None:
 
 @guarded
 def _whole_number(value: object) -> int | None:
-    if value is None or callable(value):  # a mock converts to any number
+    if callable(value):  # a mock converts to any number
         return None
     number = int(value)  # type: ignore[call-overload]  # numpy's and others convert
     return number if abs(number) < INT64 else None

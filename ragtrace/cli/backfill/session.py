@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import click
 
+from ragtrace import process
 from ragtrace.backfill import BackfillReport, DryRun, Progress, Selection
 from ragtrace.budget import load_prices
 from ragtrace.cli.backfill.batches import in_batches
@@ -155,11 +155,11 @@ def _carried_out(
     listeners = (transcript.keep, reports.add)
     with reports:
         if dry_run:
-            preview = asyncio.run(run.preview(answer_listener(listeners, run.evaluator.metrics, None)))
+            preview = process.run(run.preview(answer_listener(listeners, run.evaluator.metrics, None)))
             reports.end(ending_of_pilot(preview))
             return preview.report, preview
         console = None if output.json.wanted else run.bar.console()
-        report, estimated = asyncio.run(
+        report, estimated = process.run(
             run.carry_out(answer_listener(listeners, run.evaluator.metrics, console))
         )
         reports.end(ending_of(report, told=reports.answers))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from ragtrace import process
 from ragtrace.calibration.card import digest_of, judge_card
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
 from ragtrace.calibration.recommendation import recommended_calibration
@@ -211,7 +211,7 @@ def _measure(
             await measure_all(sample.answers, candidates, concurrency=concurrency, seed=seed, done=done)
 
     try:
-        asyncio.run(measure())
+        process.run(measure())
     except KeyboardInterrupt:
         talk(f"interrupted: the figures are about the {len(measured):,} of {counted(whole, 'answer')} so far")
         return measured, True

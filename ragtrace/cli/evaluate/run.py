@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Final, Self, TypeAlias
 
 import click
 
+from ragtrace import process
 from ragtrace._ordered import map_in_order
 from ragtrace.budget import Prices
 from ragtrace.cli.evaluate.command import EvaluateJudging, EvaluateOutput
@@ -70,7 +70,7 @@ def evaluate_file(
 
     with reports:
         records = partial(read_records, path, notices=left_out)
-        asyncio.run(_evaluate_all(records, evaluator, at_once, count_and_show))
+        process.run(_evaluate_all(records, evaluator, at_once, count_and_show))
         left_out.check_any(path, counts.records)
         reports.end(left_out.ending())
     if not output.json.wanted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
@@ -14,6 +13,7 @@ from typing import NamedTuple, cast
 
 import click
 
+from ragtrace import process
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.sinks import open_carrier_sink, reads_openinference
 from ragtrace.budget import Prices
@@ -101,7 +101,7 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
             at_once = scoring.concurrency.answers
             judge = scoring.judge.judge_spec(max_concurrency=at_once)
             asking = again.ask(judge, at_once, is_agreed=scoring.is_agreed)
-            return int(not asyncio.run(asking))
+            return int(not process.run(asking))
         sending = _Sending(
             destination=output.destination,
             access=access,
@@ -110,7 +110,7 @@ def run_rejudge(kept: KeptOptions, scoring: RescoreOptions, output: RejudgeOutpu
                 openinference=output.destination is not None and reads_openinference(output.destination),
             ),
         )
-        return int(not asyncio.run(again.score(sending)))
+        return int(not process.run(again.score(sending)))
 
 
 def _metrics(evaluator: EvaluatorInfo, scoring: RescoreOptions) -> tuple[Metric, ...] | None:

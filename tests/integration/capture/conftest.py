@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.util._once import Once
 
 import ragtrace
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
@@ -80,7 +82,10 @@ def grpc_receiver() -> Iterator[OtlpReceiver]:
 
 
 @pytest.fixture(autouse=True)
-def uninstrumented() -> Iterator[None]:
+def uninstrumented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Begin as in a new process: OpenTelemetry's first global provider, and its sampler, would else stay."""
     ragtrace.uninstrument()
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     yield
     ragtrace.uninstrument()
