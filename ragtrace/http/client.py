@@ -117,7 +117,10 @@ def _bounding(most_bytes: int) -> Any:
 
 
 def _note_redirect(response: Any) -> None:
-    location, asked = response.headers.get("location", ""), response.request.url
+    location, asked = response.headers.get("location"), response.request.url
+    if location is None:
+        response.extensions[_REDIRECTS_TO] = None
+        return
     response.extensions[_REDIRECTS_TO] = host_of_redirect(response.status_code, location, asked=str(asked))
     try:
         type(asked)(location)

@@ -40,6 +40,10 @@ _TALKATIVE: Final = ("openai._base_client", "anthropic._base_client", "httpx", "
 """Loggers of requests: SDKs log their bodies, clients their URLs with the query."""
 _NEVER_LEFT: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
 """Errors of httpx, or of its replacement in an SDK."""
+_NEVER_CONNECTED: Final = frozenset(
+    {"ClientConnectorError", "ConnectionTimeoutError", "ClientHttpProxyError", "InvalidURL"}
+)
+"""Errors of aiohttp; theirs are those of TLS, of certificates and of names, too."""
 _CODE: Final = re.compile(r"[\w.-]{1,60}")
 _CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
 _ADAPTABLE: Final = (400, 422)
@@ -169,7 +173,19 @@ def _is_not_of_a_judge(_record: logging.LogRecord) -> bool:
 
 def never_left(error: BaseException) -> bool:
     """Whether an error of an SDK means that the request was not sent: there was no connection."""
+    if (beneath := error_of_aiohttp(error)) is not None:
+        return not _NEVER_CONNECTED.isdisjoint(kind.__name__ for kind in type(beneath).__mro__)
     return type(error.__cause__).__name__ in _NEVER_LEFT
+
+
+def error_of_aiohttp(error: BaseException) -> BaseException | None:
+    """Return the error of aiohttp beneath an SDK's, if there is one.
+
+    The SDK's transport turns each of them that is not about its reading into a time-out of connecting, also
+    a connection that is lost after the request was sent.
+    """
+    beneath = getattr(error.__cause__, "__cause__", None)
+    return beneath if type(beneath).__module__.partition(".")[0] == "aiohttp" else None
 
 
 def status_failure(

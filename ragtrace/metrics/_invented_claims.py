@@ -117,6 +117,7 @@ _COMMON_WORDS: Mapping[str, frozenset[str]] = {
     "it": frozenset(("il", "gli", "di", "che", "è", "una", "nel", "della")),
     "pt": frozenset(("os", "as", "do", "da", "é", "uma", "não", "em")),
 }
+_TELLING: frozenset[str] = frozenset().union(*_COMMON_WORDS.values())
 
 
 def invented_claim(chunks: str, chance: Random) -> str | None:
@@ -140,7 +141,7 @@ def language_of(text: str) -> str:
         for language, script in _SCRIPTS.items():
             if len(script.findall(sample)) > _LEAST_SHARE * letters:
                 return language
-    words = Counter(sample.split())
+    words = Counter(filter(_TELLING.__contains__, sample.split()))
     return max(
         _COMMON_WORDS,
         key=lambda language: sum(words[word] for word in words.keys() & _COMMON_WORDS[language]),

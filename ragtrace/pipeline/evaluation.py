@@ -153,7 +153,10 @@ async def _measure_all(
 ) -> tuple[MetricOutcome, ...]:
     if gap := no_rag_call(metrics, record):
         return tuple(_skipped(metric, steps, gap) for metric in metrics)
-    return tuple(await together(_timed(metric, record, steps.for_one_metric(), clock) for metric in metrics))
+    start_ns = clock.now_ns()
+    return tuple(
+        await together(_timed(metric, record, steps.for_one_metric(), clock, start_ns) for metric in metrics)
+    )
 
 
 def no_rag_call(metrics: Sequence[Metric], record: RagRecord) -> Gap | None:
@@ -181,10 +184,12 @@ def _skipped(metric: Metric, steps: StepSession, gap: Gap) -> MetricResult:
     )
 
 
-async def _timed(metric: Metric, record: RagRecord, steps: StepSession, clock: Clock) -> MetricOutcome:
-    started_ns = clock.now_ns()
+async def _timed(
+    metric: Metric, record: RagRecord, steps: StepSession, clock: Clock, start_ns: int
+) -> MetricOutcome:
+    """Measure, and take the time since all metrics started: a step that two metrics share is within both."""
     outcome = await _measure(metric, record, steps)
-    return replace(outcome, duration_ms=_ms_since(started_ns, clock), steps=steps.runs)
+    return replace(outcome, duration_ms=_ms_since(start_ns, clock), steps=steps.runs)
 
 
 def _ms_since(started_ns: int, clock: Clock) -> int:

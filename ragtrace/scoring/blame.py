@@ -7,6 +7,7 @@ compared with a question or a statement by words.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,6 +37,9 @@ _WRONG: Final = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
 _MOST_FAULTS: Final = 20
 _MOST_SENTENCES: Final = 2_000
 _ORDER: Final = {blame: place for place, blame in enumerate(BlameClass)}
+
+
+_DIGIT: Final = re.compile(r"\d")
 
 
 def blame_of(record: RagRecord, evaluation: Evaluation) -> Blame:
@@ -244,7 +248,7 @@ class _Case:
         for number, (chunk_id, sentence) in enumerate(self._all_sentences()):
             if number >= _MOST_SENTENCES:
                 break
-            if any(map(str.isdigit, sentence)) and "#" in (form := masked(sentence)):
+            if _has_digit(sentence) and "#" in (form := masked(sentence)):
                 found.setdefault(form, []).append((chunk_id, sentence))
         return found
 
@@ -299,3 +303,7 @@ class _Case:
         for chunk in self.record.chunks:
             for sentence in split_sentences(chunk.text or ""):
                 yield chunk.id, sentence.text.strip()
+
+
+def _has_digit(text: str) -> bool:
+    return bool(_DIGIT.search(text)) if text.isascii() else any(map(str.isdigit, text))

@@ -38,6 +38,8 @@ from tests.integration.collector.stepping import stepped_collector
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
+pytestmark = pytest.mark.slow
+
 NO_PAUSE = {"retry-after-ms": "1"}
 LONG_PAUSE = {"Retry-After": "3600"}
 AGAIN: Rule = lambda _: Said(status=500, headers=NO_PAUSE)  # noqa: E731
@@ -181,10 +183,10 @@ TURNED_DOWN: Mapping[str, Rule] = {
 }
 
 
-async def after_one_answer(folder: Path, rule: Rule) -> tuple[HostileJudge, int, int]:
+async def after_one_answer(folder: Path, rule: Rule, *, patience: str) -> tuple[HostileJudge, int, int]:
     """Have one attempt made at one answer; return the judge, and the calls and tokens that are booked."""
     with hostile_judge(rule) as judge:
-        changes = {"judge": {"timeout": "300ms"}, "evaluate": {"retry_delays": []}}
+        changes = {"judge": {"timeout": patience}, "evaluate": {"retry_delays": []}}
         async with stepped_collector(
             config(folder, judge.base_url, {"calls": 100, "tokens": 1_000_000}, **changes)
         ) as spans:
@@ -195,7 +197,7 @@ async def after_one_answer(folder: Path, rule: Rule) -> tuple[HostileJudge, int,
 
 @pytest.mark.parametrize("way", TURNED_DOWN)
 async def test_a_call_that_nobody_worked_on_is_a_call_and_no_tokens(tmp_path: Path, way: str) -> None:
-    judge, calls, tokens = await after_one_answer(tmp_path, TURNED_DOWN[way])
+    judge, calls, tokens = await after_one_answer(tmp_path, TURNED_DOWN[way], patience="1m")
     assert (calls, tokens) == (judge.requests, 0)
     assert calls > 0
 
@@ -204,7 +206,7 @@ async def test_a_call_that_nobody_worked_on_is_a_call_and_no_tokens(tmp_path: Pa
 async def test_a_call_that_may_have_cost_its_tokens_stays_counted_as_estimated(
     tmp_path: Path, way: str
 ) -> None:
-    judge, calls, tokens = await after_one_answer(tmp_path, WORKED_ON[way])
+    judge, calls, tokens = await after_one_answer(tmp_path, WORKED_ON[way], patience="2s")
     estimates = [
         CallRequest(body=body, document=document, output_tokens=0).largest
         for document in judge.bodies

@@ -16,6 +16,8 @@ from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import config_of, post, running_collector
 from tests.rag_spans import rag_trace
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 1_000_000
 SPANS = [span for number in range(20) for span in rag_trace(number)]
 BODIES = {"application/x-protobuf": encode(SPANS), "application/json": encode_json(SPANS).encode()}

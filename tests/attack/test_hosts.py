@@ -23,6 +23,8 @@ from tests.integration.collector.running import config_of, running_collector
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = ("/metrics", "/status", "/ledger", f"/why/{trace_id_of(0)}")
 PROBES = ("/livez", "/readyz", "/")
 KNOWN = [

@@ -16,6 +16,8 @@ from tests.attack.hostile_server import Hostile, Sent, hostile_server
 from tests.integration.cli.program import run
 from tests.rag_spans import trace_id_of
 
+pytestmark = pytest.mark.slow
+
 STATUSES = (301, 302, 303, 307, 308)
 
 

@@ -43,6 +43,8 @@ from tests.rag_spans import START_NS, rag_trace, trace_id_of
 from tests.sharing import ROOT
 from tests.unit.backends.servers import HttpAnswer
 
+pytestmark = pytest.mark.slow
+
 BOMB_MIB = 2_560
 BOMB = Sent(headers={"content-encoding": "gzip"}, body=bomb_of(BOMB_MIB))
 ENDLESS = Sent(body=repeat(b" " * MIB))

@@ -35,6 +35,8 @@ from tests.integration.collector.running import config_of
 from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
 from tests.rag_spans import rag_trace
 
+pytestmark = pytest.mark.slow
+
 ABSURD: Mapping[str, object] = {
     "negative": {"prompt_tokens": -1_000_000_000, "completion_tokens": 20},
     "negative output": {"prompt_tokens": 100, "completion_tokens": -1_000_000_000},

@@ -30,6 +30,8 @@ from tests.integration.collector.stepping import Stepped, stepped_collector
 from tests.rag_spans import rag_trace, trace_id_of
 from tests.unit.backends.servers import HttpAnswer, http_server
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 ABSURD = [
     "99999999999",

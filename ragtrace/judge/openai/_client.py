@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 from urllib.request import getproxies
@@ -53,19 +54,31 @@ class Access:
     tls: ClientTls | None = None
     """Replaces the system's certificates."""
 
-    def client(self, *, timeout_s: float, most_bytes: int) -> AsyncOpenAI:
-        """Open a client, bound to the loop that first asks it. Its replies have at most ``most_bytes``.
+    def http_client(self, *, most_bytes: int) -> Any:
+        """Open the SDK's HTTP client, bound to the loop that first asks it.
+
+        A reply has at most ``most_bytes``.
 
         Raises:
-            ConfigError: the environment's proxy or the SDK's version cannot be used.
+            ConfigError: the environment's proxy cannot be used.
         """
         import openai  # takes a second
 
         trust = self.tls.context() if self.tls else _trusted_by_default(*_certificates_of(os.environ))
+        kind = openai.DefaultAioHttpClient if _may_use_aiohttp() else openai.DefaultAsyncHttpxClient
         try:
-            http_client = openai.DefaultAsyncHttpxClient(**client_options(most_bytes), verify=trust)
+            return kind(**client_options(most_bytes), verify=trust)
         except (ImportError, ValueError):  # not chained: it quotes the proxy's URL, which may hold a password
             raise ConfigError(_unusable_proxy()) from None
+
+    def client(self, http_client: Any, *, timeout_s: float) -> AsyncOpenAI:
+        """Return a client of this endpoint over an HTTP client.
+
+        Raises:
+            ConfigError: the SDK's version cannot be used.
+        """
+        import openai
+
         return openai.AsyncOpenAI(
             base_url=self.place.url,
             default_headers=self._sent_headers(absent=openai.Omit()),
@@ -75,6 +88,11 @@ class Access:
             timeout=timeout_s,
             **self._credential(),
         )
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether the SDK asks for a token before each request, so that no two need have the same headers."""
+        return not isinstance(self.credential, str) and "authorization" not in self._own_headers()
 
     @property
     def has_authorization(self) -> bool:
@@ -96,10 +114,11 @@ class Access:
         return {_SDK_WRITES.get(name, name): value for name, value in complete.items()}
 
     def _credential(self) -> Mapping[str, Any]:
-        if isinstance(self.credential, str) or "authorization" in self._own_headers():
+        if not self.asks_for_tokens:
             return {"api_key": "none"}  # never sent: a header replaces it
         if callable(self.credential):
             return {"api_key": self.credential}
+        assert not isinstance(self.credential, str), "no token is asked for then"
         import openai
 
         if "workload_identity" not in inspect.signature(openai.AsyncOpenAI.__init__).parameters:
@@ -115,6 +134,13 @@ def _certificates_of(environ: Mapping[str, str]) -> tuple[str | None, str | None
 def _trusted_by_default(_file: str | None, _folder: str | None) -> ssl.SSLContext:
     """Return the context of the environment's certificates; loading them takes as long as many calls."""
     return ClientTls().context()
+
+
+def _may_use_aiohttp() -> bool:
+    """Whether it is there, which it is but in the demo's environment, and no proxy is one that it lacks."""
+    return find_spec("aiohttp") is not None and not any(
+        proxy.startswith("socks") for proxy in getproxies().values()
+    )
 
 
 def _unusable_proxy() -> str:

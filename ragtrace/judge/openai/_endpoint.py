@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ragtrace.errors import (
     JudgeError,
@@ -23,7 +21,13 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.http import BodyTooLarge, UnreadableBody
-from ragtrace.judge._http import MOST_REPLY_BYTES, RequestRejected, certificate_fault, never_left
+from ragtrace.judge._http import (
+    MOST_REPLY_BYTES,
+    RequestRejected,
+    certificate_fault,
+    error_of_aiohttp,
+    never_left,
+)
 from ragtrace.judge.calls import JudgeCall, was_turned_down
 from ragtrace.judge.openai._client import Access
 
@@ -50,39 +54,6 @@ class Transport(Protocol):
         ...
 
 
-class _Clients:
-    """Clients of an endpoint, each for a few calls at once.
-
-    A pool of the SDK's HTTP client looks at all its connections before each request, and at a socket for each
-    of them: with a hundred calls at once, that is a third of what a call costs. So there are several pools.
-    """
-
-    def __init__(self, opened: Callable[[], openai.AsyncOpenAI]) -> None:
-        self._open = opened
-        self._calls = {opened(): 0}
-        """Calls under way, by client."""
-
-    @contextmanager
-    def one(self) -> Iterator[openai.AsyncOpenAI]:
-        """Lend the first client that has room; open another if none has."""
-        client = next((each for each, calls in self._calls.items() if calls < _CALLS_A_CLIENT), None)
-        if client is None:
-            client = self._open()
-        self._calls[client] = self._calls.get(client, 0) + 1
-        try:
-            yield client
-        finally:
-            self._calls[client] -= 1
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        for client in self._calls:
-            await client.close()
-
-
-_CALLS_A_CLIENT: Final = 8
-
-
 class Endpoint:
     """Asks one endpoint over a connection pool. Bound to the event loop that uses it first.
 
@@ -96,8 +67,13 @@ class Endpoint:
         self._timeout_s = timeout_s
         self._who = who
         self._credential = access.credential
-        self._clients = _Clients(partial(access.client, timeout_s=timeout_s, most_bytes=most_bytes))
-        self._headers = {} if access.has_authorization else {"Authorization": _omitted()}
+        self._http = access.http_client(most_bytes=most_bytes)
+        self._client = access.client(self._http, timeout_s=timeout_s)
+        self._place = access.place
+        self._fixed = None if access.asks_for_tokens else _headers_of(self._client, access)
+        """The headers of each request that the SDK would make."""
+        self._first: dict[str, Any] = {}
+        """By path a request without a body, whose address and headers all others have."""
 
     async def post(self, path: str, call: JudgeCall) -> Any:
         """Post a JSON document; return the JSON of the reply. Its objects are `JsonObject`.
@@ -113,10 +89,9 @@ class Endpoint:
         import httpx
 
         async def send(client: openai.AsyncOpenAI) -> bytes:
-            options: Any = {"headers": self._headers}
-            response = await client.post(
-                path, cast_to=httpx.Response, content=call.asked.document, options=options
-            )
+            if self._fixed is not None:
+                return await self._send(path, call.asked.document, self._fixed)
+            response = await client.post(path, cast_to=httpx.Response, content=call.asked.document)
             return response.content
 
         try:
@@ -144,11 +119,12 @@ class Endpoint:
         import openai
 
         try:
-            with self._clients.one() as client:
-                async with asyncio.timeout(self._timeout_s):  # the SDK's time-out is for each read
-                    return await send(client)
+            async with asyncio.timeout(self._timeout_s):  # the SDK's time-out is for each read
+                return await send(self._client)
         # no cause is chained: it may quote the key or the prompt
         except (TimeoutError, openai.APITimeoutError) as exc:
+            if not _is_timeout(exc):
+                raise self._failure(exc, call) from None
             if never_left(exc):
                 call.stayed()
             message = f"no answer within {self._timeout_s:g} s: is the model busy, or too slow?"
@@ -167,9 +143,37 @@ class Endpoint:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._clients.aclose()
+        await self._client.close()
         if close := getattr(self._credential, "aclose", None):
             await close()
+
+    async def _send(self, path: str, document: bytes, headers: Mapping[str, str]) -> bytes:
+        """Post by the SDK's HTTP client; the SDK would build address and headers anew each time.
+
+        Raises:
+            openai.APIConnectionError, openai.APIStatusError: as the SDK's method.
+        """
+        import openai
+
+        request = self._request(path, document, headers)
+        try:
+            response = await self._http.send(request)
+        except UnreadableBody:
+            raise
+        except Exception as exc:
+            raise openai.APIConnectionError(request=request) from exc
+        if not response.is_success:
+            raise openai.APIStatusError("", response=response, body=None)
+        content: bytes = response.content
+        return content
+
+    def _request(self, path: str, document: bytes, headers: Mapping[str, str]) -> Any:
+        if (first := self._first.get(path)) is None:
+            first = self._first[path] = self._http.build_request(
+                "POST", self._place.address(path), headers=headers
+            )
+            del first.headers["content-length"]
+        return type(first)("POST", first.url, headers=first.headers, content=document)
 
     def _failure(self, exc: Exception, call: JudgeCall) -> JudgeError:
         import openai
@@ -194,10 +198,15 @@ class Endpoint:
         return JudgeUnavailable(f"{self._who}: {message}", usage=call.usage)
 
 
-def _omitted() -> Any:
-    import openai
+def _headers_of(client: openai.AsyncOpenAI, access: Access) -> Mapping[str, str]:
+    left_out = () if access.has_authorization else ("Authorization",)  # older SDKs have one of their own
+    named = client.default_headers.items()
+    return {name: value for name, value in named if isinstance(value, str) and name not in left_out}
 
-    return openai.Omit()
+
+def _is_timeout(exc: Exception) -> bool:
+    beneath = error_of_aiohttp(exc)
+    return beneath is None or isinstance(beneath, TimeoutError)
 
 
 def _said(exc: openai.APIStatusError) -> Any:

@@ -33,6 +33,8 @@ from ragtrace.ports import FreeText, Judge, JudgeRequest
 from tests.batch_server import Answer, BatchServer, Fault, running_batch_server
 from tests.gullible_model import completion
 
+pytestmark = pytest.mark.slow
+
 FULL = Fault(status=429, body={"error": {"code": "rate_limit_exceeded"}})
 LOST = Fault()
 BUSY = Fault(status=503, body={})

@@ -350,13 +350,13 @@ async def test_judge_calls_are_made_untraced(
 ) -> None:
     endpoint.answers = lambda body: (200, completion(GOOD))
     seen: list[object] = []
-    send: Callable[..., Any] = openai.AsyncOpenAI.request
+    send: Callable[..., Any] = openai.DefaultAioHttpClient.send
 
     async def watching(*args: Any, **kwargs: Any) -> Any:
         seen.append(otel_context.get_value(_SUPPRESS_INSTRUMENTATION_KEY))
         return await send(*args, **kwargs)
 
-    monkeypatch.setattr(openai.AsyncOpenAI, "request", watching)
+    monkeypatch.setattr(openai.DefaultAioHttpClient, "send", watching)
     await judge.ask(request())
     assert seen == [True]
     assert otel_context.get_value(_SUPPRESS_INSTRUMENTATION_KEY) is None
