@@ -7,6 +7,9 @@ declares it as ``bytes`` leaves it unparsed.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from google.protobuf import descriptor_pool, message_factory
@@ -44,6 +47,61 @@ if TYPE_CHECKING:
 def read_envelope(body: bytes) -> Envelope:
     """Parse the envelope of a valid request."""
     return cast("Envelope", _REQUEST.FromString(body))
+
+
+def cut_traces(body: bytes, *, wanted: Callable[[str, int], bool]) -> tuple[bytes, int]:
+    """Cut the spans of unwanted traces out of a request; return the rest, and how many were cut.
+
+    Of each span only the ids are read, at its beginning, where encoders write them. A span without valid ids
+    there stays. ``wanted`` is called once with each trace id and its number of spans.
+
+    Raises:
+        DecodeError: the envelope cannot be parsed.
+    """
+    envelope = read_envelope(body)
+    scopes = [scope for resource in envelope.resource_spans for scope in resource.scope_spans]
+    trace_ids = [_trace_ids(scope.spans) for scope in scopes]
+    numbers = Counter(chain.from_iterable(trace_ids))
+    unread = numbers.pop(_UNREAD, 0)
+    unwanted = {trace_id for trace_id, number in numbers.items() if not wanted(trace_id.hex(), number)}
+    if not unwanted:
+        return body, 0
+    if not unread and len(unwanted) == len(numbers):
+        return b"", numbers.total()
+    for scope, of_scope in zip(scopes, trace_ids, strict=True):
+        kept = [
+            span for span, trace_id in zip(scope.spans, of_scope, strict=True) if trace_id not in unwanted
+        ]
+        del scope.spans[:]
+        scope.spans.extend(kept)
+    return envelope.SerializeToString(), sum(numbers[trace_id] for trace_id in unwanted)
+
+
+def _trace_ids(spans: Iterable[bytes]) -> Sequence[bytes]:
+    heads = [span[:_HEAD_BYTES] for span in spans]
+    together = b"".join(heads)
+    if _are_tagged(together, len(heads)) and bytes(8) not in together:  # no id is zero
+        return [head[_TRACE_ID] for head in heads]
+    return [head[_TRACE_ID] if _has_ids(head) else _UNREAD for head in heads]
+
+
+def _are_tagged(heads: bytes, number: int) -> bool:
+    """Return whether each head is a trace id and a span id of the right lengths."""
+    return len(heads) == number * _HEAD_BYTES and all(
+        heads[place::_HEAD_BYTES] == bytes([byte]) * number for place, byte in _TAGS
+    )
+
+
+def _has_ids(head: bytes) -> bool:
+    return _are_tagged(head, 1) and any(head[_TRACE_ID]) and any(head[_SPAN_ID])
+
+
+_UNREAD: Final = b""
+_HEAD_BYTES: Final = 28
+_TAGS: Final = ((0, 0x0A), (1, 16), (18, 0x12), (19, 8))
+"""Fields 1 and 2, ``trace_id`` and ``span_id``, with their lengths: ``Span`` in OTLP's ``trace.proto``."""
+_TRACE_ID: Final = slice(2, 18)
+_SPAN_ID: Final = slice(20, 28)
 
 
 def new_envelope() -> Envelope:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
@@ -22,7 +23,7 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
 from ragtrace.errors import CodecError
-from ragtrace.traces._otlp_envelope import new_envelope, read_envelope
+from ragtrace.traces._otlp_envelope import cut_traces, new_envelope, read_envelope
 from ragtrace.traces._otlp_fast_json import usual_spans
 from ragtrace.traces._otlp_json import from_json, to_json
 from ragtrace.traces._otlp_repair import repaired_text
@@ -84,6 +85,8 @@ class ParsedRequest:
     """The equivalent protobuf bytes; ``None`` for JSON."""
     texts_repaired: int = 0
     """Number of strings that were not UTF-8; U+FFFD replaces their invalid bytes."""
+    spans_cut: int = 0
+    """Number of spans of unwanted traces, which were not parsed."""
 
 
 def parse_request(data: bytes, *, encoding: Encoding) -> ExportTraceServiceRequest:
@@ -95,11 +98,19 @@ def parse_request(data: bytes, *, encoding: Encoding) -> ExportTraceServiceReque
     return read_request(data, encoding=encoding).request
 
 
-def read_request(data: bytes, *, encoding: Encoding, repair: bool = True) -> ParsedRequest:
+def read_request(
+    data: bytes,
+    *,
+    encoding: Encoding,
+    repair: bool = True,
+    wanted: Callable[[str, int], bool] | None = None,
+) -> ParsedRequest:
     """Parse the body of an export request.
 
     Spans with zero, missing or short ids pass: ``split_by_trace`` rejects them one by one. Repairing strings
-    takes seconds at worst: without ``repair``, a protobuf request that needs it is refused.
+    takes seconds at worst: without ``repair``, a protobuf request that needs it is refused. ``wanted`` is
+    called with trace ids and their numbers of spans: of a protobuf request, it keeps spans of other traces
+    from being parsed.
 
     Raises:
         CodecError: the bytes are not what the encoding says, or hold too many parts.
@@ -111,7 +122,11 @@ def read_request(data: bytes, *, encoding: Encoding, repair: bool = True) -> Par
         return ParsedRequest(request=request, body=None, texts_repaired=repaired)
     if is_flood_on_the_wire(data):
         raise CodecError(_FLOOD)
-    parsed = _parse(data, repair=repair)
+    spans_cut = 0
+    if wanted is not None:
+        with suppress(DecodeError):  # the parser reports it
+            data, spans_cut = cut_traces(data, wanted=wanted)
+    parsed = replace(_parse(data, repair=repair), spans_cut=spans_cut)
     if len(data) > 2 * MAX_PARTS and is_flood(parsed.request):  # fewer bytes cannot hold that many
         del parsed  # otherwise the error's traceback would keep it in memory
         raise CodecError(_FLOOD)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -34,6 +34,8 @@ _READ_TIMEOUT_S: Final = 30
 _MAX_CONNECTIONS: Final = 4_000
 _IDLE_MS: Final = 300_000
 """A connection without a call is ended after this long: its sender makes another when it has something."""
+_WINDOW_BYTES: Final = 1 << 20
+"""What a sender may send ahead: a usual request, which else would wait for several permissions to go on."""
 _SILENT_MS: Final = 60_000
 """A connection on which nothing comes is asked whether its other end is still there."""
 
@@ -64,6 +66,7 @@ async def serve_grpc(
             ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),
             ("grpc.max_connection_idle_ms", _IDLE_MS),
             ("grpc.keepalive_time_ms", _SILENT_MS),
+            ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
             ("grpc.http2.bdp_probe", 0),  # or it takes in megabytes of what nobody reads yet
         ]
     )
@@ -100,12 +103,12 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         )
 
     async def _export(
-        self, sender: TokenSender | None, messages: AsyncIterator[bytes], context: Any
+        self, sender: TokenSender | None, _messages: object, context: Any
     ) -> ExportTraceServiceResponse:
         who = who_sends(sender, _address(context.peer()))
         try:
             with self._one_call(who):
-                body = await self._receive(messages, who)
+                body = await self._receive(context, who)
                 receipt = await self._intake.to_its_end(self._take(body, sender, who))
             return export_response(receipt)
         except (CodecError, StoreUnavailable, RequestRefused) as exc:
@@ -128,12 +131,12 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
             if not self._calls[who]:
                 del self._calls[who]
 
-    async def _receive(self, messages: AsyncIterator[bytes], who: str) -> bytes:
+    async def _receive(self, context: Any, who: str) -> bytes:
         room = self._intake.room
         try:
             with room.for_request(who) as place:
                 async with room.for_unread(place, _READ_TIMEOUT_S):
-                    return await _only_message(messages)
+                    return await _only_message(context)
         except TooSlow:
             raise too_slow() from None
         except TimeoutError:
@@ -142,8 +145,6 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
                 f"the message did not come within {_READ_TIMEOUT_S} s",
                 http_status=408,
             ) from None
-        except StopAsyncIteration:
-            raise RequestRefused(code_pb2.INVALID_ARGUMENT, "the call holds no message") from None
 
     async def _take(self, body: bytes, sender: TokenSender | None, who: str) -> Receipt:
         with self._intake.room.for_request(who) as place:
@@ -151,13 +152,12 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
             return await self._intake.accept(body, encoding="protobuf", sender=sender)
 
 
-async def _only_message(messages: AsyncIterator[bytes]) -> bytes:
-    """Return the message of a call, and see the call's end.
-
-    gRPC's iterator keeps its last message until it ends, and then in a cycle, which is looked for seldom.
-    """
-    message = await anext(messages)
-    if await anext(messages, None) is not None:
+async def _only_message(context: Any) -> bytes:
+    """Return the message of a call. gRPC's iterator of messages would keep it in a cycle."""
+    message = await context.read()
+    if not isinstance(message, bytes):  # `EOF`
+        raise RequestRefused(code_pb2.INVALID_ARGUMENT, "the call holds no message")
+    if isinstance(await context.read(), bytes):
         raise RequestRefused(code_pb2.INVALID_ARGUMENT, "the call holds more than one message")
     return message
 

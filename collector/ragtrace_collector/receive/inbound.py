@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.traces.otlp import TraceSlice, drop_spans_without_ids
-from ragtrace_collector.receive.loop_guard import drop_own_spans, drop_traces, may_have_own_spans
+from ragtrace_collector.receive.loop_guard import (
+    drop_carriers,
+    drop_own_scopes,
+    drop_traces,
+    has_own_scopes,
+)
 from ragtrace_collector.receive.tenants import needs_stamp, stamp_tenant
 
 
@@ -23,16 +28,13 @@ class Inbound:
     body: bytes | None
     """The request as protobuf, if no step has changed it; else ``None``."""
 
-    def without_own_spans(self, received: bytes) -> tuple[Inbound, int]:
-        """Drop the carriers that a pipeline sent back; return how many there were as well.
+    def without_own_scopes(self) -> tuple[Inbound, int]:
+        """Drop the spans whose scope is a collector's; return how many there were as well."""
+        return self._without(drop_own_scopes) if has_own_scopes(self.request) else (self, 0)
 
-        ``received`` is what the sender sent, in any encoding.
-        """
-        if not may_have_own_spans(self.request, received):
-            return self, 0
-        changed = self._copy()
-        dropped = drop_own_spans(changed, received)
-        return (Inbound(changed, None), dropped) if dropped else (self, 0)
+    def without_carriers(self) -> tuple[Inbound, int]:
+        """Drop carriers whose scope got lost on the way; return how many there were as well."""
+        return self._without(drop_carriers)
 
     def of_tenant(self, tenant: str | None) -> Inbound:
         """Write the sender's tenant on every resource, instead of any tenant that the spans name."""
@@ -59,6 +61,11 @@ class Inbound:
     def to_bytes(self) -> bytes:
         """Return the request as protobuf."""
         return self.request.SerializeToString() if self.body is None else self.body
+
+    def _without(self, drop: Callable[[ExportTraceServiceRequest], int]) -> tuple[Inbound, int]:
+        changed = self._copy()
+        dropped = drop(changed)
+        return (Inbound(changed, None), dropped) if dropped else (self, 0)
 
     def _copy(self) -> ExportTraceServiceRequest:
         changed = ExportTraceServiceRequest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +26,7 @@ from ragtrace.traces.otlp import (
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.receive.inbound import Inbound
+from ragtrace_collector.receive.loop_guard import may_hold_carriers
 from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.span_limits import SpanLimits
 from ragtrace_collector.sampling import Sampler
@@ -69,8 +70,10 @@ _LARGE_AT_ONCE: Final = 2
 class SpanIntake(ABC):
     """What receivers hand requests to. When ``accept`` returns, what must be kept is durable."""
 
-    def __init__(self, *, live: LiveConfig, counters: Counters, room: RequestMemory) -> None:
+    def __init__(self, *, live: LiveConfig, counters: Counters, room: RequestMemory, forwards: bool) -> None:
+        """``forwards`` says that spans are taken whether or not their traces are sampled."""
         self.room = room
+        self._forwards = forwards
         self._live = live
         self._counters = counters
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
@@ -86,12 +89,16 @@ class SpanIntake(ABC):
         """
         left_out: Counter[Counts] = Counter()
         try:
-            parsed = await self._parse(body, encoding)
-            inbound, own = Inbound(parsed.request, parsed.body).without_own_spans(body)
+            parsed = await self._parse(body, encoding, left_out)
+            inbound, own = Inbound(parsed.request, parsed.body).without_own_scopes()
             if sender is not None:
                 inbound = inbound.of_tenant(sender.tenant)
-            is_wanted = partial(self._is_wanted, self._live.now.sampler, left_out)
-            split = split_by_trace(inbound.request, wanted=is_wanted, body=inbound.body)
+            split, unwanted = self._split(inbound)
+            if any(map(may_hold_carriers, self._kept(split, body))):
+                inbound, carriers = inbound.without_carriers()
+                own += carriers
+                split, unwanted = self._split(inbound)
+            left_out.update(unwanted)
             keep = self._prepared(split, inbound, sender, left_out, body_bytes=len(body))
         except CodecError:
             self._counters.add(Counts.REQUESTS_INVALID)
@@ -102,12 +109,22 @@ class SpanIntake(ABC):
             self._counters.add(Counts.REQUESTS_PUT_OFF)
             raise
         if sender is not None:
-            sender.charge(spans=split.spans, bytes=len(body))
+            sender.charge(spans=parsed.spans_cut + split.spans, bytes=len(body))
         left_out.update({Counts.SPANS_OWN: own, Counts.SPANS_REJECTED: split.rejected})
-        self._counters.add_request(spans=split.spans + split.rejected + own, left_out=left_out)
+        taken = parsed.spans_cut + split.spans + own
+        self._counters.add_request(spans=taken + split.rejected, left_out=left_out)
         self._counters.add(Counts.TEXTS_REPAIRED, parsed.texts_repaired)
-        reason = _reason(split, parsed)
-        return Receipt(spans=split.spans + own, rejected_spans=split.rejected, reason=reason)
+        return Receipt(spans=taken, rejected_spans=split.rejected, reason=_reason(split, parsed))
+
+    def _split(self, inbound: Inbound) -> tuple[SplitRequest, Counter[Counts]]:
+        """Split a request by trace, without traces that are sampled out; count their spans."""
+        unwanted: Counter[Counts] = Counter()
+        is_wanted = partial(self._is_wanted, self._live.now.sampler, unwanted)
+        return split_by_trace(inbound.request, wanted=is_wanted, body=inbound.body), unwanted
+
+    def _kept(self, split: SplitRequest, body: bytes) -> Iterable[bytes]:
+        """Return the bytes of what is kept or forwarded: nothing else needs a close look."""
+        return (body,) if self._forwards else (part.payload for part in split.slices)
 
     @abstractmethod
     def _prepared(
@@ -147,10 +164,17 @@ class SpanIntake(ABC):
         while self._under_way:
             await asyncio.wait(self._under_way)
 
-    async def _parse(self, body: bytes, encoding: Encoding) -> ParsedRequest:
+    async def _parse(self, body: bytes, encoding: Encoding, left_out: Counter[Counts]) -> ParsedRequest:
+        """Parse a request; count in ``left_out`` the spans that were sampled out before."""
         if encoding == "protobuf" and len(body) <= _LARGE_BYTES:
+            unwanted: Counter[Counts] = Counter()
+            sampler = self._live.now.sampler
+            needs_all = self._forwards or sampler.may_keep_all
+            wanted = None if needs_all else partial(self._is_wanted, sampler, unwanted)
             with suppress(CodecError):  # the slow path below reports it, unless it can repair the texts
-                return read_request(body, encoding=encoding, repair=False)
+                parsed = read_request(body, encoding=encoding, repair=False, wanted=wanted)
+                left_out.update(unwanted)
+                return parsed
         async with self._large:
             return await asyncio.to_thread(read_request, body, encoding=encoding)
 
@@ -172,7 +196,7 @@ class Intake(SpanIntake):
         holding: Callable[[], HoldMode],
         span_limits: SpanLimits,
     ) -> None:
-        super().__init__(live=live, counters=counters, room=room)
+        super().__init__(live=live, counters=counters, room=room, forwards=bool(forward_to))
         self._store = store
         self._assembly = assembly
         self._forward_to = forward_to

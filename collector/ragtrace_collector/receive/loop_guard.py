@@ -13,20 +13,17 @@ from ragtrace.traces.otlp import TraceSlice, drop_spans
 from ragtrace_collector.store.trace_key import trace_id_of
 
 
-def may_have_own_spans(request: ExportTraceServiceRequest, body: bytes) -> bool:
-    """Return whether `drop_own_spans` could find something, without looking at every span."""
-    return _SOUGHT in body or any(
+def has_own_scopes(request: ExportTraceServiceRequest) -> bool:
+    """Return whether a scope says that its spans are a collector's own."""
+    return any(
         scope_spans.scope.name in semconv.OWN_SCOPES
         for resource_spans in request.resource_spans
         for scope_spans in resource_spans.scope_spans
     )
 
 
-def drop_own_spans(request: ExportTraceServiceRequest, body: bytes) -> int:
-    """Drop carriers that a pipeline sent back, and return how many: they are neither judged nor forwarded.
-
-    Their scope identifies them, or the attributes that only carriers have, if the scope got lost on the way.
-    """
+def drop_own_scopes(request: ExportTraceServiceRequest) -> int:
+    """Drop the spans of such scopes, and return how many: they are neither judged nor forwarded."""
     dropped = 0
     for resource_spans in request.resource_spans:
         for position in reversed(range(len(resource_spans.scope_spans))):
@@ -34,8 +31,29 @@ def drop_own_spans(request: ExportTraceServiceRequest, body: bytes) -> int:
             if scope_spans.scope.name in semconv.OWN_SCOPES:
                 dropped += len(scope_spans.spans)
                 del resource_spans.scope_spans[position]
-    # the bytes are searched first: few requests have a carrier, and checking every attribute is slow
-    return dropped + (_drop_carriers(request) if _SOUGHT in body else 0)
+    return dropped
+
+
+def may_hold_carriers(data: bytes) -> bool:
+    """Return whether `drop_carriers` could find something in what these bytes say, in any encoding.
+
+    Few requests have a carrier whose scope got lost on the way, and looking at every attribute is slow.
+    """
+    return _SOUGHT in data
+
+
+def drop_carriers(request: ExportTraceServiceRequest) -> int:
+    """Drop spans with the attributes that only carriers have, whatever their scope; return how many."""
+    dropped = 0
+
+    def is_carrier(span: trace_pb2.Span) -> bool:
+        nonlocal dropped
+        found = {attribute.key for attribute in span.attributes} >= _OF_CARRIERS
+        dropped += found
+        return found
+
+    drop_spans(request, is_carrier)
+    return dropped
 
 
 def drop_traces(request: ExportTraceServiceRequest, slices: Sequence[TraceSlice]) -> None:
@@ -47,16 +65,3 @@ def drop_traces(request: ExportTraceServiceRequest, slices: Sequence[TraceSlice]
 _SOUGHT: Final = semconv.EVAL_STATUS.encode()
 _OF_CARRIERS: Final = {semconv.EVAL_STATUS, semconv.TARGET_SPAN_ID}
 """Feedback has only the second. An answer span with its scores on it (hold mode) has only the first."""
-
-
-def _drop_carriers(request: ExportTraceServiceRequest) -> int:
-    dropped = 0
-
-    def is_carrier(span: trace_pb2.Span) -> bool:
-        nonlocal dropped
-        found = {attribute.key for attribute in span.attributes} >= _OF_CARRIERS
-        dropped += found
-        return found
-
-    drop_spans(request, is_carrier)
-    return dropped

@@ -154,7 +154,9 @@ class SampleStage:
         begun_ns = time.thread_time_ns()
         records = answers.of_calls(ready.calls) if ready.calls else answers.records
         digests = {each.target.span_id: record_sha256(each) for each in records if each.target}
-        moved = {} if ready.calls else answers.moved()
+        moved = answers.moved()
+        if ready.calls:  # of the others, spans are still to come
+            moved = {gone: successor for gone, successor in moved.items() if successor in digests}
         if answers.cpu_ns + time.thread_time_ns() - begun_ns > nanoseconds(live.config.assemble.max_cpu):
             await self.quarantine.set_aside(trace_id, QuarantineReason.CPU)
             self.assembly.drop(trace_id)

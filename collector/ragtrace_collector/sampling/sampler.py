@@ -150,12 +150,17 @@ class Sampler:
         of_follow_ups = self.follow_ups.policy.rate if self.follow_ups else 0.0
         self._ceiling = 1.0 if self.fairness else max(self.plan.highest_rate, of_follow_ups)
 
+    @property
+    def may_keep_all(self) -> bool:
+        """Whether ``may_keep`` holds for every trace."""
+        return self._ceiling >= 1
+
     def may_keep(self, trace_id: str) -> bool:
         """Say whether spans of this trace are worth storing, before the whole trace is known.
 
         It needs no spans: they matter only if a rule could raise the rate above the position.
         """
-        return self._ceiling >= 1 or position_of(trace_id) < self._ceiling
+        return self.may_keep_all or position_of(trace_id) < self._ceiling
 
     @property
     def may_follow_up(self) -> bool:

@@ -70,9 +70,19 @@ MUTANTS: Final = (
         promise="sampling",
         breaks="the door drops what a rule would keep",
         file=_SAMPLER,
-        old="return self._ceiling >= 1 or position_of(trace_id) < self._ceiling",
+        old="return self.may_keep_all or position_of(trace_id) < self._ceiling",
         new="return position_of(trace_id) < self.plan.ratio",
         tests=(f"{_SAMPLING_TESTS}::test_the_door_drops_only_what_no_rule_could_keep",),
+    ),
+    Mutant(
+        promise="sampling",
+        breaks="spans without ids count as sampled out before they are parsed",
+        file="ragtrace/traces/_otlp_envelope.py",
+        old=" and bytes(8) not in together:",
+        new=":",
+        tests=(
+            "tests/unit/traces/test_otlp.py::test_what_is_cut_out_before_parsing_is_what_would_be_left_out_after",
+        ),
     ),
     Mutant(
         promise="sampling",

@@ -137,12 +137,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         promise="ids",
-        breaks="carriers that come back are judged",
+        breaks="carriers that come back without their scope are judged",
         file="collector/ragtrace_collector/receive/intake.py",
-        old="inbound, own = Inbound(parsed.request, parsed.body).without_own_spans(body)",
-        new="inbound, own = Inbound(parsed.request, parsed.body), 0",
+        old="if any(map(may_hold_carriers, self._kept(split, body))):",
+        new="if False:",
         tests=(
-            "tests/integration/collector/test_service.py::test_carriers_that_come_back_are_neither_judged_nor_forwarded",
+            "tests/integration/collector/test_loop_guard.py::test_carriers_do_not_multiply_however_often_they_come_back",
         ),
     ),
 )

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace.errors import CodecError
 from ragtrace.model import AttributeValue
+from ragtrace.traces._otlp_envelope import new_envelope
 from ragtrace.traces.otlp import (
     Encoding,
     decode,
@@ -21,6 +23,7 @@ from ragtrace.traces.otlp import (
     encode,
     encode_json,
     parse_request,
+    read_request,
     spans_in,
     split_by_trace,
 )
@@ -374,6 +377,58 @@ def test_what_is_not_wanted_is_counted_and_left_out() -> None:
     request = parse_request(encode(members), encoding="protobuf")
     split = split_by_trace(request, wanted=lambda trace_id, spans: (trace_id, spans) == (TRACE, 2))
     assert ([piece.trace_id for piece in split.slices], split.spans) == ([TRACE], 3)
+
+
+trace_ids = st.sampled_from(
+    [
+        b"",
+        bytes(16),
+        b"\1" * 8,
+        *(bytes([number]) + tail for number in range(1, 5) for tail in (b"\1" * 15, bytes(15))),
+    ]
+)
+
+
+@LAW
+@given(
+    st.lists(
+        st.tuples(trace_ids, st.sampled_from([b"\2" * 8, bytes(8), b"\3"]), st.booleans()),
+        min_size=1,
+        max_size=12,
+    ),
+    st.sets(st.integers(1, 4)),
+)
+def test_what_is_cut_out_before_parsing_is_what_would_be_left_out_after(
+    members: list[tuple[bytes, bytes, bool]], wanted: set[int]
+) -> None:
+    envelope = new_envelope()
+    scopes = [envelope.resource_spans.add().scope_spans.add() for _ in range(2)]
+    for number, (trace_id, span_id, is_name_first) in enumerate(members):
+        ids = trace_pb2.Span(trace_id=trace_id, span_id=span_id).SerializeToString()
+        name = trace_pb2.Span(name=f"{number}").SerializeToString()
+        scopes[number % 3 // 2].spans.append(name + ids if is_name_first else ids + name)
+    body = envelope.SerializeToString()
+
+    def is_wanted(trace_id: str, _: int) -> bool:
+        return int(trace_id[:2], 16) in wanted
+
+    parsed = read_request(body, encoding="protobuf", wanted=is_wanted)
+    split = split_by_trace(parsed.request, wanted=is_wanted, body=parsed.body)
+    whole = split_by_trace(parse_request(body, encoding="protobuf"), wanted=is_wanted)
+    assert [(each.trace_id, decode(each.payload)) for each in split.slices] == [
+        (each.trace_id, decode(each.payload)) for each in whole.slices
+    ]
+    assert parsed.spans_cut + split.spans == whole.spans
+    assert split.rejected == whole.rejected
+
+
+def test_what_is_cut_out_is_not_parsed_and_what_is_kept_is() -> None:
+    broken = replace(a_span(1), name="name-of-a-span")
+    body = encode([broken, a_span(2, trace_id="1" * 32)]).replace(b"name-of-a-span", b"\xff" * 14)
+    parsed = read_request(body, encoding="protobuf", wanted=lambda trace_id, _: trace_id != TRACE)
+    assert (parsed.spans_cut, [span.span_id for span in spans_in(parsed.request)]) == (1, ["0" * 15 + "2"])
+    with pytest.raises(CodecError):
+        read_request(body, encoding="protobuf", repair=False, wanted=lambda trace_id, _: trace_id == TRACE)
 
 
 @pytest.mark.slow
