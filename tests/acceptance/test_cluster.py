@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -20,6 +23,7 @@ import pytest
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
+from ragtrace_collector.kafka.groups import GroupAdmin
 from ragtrace_collector.store.shard import shard_of
 from tests.acceptance.judge_server import JudgeServer, running_judge
 from tests.acceptance.replies import ANSWER, REPLIES
@@ -308,6 +312,48 @@ def test_tenants_are_those_of_the_tokens_that_other_processes_saw(kafka: Kafka, 
         eventually(lambda: judged() == ["blue", "red"], what="an answer of each tenant")
 
 
+def test_the_limits_of_a_token_hold_for_all_processes_together(kafka: Kafka, tmp_path: Path) -> None:
+    most = 30
+    token = {"name": "red", "sha256": sha256(b"red").hexdigest(), "limits": {"requests": most}}
+    receive = {"grpc": None, "http": "127.0.0.1:0", "tokens": [token]}
+    with cluster_over(kafka, tmp_path, "allowance", receive=receive) as cluster:
+        members = [cluster.started(f"taking-{number}", "ingest") for number in range(3)]
+        await_shares(*members, processes=3)
+        began_s = time.monotonic()
+        taken = [taken_until_refused(member, token="red") for member in members]
+        minutes = (time.monotonic() - began_s) / 60
+        assert min(taken) >= most / 3
+        assert sum(taken) <= most * (1 + minutes) + 3
+        members[0].kill()
+        members[1].stop()
+        await_shares(members[2], processes=1)
+
+
+def await_shares(*members: Member, processes: int) -> None:
+    """Wait until each of these processes divides the limits of tokens by this number."""
+
+    def parts(member: Member) -> list[str]:
+        assert member.running is not None
+        return re.findall(r"share the limits of tokens: (\d+)", member.running.log.read_text("utf-8"))
+
+    eventually(
+        lambda: all(parts(member)[-1:] == [str(processes)] for member in members), what="a count of processes"
+    )
+
+
+def taken_until_refused(member: Member, *, token: str) -> int:
+    """Return how many requests a process takes, one after the other, until the allowance is used up."""
+    assert member.running is not None
+    url = f"http://127.0.0.1:{member.running.http_port}/v1/traces"
+    headers = {"content-type": "application/x-protobuf", "authorization": f"Bearer {token}"}
+    for taken in itertools.count():
+        answer = httpx.post(url, content=encode(rag_trace(0)), headers=headers, timeout=PATIENCE_S)
+        if answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            return taken
+        answer.raise_for_status()
+    raise AssertionError
+
+
 def test_spans_are_forwarded_also_those_that_sampling_leaves_out(kafka: Kafka, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     sections = {
@@ -351,9 +397,20 @@ def test_topics_that_do_not_fit_together_are_refused_at_the_start(kafka: Kafka, 
     config = cluster_config(
         kafka.broker, prefix="odd", export=[{"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}"}]
     )
-    file = tmp_path / "collector.yaml"
-    store = {**config["store"], "path": str(tmp_path / "shards")}
-    store["kafka"] = {**store["kafka"], "spans_topic": "odd-state"}
+    done = refused(tmp_path, config, spans_topic="odd-state")
+    assert "odd.state: it has 3 partitions and odd-state has 2" in done.stderr
+    assert "odd-state: `max.message.bytes` is 1048588: less than" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def refused(folder: Path, config: Mapping[str, Any], **kafka: str) -> subprocess.CompletedProcess[str]:
+    """Start a process that ends with an error, as it is configured."""
+    file = folder / "refused.yaml"
+    store = {
+        **config["store"],
+        "path": str(folder / "refused"),
+        "kafka": {**config["store"]["kafka"], **kafka},
+    }
     file.write_text(json.dumps({**config, "store": store}))
     done = subprocess.run(
         [sys.executable, "-m", "ragtrace.cli", "collector", "--config", str(file)],
@@ -362,10 +419,41 @@ def test_topics_that_do_not_fit_together_are_refused_at_the_start(kafka: Kafka, 
         timeout=PATIENCE_S,
         check=False,
     )
-    assert done.returncode != 0
-    assert "odd.state: it has 3 partitions and odd-state has 2" in done.stderr
-    assert "odd-state: `max.message.bytes` is 1048588: less than" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.returncode == 2, done.stderr
+    return done
+
+
+def test_two_clusters_with_one_prefix_are_told_and_take_nothing_from_each_other(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    with cluster_over(kafka, tmp_path, "twice") as cluster:
+        kafka.create("other-spans", partitions=PARTITIONS, **{"max.message.bytes": str(64 << 20)})
+        first, second = cluster.member("first"), cluster.member("second")
+        second.config = {
+            **cluster.config,
+            "store": {"kafka": {**cluster.config["store"]["kafka"], "spans_topic": "other-spans"}},
+        }
+        first.start()
+        await_owned(first)
+        told = "members of group 'twice' read twice.spans and not other-spans"
+        assert told in refused(tmp_path, cluster.config, spans_topic="other-spans").stderr
+        send(first, 0)
+        cluster.await_carriers(1)
+        first.pause()
+        group = GroupAdmin({"bootstrap.servers": kafka.broker}, "twice")
+        eventually(lambda: not group.members(), what="its session to end")
+        second.start()
+        await_owned(second)
+        first.go_on()
+        eventually(
+            lambda: "read other-spans and not twice.spans" in " ".join(first.page("/readyz")["reasons"]),
+            what="the first to say why it does nothing",
+        )
+        send(second, 1)
+        cluster.await_carriers(2)
+        second.stop()
+        send(first, 2)
+        cluster.await_carriers(3)
 
 
 def test_workers_share_the_shards_are_started_again_and_end_with_the_first(
@@ -410,6 +498,7 @@ def test_workers_share_the_shards_are_started_again_and_end_with_the_first(
         member.stop()
 
 
+@pytest.mark.slow
 def test_workers_and_roles_need_a_store_that_is_shared(tmp_path: Path) -> None:
     for options in (("--workers", "2"), ("--role", "ingest")):
         done = subprocess.run(

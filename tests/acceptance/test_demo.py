@@ -157,15 +157,15 @@ def test_the_link_leads_to_the_trace_and_its_verdict(jaeger: Jaeger) -> None:
     assert f"evaluation {answer['label']}" in names
 
 
+CLAIM = {"id": 1, "text": "It is so.", "kind": "factual", "relevance": "direct"}
+REPLIES: dict[str, Any] = {
+    "extract": {"claims": [CLAIM | {"sentence_ids": [*range(1, 17)]}], "refusal": False},
+    "verify": {"verdicts": [{"id": 1, "chunks": [], "quote": "", "label": "not_mentioned", "reason": "No."}]},
+}
+
+
 def test_with_an_endpoint_set_it_asks_that_judge() -> None:
-    claim = {"id": 1, "text": "It is so.", "kind": "factual", "relevance": "direct"}
-    replies: dict[str, Any] = {
-        "extract": {"claims": [claim | {"sentence_ids": [*range(1, 17)]}], "refusal": False},
-        "verify": {
-            "verdicts": [{"id": 1, "chunks": [], "quote": "", "label": "not_mentioned", "reason": "No."}]
-        },
-    }
-    with running_judge(replies) as judge:
+    with running_judge(REPLIES) as judge:
         finished = run("--json", "--limit", "3", OPENAI_BASE_URL=judge.base_url, OPENAI_API_KEY="test")
     answers, summary = lines(finished)
     assert summary["judge"] == "openai:gpt-4o-mini"
@@ -260,16 +260,23 @@ def test_its_environment_has_under_forty_packages_of_the_versions_that_are_teste
     assert packages.items() <= tested.items()
 
 
-def test_it_runs_with_the_packages_of_its_lock_alone(tmp_path: Path) -> None:
-    python = make_demo_environment(tmp_path / "environment")
-    finished = subprocess.run(
+def run_in(python: Path, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [python, "-m", "ragtrace.cli", "demo", "--json", "--limit", "3", "--rate", "50"],
-        cwd=tmp_path,
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), **environ},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
         check=False,
     )
+
+
+def test_it_runs_with_the_packages_of_its_lock_alone(tmp_path: Path) -> None:
+    python = make_demo_environment(tmp_path / "environment")
+    finished = run_in(python, tmp_path)
     assert finished.returncode == 0, finished.stderr
     assert lines(finished)[1]["missing"] == 0
+    with running_judge(REPLIES) as judge:
+        asked = run_in(python, tmp_path, OPENAI_BASE_URL=judge.base_url, OPENAI_API_KEY="test")
+    assert [answer["score"] for answer in lines(asked)[0]] == [0.0, 0.0, 0.0], asked.stderr

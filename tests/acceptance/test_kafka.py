@@ -334,6 +334,7 @@ def test_a_broker_may_come_later_and_go_for_a_while(kafka_jars: Path, tmp_path: 
     assert sorted(span.trace_id for span in carriers(tmp_path)) == [trace_id_of(0), trace_id_of(1)]
 
 
+@pytest.mark.slow
 def test_another_receiver_stays_ready_without_a_broker(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     config = config_of(tmp_path, f"127.0.0.1:{port}", "spans")

@@ -1,10 +1,11 @@
-"""The plan and a real process agree: requests in flight at the judge, and processor time."""
+"""The plan and real processes agree: requests in flight at the judge, processor time, one process or two."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from ragtrace_collector.capacity.coefficients import Spread, load_coefficients
 from ragtrace_collector.capacity.plan import Plan, plan_capacity
 from ragtrace_collector.capacity.workload import JudgeUse, Traffic, Workload
+from tests.benchmarks.cluster_members import running_brokers, running_member, sections_of
+from tests.benchmarks.ingest.load import Load
 from tests.benchmarks.pipeline import (
     LATENCY_S,
     WARM_UP,
@@ -64,10 +67,14 @@ def measured() -> Iterator[Measured]:
 def plan() -> Plan:
     """The plan of the same."""
     size = sum(map(len, new_answers(ANSWERS))) / ANSWERS
+    return plan_of(Traffic(calls_per_s=A_SECOND, peak=1, spans=3, call_bytes=size))
+
+
+def plan_of(traffic: Traffic) -> Plan:
     nothing = Spread.of(0.0)
     return plan_capacity(
         Workload(
-            traffic=Traffic(calls_per_s=A_SECOND, peak=1, spans=3, call_bytes=size),
+            traffic=traffic,
             judge=JudgeUse(
                 name="openai:stub",
                 calls=2,
@@ -96,5 +103,37 @@ def test_as_many_requests_are_in_flight_as_are_planned(measured: Measured, plan:
 
 
 def test_processor_time_is_within_the_plan_s_bounds(measured: Measured, plan: Plan) -> None:
-    cores = measured.cpu_s / (ANSWERS / A_SECOND)
-    assert plan.single.cores.low / FACTOR <= cores <= plan.single.cores.high * FACTOR
+    assert is_near(measured.cpu_s / (ANSWERS / A_SECOND), plan.single.cores)
+
+
+def test_a_process_that_judges_over_kafka_is_within_the_plan_s_bounds(tmp_path: Path, plan: Plan) -> None:
+    with running_stub() as stub, Scores.receiving() as scores, running_brokers(tmp_path) as kafka:
+        sections = sections_of(stub, scores, at_once=WORKERS)
+        configure(stub, latency_s=0.0)
+        with (
+            running_member(kafka, tmp_path / "evaluate", "evaluate", sections) as owner,
+            running_member(kafka, tmp_path / "ingest", "ingest", sections) as ingest,
+        ):
+            asyncio.run(send_all(ingest, new_answers(WARM_UP), scores))
+            configure(stub, latency_s=LATENCY_S)
+            before = owner.at_rest().cpu_s
+            asyncio.run(send_paced(ingest, new_answers(ANSWERS), scores, A_SECOND))
+            cores = (owner.at_rest().cpu_s - before) / (ANSWERS / A_SECOND)
+    assert is_near(cores, plan.cluster.evaluate_cores)
+
+
+def test_a_process_that_takes_spans_for_kafka_is_within_the_plan_s_bounds(tmp_path: Path) -> None:
+    load = Load(spans_a_trace=10, at_once=8)
+    spans_a_second = 4_000
+    with running_stub() as stub, Scores.receiving() as scores, running_brokers(tmp_path) as kafka:
+        sections = sections_of(stub, scores, at_once=WORKERS)
+        with running_member(kafka, tmp_path / "ingest", "ingest", sections) as ingest:
+            asyncio.run(load.drive(ingest, load.requests(20)))
+            taken = asyncio.run(load.drive(ingest, load.requests(160)))
+    calls_a_second, call_bytes = spans_a_second / 10, 10 * load.bytes_a_span
+    plan = plan_of(Traffic(calls_per_s=calls_a_second, peak=1, spans=10, call_bytes=call_bytes))
+    assert is_near(taken.cpu_us / 1e6 * spans_a_second, plan.cluster.ingest_cores)
+
+
+def is_near(cores: float, planned: Spread) -> bool:
+    return planned.low / FACTOR <= cores <= planned.high * FACTOR

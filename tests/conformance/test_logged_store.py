@@ -34,6 +34,8 @@ from tests.stores.adapters import MAX_BYTES, LoggedPlace, Place
 from tests.stores.dump import dump
 from tests.stores.row_log import Failure, MemoryLog, MemoryReader, MemoryTopic
 
+pytestmark = pytest.mark.slow
+
 HOUR_NS = 3600 * 10**9
 
 

@@ -36,6 +36,8 @@ from tests.likely_judge import EMBEDDER, LIKELY
 from tests.rag_spans import rag_trace
 from tests.timeless import without_durations
 
+pytestmark = pytest.mark.slow
+
 SPANS = rag_trace(
     1,
     chunks=("Refunds take 14 days.", "Refunds are free. They go to the card that paid."),

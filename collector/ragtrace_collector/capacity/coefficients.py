@@ -74,7 +74,8 @@ class Coefficients:
     input_tokens: Spread
     output_tokens: Spread
     other_run: Spread
-    kafka_receive: Spread
+    kafka_span_us: Spread
+    kafka_kilobyte_us: Spread
     kafka_store: Spread
     kafka_state: Spread
     kafka_spans: Spread

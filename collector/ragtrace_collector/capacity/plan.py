@@ -191,6 +191,11 @@ def _dropped_us(peak: Rates, coefficients: Coefficients) -> Spread:
     )
 
 
+def _to_topic_us(peak: Rates, coefficients: Coefficients) -> Spread:
+    """CPU of all spans of a second, if they are written to the topic."""
+    return coefficients.kafka_span_us * peak.spans + coefficients.kafka_kilobyte_us * (peak.bytes / 1e3)
+
+
 def _judge_cores(load: Workload, peak: Rates, coefficients: Coefficients) -> Spread:
     c = coefficients
     each_ms = c.evaluation_ms + c.judge_call_ms * load.judge.calls + load.judge.cpu_ms
@@ -210,8 +215,8 @@ def _in_steps(number: float, step: int) -> int:
 def _cluster(load: Workload, peak: Rates, store: Spread, coefficients: Coefficients) -> Cluster:
     c = coefficients
     kept = load.traffic.kept_share
-    dropped_cores = _dropped_us(peak, c) * c.other_run * _MICRO
-    ingest_cores = dropped_cores * (1 - kept) + dropped_cores * c.kafka_receive * kept
+    ingest_us = _dropped_us(peak, c) * (1 - kept) + _to_topic_us(peak, c) * kept
+    ingest_cores = ingest_us * c.other_run * _MICRO
     evaluate_cores = (
         _kept_us(peak, c) * kept * c.other_run * _MICRO + _judge_cores(load, peak, c)
     ) * c.kafka_store

@@ -156,7 +156,7 @@ def _single(plan: Plan) -> Iterator[str]:
 
 def _cluster(plan: Plan) -> Iterator[str]:
     cluster = plan.cluster
-    yield "with store: kafka://… (what Kafka adds is assumed, not measured)"
+    yield "with store: kafka://… (what topics take on disk is assumed, not measured)"
     yield _count("ingest processes", cluster.ingest)
     yield _spread("  cores, in all", cluster.ingest_cores)
     yield _count("evaluate processes", cluster.evaluate)

@@ -7,21 +7,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
+from ragtrace import process
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import FILE
 from ragtrace.cli.render import talk
 from ragtrace.cli.settings import command, option, takes
 
 if TYPE_CHECKING:
-    import asyncio
-
     from ragtrace_collector.config import CollectorConfig
     from ragtrace_collector.service.collector import Collector
     from ragtrace_collector.service.workers import Workers
@@ -140,8 +139,6 @@ def _end_with_parent() -> None:
 
 
 def _serve(config: CollectorConfig, options: ServiceOptions) -> None:
-    import asyncio
-
     with needs_extra("collector"):
         from ragtrace_collector import config as configuration
         from ragtrace_collector.service import run as service
@@ -164,19 +161,10 @@ def _serve(config: CollectorConfig, options: ServiceOptions) -> None:
         reread=reread if path else None,
         on_ready=_say_ready if options.as_json else None,
     )
-    with workers.running(), asyncio.Runner(loop_factory=_fast_loop()) as runner:
-        counts = runner.run(running)
+    with workers.running():
+        counts = process.run(running)
     if options.as_json:
         _line("stopped", {"counts": dict(counts)})
-
-
-def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of a faster event loop, if there is one."""
-    if sys.platform == "win32":
-        return None
-    import uvloop
-
-    return uvloop.new_event_loop
 
 
 def _say_checked(

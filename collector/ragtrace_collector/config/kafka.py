@@ -192,14 +192,25 @@ class KafkaStoreConfig(BrokersConfig):
 
     def receiver(self) -> KafkaConfig:
         """Return how the spans are read: by the group that is named as the prefix."""
+        return self._group(topics=(self.spans,), group=self.prefix)
+
+    def ingest_group(self) -> KafkaConfig:
+        """Return the group of the processes that ingest, by which each knows how many there are.
+
+        It reads nothing: its topic is the smallest one. A member that leaves is gone at once, so its name is
+        not kept.
+        """
+        return self._group(
+            topics=(self.budget,), group=f"{self.prefix}.ingest", start="latest", group_instance_id=None
+        )
+
+    def _group(self, **changes: Any) -> KafkaConfig:
         common = {name: getattr(self, name) for name in BrokersConfig.model_fields}
-        return _SpansOfCluster.model_construct(
-            **common, topics=(self.spans,), group=self.prefix
-        )  # checked already
+        return _GroupOfCluster.model_construct(**{**common, **changes})  # checked already
 
 
-class _SpansOfCluster(KafkaConfig):
-    """What a cluster reads of its topic of spans."""
+class _GroupOfCluster(KafkaConfig):
+    """A consumer group of a cluster."""
 
     key = KafkaStoreConfig.key
 

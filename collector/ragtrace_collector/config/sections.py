@@ -496,8 +496,13 @@ class CollectorConfig(Section):
 
     @property
     def takes_spans(self) -> bool:
-        """Whether this process listens for OTLP."""
+        """Whether this process takes spans over OTLP."""
         return self.role != "evaluate"
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether it listens for them anywhere."""
+        return self.takes_spans and bool(self.receive.grpc or self.receive.http)
 
     @property
     def judging(self) -> CollectorConfig:

@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -19,7 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from ragtrace.errors import ReadUnavailable
-from ragtrace_collector.kafka.errors import text_of
+from ragtrace_collector.kafka.admin import Admin
 
 _TIMEOUT_S: Final = 20.0
 _MORE_S: Final = 5.0
@@ -30,13 +29,6 @@ _UNLIMITED: Final = -1
 _BY_DEFAULT: Final = -1
 _AT_LEAST: Final = frozenset({"delete.retention.ms", "max.message.bytes", "retention.bytes", "retention.ms"})
 """Settings of which more is fine. The others must be equal."""
-_AWAY: Final = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 -- named so by librdkafka
-        KafkaError._TIMED_OUT,  # noqa: SLF001
-        KafkaError._TRANSPORT,  # noqa: SLF001
-    }
-)
 _WRONG_CLEANUP: Final = {
     "delete": "of messages with one key, only the last would stay",
     "compact": "what is old would be deleted, and it must stay until a later message with its key",
@@ -155,7 +147,7 @@ class TopicAdmin:
     ) -> None:
         self._wanted = wanted
         self._timeout_s = timeout_s
-        self._admin = AdminClient({"log_level": 0, **settings})
+        self._admin = Admin(settings)
 
     def states(self) -> Sequence[TopicState]:
         """Return how the topics are, in the order of those that are wanted."""
@@ -247,9 +239,7 @@ class TopicAdmin:
         except TimeoutError as exc:
             raise ReadUnavailable("the brokers do not answer") from exc
         except KafkaException as exc:
-            is_away = exc.args[0].code() in _AWAY
-            what = "do not answer" if is_away else "refuse"
-            raise ReadUnavailable(f"the brokers {what}: {text_of(exc)}") from exc
+            raise ReadUnavailable(f"the brokers {self._admin.reason(exc)}") from exc
 
 
 def _is_fine(name: str, found: str | None, wanted: str) -> bool:

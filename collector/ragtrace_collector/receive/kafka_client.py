@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace_collector.config.kafka import KafkaConfig
 from ragtrace_collector.kafka.errors import text_of
+from ragtrace_collector.kafka.messages import bytes_of
 
 Partition = tuple[str, int]
 """A topic and the number of a partition."""
@@ -145,6 +146,11 @@ class GroupConsumer:
         return place in self._owned
 
     @property
+    def member_id(self) -> str:
+        """The name that the brokers gave to this member; empty before they did."""
+        return self._consumer.memberid()
+
+    @property
     def owned(self) -> int:
         """How many partitions this member has."""
         return len(self._owned)
@@ -234,7 +240,7 @@ class GroupConsumer:
             return False
         code = error.code()
         if code in _OF_GROUP:
-            self._group_trouble = f"group {self._config.group!r}: {error.str()}"
+            self._group_trouble = f"group {self._config.group!r}: {text_of(error)}"
             self.trouble = self._group_trouble
         elif code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED):
             self.trouble = _of_topic(message.topic() or ", ".join(self._config.topics), error)
@@ -244,9 +250,9 @@ class GroupConsumer:
 
     def _note_error(self, error: KafkaError) -> None:
         if error.fatal() or error.code() == _FATAL:
-            self._ended = error.str()
+            self._ended = text_of(error)
         elif error.code() == _ALL_BROKERS_DOWN:
-            self.trouble = self._last_error or error.str()
+            self.trouble = self._last_error or text_of(error)
         else:
             self._last_error = self._because(error)
             if error.code() in _OF_CONNECTION:
@@ -254,10 +260,10 @@ class GroupConsumer:
 
     def _because(self, error: KafkaError) -> str:
         if error.code() == _AUTHENTICATION:
-            return f"{_REFUSED} of `{self._config.key}.sasl`: {error.str()}"
+            return f"{_REFUSED} of `{self._config.key}.sasl`: {text_of(error)}"
         if self._last_error and self._last_error.startswith(_REFUSED):
             return self._last_error  # that its connections end says less
-        return error.str()
+        return text_of(error)
 
     def _note_assigned(self, _: Consumer, places: list[TopicPartition]) -> None:
         self._owned.update((each.topic, each.partition) for each in places)
@@ -315,20 +321,16 @@ def _message_of(message: Message) -> TopicMessage:
         topic=topic,
         partition=partition,
         offset=offset,
-        key=_bytes_of(message.key()),
-        value=_bytes_of(message.value()),
-        headers=tuple((name, _bytes_of(value) or b"") for name, value in headers),
+        key=bytes_of(message.key()),
+        value=bytes_of(message.value()),
+        headers=tuple((name, bytes_of(value) or b"") for name, value in headers),
     )
-
-
-def _bytes_of(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
 
 
 def _of_topic(topic: str, error: KafkaError) -> str:
     if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
         return f"topic {topic!r} does not exist: it is waited for"
-    return f"topic {topic!r}: {error.str()}"
+    return f"topic {topic!r}: {text_of(error)}"
 
 
 def _without_secrets(text: str, config: KafkaConfig) -> str:

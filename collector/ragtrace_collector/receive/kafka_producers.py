@@ -98,7 +98,7 @@ class _Deliveries:
 
     def note(self, error: KafkaError | None, _: Message) -> None:
         """End one, as the client says."""
-        self.end(error.str() if error is not None else None)
+        self.end(text_of(error) if error is not None else None)
 
     def end(self, trouble: str | None) -> None:
         """End one; after the last, the request is answered."""
@@ -159,7 +159,7 @@ class DeadLetterProducer:
 
 def _noting(results: list[str | None], position: int) -> Callable[[KafkaError | None, Message], None]:
     def note(error: KafkaError | None, _: Message) -> None:
-        results[position] = error.str() if error is not None else None
+        results[position] = text_of(error) if error is not None else None
 
     return note
 

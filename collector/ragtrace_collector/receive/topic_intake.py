@@ -34,11 +34,9 @@ class TopicIntake(SpanIntake):
         room: RequestMemory,
         forwards: bool,
     ) -> None:
-        super().__init__(live=live, counters=counters, room=room)
+        super().__init__(live=live, counters=counters, room=room, forwards=forwards)
         self._producer = producer
         """Returns ``None`` until the brokers have told how many shards there are."""
-        self._forwards = forwards
-        """Whether the application's own spans go on to a back end, also those without an answer."""
 
     def _prepared(
         self,
@@ -49,7 +47,7 @@ class TopicIntake(SpanIntake):
         *,
         body_bytes: int,
     ) -> Callable[[], Awaitable[None]]:
-        left_out[Counts.SPANS_TO_TOPIC] = split.spans - left_out.total()
+        left_out[Counts.SPANS_TO_TOPIC] = sum(len(part.spans) for part in split.slices)
         return partial(self._write, split.slices, sender)
 
     def _is_wanted(self, sampler: Sampler, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:

@@ -14,12 +14,14 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.kafka import KafkaStoreConfig
 from ragtrace_collector.deliver.observed_sink import ObservedSink
 from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.kafka.groups import GroupAdmin
 from ragtrace_collector.receive.kafka import KafkaReceiver, TopicSender
 from ragtrace_collector.receive.kafka_client import TopicMessage
+from ragtrace_collector.receive.kafka_group import IngestGroup
 from ragtrace_collector.receive.kafka_mail import MailSink
 from ragtrace_collector.receive.kafka_topics import largest_message
 from ragtrace_collector.receive.topic_intake import TENANT_HEADER, TopicIntake
-from ragtrace_collector.service.cluster import ClusterConnection
+from ragtrace_collector.service.cluster import AllowanceShares, ClusterConnection
 from ragtrace_collector.service.from_config import assemble_policy_of, forward_to, release_to
 from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.service.shards import ShardHost
@@ -51,8 +53,11 @@ class Member:
         """
         kafka = config.store.kafka
         assert kafka is not None
+        reads = config.role != "ingest"
         connection = ClusterConnection(
-            config=kafka, max_message_bytes=largest_message(config.receive.max_message_bytes)
+            config=kafka,
+            max_message_bytes=largest_message(config.receive.max_message_bytes),
+            group=GroupAdmin(kafka.client_settings(), kafka.prefix) if reads else None,
         )
         await connection.connect()
         return cls(
@@ -61,7 +66,9 @@ class Member:
             auth=auth,
             connection=connection,
             folder=stack.enter_context(own_folder(config.store.folder)),
-            spend_ledger=await stack.enter_async_context(open_cluster_budget(config.store)),
+            spend_ledger=await stack.enter_async_context(
+                open_cluster_budget(config.store, is_reached=connection.shards is not None)
+            ),
         )
 
     def host(
@@ -99,6 +106,8 @@ class Member:
         )
         if self.config.role != "ingest":
             host.receiver = self._receiver(host, shared, clock)
+        if self.config.has_listeners:
+            host.allowances = AllowanceShares(group=IngestGroup(self.kafka), access=self.auth.access)
         return host
 
     def _receiver(self, host: ShardHost, shared: SharedParts, clock: Clock) -> KafkaReceiver:

@@ -17,7 +17,7 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.receive.intake import SpanIntake
 from ragtrace_collector.receive.kafka import Destination, KafkaReceiver
-from ragtrace_collector.service.cluster import ClusterConnection
+from ragtrace_collector.service.cluster import AllowanceShares, ClusterConnection
 from ragtrace_collector.service.from_config import sampler_of
 from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.stage import first_of
@@ -49,6 +49,17 @@ class _OwnedShard:
     trouble: str | None = "its state is being read"
     """Why it takes no messages."""
     kept: asyncio.Task[None] | None = None
+
+    def tell(self, trouble: str) -> None:
+        """Note why it takes no messages, and log that once."""
+        if trouble != self.trouble:
+            log.warning(
+                "shard %d is not open, and is opened again: %s",
+                self.shard.number,
+                trouble,
+                extra=event("shard_unavailable", shard=str(self.shard.number)),
+            )
+        self.trouble = trouble
 
 
 class ShardReports(MergedStores):
@@ -83,6 +94,8 @@ class ShardHost:
     open_pipeline: Callable[[OwnedStore, LiveConfig, Shard], Awaitable[StorePipeline]]
     receiver: KafkaReceiver | None = None
     """Reads the partitions of this member; ``None`` in a process that takes spans only."""
+    allowances: AllowanceShares | None = None
+    """Those of senders; ``None`` in a process that takes no spans over OTLP."""
     reports: ShardReports = field(init=False)
     _owned: dict[int, _OwnedShard] = field(default_factory=dict)
     _lost: set[int] = field(default_factory=set)
@@ -114,7 +127,8 @@ class ShardHost:
         troubles = (
             f"shard {number}: {owned.trouble}" for number, owned in self._owned.items() if owned.trouble
         )
-        return self.connection.trouble or next(troubles, None)
+        of_allowances = self.allowances.trouble if self.allowances else None
+        return self.connection.trouble or of_allowances or next(troubles, None)
 
     async def prepare(self, config: CollectorConfig, evaluator: SharedEvaluator) -> Callable[[], None]:
         """Get ready to follow another configuration. This is `Work.prepare`."""
@@ -132,6 +146,8 @@ class ShardHost:
         """Read what the group gives to this member, until ``stop`` is set."""
         async with self.connection.connected(), asyncio.TaskGroup() as tasks:
             self._tasks = tasks
+            if self.allowances is not None:
+                tasks.create_task(self.allowances.keep(stop), name="allowances")
             await first_of(self.connection.known, stop)
             if self.receiver is not None and self.connection.known.is_set():
                 self.receiver.start(tasks)
@@ -197,17 +213,13 @@ class ShardHost:
         """Run a shard until it is given up. If its log is lost, open it again: the last to do so has it."""
         while not owned.given_up.is_set():
             try:
+                if owned.shard.number in self._lost:
+                    await self.connection.check_alone()
                 async with self._opened(owned):
                     await self._until_over(owned)
             except Exception as exc:  # noqa: BLE001 -- one shard must not end the others
                 known = isinstance(exc, RagtraceError)
-                owned.trouble = str(exc) if known else f"it failed unexpectedly: {place_of(exc)}"
-                log.warning(
-                    "shard %d is not open, and is opened again: %s",
-                    owned.shard.number,
-                    owned.trouble,
-                    extra=event("shard_unavailable", shard=str(owned.shard.number)),
-                )
+                owned.tell(str(exc) if known else f"it failed unexpectedly: {place_of(exc)}")
                 await first_of(owned.given_up, timeout_s=_OPEN_AGAIN_S)
 
     @asynccontextmanager

@@ -179,7 +179,7 @@ def _collector(
         drift=work.drift_state,
         alerts=work.active_alerts,
         kafka=(lambda: receiver.state) if receiver else None,
-        has_listeners=config.takes_spans and bool(config.receive.grpc or config.receive.http),
+        has_listeners=config.has_listeners,
         sink_names={
             **{key: sink.name for key, sink in (*shared.sinks.items(), *shared.notice_sinks.items())},
             MAIL: MAIL,

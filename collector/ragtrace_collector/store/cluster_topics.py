@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from ragtrace.errors import ReadUnavailable
 from ragtrace_collector.config.kafka import KafkaStoreConfig
-from ragtrace_collector.kafka.errors import text_of
+from ragtrace_collector.kafka.admin import Admin
 
 _ANSWER_S: Final = 5.0
-_ALL_BROKERS_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 -- named so by librdkafka
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has none
 _ABSENT: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
 
@@ -24,9 +23,7 @@ class ClusterTopics:
     def __init__(self, config: KafkaStoreConfig) -> None:
         """Connect when it is used."""
         self._config = config
-        self._last_error: KafkaError | None = None
-        settings: dict[str, Any] = {**config.client_settings(), "error_cb": self._note_error}
-        self._admin = AdminClient(settings)
+        self._admin = Admin(config.client_settings())
 
     def partitions(self, *topics: str) -> Sequence[int]:
         """Return how many partitions each topic has.
@@ -66,13 +63,5 @@ class ClusterTopics:
             raise self._unavailable(exc) from exc
 
     def _unavailable(self, exc: KafkaException) -> ReadUnavailable:
-        self._admin.poll(0)  # the callback knows the reason: the answer says that none came
-        why = text_of(self._last_error or exc)
-        self._last_error = None
-        return ReadUnavailable(
-            f"the brokers {', '.join(self._config.brokers)} of `store.kafka` do not answer: {why}"
-        )
-
-    def _note_error(self, error: KafkaError) -> None:
-        if error.code() != _ALL_BROKERS_DOWN:  # it says less than what was told of each
-            self._last_error = error
+        brokers = ", ".join(self._config.brokers)
+        return ReadUnavailable(f"the brokers {brokers} of `store.kafka` {self._admin.reason(exc)}")

@@ -119,14 +119,18 @@ async def open_shard(
 
 
 @asynccontextmanager
-async def open_cluster_budget(config: StoreConfig) -> AsyncIterator[SpendLedger]:
-    """Open the budget that all processes of a cluster share; brokers that are away are waited for."""
+async def open_cluster_budget(config: StoreConfig, *, is_reached: bool) -> AsyncIterator[SpendLedger]:
+    """Open the budget that all processes of a cluster share.
+
+    Args:
+        is_reached: Whether the brokers answer, so that the log is worth waiting for: else it is read later.
+    """
     from ragtrace_collector.store.budget_log.kafka import kafka_budget
 
     kafka = _kafka_of(config)
     budget = kafka_budget(kafka.client_settings(), kafka.budget, client="ragtrace")
     try:
-        await budget.open()
+        await (budget.open() if is_reached else budget.open(wait_s=0))
         yield budget
     finally:
         await budget.aclose()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from ragtrace_collector.web.tokens import TokenSender
@@ -47,7 +48,7 @@ class Connections:
 
     def join(self, connection: Connection, address: Address) -> None:
         """Add a connection, and close another if there are too many now."""
-        peer = _peer(address)
+        peer = _peer(_host(address))
         self._peers[connection] = peer
         self._unauthenticated.setdefault(peer, {})[connection] = None
         if len(self._unauthenticated[peer]) > _A_PEER:
@@ -107,12 +108,17 @@ def on_admission(scope: MutableMapping[str, Any], admit: Callable[[], None]) -> 
 
 def who_sends(sender: TokenSender | None, address: Address) -> str:
     """Name the sender: by token, else by address, or by its own network if it is IPv6."""
-    return f"token {sender.grant.name}" if sender is not None else _peer(address)
+    return f"token {sender.grant.name}" if sender is not None else _peer(_host(address))
 
 
-def _peer(address: Address) -> str:
+def _host(address: Address) -> str:
+    return address[0] if address else ""
+
+
+@lru_cache(1_000)
+def _peer(host: str) -> str:
     try:
-        ip = ipaddress.ip_address(address[0] if address else "")
+        ip = ipaddress.ip_address(host)
     except ValueError:
         return ""
     if isinstance(ip, ipaddress.IPv6Address):

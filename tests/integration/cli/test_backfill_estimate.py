@@ -26,6 +26,8 @@ from tests.patience import PATIENCE_S
 from tests.typical_model import Habits, TypicalModel, running_typical_model
 from tests.unit.backfill.stored_traces import rag_trace, write_traces
 
+pytestmark = pytest.mark.slow
+
 AMOUNTS = ("calls", "input_tokens", "output_tokens", "usd")
 PER_MILLION = {
     "gpt-4o-mini": (0.15, 0.60),

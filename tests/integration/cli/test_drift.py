@@ -16,6 +16,8 @@ from tests.integration.collector.drifting_model import DriftingModel, running_dr
 from tests.integration.collector.stepping import stepped_collector
 from tests.integration.collector.webhook import webhook
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def model() -> Iterator[DriftingModel]:

@@ -19,6 +19,8 @@ from tests.acceptance.replies import ANSWER, REPLIES
 from tests.integration.cli.program import json_lines, run
 from tests.rag_spans import rag_trace, trace_id_of
 
+pytestmark = pytest.mark.slow
+
 _VERDICTS: Any = REPLIES["verify"]
 LENIENT = {
     **REPLIES,

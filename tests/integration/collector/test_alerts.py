@@ -19,6 +19,8 @@ from tests.integration.collector.stepping import StandingClock, Stepped, stepped
 from tests.integration.collector.webhook import Webhook, webhook
 from tests.rag_spans import rag_trace
 
+pytestmark = pytest.mark.slow
+
 GOOD, BAD = "Refunds take 14 days.", "Penguins founded the company on Mars."
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 SCHEMA = Path(__file__).parents[3] / "docs" / "alert-notice.schema.json"

@@ -15,6 +15,8 @@ from tests.integration.collector.running import config_of, post, request_of, run
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
+pytestmark = pytest.mark.slow
+
 GOOD = request_of(*rag_trace(0))
 
 

@@ -22,6 +22,8 @@ from tests.integration.collector.stepping import StandingClock, Stepped, stepped
 from tests.integration.collector.webhook import Webhook, webhook
 from tests.rag_spans import rag_trace
 
+pytestmark = pytest.mark.slow
+
 DAY_S = 86_400
 SCHEMA = Path(__file__).parents[3] / "docs" / "alert-notice.schema.json"
 

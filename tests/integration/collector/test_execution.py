@@ -22,6 +22,8 @@ from tests.integration.collector.stepping import StandingClock, Stepped, stepped
 from tests.rag_spans import rag_trace
 from tests.unit.backends.servers import HttpAnswer, http_server
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3600.0
 DAY = 24 * HOUR
 REFUSED = JudgeRefused("judge m at host: it does not accept the key (HTTP 401)", usage=Usage())

@@ -26,6 +26,8 @@ from tests.integration.collector.running import (
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
+pytestmark = pytest.mark.slow
+
 DISLIKED = {
     "ratio": 0.0,
     "rules": [{"name": "disliked", "attributes": {semconv.FEEDBACK_LABEL: "down"}}],

@@ -33,6 +33,8 @@ from tests.integration.collector.running import (
 )
 from tests.rag_spans import chat_span, rag_trace, trace_id_of
 
+pytestmark = pytest.mark.slow
+
 SCORE = f"{semconv.SCORE_PREFIX}faithfulness"
 HALF_WRONG = "Refunds take 14 days. Refunds take 30 days."
 

@@ -31,6 +31,8 @@ from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 from tests.unit.backends.servers import HttpAnswer, HttpServer, http_server
 
+pytestmark = pytest.mark.slow
+
 
 async def get(collector: Collector, path: str, **headers: str) -> httpx.Response:
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{collector.operations.port}") as client:

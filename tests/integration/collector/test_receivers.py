@@ -34,6 +34,8 @@ from tests.integration.collector.running import (
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
+pytestmark = pytest.mark.slow
+
 JSON = {"content-type": "application/json"}
 GZIP = {**PROTOBUF, "content-encoding": "gzip"}
 GOOD = request_of(*rag_trace(0))
@@ -230,13 +232,18 @@ async def test_grpc_keeps_no_message_after_its_answer(collector: Collector) -> N
     assert left_bytes < 1_000_000  # of more than four million that came
 
 
-async def test_grpc_refuses_a_second_message(collector: Collector) -> None:
+@pytest.mark.parametrize(
+    ("messages", "number"), [([], "no message"), ([GOOD, GOOD], "more than one message")]
+)
+async def test_grpc_refuses_a_call_without_one_message(
+    collector: Collector, messages: list[bytes], number: str
+) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
         call = channel.stream_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call(iter([GOOD, GOOD]), timeout=PATIENCE_S)
+            await call(iter(messages), timeout=PATIENCE_S)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert caught.value.details() == "the call holds more than one message"
+    assert caught.value.details() == f"the call holds {number}"
 
 
 async def test_a_lone_surrogate_in_json_is_answered(collector: Collector) -> None:

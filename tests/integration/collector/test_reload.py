@@ -26,6 +26,8 @@ from tests.integration.collector.test_many_metrics import answered, judge_that_f
 from tests.integration.collector.test_operations import get, scrape, total
 from tests.rag_spans import rag_trace, trace_id_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def log_level() -> Iterator[None]:

@@ -33,6 +33,8 @@ from tests.integration.collector.running import (
 from tests.rag_spans import chat_span, rag_trace, trace_id_of
 from tests.unit.backends.servers import HttpAnswer, http_server
 
+pytestmark = pytest.mark.slow
+
 LABEL = f"{semconv.LABEL_PREFIX}faithfulness"
 SCORE = f"{semconv.SCORE_PREFIX}faithfulness"
 INVENTED = "Refunds take 30 days."

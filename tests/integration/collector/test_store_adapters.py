@@ -27,6 +27,8 @@ from tests.integration.collector.running import (
 from tests.rag_spans import rag_trace, trace_id_of
 from tests.stores.adapters import PLACES, Place
 
+pytestmark = pytest.mark.slow
+
 INVENTED = "Refunds take 30 days."
 
 

@@ -45,6 +45,8 @@ from tests.unit.traces.builders import (
 )
 from tests.unit.traces.strategies import values
 
+pytestmark = pytest.mark.slow
+
 
 def by_name(evaluation: Evaluation) -> Evaluation:
     """Order the outcomes as they are read: faithfulness first, then by their names on the carrier."""

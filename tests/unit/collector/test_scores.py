@@ -128,6 +128,7 @@ def test_claims_cost_and_quadrant_are_added_up() -> None:
     assert (total(found, table.COST), total(found, table.UNPRICED)) == (0.25, 1)
 
 
+@pytest.mark.slow
 async def test_a_hundred_thousand_invented_models_fill_nothing() -> None:
     found = noted(*(a_row(n, 0.5, model=f"model {n}") for n in range(100_000)), most_values=50)
     assert len(found.histograms[table.SCORE]) == 51

@@ -22,7 +22,7 @@ from ragtrace.reviews.span import review_span
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.receive.loop_guard import drop_own_spans, may_have_own_spans
+from ragtrace_collector.receive.loop_guard import drop_own_scopes, has_own_scopes
 from tests.rag_spans import rag_trace
 
 KEY = AnswerKey("a" * 32, "b" * 16)
@@ -250,5 +250,5 @@ def test_a_collector_drops_reviews_that_come_back() -> None:
     assert RECORD.target
     body = encode([review_span(REVIEW, RECORD.target)])
     request = ExportTraceServiceRequest.FromString(body)
-    assert may_have_own_spans(request, body)
-    assert drop_own_spans(request, body) == 1
+    assert has_own_scopes(request)
+    assert drop_own_scopes(request) == 1

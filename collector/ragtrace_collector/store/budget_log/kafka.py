@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from ragtrace.errors import RagtraceError, ReadError, ReadUnavailable
 from ragtrace_collector.kafka.errors import text_of
+from ragtrace_collector.kafka.messages import bytes_of
 from ragtrace_collector.store.budget_log.ledger import LoggedBudget
 from ragtrace_collector.store.budget_log.log import BudgetLogReader
 from ragtrace_collector.store.budget_log.replica import CHECKPOINT_EVERY, BudgetEntry, BudgetReplica
@@ -331,16 +332,18 @@ class KafkaBudgetLog:
 
     def _note_error(self, error: KafkaError) -> None:
         if error.fatal() or error.code() == _FATAL:
-            self._ended = error.str()
+            self._ended = text_of(error)
         elif error.code() == _ALL_BROKERS_DOWN:
-            self._tell(self._last_error or error.str())
+            self._tell(self._last_error or text_of(error))
         elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # it joins no group
             self._last_error = _in_words(self._topic, error)
             if error.code() in _OF_CONNECTION or error.code() in _OF_TOPIC:
                 self._tell(self._last_error)
 
     def _because(self, error: KafkaError) -> str:
-        return _in_words(self._topic, error) if error.code() in _OF_TOPIC else self._last_error or error.str()
+        if self._last_error is not None and error.code() not in _OF_TOPIC:
+            return self._last_error
+        return _in_words(self._topic, error)
 
     def _tell(self, trouble: str | None, *, is_news: bool = False) -> None:
         if trouble == self._trouble and not is_news:
@@ -400,10 +403,10 @@ def _consumer_settings(
 def _entry_of(message: Message) -> BudgetEntry:
     offset, value = message.offset(), message.value()
     assert offset is not None
-    return BudgetEntry(offset=offset, value=value.encode() if isinstance(value, str) else value)
+    return BudgetEntry(offset=offset, value=bytes_of(value))
 
 
 def _in_words(topic: str, error: KafkaError) -> str:
     if error.code() in _OF_ABSENCE:
         return f"topic {topic!r} does not exist: `ragtrace kafka topics --apply` creates it"
-    return f"topic {topic!r}: {error.str()}" if error.code() in _OF_TOPIC else error.str()
+    return f"topic {topic!r}: {text_of(error)}" if error.code() in _OF_TOPIC else text_of(error)

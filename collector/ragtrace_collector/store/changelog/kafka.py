@@ -21,6 +21,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from ragtrace_collector.kafka.errors import text_of
+from ragtrace_collector.kafka.messages import bytes_of
 from ragtrace_collector.store.changelog.log import (
     LogDamaged,
     LoggedRow,
@@ -136,12 +138,12 @@ class KafkaLogReader:
         for message in found:
             error = message.error()
             if error is not None and error.code() != _END:
-                raise LogUnavailable(f"{self.name} cannot be read: {error.str()}")
+                raise LogUnavailable(f"{self.name} cannot be read: {text_of(error)}")
         return found
 
     def _row(self, message: Message, offset: int) -> LoggedRow:
         try:
-            return decode(_bytes_of(message.key()), _bytes_of(message.value()))
+            return decode(bytes_of(message.key()), bytes_of(message.value()))
         except ValueError as exc:
             raise LogDamaged(
                 f"{self.name}: the message at offset {offset} is no row of a store: {exc}: another program "
@@ -172,7 +174,7 @@ class KafkaLogReader:
         return str(found.result(_ANSWER_S)[name].value)
 
     def _unavailable(self, exc: Exception) -> LogUnavailable:
-        return LogUnavailable(f"{self.name} does not answer: {_text(exc)}")
+        return LogUnavailable(f"{self.name} does not answer: {text_of(exc)}")
 
 
 class KafkaRowLog(KafkaLogReader):
@@ -263,12 +265,16 @@ class KafkaRowLog(KafkaLogReader):
             return producer.flush(_ANSWER_S)
         except KafkaException as exc:
             raise self._lost_or_unavailable(exc) from exc
-        except (
-            SystemError
-        ) as exc:  # what is fatal is raised while callbacks still run, and may get lost there
-            if isinstance(exc.__cause__, KafkaException):
-                raise self._lost_or_unavailable(exc.__cause__) from exc
-            raise LogLost(f"{self.name} takes nothing more from this process: its client failed") from exc
+        except SystemError as exc:  # a fatal error that was raised while callbacks still ran
+            raise self._fatal_error(producer) from exc
+
+    def _fatal_error(self, producer: Producer) -> LogLost | LogUnavailable:
+        """Ask a client that failed why, as the error may get lost: each further call is answered with it."""
+        try:
+            producer.abort_transaction(_END_S)
+        except KafkaException as exc:
+            return self._lost_or_unavailable(exc)
+        return LogLost(f"{self.name} takes nothing more from this process: its client failed")
 
     def _commit(self, producer: Producer) -> None:
         until_s = time.monotonic() + _COMMIT_S
@@ -281,7 +287,7 @@ class KafkaRowLog(KafkaLogReader):
                     continue
                 if error.txn_requires_abort() and error.code() not in _FENCED:
                     raise self._lost_or_unavailable(exc) from exc
-                raise LogLost(f"nobody knows whether {self.name} has the rows: {error.str()}") from exc
+                raise LogLost(f"nobody knows whether {self.name} has the rows: {text_of(error)}") from exc
             return
 
     def _end(self, producer: Producer) -> None:
@@ -312,8 +318,8 @@ class KafkaRowLog(KafkaLogReader):
         if error.code() in _FENCED:
             return LogLost(f"another process owns {self.name} now")
         if error.fatal():
-            return LogLost(f"{self.name} takes nothing more from this process: {error.str()}")
-        return LogUnavailable(f"{self.name} does not take the rows: {error.str()}")
+            return LogLost(f"{self.name} takes nothing more from this process: {text_of(error)}")
+        return LogUnavailable(f"{self.name} does not take the rows: {text_of(error)}")
 
     def _producer_settings(self) -> dict[str, Any]:
         return {
@@ -326,12 +332,3 @@ class KafkaRowLog(KafkaLogReader):
             "message.max.bytes": _LARGEST_BYTES,
             "acks": "all",
         }
-
-
-def _bytes_of(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
-
-
-def _text(exc: Exception) -> str:
-    error = exc.args[0] if exc.args else type(exc).__name__
-    return error.str() if isinstance(error, KafkaError) else str(error)
