@@ -3,6 +3,7 @@
 #   tests/backends/build.sh jaeger            builds it and prints the path of the binary; needs Go
 #   tests/backends/build.sh tempo             the same of Grafana Tempo
 #   tests/backends/build.sh helm              the same of Helm
+#   tests/backends/build.sh otelcol           the same of an OpenTelemetry Collector with the parts that we need
 #   tests/backends/build.sh kafka             downloads Apache Kafka and prints the folder of its jars; needs Maven
 #   tests/backends/build.sh smollm2           downloads a small language model and prints the path of its GGUF file
 #   tests/backends/build.sh --where jaeger    prints the path only, whether it is there or not
@@ -10,14 +11,14 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${RAGTRACE_BACKENDS:-${XDG_CACHE_HOME:-$HOME/.cache}/ragtrace/backends}
-usage="usage: build.sh [--where] jaeger|tempo|helm|kafka|smollm2"
+usage="usage: build.sh [--where] jaeger|tempo|helm|otelcol|kafka|smollm2"
 where_only=
 if [ "${1:-}" = --where ]; then where_only=yes; shift; fi
 name=${1:?$usage}
 
 build_go() { # folder, package: the binary's name carries a digest of its pinned modules
   local pinned binary
-  pinned=$(cat "$here/$1/go.mod" "$here/$1/go.sum" | sha256sum | cut -c1-12)
+  pinned=$(cd "$here/$1" && find . -maxdepth 1 \( -name 'go.*' -o -name '*.go' \) -print0 | sort -z | xargs -0 cat | sha256sum | cut -c1-12)
   binary=$cache/$1-$pinned
   if [ -z "$where_only" ] && [ ! -x "$binary" ]; then
     command -v go >/dev/null || { echo "building $1 needs Go: https://go.dev/doc/install" >&2; exit 1; }
@@ -77,6 +78,7 @@ case $name in
   jaeger) build_go jaeger github.com/jaegertracing/jaeger/cmd/jaeger ;;
   tempo) build_go tempo github.com/grafana/tempo/cmd/tempo ;;
   helm) build_go helm helm.sh/helm/v3/cmd/helm ;;
+  otelcol) build_go otelcol . ;;
   kafka) fetch_jars kafka ;;
   smollm2) fetch_gguf smollm2 ;;
   *) echo "unknown back end: $name ($usage)" >&2; exit 2 ;;

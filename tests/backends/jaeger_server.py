@@ -34,6 +34,7 @@ class Jaeger:
     query_grpc: str
     """``127.0.0.1:port`` of the API over gRPC."""
     log: Path
+    pid: int
 
     def trace(self, trace_id: str) -> JsonTrace | None:
         """Return the trace as it is stored now, or ``None``."""
@@ -87,11 +88,12 @@ def running_jaeger(binary: Path, folder: Path) -> Iterator[Jaeger]:
     command: list[str | Path] = [binary, "--config", BACKENDS / "jaeger" / "jaeger.yaml"]
     with running(
         command, env=env, ready=lambda: all(map(is_listening, (grpc, http, query, query_grpc))), log=log
-    ):
+    ) as process:
         yield Jaeger(
             otlp_grpc=f"127.0.0.1:{grpc}",
             otlp_http=f"http://127.0.0.1:{http}",
             query_url=f"http://127.0.0.1:{query}",
             query_grpc=f"127.0.0.1:{query_grpc}",
             log=log,
+            pid=process.pid,
         )

@@ -24,12 +24,14 @@ from typing import Any, Final, NamedTuple
 
 from ragtrace_collector.capacity.coefficients import FILE
 from tests.backends.process import eventually
+from tests.benchmarks.cluster_members import running_brokers, running_member, sections_of
 from tests.benchmarks.ingest.load import Load
 from tests.benchmarks.ingest.servers import ragtrace, ragtrace_modes
 from tests.benchmarks.measured import Server
 from tests.benchmarks.pipeline import (
     WARM_UP,
     Scores,
+    at_limit,
     collector,
     configure,
     new_answers,
@@ -95,6 +97,7 @@ def _one_round(stub: str, scores: Scores) -> Iterator[tuple[str, float]]:
     yield from _of_evaluations(stub, scores, spans)
     yield from _of_workers(stub, scores)
     yield from _of_rows(stub, scores)
+    yield from _of_kafka(stub, scores)
 
 
 def _of_spans() -> Iterator[tuple[str, float]]:
@@ -103,12 +106,16 @@ def _of_spans() -> Iterator[tuple[str, float]]:
         protocols, changes = ragtrace_modes("")[name]
         with ragtrace(name, protocols, changes) as servers:
             server = next(each for each in servers if each.protocol == "grpc")
-            loads = [Load(spans_a_trace=SPANS_A_TRACE, at_once=AT_ONCE, size=size) for size in SIZES]
-            _drive(server, loads[0], REQUESTS // 4)
-            points = [Point(load.bytes_a_span / 1e3, _drive(server, load, REQUESTS)) for load in loads]
-        slope, constant = _line(*points)
+            slope, constant = _line(*_points(server))
         yield f"{what}_span_us", constant
         yield f"{what}_kilobyte_us", slope
+
+
+def _points(server: Server) -> Sequence[Point]:
+    """Return the CPU of a span of few kilobytes, and of one of more."""
+    loads = [Load(spans_a_trace=SPANS_A_TRACE, at_once=AT_ONCE, size=size) for size in SIZES]
+    _drive(server, loads[0], REQUESTS // 4)
+    return [Point(load.bytes_a_span / 1e3, _drive(server, load, REQUESTS)) for load in loads]
 
 
 def _drive(server: Server, load: Load, requests: int) -> float:
@@ -179,6 +186,30 @@ def _spans_in(store: Path) -> int:
     with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True)) as db:
         [(number,)] = db.execute("SELECT count(*) FROM slice").fetchall()
     return int(number)
+
+
+def _of_kafka(stub: str, scores: Scores) -> Iterator[tuple[str, float]]:
+    """CPU of the processes of a cluster: of a span in one that only receives, of all in one that judges."""
+    sections = sections_of(stub, scores, at_once=EVALUATIONS)
+    with tempfile.TemporaryDirectory() as name, running_brokers(Path(name)) as kafka:
+        folder = Path(name)
+        with running_member(kafka, folder / "alone", "ingest", sections) as ingest:
+            slope, constant = _line(*_points(ingest))
+    yield "kafka_span_us", constant
+    yield "kafka_kilobyte_us", slope
+    configure(stub, latency_s=0.0)
+    with tempfile.TemporaryDirectory() as name, running_brokers(Path(name)) as kafka:
+        folder = Path(name)
+        with (
+            running_member(kafka, folder / "evaluate", "evaluate", sections) as owner,
+            running_member(kafka, folder / "ingest", "ingest", sections) as ingest,
+        ):
+            asyncio.run(send_all(ingest, new_answers(WARM_UP), scores))
+            before = owner.at_rest().cpu_s
+            asyncio.run(send_all(ingest, new_answers(ANSWERS), scores))
+            cpu_ms = (owner.at_rest().cpu_s - before) / ANSWERS * 1e3
+    _, plain_ms, _ = at_limit(stub, scores, 0.0, ANSWERS, EVALUATIONS)
+    yield "kafka_store", cpu_ms / plain_ms
 
 
 def _line(first: Point, second: Point) -> tuple[float, float]:

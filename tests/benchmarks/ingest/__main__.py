@@ -1,4 +1,4 @@
-"""Measure what taking in spans costs, beside a bare receiver, an OpenTelemetry Collector and Phoenix.
+"""Measure what taking in spans costs, beside a bare receiver, an OpenTelemetry Collector, Jaeger and Phoenix.
 
     python -m tests.benchmarks.ingest [--phoenix-python PATH] [--rounds 3] [--requests 100]
 
@@ -9,9 +9,10 @@ it has come to rest. *taken* is what was acknowledged, on the cores that the sen
 until it has come to rest: Phoenix stores, and a collector forwards, after it has acknowledged.
 
 *kept* is durable: a request is answered after its spans are committed. *forwards* hands on to a bare receiver
-what came in; *held and judged* writes scores onto the answer spans before that, by the heuristic that needs
+what came in; otelcol's forwards from memory, and *stores and forwards* answers when its queue is on disk, as
+ours does; *held and judged* writes scores onto the answer spans before that, by the heuristic that needs
 no model; in the other rows nothing is judged. ``PATH`` is the interpreter of an environment with
-`arize-phoenix`. The OpenTelemetry Collector is the one in Jaeger's binary (`make backends`).
+`arize-phoenix`. The OpenTelemetry Collector and Jaeger, with its memory store, are those of `make backends`.
 """
 
 from __future__ import annotations
@@ -20,15 +21,21 @@ import argparse
 import asyncio
 import random
 import statistics
-import subprocess
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
-from tests.backends.binary import BACKENDS
 from tests.benchmarks.ingest.load import SPANS, Load, Measured
-from tests.benchmarks.ingest.servers import bare, otelcol, otelcol_modes, phoenix, ragtrace, ragtrace_modes
+from tests.benchmarks.ingest.servers import (
+    bare,
+    binary_of,
+    jaeger,
+    otelcol,
+    otelcol_modes,
+    phoenix,
+    ragtrace,
+    ragtrace_modes,
+)
 from tests.benchmarks.measured import Server, table
 
 PHOENIX_SHARE = 0.1
@@ -76,10 +83,12 @@ def started(stack: ExitStack, phoenix_python: str | None, only: Sequence[str]) -
     for name, mode in ragtrace_modes(f"grpc://127.0.0.1:{sink.port}").items():
         if _is_wanted(name, only):
             servers += stack.enter_context(ragtrace(name, *mode))
-    binary = _otelcol_binary()
+    binary = binary_of("otelcol")
     for name, otelcol_mode in otelcol_modes(f"127.0.0.1:{sink.port}").items():
         if _is_wanted(name, only) and binary.exists():
             servers += stack.enter_context(otelcol(binary, name, *otelcol_mode))
+    if _is_wanted("Jaeger", only) and (binary := binary_of("jaeger")).exists():
+        servers += stack.enter_context(jaeger(binary))
     if phoenix_python and _is_wanted("Phoenix", only):
         servers.append(stack.enter_context(phoenix(phoenix_python, share=PHOENIX_SHARE)))
     return servers
@@ -87,13 +96,6 @@ def started(stack: ExitStack, phoenix_python: str | None, only: Sequence[str]) -
 
 def _is_wanted(name: str, only: Sequence[str]) -> bool:
     return any(each in name for each in only)
-
-
-def _otelcol_binary() -> Path:
-    where = subprocess.run(
-        [BACKENDS / "build.sh", "--where", "jaeger"], stdout=subprocess.PIPE, text=True, check=True
-    )
-    return Path(where.stdout.strip())
 
 
 def _result(servers: Sequence[Server], found: dict[int, list[Measured]]) -> str:

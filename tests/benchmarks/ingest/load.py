@@ -13,6 +13,7 @@ import aiohttp
 import grpc
 
 from ragtrace.traces.otlp import encode
+from tests.benchmarks.judge_cost import subject
 from tests.benchmarks.measured import Server
 from tests.rag_spans import rag_trace, trace_id_of
 
@@ -74,10 +75,18 @@ def _template(spans_a_trace: int, size: int) -> bytes:
     spans = []
     for position in range(SPANS):
         trace, within = divmod(position, spans_a_trace)
-        span = rag_trace(trace, answer="x" * 1_200 * size, chunks=["y" * 600 * size] * 5)[within % 3]
+        chunks = [_text(5 * position + number, 600 * size) for number in range(5)]
+        span = rag_trace(trace, answer=_text(position, 1_200 * size), chunks=chunks)[within % 3]
         parent = None if within == 0 else f"{trace * spans_a_trace + 1:016x}"
         spans.append(replace(span, span_id=f"{position + 1:016x}", parent_span_id=parent))
     return encode(spans)
+
+
+def _text(number: int, length: int) -> str:
+    """Return English prose: what searches, checks and compresses texts takes its time with real ones."""
+    prose = " ".join(subject.CHUNKS)
+    start = number * 97 % len(prose)
+    return (prose * (length // len(prose) + 2))[start : start + length]
 
 
 async def _send_grpc(server: Server, requests: Iterator[bytes]) -> None:

@@ -9,13 +9,25 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tests.acceptance.collector_process import collector_process
+from tests.backends.binary import BACKENDS
+from tests.backends.jaeger_server import running_jaeger
 from tests.backends.process import free_ports, is_listening, running
 from tests.benchmarks.measured import Server
 
-__all__ = ["bare", "otelcol", "otelcol_modes", "phoenix", "ragtrace", "ragtrace_modes"]
+__all__ = [
+    "bare",
+    "binary_of",
+    "jaeger",
+    "otelcol",
+    "otelcol_modes",
+    "otelcol_version",
+    "phoenix",
+    "ragtrace",
+    "ragtrace_modes",
+]
 
 _FOREVER: Final = {"quiet_period": "1h", "deadline": "1h"}
 _NOTHING_READY: Final = {"assemble": _FOREVER}
@@ -36,6 +48,8 @@ def bare(protocol: str) -> Iterator[Server]:
         process.wait()
 
 
+Exporter: TypeAlias = Mapping[str, Mapping[str, Any]]
+_TO_NOBODY: Final[Exporter] = {"debug": {"verbosity": "basic"}}
 BOTH: Final = ("grpc", "http")
 BY_GRPC: Final = ("grpc",)
 
@@ -88,8 +102,38 @@ def ragtrace(name: str, protocols: Sequence[str], changes: Mapping[str, Any]) ->
             process.kill()  # what it kept is of no interest: no need to wait until it is settled
 
 
-def otelcol_modes(sink: str) -> Mapping[str, tuple[Sequence[str], Mapping[str, Any], str]]:
-    """Return the modes of an OpenTelemetry Collector: protocols, processors and exporter."""
+@contextmanager
+def jaeger(binary: Path) -> Iterator[list[Server]]:
+    """Run Jaeger, which keeps traces in memory."""
+    with tempfile.TemporaryDirectory() as folder, running_jaeger(binary, Path(folder)) as running:
+        ports = {"grpc": running.otlp_grpc, "http": running.otlp_http}
+        yield [
+            Server(name="Jaeger", pid=running.pid, protocol=protocol, port=int(place.rpartition(":")[2]))
+            for protocol, place in ports.items()
+        ]
+
+
+def binary_of(name: str) -> Path:
+    """Return where a program of `make backends` is, whether it was built or not."""
+    where = [BACKENDS / "build.sh", "--where", name]
+    return Path(subprocess.run(where, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+
+
+def otelcol_version() -> str:
+    """Return its version."""
+    said = subprocess.run([binary_of("otelcol"), "--version"], stdout=subprocess.PIPE, text=True, check=True)
+    return said.stdout.split()[-1]
+
+
+def otelcol_modes(sink: str) -> Mapping[str, tuple[Sequence[str], Mapping[str, Any], Exporter]]:
+    """Return the modes of an OpenTelemetry Collector: protocols, processors and exporter.
+
+    Spans wait in memory to be forwarded, or in ``file_storage``, and are answered once they are there. What
+    is sent is not compressed, as ours is not.
+    """
+    to_sink: Exporter = {"otlp_grpc": {"endpoint": sink, "tls": {"insecure": True}, "compression": "none"}}
+    queue = {"storage": "file_storage", "block_on_overflow": True, "wait_for_result": False}
+    to_sink_stored: Exporter = {"otlp_grpc": {**to_sink["otlp_grpc"], "sending_queue": queue}}
     tail = {
         "decision_wait": "1s",
         "num_traces": 200_000,
@@ -98,59 +142,54 @@ def otelcol_modes(sink: str) -> Mapping[str, tuple[Sequence[str], Mapping[str, A
         ],
     }
     return {
-        "otelcol": (BOTH, {}, "debug"),
-        "otelcol, tail_sampling 10 %": (BOTH, {"tail_sampling": tail}, "debug"),
-        "otelcol, forwards": (BY_GRPC, {"batch": {}}, sink),
+        "otelcol": (BOTH, {}, _TO_NOBODY),
+        "otelcol, tail_sampling 10 %": (BOTH, {"tail_sampling": tail}, _TO_NOBODY),
+        "otelcol, tail_sampling 10 %, stores and forwards": (BOTH, {"tail_sampling": tail}, to_sink_stored),
+        "otelcol, forwards": (BY_GRPC, {"batch": {}}, to_sink),
+        "otelcol, stores and forwards": (BY_GRPC, {}, to_sink_stored),
     }
 
 
 @contextmanager
 def otelcol(
-    binary: Path, name: str, protocols: Sequence[str], processors: Mapping[str, Any], exporter: str
+    binary: Path, name: str, protocols: Sequence[str], processors: Mapping[str, Any], exporters: Exporter
 ) -> Iterator[list[Server]]:
-    """Run an OpenTelemetry Collector that hands on to nobody (``debug``) or to an OTLP/gRPC endpoint."""
-    grpc, http = free_ports(2)
-    exporters: Mapping[str, Any] = (
-        {"debug": {"verbosity": "basic"}}
-        if exporter == "debug"
-        else {"otlp": {"endpoint": exporter, "tls": {"insecure": True}}}
-    )
-    config = {
-        "receivers": {
-            "otlp": {
-                "protocols": {
-                    "grpc": {"endpoint": f"127.0.0.1:{grpc}", "max_recv_msg_size_mib": 16},
-                    "http": {"endpoint": f"127.0.0.1:{http}"},
-                }
-            }
-        },
-        "processors": processors,
-        "exporters": exporters,
-        "service": {
-            "telemetry": {"logs": {"level": "error"}, "metrics": {"level": "none"}},
-            "pipelines": {
-                "traces": {
-                    "receivers": ["otlp"],
-                    "processors": list(processors),
-                    "exporters": list(exporters),
-                }
-            },
-        },
-    }
+    """Run an OpenTelemetry Collector."""
     with tempfile.TemporaryDirectory() as folder:
+        ports = dict(zip(BOTH, free_ports(2), strict=True))
         file = Path(folder) / "otelcol.json"
-        file.write_text(json.dumps(config))
+        file.write_text(json.dumps(_otelcol_config(folder, ports, processors, exporters)))
         with running(
             [binary, "--config", file],
             env={},
-            ready=lambda: all(map(is_listening, (grpc, http))),
+            ready=lambda: all(map(is_listening, ports.values())),
             log=Path(folder) / "log",
         ) as process:
-            ports = {"grpc": grpc, "http": http}
             yield [
                 Server(name=name, pid=process.pid, protocol=protocol, port=ports[protocol])
                 for protocol in protocols
             ]
+
+
+def _otelcol_config(
+    folder: str, ports: Mapping[str, int], processors: Mapping[str, Any], exporters: Exporter
+) -> Mapping[str, Any]:
+    protocols = {
+        "grpc": {"endpoint": f"127.0.0.1:{ports['grpc']}", "max_recv_msg_size_mib": 16},
+        "http": {"endpoint": f"127.0.0.1:{ports['http']}"},
+    }
+    pipeline = {"receivers": ["otlp"], "processors": list(processors), "exporters": list(exporters)}
+    return {
+        "receivers": {"otlp": {"protocols": protocols}},
+        "processors": processors,
+        "exporters": exporters,
+        "extensions": {"file_storage": {"directory": folder}},
+        "service": {
+            "extensions": ["file_storage"],
+            "telemetry": {"logs": {"level": "error"}, "metrics": {"level": "none"}},
+            "pipelines": {"traces": pipeline},
+        },
+    }
 
 
 @contextmanager

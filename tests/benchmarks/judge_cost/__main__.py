@@ -17,17 +17,20 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from tests.benchmarks.judge_cost.ours import METRIC_NAMES
+
 HERE = Path(__file__).parent
 LATENCY_S = 0.5
 LONG_LATENCY_S = 3.0
 """So long that the peers' own seconds do not matter: the critical path shows."""
-CONCURRENCY = 64
+CONCURRENCY = 256
+"""So many that ragtrace fills a core; the others take no more records a second than with 16 at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,8 @@ class Contender:
     command: Sequence[str]
     records: int
     metrics: int
+    arguments: Sequence[str] = ()
+    """The names of the metrics, if it is not all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +71,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.judge_cost", description=__doc__)
     parser.add_argument("--peers-python", required=True, help="interpreter with ragas and deepeval")
-    parser.add_argument("--records", type=int, default=192, help="a round, for ragtrace; peers take fewer")
+    parser.add_argument("--records", type=int, default=768, help="a round, for ragtrace; peers take fewer")
     parser.add_argument("--rounds", type=int, default=3)
     return parser.parse_args()
 
@@ -79,13 +84,20 @@ def contender_named(name: str, peers_python: str, records: int) -> Contender:
     """Return ragtrace, ragas or deepeval. ``records`` are ragtrace's in a round: slower ones get fewer."""
     own = [sys.executable, "-m", "tests.benchmarks.judge_cost.ours"]
     peers = [peers_python, str(HERE / "peers.py"), name]
-    share, metrics = {"ragtrace": (1, 6), "ragas": (6, 5), "deepeval": (12, 6)}[name]
+    share, metrics = {"ragtrace": (1, 6), "ragas": (48, 5), "deepeval": (24, 6)}[name]
     return Contender(
         name=name,
         command=own if name == "ragtrace" else peers,
         records=max(records // share, 1),
         metrics=metrics,
     )
+
+
+def ragtrace_beside(tool: str, records: int) -> Contender:
+    """Return ragtrace with the metrics that a tool has."""
+    names = METRIC_NAMES if tool == "deepeval" else [name for name in METRIC_NAMES if name != "hallucination"]
+    ours = contender_named("ragtrace", sys.executable, records)
+    return replace(ours, metrics=len(names), arguments=names)
 
 
 @contextmanager
@@ -104,6 +116,7 @@ def running_stub() -> Iterator[str]:
 def run(contender: Contender, url: str, records: int) -> dict[str, float]:
     """Judge so many records; return what was measured."""
     command = [*contender.command, f"{url}/v1", str(records), str(min(CONCURRENCY, records))]
+    command += contender.arguments
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return measured

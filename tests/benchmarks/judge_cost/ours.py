@@ -1,14 +1,15 @@
-"""Judges the record by ragtrace with six metrics; prints one line of JSON.
+"""Judges the record by ragtrace with six metrics, in a process as its commands run; prints one line of JSON.
 
-``python -m tests.benchmarks.judge_cost.ours URL RECORDS CONCURRENCY [no-sentinels]``.
+``python -m tests.benchmarks.judge_cost.ours URL RECORDS CONCURRENCY [METRIC…]``.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
+from collections.abc import Sequence
 
+from ragtrace import process
 from ragtrace.judge import open_judge
 from ragtrace.metrics import metric_named
 from ragtrace.model import Chunk, MetricFailure, RagRecord
@@ -26,7 +27,7 @@ METRIC_NAMES = (
 )
 
 
-async def run(url: str, records: int, concurrency: int) -> dict[str, float]:
+async def run(url: str, records: int, concurrency: int, names: Sequence[str]) -> dict[str, float]:
     """Measure what ``peers.measure`` measures."""
     environ = {"OPENAI_API_KEY": "none"}
     judge = open_judge("openai:stub", base_url=url, environ=environ, max_concurrency=4 * concurrency)
@@ -41,7 +42,7 @@ async def run(url: str, records: int, concurrency: int) -> dict[str, float]:
         reference=subject.REFERENCE,
     )
 
-    metrics = [metric_named(name) for name in METRIC_NAMES]
+    metrics = [metric_named(name) for name in names]
 
     async def one() -> None:
         evaluation = await evaluate(record, metrics=metrics, judge=judge)
@@ -56,5 +57,6 @@ async def run(url: str, records: int, concurrency: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    url, records, concurrency = sys.argv[1:4]
-    print(json.dumps(asyncio.run(run(url, int(records), int(concurrency)))))
+    url, records, concurrency, *names = sys.argv[1:]
+    process.look_for_cycles_seldom()
+    print(json.dumps(process.run(run(url, int(records), int(concurrency), names or METRIC_NAMES))))
