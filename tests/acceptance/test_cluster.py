@@ -31,6 +31,7 @@ from tests.backends.kafka_server import Kafka, running_kafka
 from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports
 from tests.cluster.members import Member, cluster_config, create_topics
+from tests.cluster.scene import Broker
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
@@ -255,6 +256,34 @@ def test_a_process_that_was_paused_beyond_its_session_writes_nothing_more(
         send(taking, *range(ANSWERS, 2 * ANSWERS))
         cluster.await_carriers(2 * ANSWERS)
         eventually(lambda: seen(first, second) == 2 * ANSWERS, what="each answer in one ledger")
+
+
+def test_what_was_lost_opens_again_after_the_broker_was_started_again(
+    kafka_jars: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "kafka"
+    folder.mkdir()
+    broker = Broker(kafka_jars, folder)
+    try:
+        with cluster_over(broker.start(), tmp_path, "again") as cluster:
+            taking, first = cluster.started("taking", "ingest"), cluster.started("first", "evaluate")
+            await_owned(first)
+            broker.stop()
+            broker.start()
+            send(taking, 0)
+            cluster.await_carriers(1)
+            first.pause()
+            second = cluster.started("second", "evaluate")
+            eventually(lambda: owned(second) == PARTITIONS, what="the second to have all shards")
+            send(taking, *range(1, ANSWERS))
+            cluster.await_carriers(ANSWERS)
+            first.go_on()
+            await_owned(first, second)
+            send(taking, *range(ANSWERS, 3 * ANSWERS))
+            cluster.await_carriers(3 * ANSWERS)
+            eventually(lambda: seen(first, second) == 3 * ANSWERS, what="each answer in one ledger")
+    finally:
+        broker.stop()
 
 
 def test_a_budget_holds_for_all_processes_together(kafka: Kafka, tmp_path: Path, judge: JudgeServer) -> None:

@@ -63,6 +63,8 @@ def _report(scene: ClusterScene, done: Counter[str]) -> int:
         f"{verdict.judge_calls} calls of the judge; ledger: {verdict.seen} seen, {verdict.ended} ended"
     )
     print("\n".join(verdict.faults or ["each acknowledged answer is judged exactly once, by id"]))
+    if verdict.faults:
+        print(scene.told())
     return 1 if verdict.faults else 0
 
 

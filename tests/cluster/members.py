@@ -92,6 +92,11 @@ class Member:
         assert self.running is not None
         return httpx.get(f"http://127.0.0.1:{self.running.pages_port}{path}", timeout=PATIENCE_S).json()
 
+    def last_lines(self, number: int = 30) -> str:
+        """Return the end of its log."""
+        log = self.folder / "collector.log"
+        return "\n".join(log.read_text("utf-8").splitlines()[-number:]) if log.exists() else ""
+
     def send(self, body: bytes) -> bool:
         """Send a request of OTLP; say whether it was acknowledged."""
         running = self.running

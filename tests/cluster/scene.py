@@ -182,6 +182,10 @@ class ClusterScene:
             ended=sum(each["number"] for ledger in ledgers for each in ledger["accounts"] if _is_over(each)),
         )
 
+    def told(self) -> str:
+        """Return what each process logged last: why a run went as it went."""
+        return "\n".join(f"{member.name}:\n{member.last_lines()}" for member in self.members)
+
     def close(self) -> None:
         """End everything."""
         self._stop.set()

@@ -20,6 +20,6 @@ def test_whatever_breaks_each_acknowledged_answer_is_judged_once(kafka_jars: Pat
         done = break_at_random(scene, seconds=30, broker_away_s=5, random=Random(3), pause_s=2.0)
         scene.end_load()
         verdict = scene.await_verdict(at_most_s=PATIENCE_S)
-    assert verdict.faults == []
+        assert verdict.faults == [], scene.told()
     assert verdict.acknowledged > 20
     assert done["the broker stopped"] == 1

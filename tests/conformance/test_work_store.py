@@ -44,6 +44,15 @@ async def test_what_was_acknowledged_is_there_after_a_restart(store: WorkStore, 
     assert outbox_item.payload == b"original"
 
 
+async def test_a_store_that_is_closed_takes_nothing_and_hangs_nobody(place: Place) -> None:
+    store = await place.open()
+    await store.aclose()
+    with pytest.raises(StoreUnavailable):
+        await store.append([part("t1")], forward={}, now_ns=1)
+    with pytest.raises(StoreUnavailable):
+        await store.take_jobs(1, now_ns=1)
+
+
 async def test_a_job_is_queued_once_however_often_its_trace_is_settled(store: WorkStore) -> None:
     await queue_one(store)
     again = await store.decide_trace("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=2)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from ragtrace.errors import ReadUnavailable
 from ragtrace_collector.kafka.admin import Admin
@@ -21,14 +22,20 @@ class GroupMember:
     id: str
     """As the brokers name it."""
     topics: frozenset[str]
-    """Those of which it has partitions now."""
+    """Those that it reads; none while the group divides partitions anew."""
 
 
 class GroupAdmin:
-    """Asks for the members of a group."""
+    """Asks for the members of a group.
+
+    It asks all brokers and not the group's coordinator, as ``describe_consumer_groups`` does: that ends the
+    process with an assertion if a connection breaks meanwhile (librdkafka's issue 4605), and gets no answer
+    any more from a broker that was started again.
+    """
 
     def __init__(self, settings: Mapping[str, Any], group: str) -> None:
         """Connect when it is used."""
+        self._settings = settings
         self._group = group
         self._admin = Admin(settings)
 
@@ -38,17 +45,30 @@ class GroupAdmin:
         Raises:
             ReadUnavailable: the brokers do not answer, or refuse.
         """
-        asked = self._admin.describe_consumer_groups([self._group], request_timeout=_ANSWER_S)
+        admin = self._admin
         try:
-            found = asked[self._group].result().members
+            found: Sequence[Any] = admin.list_groups(self._group, _ANSWER_S)
+            if failed := next((group.error for group in found if group.error is not None), None):
+                raise KafkaException(failed)
         except KafkaException as exc:
-            if exc.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return ()
-            raise ReadUnavailable(f"the brokers {self._admin.reason(exc)}") from exc
+            self._admin = Admin(self._settings)  # it asks those brokers only that are there now
+            raise ReadUnavailable(f"the brokers {admin.reason(exc)}") from exc
         return [
-            GroupMember(
-                id=member.member_id,
-                topics=frozenset(place.topic for place in member.assignment.topic_partitions),
-            )
-            for member in found
+            GroupMember(id=member.id, topics=_subscription(member.metadata))
+            for group in found
+            for member in group.members
         ]
+
+
+def _subscription(metadata: bytes) -> frozenset[str]:
+    """Return the topics that a member told its group, in Kafka's ``ConsumerProtocolSubscription``."""
+    try:
+        (number,), at = struct.unpack_from(">i", metadata, 2), 6
+        topics = []
+        for _ in range(number):
+            (size,) = struct.unpack_from(">H", metadata, at)
+            topics.append(metadata[at + 2 : at + 2 + size].decode())
+            at += 2 + size
+    except (struct.error, UnicodeDecodeError):
+        return frozenset()
+    return frozenset(topics)

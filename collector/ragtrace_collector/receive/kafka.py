@@ -210,8 +210,12 @@ class KafkaReceiver:
         """Return what the client's thread calls when partitions come and go; it waits for what ends."""
         loop = asyncio.get_running_loop()
 
+        async def begin(partitions: Collection[int]) -> None:
+            self.destinations.assigned(partitions)
+
         def assigned(partitions: Collection[int]) -> None:
-            loop.call_soon_threadsafe(self.destinations.assigned, partitions)
+            # A task as well, so that it never overtakes what ends the same partitions.
+            asyncio.run_coroutine_threadsafe(begin(partitions), loop)
 
         def revoked(partitions: Collection[int], is_lost: bool) -> None:
             ending = self.destinations.revoked(partitions, is_lost=is_lost)

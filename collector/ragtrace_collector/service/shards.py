@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from ragtrace.answers.port import AnswerIndex
 from ragtrace.budget import SpendLedger
 from ragtrace.drift.runs import DriftState
-from ragtrace.errors import RagtraceError
+from ragtrace.errors import RagtraceError, ReadUnavailable
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.receive.intake import SpanIntake
@@ -214,7 +214,8 @@ class ShardHost:
         while not owned.given_up.is_set():
             try:
                 if owned.shard.number in self._lost:
-                    await self.connection.check_alone()
+                    with suppress(ReadUnavailable):  # its log may answer all the same, or says why not
+                        await self.connection.check_alone()
                 async with self._opened(owned):
                     await self._until_over(owned)
             except Exception as exc:  # noqa: BLE001 -- one shard must not end the others

@@ -85,6 +85,7 @@ class GroupCommit:
         self._prepare = prepare
         self._hook = hook
         self._lost_by: sqlite3.Error | None = None
+        self._is_closed = False
         self._submissions: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[None] = self._loop.create_future()
@@ -111,7 +112,12 @@ class GroupCommit:
         will be told that the data is safe: then it also raises if one of the store's files was lost during
         the commit. Other work gets the result of the open database, as later work will: a lease that was
         committed but reported as failed would have no owner.
+
+        Raises:
+            sqlite3.Error: nothing is kept, as after ``aclose``.
         """
+        if self._is_closed:
+            raise sqlite3.OperationalError("it is closed")
         future: asyncio.Future[T] = self._loop.create_future()
         self._submissions.put(_Submission(work, future, is_acknowledged))
         return await future
@@ -125,6 +131,7 @@ class GroupCommit:
 
     async def aclose(self) -> None:
         """Commit what was submitted, then close."""
+        self._is_closed = True
         self._submissions.put(None)
         await asyncio.to_thread(self._thread.join)
 
