@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 
@@ -48,9 +49,10 @@ class Stage:
 
 
 def report_stage_error(exc: Exception, *, stage: str, counters: Counters) -> None:
-    """Count and log an error that a stage survives, without its text: that may quote content."""
+    """Count and log an error that a stage survives: the store's by its text, others' may quote content."""
     counters.add(Counts.STAGE_ERRORS)
-    log.error("%s: %s", stage, place_of(exc), extra=event("stage_error", stage=stage))
+    reason = exc if isinstance(exc, StoreUnavailable) else place_of(exc)
+    log.error("%s: %s", stage, reason, extra=event("stage_error", stage=stage))
 
 
 async def first_of(*events: asyncio.Event, timeout_s: float | None = None) -> None:

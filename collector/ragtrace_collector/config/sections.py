@@ -505,9 +505,14 @@ class CollectorConfig(Section):
         return self.takes_spans and bool(self.receive.grpc or self.receive.http)
 
     @property
+    def judges(self) -> bool:
+        """Whether this process judges answers: in a cluster, those of the shards that it is given."""
+        return self.role != "ingest"
+
+    @property
     def judging(self) -> CollectorConfig:
         """What opens the judge: in a process that only takes spans, one that needs nothing."""
-        if self.role != "ingest":
+        if self.judges:
             return self
         nothing = {
             "judge": JudgeConfig(use="lexical"),

@@ -53,11 +53,10 @@ class Member:
         """
         kafka = config.store.kafka
         assert kafka is not None
-        reads = config.role != "ingest"
         connection = ClusterConnection(
             config=kafka,
             max_message_bytes=largest_message(config.receive.max_message_bytes),
-            group=GroupAdmin(kafka.client_settings(), kafka.prefix) if reads else None,
+            group=GroupAdmin(kafka.client_settings(), kafka.prefix) if config.judges else None,
         )
         await connection.connect()
         return cls(
@@ -104,7 +103,7 @@ class Member:
             open_store=self._open_store,
             open_pipeline=open_pipeline,
         )
-        if self.config.role != "ingest":
+        if self.config.judges:
             host.receiver = self._receiver(host, shared, clock)
         if self.config.has_listeners:
             host.allowances = AllowanceShares(group=IngestGroup(self.kafka), access=self.auth.access)

@@ -32,7 +32,7 @@ def check_workers(config: CollectorConfig, number: int) -> None:
             f"`--workers {number}` needs a store that several processes share: set `store.kafka`. A file has"
             " one owner, and one process goes far: see `ragtrace plan`"
         )
-    if number > 1 and config.role == "ingest":
+    if number > 1 and not config.judges:
         raise ConfigError("`--workers` are processes that judge, and `role: ingest` judges nothing")
 
 
