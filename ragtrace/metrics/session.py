@@ -383,7 +383,7 @@ class _Once(Generic[T]):
         self, judges: Sequence[Judge], run: Callable[[MeteredJudge], Awaitable[T]], clock: Clock
     ) -> None:
         self._judges = [MeteredJudge(judge, clock) for judge in judges]
-        self._run = run
+        self._run: Callable[[MeteredJudge], Awaitable[T]] | None = run
         self._lock = asyncio.Lock()  # two metrics that need the same step must not both ask the judge
         self._outcome: T | JudgeError | None = None
         self.compromised = False
@@ -400,16 +400,20 @@ class _Once(Generic[T]):
     async def get(self) -> T:
         async with self._lock:
             if self._outcome is None:
-                self._outcome = await self._attempt(*self._judges)
+                assert self._run is not None
+                self._outcome = await self._attempt(self._run, *self._judges)
+                self._run = None  # it holds the session, which holds this: a cycle outlives its record
         if isinstance(self._outcome, JudgeError):
             raise self._outcome
         return self._outcome
 
-    async def _attempt(self, judge: MeteredJudge, *others: MeteredJudge) -> T | JudgeError:
+    async def _attempt(
+        self, run: Callable[[MeteredJudge], Awaitable[T]], judge: MeteredJudge, *others: MeteredJudge
+    ) -> T | JudgeError:
         try:
-            return await self._run(judge)
+            return await run(judge)
         except JudgeCompromised as failed:
             self.compromised = True
-            return await self._attempt(*others) if others else failed
+            return await self._attempt(run, *others) if others else failed
         except JudgeError as failed:
             return failed

@@ -56,7 +56,10 @@ class Bundle:
         self._judge = judge
         self._prompt = prompt
         self._fence_code = fence_code
+        self._combined: set[str] = set()
+        """The steps whose first requests were taken."""
         self._first: dict[str, JudgeRequest[Any]] = {}
+        """Those requests, until they are sent: they hold the material, which holds this."""
         self._reply: asyncio.Future[JudgeReply[RetrievalReply] | None] = asyncio.Future()
 
     @property
@@ -72,8 +75,9 @@ class Bundle:
         Raises:
             JudgeError: the judge gave no usable answer.
         """
-        if request.step in self._first:
+        if request.step in self._combined:
             return await self._judge.ask(request)
+        self._combined.add(request.step)
         self._first[request.step] = request
         if len(self._first) == 2:
             await self._ask_both()
@@ -90,7 +94,9 @@ class Bundle:
 
     async def _ask_both(self) -> None:
         try:
-            self._reply.set_result(await self._judge.ask(self._request()))
+            both = self._request()
+            self._first.clear()
+            self._reply.set_result(await self._judge.ask(both))
         except JudgeNonsense:
             self._reply.set_result(None)
         except JudgeError as failed:

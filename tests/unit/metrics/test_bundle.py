@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeNonsense, JudgeUnavailable
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import GivenGrade, GivenVerdict, RetrievalInput, RetrievalReply
 from ragtrace.metrics import StepLimits
+from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.steps.retrieval import Bundle
 from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Chunk, Evaluation, JudgeIdentity, MetricFailure, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
@@ -140,3 +144,23 @@ async def test_an_evaluator_that_bundles_has_another_version() -> None:
     together = await judged(ModelJudge())
     apart = await judged(ModelJudge(), StepLimits(retrieval="separate", verify=LIMITS.verify))
     assert together.evaluator_version != apart.evaluator_version
+
+
+async def test_no_cycle_keeps_what_was_made_for_a_record() -> None:
+    """Else its texts stay in memory until Python looks for cycles, which our processes seldom do."""
+    judge, metrics = ModelJudge(), ["faithfulness", "context_precision", "context_recall"]
+    gc.collect()
+    gc.disable()
+    before = made_for_records()
+    try:
+        await evaluate(RECORD, metrics=metrics, judge=judge, limits=LIMITS)
+        assert judge.calls["retrieval"] == 1
+        judge.requests.clear()  # they hold what was made
+        after = made_for_records()
+    finally:
+        gc.enable()
+    assert after == before
+
+
+def made_for_records() -> list[str]:
+    return sorted(type(each).__name__ for each in gc.get_objects() if type(each) in (Bundle, StepSession))
