@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1 import trace_pb2
@@ -398,6 +398,8 @@ trace_ids = st.sampled_from(
     ),
     st.sets(st.integers(1, 4)),
 )
+@example([(b"\1" * 16, bytes(8), False)], set())
+@example([(bytes(16), b"\2" * 8, False), (b"\1" * 16, b"\2" * 8, False)], {2})
 def test_what_is_cut_out_before_parsing_is_what_would_be_left_out_after(
     members: list[tuple[bytes, bytes, bool]], wanted: set[int]
 ) -> None:
