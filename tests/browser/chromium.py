@@ -108,6 +108,7 @@ def watched_page(browser: Browser, screen: Screen = WIDE, *, allowed: Sequence[s
 
 def grave_findings(page: Page) -> list[str]:
     """Return what axe calls serious or critical, and where."""
+    page.wait_for_load_state()  # without its styles, links have a browser's own colors
     page.evaluate(_AXE.read_text("utf-8"))
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
