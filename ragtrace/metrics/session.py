@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeCompromised, JudgeError, JudgeUnable
@@ -399,13 +399,12 @@ class _Once(Generic[T]):
 
     async def get(self) -> T:
         async with self._lock:
-            if self._outcome is None:
-                assert self._run is not None
+            if self._run is not None:
                 self._outcome = await self._attempt(self._run, *self._judges)
                 self._run = None  # it holds the session, which holds this: a cycle outlives its record
         if isinstance(self._outcome, JudgeError):
             raise self._outcome
-        return self._outcome
+        return cast("T", self._outcome)
 
     async def _attempt(
         self, run: Callable[[MeteredJudge], Awaitable[T]], judge: MeteredJudge, *others: MeteredJudge

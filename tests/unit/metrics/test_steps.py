@@ -390,3 +390,13 @@ async def test_claims_left_out_of_a_half_of_a_half_are_asked_for_once_more() -> 
 def test_the_table_has_every_step_in_its_order() -> None:
     assert tuple(STEPS) == STEP_NAMES
     assert set(prompts_of(STEP_NAMES)) == set(PROMPTS)
+
+
+async def test_a_shared_step_that_finds_nothing_is_not_run_again() -> None:
+    session, runs = StepSession(record(), ScriptedJudge()), []
+
+    async def find(_: object) -> None:
+        runs.append(1)
+
+    assert [await session.shared("mine", find), await session.shared("mine", find)] == [None, None]  # type: ignore[func-returns-value]
+    assert len(runs) == 1
