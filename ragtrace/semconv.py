@@ -21,6 +21,9 @@ SCOPE_COLLECTOR: Final = "ragtrace.collector"
 OWN_SCOPES: Final = frozenset({SCOPE_EVALUATION, SCOPE_COLLECTOR})
 """Scopes that no collector judges or forwards if received: an evaluation is never evaluated."""
 
+LOG_RECORDS_SPAN: Final = "ragtrace.log_records"
+"""Name of a stand-in for a span whose messages came in log records. It is in stores only, never exported."""
+
 # -- OpenTelemetry, stable --------------------------------------------------------------------------------
 SERVICE_NAME: Final = "service.name"
 ERROR_TYPE: Final = "error.type"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf import json_format
+from google.protobuf.message import Message
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.errors import CodecError
 from ragtrace.traces.text import scrub_surrogates
+
+MessageT = TypeVar("MessageT", bound=Message)
 
 _MAX_DEPTH = 200
 _JSON_IDS = frozenset({"traceId", "spanId", "parentSpanId"})
@@ -20,8 +23,10 @@ _JSON_KEY = re.compile(r"[a-z][A-Za-z0-9]*")
 _JSON_PATH = re.compile(r"Failed to parse (\w+) field: ")
 
 
-def from_json(data: bytes | str) -> tuple[ExportTraceServiceRequest, int]:
-    """Parse one JSON object; return it with the number of repaired strings that were not valid Unicode.
+def from_json(data: bytes | str, into: MessageT) -> tuple[MessageT, int]:
+    """Parse one JSON object into an empty message; return it with the number of repaired strings.
+
+    Those were not valid Unicode.
 
     Raises CodecError, whose message names the place and never quotes values.
     """
@@ -33,7 +38,7 @@ def from_json(data: bytes | str) -> tuple[ExportTraceServiceRequest, int]:
         is_replaced = isinstance(data, bytes) and "\ufffd" in text and text.encode() != data
         rewritten = _Rewritten(replaced=is_replaced)
         written = rewritten.tree(tree)
-        request = json_format.ParseDict(written, ExportTraceServiceRequest(), ignore_unknown_fields=True)
+        request = json_format.ParseDict(written, into, ignore_unknown_fields=True)
     except json_format.ParseError as exc:
         path = ".".join(_JSON_PATH.findall(str(exc))[:8])
         raise CodecError(f"not OTLP JSON: a wrong value at {path!r}") from exc

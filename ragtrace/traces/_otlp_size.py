@@ -20,6 +20,8 @@ _SPAN: Final[_Fields] = {9: None, 11: None, 13: None}
 _REQUEST: Final[_Fields] = {1: {1: _RESOURCE, 2: {1: _SCOPE, 2: _SPAN}}}
 """The numbers of the counted fields, with the counted fields inside them."""
 
+_LOGS: Final[_Fields] = {1: {1: _RESOURCE, 2: {1: _SCOPE, 2: {6: None}}}}
+
 _LARGE_BYTES: Final = 4 << 20
 _MAX_FIELDS: Final = 2_000_000
 """The limit of scanned fields of any kind: far more than a large request of usual spans has."""
@@ -38,10 +40,19 @@ def is_flood_on_the_wire(data: bytes) -> bool:
 
     This is slower than parsing and counting, so small bodies are skipped: their memory use is acceptable.
     """
+    return _is_flood(data, _REQUEST)
+
+
+def is_flood_of_logs(data: bytes) -> bool:
+    """Return whether a large protobuf body of a logs request holds too many parts, before parsing it."""
+    return _is_flood(data, _LOGS)
+
+
+def _is_flood(data: bytes, fields: _Fields) -> bool:
     if len(data) < _LARGE_BYTES:
         return False
     try:
-        return _walk(data)
+        return _walk(data, fields)
     except (IndexError, ValueError):  # cut off, or not protobuf: the parser reports it
         return False
 
@@ -66,10 +77,10 @@ def _parts(request: ExportTraceServiceRequest) -> Iterator[int]:
                 yield len(span.attributes) + len(span.events) + len(span.links)
 
 
-def _walk(data: bytes) -> bool:
+def _walk(data: bytes, request: _Fields) -> bool:
     """Count parts by their tags, up to the limit."""
     parts = fields_seen = 0
-    waiting: list[tuple[int, int, _Fields]] = [(0, len(data), _REQUEST)]
+    waiting: list[tuple[int, int, _Fields]] = [(0, len(data), request)]
     while waiting:
         position, end, fields = waiting.pop()
         while position < end:

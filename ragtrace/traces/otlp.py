@@ -48,6 +48,8 @@ class SpanRef(NamedTuple):
     parent_span_id: str | None
     is_feedback: bool = False
     """A span of feedback: the trace can be complete without it."""
+    of_log: bool = False
+    """A stand-in that holds log records of the span; its ``span_id`` is one of its own."""
     is_call: bool = False
     """Marked as a whole RAG call (``ragtrace.kind``)."""
     content_hash: int | None = None
@@ -118,7 +120,7 @@ def read_request(
     if encoding == "json":
         if is_flood_of_json(data):
             raise CodecError(_FLOOD)
-        request, repaired = from_json(data)
+        request, repaired = from_json(data, ExportTraceServiceRequest())
         return ParsedRequest(request=request, body=None, texts_repaired=repaired)
     if is_flood_on_the_wire(data):
         raise CodecError(_FLOOD)
@@ -195,7 +197,7 @@ def decode_json(text: str) -> tuple[Span, ...]:
         CodecError: the text is not OTLP JSON, or an id has the wrong length.
     """
     spans = usual_spans(text)
-    return to_spans(from_json(text)[0]) if spans is None else spans
+    return to_spans(from_json(text, ExportTraceServiceRequest())[0]) if spans is None else spans
 
 
 def decode_body(body: bytes, *, encoding: Encoding) -> tuple[Span, ...]:
@@ -369,6 +371,10 @@ def _ref(span: trace_pb2.Span) -> SpanRef:
     written = (
         span.SerializeToString()
     )  # not the raw bytes: other services in a loop may serialize it differently
+    if span.name == semconv.LOG_RECORDS_SPAN:
+        return SpanRef(
+            f"{span.span_id.hex()}#{hash(written):x}", None, of_log=True, content_hash=hash(written)
+        )
     return SpanRef(
         span_id=span.span_id.hex(),
         parent_span_id=parent_id(span),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
+from ragtrace import semconv
 from ragtrace.model import AttributeValue
 
 
@@ -99,11 +100,20 @@ class Trace:
 
     @classmethod
     def of(cls, trace_id: str, spans: Iterable[Span]) -> Trace:
-        """Assemble a trace. Of spans with the same id, it keeps the one that ended last, then the largest."""
+        """Assemble a trace. Of spans with the same id, it keeps the one that ended last, then the largest.
+
+        Log records of a span become its events, in order of time; those of an unknown span are left out.
+        """
         latest: dict[str, Span] = {}
         seniorities: dict[str, tuple[int, int, str]] = {}
         """Seniorities of duplicated spans: computed once each, because the cost grows with the span."""
+        said: dict[str, dict[str, SpanEvent]] = {}
+        """Log records by span, each once, whatever the copies."""
         for span in spans:
+            if span.name == semconv.LOG_RECORDS_SPAN:
+                of_span = said.setdefault(span.span_id, {})
+                of_span.update((repr(event), event) for event in span.events)
+                continue
             known = latest.setdefault(span.span_id, span)
             if known is span:
                 continue
@@ -111,6 +121,10 @@ class Trace:
             seniorities[span.span_id] = max(newer, older)
             if newer > older:
                 latest[span.span_id] = span
+        for span_id in said.keys() & latest.keys():
+            span, records = latest[span_id], said[span_id]
+            events = sorted(records, key=lambda record: (records[record].time_ns, record))
+            latest[span_id] = replace(span, events=(*span.events, *(records[each] for each in events)))
         ordered = sorted(latest.values(), key=lambda span: (span.start_ns, span.span_id))
         return cls(trace_id=trace_id, spans=tuple(ordered))
 

@@ -235,8 +235,9 @@ class OpenTrace:
     taken: set[str] = field(default_factory=set)
     """RAG calls that were taken and that no span joined since."""
     _parents: dict[str, str | None] = field(default_factory=dict)
-    """Of each span that came, except feedback."""
-    _feedback: set[str] = field(default_factory=set)
+    """Of each span that came, except those beside."""
+    _beside: set[str] = field(default_factory=set)
+    """Feedback, and log records: the trace can be complete without them."""
     _copies: set[int] = field(default_factory=set)
     """Hashes of all spans that came, changed copies of one span included."""
     _missing: dict[str, int] = field(default_factory=dict)
@@ -265,7 +266,7 @@ class OpenTrace:
     @property
     def number_of_spans(self) -> int:
         """Spans that came, counted once, or once a copy if copies differ."""
-        return max(len(self._parents) + len(self._feedback), len(self._copies))
+        return max(len(self._parents) + len(self._beside), len(self._copies))
 
     @property
     def copies(self) -> frozenset[int]:
@@ -279,7 +280,7 @@ class OpenTrace:
 
     def has(self, ref: SpanRef) -> bool:
         """Say whether the span came before."""
-        return ref.span_id in self._parents or ref.span_id in self._feedback
+        return ref.span_id in self._parents or ref.span_id in self._beside
 
     def has_copy(self, ref: SpanRef) -> bool:
         """Say whether the span came before, unchanged."""
@@ -291,8 +292,8 @@ class OpenTrace:
         self._copies.update(ref.content_hash for ref in arrived if ref.content_hash is not None)
         news = {ref.span_id: ref for ref in arrived if not self.has(ref)}
         for ref in news.values():
-            if ref.is_feedback:
-                self._feedback.add(ref.span_id)
+            if ref.is_feedback or ref.of_log:
+                self._beside.add(ref.span_id)
             else:
                 self._join(ref, arrived_ns)
         if news:

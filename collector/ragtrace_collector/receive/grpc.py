@@ -10,22 +10,20 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import grpc
+from google.protobuf.message import Message
 from google.rpc import code_pb2
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTracePartialSuccess,
-    ExportTraceServiceResponse,
-)
 
 from ragtrace.errors import CodecError, ConfigError
 from ragtrace_collector.receive.intake import Receipt, SpanIntake
 from ragtrace_collector.receive.memory import TooSlow
+from ragtrace_collector.receive.signals import SIGNALS, Signal
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.web.certificate import Certificate
 from ragtrace_collector.web.connections import who_sends
 from ragtrace_collector.web.errors import RETRY_AFTER_S, RequestRefused, refusal_of, status_of, too_slow
 from ragtrace_collector.web.tokens import TokenAuth, TokenSender
 
-_EXPORT: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+_SIGNALS: Final = {signal.method: signal for signal in SIGNALS}
 _STATUS_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 _HANDSHAKE_TIMEOUT_MS: Final = 10_000
 _STREAMS_A_CONNECTION: Final = 100
@@ -92,25 +90,27 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
         self, handler_call_details: grpc.HandlerCallDetails
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
         """Return what answers a call of which the headers have come."""
-        if handler_call_details.method != _EXPORT:
+        signal = _SIGNALS.get(handler_call_details.method)
+        if signal is None:
             return None
         try:
             sender = self._access.admit(_authorization(handler_call_details), "send")
         except RequestRefused as exc:
             return grpc.stream_unary_rpc_method_handler(partial(_refuse_unread, exc))
         return grpc.stream_unary_rpc_method_handler(
-            partial(self._export, sender), response_serializer=ExportTraceServiceResponse.SerializeToString
+            partial(self._export, sender, signal),
+            response_serializer=lambda message: message.SerializeToString(),
         )
 
     async def _export(
-        self, sender: TokenSender | None, _messages: object, context: Any
-    ) -> ExportTraceServiceResponse:
+        self, sender: TokenSender | None, signal: Signal, _messages: object, context: Any
+    ) -> Message:
         who = who_sends(sender, _address(context.peer()))
         try:
             with self._one_call(who):
                 body = await self._receive(context, who)
-                receipt = await self._intake.to_its_end(self._take(body, sender, who))
-            return export_response(receipt)
+                receipt = await self._intake.to_its_end(self._take(body, signal, sender, who))
+            return signal.response(receipt)
         except (CodecError, StoreUnavailable, RequestRefused) as exc:
             await _refuse(context, refusal_of(exc))
         raise AssertionError("abort always raises")
@@ -146,10 +146,10 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
                 http_status=408,
             ) from None
 
-    async def _take(self, body: bytes, sender: TokenSender | None, who: str) -> Receipt:
+    async def _take(self, body: bytes, signal: Signal, sender: TokenSender | None, who: str) -> Receipt:
         with self._intake.room.for_request(who) as place:
             await place.reserve(len(body))
-            return await self._intake.accept(body, encoding="protobuf", sender=sender)
+            return await signal.accept(self._intake, body, encoding="protobuf", sender=sender)
 
 
 async def _only_message(context: Any) -> bytes:
@@ -164,20 +164,6 @@ async def _only_message(context: Any) -> bytes:
 
 async def _refuse_unread(refusal: RequestRefused, _: object, context: Any) -> None:
     await _refuse(context, refusal)
-
-
-def export_response(receipt: Receipt) -> ExportTraceServiceResponse:
-    """Build the answer to an accepted request: an empty one is the full success (OTLP specification).
-
-    A reason without rejected spans is a warning to the sender by the same specification.
-    """
-    if not receipt.reason:
-        return ExportTraceServiceResponse()
-    return ExportTraceServiceResponse(
-        partial_success=ExportTracePartialSuccess(
-            rejected_spans=receipt.rejected_spans, error_message=receipt.reason
-        )
-    )
 
 
 def _bind(server: grpc.aio.Server, endpoint: str, certificate: Certificate | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Final
 
 from google.rpc import code_pb2
@@ -14,9 +15,9 @@ from starlette.routing import Route
 from ragtrace.errors import CodecError
 from ragtrace.traces.otlp import Encoding
 from ragtrace_collector.receive._gzip import inflated
-from ragtrace_collector.receive.grpc import export_response
 from ragtrace_collector.receive.intake import SpanIntake
 from ragtrace_collector.receive.memory import MemoryReservation, TooSlow
+from ragtrace_collector.receive.signals import SIGNALS, Signal
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.web.answers import answer, error_answer
@@ -41,12 +42,12 @@ def http_app(
     max_message_bytes: int,
     is_open: bool = False,
 ) -> Starlette:
-    """Build the HTTP application: ``POST /v1/traces``, ``GET /status`` and ``GET /healthz``.
+    """Build the HTTP application: ``POST /v1/traces`` and ``/v1/logs``, ``GET /status`` and ``GET /healthz``.
 
     ``is_open`` says that any machine may send: then spans are taken whatever the sender calls the collector.
     """
 
-    async def export(request: Request) -> Response:
+    async def export(request: Request, signal: Signal) -> Response:
         encoding = _ENCODINGS.get(_content_type(request), "protobuf")
         try:
             if not is_open:
@@ -57,12 +58,14 @@ def http_app(
                 admitted(request.scope)
             with intake.room.for_request(who_sends(sender, request.client)) as place:
                 body = await _read_body(request, max_message_bytes, place)
-                receipt = await intake.to_its_end(intake.accept(body, encoding=encoding, sender=sender))
+                receipt = await intake.to_its_end(
+                    signal.accept(intake, body, encoding=encoding, sender=sender)
+                )
         except ClientDisconnect:
             return Response(status_code=499)
         except (CodecError, StoreUnavailable, RequestRefused) as exc:
             return _refused(encoding, refusal_of(exc), counters)
-        return answer(encoding, 200, export_response(receipt))
+        return answer(encoding, 200, signal.response(receipt))
 
     async def show_status(request: Request) -> Response:
         return JsonPage(await status(reader_of(request)))
@@ -72,7 +75,7 @@ def http_app(
 
     return Starlette(
         routes=[
-            Route("/v1/traces", export, methods=["POST"]),
+            *(Route(each.path, partial(export, signal=each), methods=["POST"]) for each in SIGNALS),
             Route("/status", guarded(show_status, access), methods=["GET"]),
             Route("/healthz", healthz, methods=["GET"]),
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -27,6 +27,8 @@ class Inbound:
     request: ExportTraceServiceRequest
     body: bytes | None
     """The request as protobuf, if no step has changed it; else ``None``."""
+    is_exported: bool = True
+    """Whether back ends get it: stand-ins for log records stay in the store."""
 
     def without_own_scopes(self) -> tuple[Inbound, int]:
         """Drop the spans whose scope is a collector's; return how many there were as well."""
@@ -42,13 +44,13 @@ class Inbound:
             return self
         changed = self._copy()
         stamp_tenant(changed, tenant)
-        return Inbound(changed, None)
+        return replace(self, request=changed, body=None)
 
     def without_spans_without_ids(self) -> Inbound:
         """Drop the spans that belong to no trace."""
         changed = self._copy()
         drop_spans_without_ids(changed)
-        return Inbound(changed, None)
+        return replace(self, request=changed, body=None)
 
     def without(self, slices: Sequence[TraceSlice]) -> Inbound:
         """Drop the spans of these traces."""
@@ -56,7 +58,7 @@ class Inbound:
             return self
         changed = self._copy()
         drop_traces(changed, slices)
-        return Inbound(changed, None)
+        return replace(self, request=changed, body=None)
 
     def to_bytes(self) -> bytes:
         """Return the request as protobuf."""
@@ -65,7 +67,7 @@ class Inbound:
     def _without(self, drop: Callable[[ExportTraceServiceRequest], int]) -> tuple[Inbound, int]:
         changed = self._copy()
         dropped = drop(changed)
-        return (Inbound(changed, None), dropped) if dropped else (self, 0)
+        return (replace(self, request=changed, body=None), dropped) if dropped else (self, 0)
 
     def _copy(self) -> ExportTraceServiceRequest:
         changed = ExportTraceServiceRequest()

@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
+from ragtrace.traces.log_records import LogRecords, read_logs
 from ragtrace.traces.otlp import (
     Encoding,
     ParsedRequest,
@@ -43,9 +44,10 @@ class Receipt:
 
     spans: int = 0
     """Spans with valid ids, also those that are left out or come again."""
-    rejected_spans: int = 0
+    rejected: int = 0
+    """Spans, or log records."""
     reason: str = ""
-    """Why; without rejected spans, a warning."""
+    """Why; with none rejected, a warning."""
 
 
 class Sender(Protocol):
@@ -65,6 +67,9 @@ _LARGE_BYTES: Final = 4 << 20
 """A larger body, or JSON, can take seconds: a thread reads it, so that other senders do not wait."""
 _LARGE_AT_ONCE: Final = 2
 """How many of them are read at once: reading answers uses the same threads."""
+
+
+_SMALL_LOGS_BYTES: Final = 64 << 10
 
 
 class SpanIntake(ABC):
@@ -114,7 +119,42 @@ class SpanIntake(ABC):
         taken = parsed.spans_cut + split.spans + own
         self._counters.add_request(spans=taken + split.rejected, left_out=left_out)
         self._counters.add(Counts.TEXTS_REPAIRED, parsed.texts_repaired)
-        return Receipt(spans=taken, rejected_spans=split.rejected, reason=_reason(split, parsed))
+        return Receipt(spans=taken, rejected=split.rejected, reason=_reason(split, parsed))
+
+    async def accept_logs(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
+        """Keep the log records that hold messages of a GenAI call, as durably as spans; refuse the others.
+
+        Raises:
+            CodecError: the body is not OTLP; nothing was kept.
+            StoreUnavailable: try again later; nothing was kept.
+        """
+        try:
+            records = await self._read_logs(body, encoding)
+            inbound = Inbound(records.stand_ins, None, is_exported=False)
+            if sender is not None:
+                inbound = inbound.of_tenant(sender.tenant)
+            split, left_out = self._split(inbound)
+            keep = self._prepared(split, inbound, sender, left_out, body_bytes=len(body))
+        except CodecError:
+            self._counters.add(Counts.REQUESTS_INVALID)
+            raise
+        try:
+            await keep()
+        except StoreUnavailable:
+            self._counters.add(Counts.REQUESTS_PUT_OFF)
+            raise
+        if sender is not None:
+            sender.charge(spans=records.kept, bytes=len(body))
+        self._counters.add(Counts.LOG_RECORDS, records.kept)
+        self._counters.add(Counts.LOG_RECORDS_OTHER, records.others)
+        reason = f"{records.others} log records are no messages of a GenAI call on a span: they are not kept"
+        return Receipt(rejected=records.others, reason=reason if records.others else "")
+
+    async def _read_logs(self, body: bytes, encoding: Encoding) -> LogRecords:
+        if len(body) <= _SMALL_LOGS_BYTES:
+            return read_logs(body, encoding=encoding)
+        async with self._large:
+            return await asyncio.to_thread(read_logs, body, encoding=encoding)
 
     def _split(self, inbound: Inbound) -> tuple[SplitRequest, Counter[Counts]]:
         """Split a request by trace, without traces that are sampled out; count their spans."""
@@ -264,7 +304,7 @@ class Intake(SpanIntake):
 
     def _originals(self, split: SplitRequest, inbound: Inbound, holding: HoldMode) -> bytes:
         """Return what is forwarded at once. In hold mode, the store forwards the spans that it keeps."""
-        if not self._forward_to:
+        if not self._forward_to or not inbound.is_exported:
             return b""
         kept_back = split.slices if holding is not HoldMode.OFF else ()
         return inbound.without(kept_back).to_bytes()

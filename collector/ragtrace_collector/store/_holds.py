@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragtrace.traces.additions import add_to_spans
+from ragtrace.traces.log_records import without_stand_ins
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.store.port import Job, ReleasedTraces
 from ragtrace_collector.store.revisions import UNDECIDED
@@ -110,6 +111,9 @@ class HeldTraces:
             self.release(db, trace_id)
 
     def _forward(self, db: sqlite3.Connection, payload: bytes) -> None:
+        payload = without_stand_ins(payload)
+        if not payload:
+            return
         db.executemany(
             "INSERT INTO parcel (sink, payload) VALUES (?1, sealed(?2, ?1))",
             [(sink, payload) for sink in self.sinks],

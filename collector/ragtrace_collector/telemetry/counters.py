@@ -33,6 +33,11 @@ class Counts(StrEnum):
         "spans written into the topic of a cluster: the owner of their shard receives them from there",
     )
     SPANS_OVER_LIMIT = "spans_over_limit", "spans beyond assemble.max_spans_per_trace: not stored"
+    LOG_RECORDS = "log_records", "log records with messages of a GenAI call: kept, and read with their span"
+    LOG_RECORDS_OTHER = (
+        "log_records_other",
+        "log records of anything else: refused in a partial success, and not kept",
+    )
     TEXTS_REPAIRED = (
         "texts_mended",
         "names, keys and values in spans with invalid UTF-8, replaced by U+FFFD",

@@ -1,0 +1,278 @@
+"""Messages in log records: read with their span in any order, durable as spans; others are refused."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from google.protobuf import json_format
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsServiceRequest,
+    ExportLogsServiceResponse,
+)
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue, KeyValueList
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+
+from ragtrace import semconv
+from ragtrace.traces.otlp import decode
+from ragtrace.traces.trace import Span
+from ragtrace_collector.service.collector import Collector
+from tests.backends.otelcol import OtelCol
+from tests.backends.otlp_receiver import running_receiver
+from tests.backends.process import free_ports
+from tests.integration.collector.running import (
+    PROTOBUF,
+    carriers_in,
+    config_of,
+    post,
+    request_of,
+    running_collector,
+    until,
+)
+from tests.patience import PATIENCE_S
+from tests.rag_spans import rag_trace
+
+pytestmark = pytest.mark.slow
+
+OTELCOL_CONFIG = Path(__file__).parents[3] / "otel-config.yaml"
+SCORE = f"{semconv.SCORE_PREFIX}faithfulness"
+QUESTION, ANSWER = "How long do refunds take?", "Refunds take 14 days. Refunds take 30 days."
+
+
+def without_messages() -> tuple[Span, ...]:
+    """Return a retrieval and a model call whose messages are not on its span."""
+    root, retrieval, generation = rag_trace(0)
+    bare = {
+        key: value
+        for key, value in generation.attributes.items()
+        if key not in (semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES)
+    }
+    plain = replace(root, attributes={}, name="GET /ask")
+    return plain, retrieval, replace(generation, attributes=bare)
+
+
+def text(value: str) -> AnyValue:
+    return AnyValue(string_value=value)
+
+
+def record(name: str, body: AnyValue | None = None, /, **attributes: str) -> LogRecord:
+    generation = rag_trace(0)[2]
+    return LogRecord(
+        event_name=name,
+        trace_id=bytes.fromhex(generation.trace_id),
+        span_id=bytes.fromhex(generation.span_id),
+        time_unix_nano=generation.start_ns,
+        body=body,
+        attributes=[
+            KeyValue(key=key.replace("__", "."), value=text(said)) for key, said in attributes.items()
+        ],
+    )
+
+
+def a_map(**pairs: Any) -> AnyValue:
+    values = [
+        KeyValue(key=key, value=value if isinstance(value, AnyValue) else text(value))
+        for key, value in pairs.items()
+    ]
+    return AnyValue(kvlist_value=KeyValueList(values=values))
+
+
+def details() -> LogRecord:
+    """Return the event of OpenTelemetry's conventions from 1.37 on."""
+    asked = json.dumps([{"role": "user", "parts": [{"type": "text", "content": QUESTION}]}])
+    answered = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ANSWER}]}])
+    return record(
+        "gen_ai.client.inference.operation.details",
+        gen_ai__input__messages=asked,
+        gen_ai__output__messages=answered,
+    )
+
+
+OLD = (
+    record("gen_ai.user.message", a_map(content=QUESTION)),
+    record("gen_ai.choice", a_map(finish_reason="stop", message=a_map(role="assistant", content=ANSWER))),
+)
+"""The events of the conventions before."""
+NAMED_BY_ATTRIBUTE = tuple(LogRecord.FromString(each.SerializeToString()) for each in OLD)
+for each in NAMED_BY_ATTRIBUTE:
+    each.attributes.add(key="event.name").value.string_value = each.event_name
+    each.event_name = ""
+
+
+def logs_of(*records: LogRecord) -> bytes:
+    request = ExportLogsServiceRequest()
+    request.resource_logs.add().scope_logs.add().log_records.extend(records)
+    return request.SerializeToString()
+
+
+async def send_logs(
+    collector: Collector, body: bytes, content_type: str = "application/x-protobuf"
+) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+        return await client.post(
+            f"http://127.0.0.1:{collector.http_port}/v1/logs",
+            content=body,
+            headers={"content-type": content_type},
+        )
+
+
+async def verdict(folder: Path, number: int = 1) -> Span:
+    found = await until(lambda: len(all_of := carriers_in(folder / "out.jsonl")) >= number and all_of)
+    return found[-1]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "records", [(details(),), OLD, NAMED_BY_ATTRIBUTE], ids=["details", "messages", "named by an attribute"]
+)
+async def test_an_answer_in_log_records_is_judged(tmp_path: Path, records: Sequence[LogRecord]) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        assert (await send_logs(collector, logs_of(*records))).content == b""
+        await post(collector, request_of(*without_messages()))
+        carrier = await verdict(tmp_path)
+    assert carrier.attributes[SCORE] == 0.5
+    assert carrier.parent_span_id == without_messages()[2].span_id
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+async def test_the_order_of_spans_and_records_changes_nothing(tmp_path: Path, order: Sequence[int]) -> None:
+    async def send(part: int) -> None:
+        if part == 0:
+            await post(collector, request_of(*without_messages()))
+        else:
+            await send_logs(collector, logs_of(OLD[part - 1]))
+
+    async with running_collector(config_of(tmp_path, assemble={"quiet_period": "500ms"})) as collector:
+        for part in order:
+            await send(part)
+            await send(part)  # a sender that heard no answer sends it again
+        carrier = await verdict(tmp_path)
+        assert collector.counters.snapshot()["answers_judged"] == 1
+    assert carrier.attributes[SCORE] == 0.5
+
+
+async def test_records_that_come_after_the_decision_are_read_then(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        await post(collector, request_of(*without_messages()))
+        await until(lambda: collector.counters.snapshot()["traces_settled"])
+        first = await verdict(tmp_path)
+        assert SCORE not in first.attributes
+        await send_logs(collector, logs_of(details()))
+        second = await verdict(tmp_path, 2)
+    assert second.attributes[SCORE] == 0.5
+    assert second.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
+
+
+async def test_records_survive_a_kill(tmp_path: Path) -> None:
+    quiet = config_of(tmp_path, assemble={"quiet_period": "10m", "deadline": "10m"}, drain_timeout="0s")
+    async with running_collector(quiet) as collector:
+        await send_logs(collector, logs_of(details()))
+    async with running_collector(config_of(tmp_path)) as collector:
+        await post(collector, request_of(*without_messages()))
+        assert (await verdict(tmp_path)).attributes[SCORE] == 0.5
+
+
+async def test_other_records_are_a_partial_success_and_are_not_kept(tmp_path: Path) -> None:
+    no_span = details()
+    no_span.span_id = b""
+    others = [record("", text("user logged in")), record("gen_ai.evaluation.result"), no_span]
+    async with running_collector(config_of(tmp_path)) as collector:
+        answer = ExportLogsServiceResponse.FromString(
+            (await send_logs(collector, logs_of(details(), *others))).content
+        )
+        counts = collector.counters.snapshot()
+    assert answer.partial_success.rejected_log_records == 3
+    assert "no messages of a GenAI call" in answer.partial_success.error_message
+    assert (counts["log_records"], counts["log_records_other"]) == (1, 3)
+
+
+async def test_records_over_grpc_and_as_json(tmp_path: Path) -> None:
+    first, second = OLD
+    tree = json_format.MessageToDict(ExportLogsServiceRequest.FromString(logs_of(second)))
+    (written,) = tree["resourceLogs"][0]["scopeLogs"][0]["logRecords"]
+    written |= {"traceId": second.trace_id.hex(), "spanId": second.span_id.hex()}
+    async with running_collector(config_of(tmp_path, assemble={"quiet_period": "300ms"})) as collector:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
+            call = channel.unary_unary(
+                "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+                response_deserializer=ExportLogsServiceResponse.FromString,
+            )
+            assert await call(logs_of(first), timeout=PATIENCE_S) == ExportLogsServiceResponse()
+        assert (await send_logs(collector, json.dumps(tree).encode(), "application/json")).json() == {}
+        await post(collector, request_of(*without_messages()))
+        assert (await verdict(tmp_path)).attributes[SCORE] == 0.5
+
+
+@pytest.mark.parametrize("mode", ["append", "hold"])
+async def test_back_ends_get_the_spans_and_no_stand_in(tmp_path: Path, mode: str) -> None:
+    with running_receiver() as downstream:
+        config = config_of(
+            tmp_path, export=[{"endpoint": downstream.endpoint, "forward": True}], attach={"mode": mode}
+        )
+        async with running_collector(config) as collector:
+            await send_logs(collector, logs_of(details()))
+            await post(collector, request_of(*without_messages()))
+            expected = 3 if mode == "hold" else 4
+            await until(lambda: len(downstream.spans) >= expected)
+        spans = [each for request in downstream.requests for each in decode(request.SerializeToString())]
+    assert len(spans) == expected
+    assert semconv.LOG_RECORDS_SPAN not in {span.name for span in spans}
+    assert any(span.attributes.get(SCORE) == 0.5 for span in spans)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "said"),
+    [
+        (b"\xff garbage", "application/x-protobuf", "not an OTLP protobuf logs request"),
+        (b"{", "application/json", "JSON"),
+        (b'{"resourceLogs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "application/json", "nested"),
+        (b'{"resourceLogs":[{"scopeLogs":[' + b"{}," * 600_000 + b"{}]}]}", "application/json", "parts"),
+        (b"\x0a\x02\x12\x00" * 1_500_000, "application/x-protobuf", "parts"),
+    ],
+    ids=["garbage", "cut JSON", "deep JSON", "a flood in JSON", "a flood"],
+)
+async def test_bad_requests_are_refused(tmp_path: Path, body: bytes, content_type: str, said: str) -> None:
+    async with running_collector(config_of(tmp_path)) as collector:
+        response = await send_logs(collector, body, content_type)
+        assert response.status_code == 400
+        assert said in response.content.decode("utf-8", "replace")
+        assert (await send_logs(collector, logs_of(details()))).status_code == 200
+
+
+async def test_a_record_of_an_unknown_span_ends_as_a_trace_without_an_answer(tmp_path: Path) -> None:
+    async with running_collector(config_of(tmp_path, assemble={"deadline": "100ms"})) as collector:
+        await send_logs(collector, logs_of(details()))
+        await until(lambda: collector.counters.snapshot()["traces_settled"])
+        assert collector.counters.snapshot()["traces_without_rag"] == 1
+        assert collector.counters.snapshot()["stage_errors"] == 0
+
+
+async def test_the_shipped_otelcol_configuration_passes_on_messages_and_no_other_logs(
+    tmp_path: Path, otelcol: OtelCol
+) -> None:
+    grpc_port, http_port, metrics_port, nowhere = free_ports(4)
+    async with running_collector(config_of(tmp_path, assemble={"quiet_period": "2s"})) as collector:
+        env = {
+            "OTELCOL_OTLP_GRPC": f"127.0.0.1:{grpc_port}",
+            "OTELCOL_OTLP_HTTP": f"127.0.0.1:{http_port}",
+            "OTELCOL_METRICS": str(metrics_port),
+            "TRACES_ENDPOINT": f"127.0.0.1:{nowhere}",
+            "RAGTRACE_ENDPOINT": f"127.0.0.1:{collector.grpc_port}",
+        }
+        with otelcol.run(OTELCOL_CONFIG, env=env, listens_on=(grpc_port, http_port)):
+            async with httpx.AsyncClient(
+                base_url=f"http://127.0.0.1:{http_port}", headers=PROTOBUF
+            ) as client:
+                logged = logs_of(*NAMED_BY_ATTRIBUTE, record("", text("user logged in")))
+                assert (await client.post("/v1/logs", content=logged)).status_code == 200
+                spans = request_of(*without_messages())
+                assert (await client.post("/v1/traces", content=spans)).status_code == 200
+            assert (await verdict(tmp_path)).attributes[SCORE] == 0.5
+        counts = collector.counters.snapshot()
+    assert (counts["log_records"], counts["log_records_other"]) == (2, 0)
