@@ -94,7 +94,7 @@ def _parse(data: bytes, encoding: Encoding) -> ExportLogsServiceRequest:
 _FLOOD: Final = f"more than {MAX_PARTS:,} parts in one request: send smaller batches"
 
 
-def _stand_ins(records: Iterator[LogRecord]) -> Iterator[trace_pb2.Span]:
+def _stand_ins(records: Iterable[LogRecord]) -> Iterator[trace_pb2.Span]:
     for record in records:
         named = (each.value.string_value for each in record.attributes if each.key == _EVENT_NAME)
         name = record.event_name or next(named, "")
