@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import EncodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1 import common_pb2
+from opentelemetry.proto.logs.v1 import logs_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace.errors import CodecError
@@ -120,7 +121,7 @@ def _value(message: common_pb2.AnyValue) -> AttributeValue:
             return None
 
 
-def has_valid_ids(span: trace_pb2.Span | trace_pb2.Span.Link) -> bool:
+def has_valid_ids(span: trace_pb2.Span | trace_pb2.Span.Link | logs_pb2.LogRecord) -> bool:
     """Return whether both ids have OTLP's length and are not all zero."""
     trace_id, span_id = span.trace_id, span.span_id
     return (

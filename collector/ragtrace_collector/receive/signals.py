@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.message import Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
@@ -27,7 +27,7 @@ class Signal:
     """Over HTTP."""
     method: str
     """Over gRPC."""
-    accept: Callable[..., Awaitable[Receipt]]
+    accept: Callable[..., Coroutine[Any, Any, Receipt]]
     response: Callable[[Receipt], Message]
 
 
