@@ -55,7 +55,6 @@ NEEDS_THE_COLLECTOR: dict[str, Sequence[str]] = {
     "drift": ["status", "--config", "collector.yaml"],
     "outbox": [],
     "kafka": ["topics", "--config", "collector.yaml"],
-    "plan": ["--rps", "5", "--rate", "0.2", "--judge-latency", "1s"],
     "alerts": ["list", "--config", "collector.yaml"],
     "slo": ["rules", "--config", "collector.yaml"],
     "backup": ["copy.db"],
