@@ -147,7 +147,6 @@ def test_a_command_of_the_collector_says_at_once_what_to_install(
     ("args", "extra"),
     [
         (["evaluate", "records.jsonl", "--judge", "anthropic:claude"], "anthropic"),
-        (["evaluate", "records.jsonl", "--judge", "llama:model.gguf"], "llama"),
         (["evaluate", "records.jsonl", "--judge", "lexical", "--out", "report.parquet"], "parquet"),
         (["calibrate", *NEEDS_NUMPY["calibrate"]], "calibrate"),
         (["explain", "traces.jsonl", "--mapping", "collector.yaml"], "collector"),
