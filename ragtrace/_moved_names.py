@@ -79,7 +79,6 @@ MODULES: Final = {
     "ragtrace.judge.endpoint": "ragtrace.judge.openai._endpoint",
     "ragtrace.judge.exchange": "ragtrace.judge.openai._exchange",
     "ragtrace.judge.http": "ragtrace.judge._http",
-    "ragtrace.judge.llama_process": "ragtrace.judge._llama_process",
     "ragtrace.judge.metering": "ragtrace.judge._usage",
     "ragtrace.judge.opening": "ragtrace.judge.factory",
     "ragtrace.judge.openai_compatible": "ragtrace.judge.openai.judge",
@@ -262,7 +261,6 @@ NAMES: Final = {
     "ragtrace.judge.openai.dialect": {"Rung": "OutputMode"},
     "ragtrace.judge.openai._endpoint": {"Posting": "Transport", "Rejected": "RequestRejected"},
     "ragtrace.judge.openai._exchange": {"Kind": "ReplyKind"},
-    "ragtrace.judge._llama_process": {"Serving": "LlamaServer"},
     "ragtrace.judge.base_url": {"Place": "BaseUrl"},
     "ragtrace.judge.calls": {
         "Asked": "CallRequest",

@@ -13,7 +13,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
@@ -85,6 +85,8 @@ class PluginKind:
     """Members that each object must have."""
     port: str
     """The protocol that each object implements."""
+    gone: Mapping[str, str] = field(default_factory=dict)
+    """Built-ins of before, and what to do instead."""
 
     def factory(self, spec: str) -> tuple[Callable[[Any], Any], str]:
         """Return the factory and its argument, the text after the colon.
@@ -99,6 +101,8 @@ class PluginKind:
         address = Address.parse(spec)
         if address and address.leads_somewhere:
             return load_address(address), address.argument
+        if name in self.gone:
+            raise ConfigError(f"there is no {self.what} {name!r} any more: {self.gone[name]}")
         raise ConfigError(
             f"there is no {self.what} {name!r}: choose {self.choices}"
             f" (installed: {', '.join(sorted(points))}), or name code: ./FILE.py:NAME"

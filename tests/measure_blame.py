@@ -1,4 +1,4 @@
-"""Measures causes by a real judge: ``python -m tests.measure_blame llama:model.gguf --each 100``.
+"""Measures causes by a real judge: ``python -m tests.measure_blame openai:gpt-4o-mini --each 100``.
 
 The pipelines have one injected fault each, or none; see `tests.unit.scoring.faulty_pipelines`. The judge
 grades chunks and claims; the causes follow from that by rules.

@@ -139,8 +139,7 @@ def _estimate(sizes: TotalLoad, trial: _Trial, concurrency: int) -> RunEstimate:
         sizes = TotalLoad(records=sizes.records)
     elif trial.ledger.failed or trial.ledger.left:
         sizes.unsized = sizes.records  # the sizes were meant for a pilot, which had no result
-    is_remote = not judge.computes and judge.provider != "llama"
-    return from_sizes(sizes, cost_of=trial.cost_of, concurrency=concurrency, is_remote=is_remote)
+    return from_sizes(sizes, cost_of=trial.cost_of, concurrency=concurrency, is_remote=not judge.computes)
 
 
 def _keeps_replies(judge: Judge) -> bool:

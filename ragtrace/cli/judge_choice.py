@@ -61,13 +61,13 @@ def cache_settings(use: bool | None, path: str | None) -> CacheSettings | None:
 
 
 def is_free(evaluator: Evaluator, spec: JudgeSpec) -> bool:
-    """Say whether judging costs nothing: by code, by a model that ragtrace serves itself, at a price of 0, or
-    at an endpoint of this machine without a price."""
+    """Say whether judging costs nothing: by code, at a price of 0, or at an endpoint of this machine without
+    a price."""
     return all(_is_free(judge.identity, evaluator.prices, spec) for judge in evaluator.judges)
 
 
 def _is_free(who: JudgeIdentity, prices: Prices, spec: JudgeSpec) -> bool:
-    if who.computes or who.provider == "llama":
+    if who.computes:
         return True
     price = prices.price_of(who)
     if price is not None:

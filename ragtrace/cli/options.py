@@ -171,8 +171,7 @@ class JudgeOptions:
     spec: str | None = option(
         "--judge",
         metavar="JUDGE",
-        help="lexical, openai:MODEL, azure:DEPLOYMENT, anthropic:MODEL, llama:PATH.gguf, nli:FOLDER,"
-        " scripted:PATH or cascade."
+        help="lexical, openai:MODEL, azure:DEPLOYMENT, anthropic:MODEL, nli:FOLDER, scripted:PATH or cascade."
         " [default: openai if OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical]",
     )
     then: str | None = option(

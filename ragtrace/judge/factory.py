@@ -45,17 +45,19 @@ _JUDGES = PluginKind(
         "anthropic": "ragtrace.judge.anthropic:open_anthropic",
         "azure": "ragtrace.judge.openai.azure:open_azure",
         "lexical": "ragtrace.judge.lexical:open_lexical",
-        "llama": "ragtrace.judge.llama:open_llama",
         "nli": "ragtrace.judge.nli.judge:open_nli",
         "openai": "ragtrace.judge.openai.judge:open_openai",
         "scripted": "ragtrace.judge.scripted:open_scripted",
     },
     choices=(
-        "`lexical`, `openai:MODEL`, `azure:DEPLOYMENT`, `anthropic:MODEL`, `llama:PATH.gguf`,"
-        " `nli:FOLDER` or `scripted:PATH`"
+        "`lexical`, `openai:MODEL`, `azure:DEPLOYMENT`, `anthropic:MODEL`, `nli:FOLDER` or `scripted:PATH`"
     ),
     members=("identity", "ask", "aclose"),
     port="ragtrace.ports.Judge",
+    gone={
+        "llama": "serve the GGUF file with llama.cpp or Ollama, and name it `openai:MODEL` with the base URL"
+        " of that server (docs/judges.md)"
+    },
 )
 
 
@@ -128,7 +130,7 @@ def open_judge(
     """Open the judge with this name.
 
     Args:
-        spec: ``lexical``, ``openai:MODEL``, ``llama:PATH.gguf``, ``PLUGIN:ARGUMENT``, …: see docs/judges.md.
+        spec: ``lexical``, ``openai:MODEL``, ``nli:FOLDER``, ``PLUGIN:ARGUMENT``, …: see docs/judges.md.
         base_url: The endpoint, for judges that have one.
         api_key_env: The environment variable with the key.
         timeout_s: For one HTTP request; an answer may take several.
@@ -230,8 +232,6 @@ def _check_batches(spec: str, batches: BatchSettings | None) -> None:
 def _check_further(kind: str, settings: JudgeSettings) -> None:
     if kind in _WITHOUT_ENDPOINT and (settings.headers or settings.extra_body):
         raise ConfigError(f"the judge `{kind}` has no endpoint: leave out `headers` and `extra_body`")
-    if kind == "llama" and settings.headers:
-        raise ConfigError("the judge `llama` is served by ragtrace itself: leave out `headers`")
     if ours := next((name for name in _OURS if name in settings.extra_body), None):
         raise ConfigError(f"`extra_body` cannot set {ours!r}: ragtrace sets it")
     check_headers(settings.headers)

@@ -55,7 +55,6 @@ NEEDS_THE_COLLECTOR: dict[str, Sequence[str]] = {
     "drift": ["status", "--config", "collector.yaml"],
     "outbox": [],
     "kafka": ["topics", "--config", "collector.yaml"],
-    "plan": ["--rps", "5", "--rate", "0.2", "--judge-latency", "1s"],
     "alerts": ["list", "--config", "collector.yaml"],
     "slo": ["rules", "--config", "collector.yaml"],
     "backup": ["copy.db"],
@@ -148,7 +147,6 @@ def test_a_command_of_the_collector_says_at_once_what_to_install(
     ("args", "extra"),
     [
         (["evaluate", "records.jsonl", "--judge", "anthropic:claude"], "anthropic"),
-        (["evaluate", "records.jsonl", "--judge", "llama:model.gguf"], "llama"),
         (["evaluate", "records.jsonl", "--judge", "lexical", "--out", "report.parquet"], "parquet"),
         (["calibrate", *NEEDS_NUMPY["calibrate"]], "calibrate"),
         (["explain", "traces.jsonl", "--mapping", "collector.yaml"], "collector"),

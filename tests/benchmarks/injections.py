@@ -3,7 +3,6 @@
 Runs the corpus of tests/data/injections.jsonl against a judge, three times: with plain headings around the
 texts (*bare*), with ragtrace's fence and warning (*fenced*), and with planted claims besides (*guarded*).
 
-    python tests/benchmarks/injections.py --judge llama:MODEL.gguf --form logprobs --sample 20
     python tests/benchmarks/injections.py --judge openai:gpt-4o-mini
     python tests/benchmarks/injections.py --judge gullible
 

@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -204,9 +204,8 @@ def collector(
     mode: str,
     at_once: int,
     store: Path | None = None,
-    changes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Server]:
-    """Run the collector with the stub as its judge, its store in this file, and these settings besides."""
+    """Run the collector with the stub as its judge and its store in this file."""
     with tempfile.TemporaryDirectory() as folder, environment(OPENAI_API_KEY="none"):
         config: dict[str, Any] = {
             "receive": {"grpc": "127.0.0.1:0", "http": None},
@@ -219,8 +218,6 @@ def collector(
             "telemetry": {"listen": None},
             "drain_timeout": "0s",
         }
-        for section, keys in (changes or {}).items():
-            config[section] = {**config.get(section, {}), **keys}
         with collector_process(Path(folder), config) as process:
             yield Server(name="collector", pid=process.process.pid, protocol="grpc", port=process.grpc_port)
             process.kill()

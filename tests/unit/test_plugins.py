@@ -221,6 +221,7 @@ def test_what_is_wrong_with_an_address_is_said(address: str, told: str, tmp_path
     [
         ("./no_such.py:open_mine", "no file"),
         ("opnai:gpt-4o", "there is no judge 'opnai'.*openai:MODEL"),
+        ("llama:model.gguf", "there is no judge 'llama' any more: serve .* `openai:MODEL`"),
         ("./my_ragtrace_plugin.py:open_mine:large", "cannot be opened: AssertionError"),
         ("./my_ragtrace_plugin.py:open_nothing", "gives no judge: a object without `identity`"),
     ],

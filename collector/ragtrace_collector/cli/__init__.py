@@ -69,11 +69,6 @@ COMMANDS = (
         "ragtrace_collector.cli.kafka:kafka",
     ),
     CommandEntry(
-        "plan",
-        "Say what traffic takes: processes, disk and money.",
-        "ragtrace_collector.cli.plan:plan",
-    ),
-    CommandEntry(
         "backup",
         "Copy a collector's store while it runs.",
         "ragtrace_collector.cli.backup:backup",

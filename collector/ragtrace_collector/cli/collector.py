@@ -61,7 +61,7 @@ class ServiceOptions:
         show_default=True,
         metavar="N",
         help="Processes over one store in Kafka: this one, and N - 1 that only judge, with their pages at the"
-        " next ports. For when a core is the limit, not the judge: see `ragtrace plan`.",
+        " next ports. For when a core is the limit, not the judge: see docs/scale.md.",
     )
     worker: int = option("--worker", type=click.IntRange(min=0), default=0, hidden=True)
     as_json: bool = option(

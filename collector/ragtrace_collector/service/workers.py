@@ -30,7 +30,7 @@ def check_workers(config: CollectorConfig, number: int) -> None:
     if number > 1 and config.store.kafka is None:
         raise ConfigError(
             f"`--workers {number}` needs a store that several processes share: set `store.kafka`. A file has"
-            " one owner, and one process goes far: see `ragtrace plan`"
+            " one owner, and one process goes far: see docs/scale.md"
         )
     if number > 1 and not config.judges:
         raise ConfigError("`--workers` are processes that judge, and `role: ingest` judges nothing")

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from ragtrace.cli.doctor.checks import Check
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeUnable
 from ragtrace.judge import unwrapped
-from ragtrace.judge.llama import LlamaJudge
 from ragtrace.judge.openai.judge import OpenAICompatibleJudge
 from ragtrace.metrics.judge_card import CardState, JudgeCard, card_of, read_card
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
@@ -57,7 +56,7 @@ async def _judged(judge: Judge, name: str) -> Check:
     if isinstance(outcome, MetricFailure):
         return _failed(name, outcome.error_type, outcome.message)
     inner = unwrapped(judge)
-    mode = inner.output_mode if isinstance(inner, (OpenAICompatibleJudge, LlamaJudge)) else None
+    mode = inner.output_mode if isinstance(inner, OpenAICompatibleJudge) else None
     takes = f"; takes a schema as {mode}" if mode else ""
     if outcome.score != 1:
         found = f"answers, but calls a sentence unsupported that the context repeats{takes}"

@@ -50,7 +50,6 @@ class Exchange(AskLoop[ReplyT, Completion, Dialect]):
     """One request, and what it taught about the endpoint."""
 
     endpoint: Transport
-    too_long_advice: str
     kind: ReplyKind
     """How its reply is read."""
 
@@ -85,7 +84,9 @@ class Exchange(AskLoop[ReplyT, Completion, Dialect]):
         if rejected.code == "content_filter":
             raise self.error(JudgeNonsense, "a content filter stopped the request")
         if _TOO_LONG.search(f"{rejected.code} {rejected.complaint}"):
-            raise self.error(JudgeNonsense, f"the chunks are too long for it: {self.too_long_advice}")
+            raise self.error(
+                JudgeNonsense, "the chunks are too long for it: serve the model with a larger context"
+            )
         adapted = self.dialect.after_rejection(
             rejected.complaint, self.request.reply_type, self.request.sampling
         )

@@ -48,8 +48,6 @@ class OpenAICompatibleJudge:
         api_key: Credential,
         base_url: str = OPENAI_URL,
         timeout_s: float = 60.0,
-        provider: str = "openai",
-        too_long_advice: str = "serve the model with a larger context",
         headers: Mapping[str, str] | None = None,
         tls: ClientTls | None = None,
         extra_body: Mapping[str, Any] | None = None,
@@ -62,12 +60,11 @@ class OpenAICompatibleJudge:
         Raises:
             ConfigError: the environment's proxy or the SDK's version cannot be used.
         """
-        self._identity = JudgeIdentity(provider=provider, model=model, parameters=parameters)
+        self._identity = JudgeIdentity(provider="openai", model=model, parameters=parameters)
         self._where = f"{model} at {urlsplit(base_url).hostname}"
         access = Access(place=BaseUrl.of(base_url), credential=api_key, headers=headers or {}, tls=tls)
         self._endpoint = instead or Endpoint(access, timeout_s=timeout_s, who=f"judge {self._where}")
         self._doubts = UsageDoubts(f"judge {self._where}")
-        self._too_long_advice = too_long_advice
         self._extra_body = extra_body or {}
         self._reply_rules = reply_rules or ReplyRules()
         limits = ("max_tokens", "max_completion_tokens")
@@ -102,7 +99,6 @@ class OpenAICompatibleJudge:
             endpoint=self._endpoint,
             where=self._where,
             model=self._identity.model,
-            too_long_advice=self._too_long_advice,
             request=request,
             kind=kind,
             dialect=before,

@@ -38,10 +38,9 @@ class Measured(NamedTuple):
 class Load:
     """A stream of requests, none of which was sent before."""
 
-    def __init__(self, *, spans_a_trace: int, at_once: int, size: int = 1) -> None:
-        """``size`` times the texts of a usual span."""
+    def __init__(self, *, spans_a_trace: int, at_once: int) -> None:
         self._traces = SPANS // spans_a_trace
-        self._template = _template(spans_a_trace, size)
+        self._template = _template(spans_a_trace)
         self._at_once = at_once
         self.bytes_a_span = len(self._template) / SPANS
 
@@ -71,12 +70,12 @@ class Load:
         return request
 
 
-def _template(spans_a_trace: int, size: int) -> bytes:
+def _template(spans_a_trace: int) -> bytes:
     spans = []
     for position in range(SPANS):
         trace, within = divmod(position, spans_a_trace)
-        chunks = [_text(5 * position + number, 600 * size) for number in range(5)]
-        span = rag_trace(trace, answer=_text(position, 1_200 * size), chunks=chunks)[within % 3]
+        chunks = [_text(5 * position + number, 600) for number in range(5)]
+        span = rag_trace(trace, answer=_text(position, 1_200), chunks=chunks)[within % 3]
         parent = None if within == 0 else f"{trace * spans_a_trace + 1:016x}"
         spans.append(replace(span, span_id=f"{position + 1:016x}", parent_span_id=parent))
     return encode(spans)

@@ -1,8 +1,7 @@
 """An OpenAI-compatible server that answers as a sane model would, after a latency.
 
 It keeps the texts of the requests until ``POST /taken`` takes them: tokens are counted afterwards, by one
-tokenizer for all. The same request says whether to keep what follows, and the latency. ``GET /load`` tells of
-the requests since then: how many, how long they took together, and how many there were at once.
+tokenizer for all. The same request says whether to keep what follows, and the latency.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,10 +27,6 @@ class Stub:
         self.latency_s = 0.0
         self.taken: list[Mapping[str, str]] = []
         self.keeping = False
-        self.requests = 0
-        self.open = 0
-        self.most = 0
-        self.took_s = 0.0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request (ASGI)."""
@@ -42,27 +36,14 @@ class Stub:
             body += message.get("body", b"")
             more = message.get("more_body", False)
         reply = self._route(scope["path"], body)
-        if scope["path"] not in ("/taken", "/load"):
-            await self._take_time()
+        if scope["path"] != "/taken":
+            await asyncio.sleep(self.latency_s)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(reply)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": reply})
 
-    async def _take_time(self) -> None:
-        began = time.monotonic()
-        self.requests, self.open = self.requests + 1, self.open + 1
-        self.most = max(self.most, self.open)
-        try:
-            await asyncio.sleep(self.latency_s)
-        finally:
-            self.open -= 1
-            self.took_s += time.monotonic() - began
-
     def _route(self, path: str, body: bytes) -> bytes:
-        if path == "/load":
-            return json.dumps({"requests": self.requests, "most": self.most, "took_s": self.took_s}).encode()
         if path == "/taken":
-            self.requests, self.most, self.took_s = 0, self.open, 0.0
             settings = json.loads(body)
             taken, self.taken = self.taken, []
             self.keeping, self.latency_s = settings["keep"], settings["latency_s"]

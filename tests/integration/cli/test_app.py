@@ -64,7 +64,6 @@ def test_help_names_every_command() -> None:
         "slo",
         "alerts",
         "kafka",
-        "plan",
         "backup",
     ]
     assert all(f"\n  {name} " in output for name in COMMANDS)

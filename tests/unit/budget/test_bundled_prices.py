@@ -62,7 +62,6 @@ def test_a_model_that_the_package_lists_has_its_price(name: str, price: Price) -
         "anthropic:claude-opus-4-10",
         "deepseek:deepseek-chat",
         "openai-gateway:gpt-4o-mini",
-        "llama:gpt-4o-mini",
         "azure:claude-haiku-4-5",
     ],
 )

@@ -47,7 +47,7 @@ def test_a_dated_model_with_a_price_of_its_own_keeps_it() -> None:
     ("identity", "usage"),
     [
         (model("gpt-4o-mini-tuned"), SPENT),
-        (model("gpt-4o-mini", "llama"), SPENT),
+        (model("gpt-4o-mini", "gateway"), SPENT),
         (model("gpt-4o-mini"), Usage(calls=1)),
     ],
     ids=["no such model", "no such provider", "tokens not told"],
