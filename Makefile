@@ -133,7 +133,7 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	$(call resolve,requirements-pictures.lock,what makes the pictures,pyproject.toml --extra collector --group pictures --constraint requirements.lock)
 	echo hatchling | $(call resolve,collector/build.lock,what builds the image's wheel,- --constraint requirements.lock)
 	printf 'cyclonedx-bom\npip-audit\n' | $(call resolve,requirements-audit.lock,what looks at dependencies,-)
-	printf 'mkdocs-material\nmkdocs-redirects<1.2.3\n' | $(call resolve,requirements-docs.lock,what builds the docs site,-)
+	echo mkdocs-material | $(call resolve,requirements-docs.lock,what builds the docs site,-)
 	echo arize-phoenix | $(call resolve,requirements-phoenix.lock,the server of Phoenix,- --no-strip-extras)
 
 of_image := --extra azure --extra collector --extra encryption --extra judge-anthropic --extra kafka
