@@ -30,7 +30,11 @@ def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
     except Exception as exc:
         _check_options(make, named, options)
         raise ConfigError(f"metric {named!r} cannot be made: {exc!r}") from exc
-    return valid_metric(metric, named=named)
+    valid = valid_metric(metric, named=named)
+    threshold: object = getattr(metric, "threshold", None)
+    if valid.pass_when is None and not (isinstance(threshold, float | int) and math.isfinite(threshold)):
+        raise ConfigError(f"{named!r} gives no metric: {valid.name!r} has no `threshold`, a number")
+    return valid
 
 
 def valid_metric(metric: object, *, named: str) -> Metric:
@@ -96,7 +100,4 @@ def _lack(metric: Any) -> str | None:
     for attribute in ("needs", "uses", "prompts", "pass_when"):
         if not hasattr(metric, attribute):
             return f"{name!r} has no `{attribute}`: inherit the port, which has a default"
-    threshold = getattr(metric, "threshold", None)
-    if metric.pass_when is None and not (isinstance(threshold, float | int) and math.isfinite(threshold)):
-        return f"{name!r} has no `threshold`, a number"
     return None
