@@ -44,11 +44,12 @@ test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks phoenix stories
 test-fast: venv ## run the tests that start no process (under two minutes)
 	$(bin)/python -m pytest -m "not slow" -n $(workers) $(ARGS)
 
-check: venv ## formatting, lint, types, import direction
+check: venv ## formatting, lint, types, import direction; says how large the project is
 	$(bin)/ruff format --check $(paths)
 	$(bin)/ruff check $(paths)
 	$(bin)/mypy
 	$(bin)/lint-imports
+	@$(bin)/python -m tests.architecture.totals --brief
 
 docs: $(fifth)/.made-from-lock ## build the docs site into site/; a broken link or anchor fails (ARGS=serve)
 	NO_MKDOCS_2_WARNING=1 $(fifth)/bin/mkdocs $(or $(ARGS),build)
