@@ -20,7 +20,7 @@ ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("ragtrace", "collector/ragtrace_collector")
 SHIPPED: Final = {".html", ".css", ".js", ".json", ".yaml", ".yml", ".toml", ".ftl", ".md", ".txt", ".sql"}
 GENERATED: Final = {"cli.md", "compatibility.md"}
-_OPTION: Final = re.compile(r"--[a-z][a-z0-9-]*")
+_OPTION: Final = re.compile(r'"(--[a-z][a-z0-9-]*)')
 _WORD: Final = re.compile(r"\S+")
 _BETWEEN: Final = {
     *(tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
@@ -57,7 +57,7 @@ def totals(root: Path = ROOT) -> dict[str, Any]:
         + _words(root / "CONTRIBUTING.md"),
         "words_of_changelog": _words(root / "CHANGELOG.md"),
         "settings": _settings(json.loads((root / "collector/collector.schema.json").read_text("utf-8"))),
-        **_commands((root / "docs/cli.md").read_text("utf-8")),
+        **_commands(root),
         "public_names": names,
         "protocols": protocols,
     }
@@ -151,16 +151,15 @@ def _settings(schema: dict[str, Any]) -> int:
     return len({key for section in sections(schema) for key in keys(section, "")})
 
 
-def _commands(page: str) -> dict[str, int]:
-    """Count commands and option names on the generated page of the command line."""
-    commands = re.findall(r"^## `?ragtrace ([a-z-]+)`?$", page, re.MULTILINE)
-    options = {
-        name
-        for line in page.splitlines()
-        if line.lstrip().startswith("-")
-        for name in _OPTION.findall(re.split(r" {2,}", line.strip())[0])
+def _commands(root: Path) -> dict[str, int]:
+    """Count commands on their generated page, and names of options in the source of the commands."""
+    page = (root / "docs/cli.md").read_text("utf-8")
+    sources = (path for package in PACKAGES for path in (root / package / "cli").rglob("*.py"))
+    options = {name for path in sources for name in _OPTION.findall(path.read_text("utf-8"))}
+    return {
+        "commands": len(re.findall(r"^## ragtrace [a-z-]+$", page, re.MULTILINE)),
+        "options": len(options),
     }
-    return {"commands": len(set(commands)), "options": len(options)}
 
 
 def _print(counted: dict[str, Any], *, whole: bool) -> None:
