@@ -44,11 +44,12 @@ test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks phoenix stories
 test-fast: venv ## run the tests that start no process (under two minutes)
 	$(bin)/python -m pytest -m "not slow" -n $(workers) $(ARGS)
 
-check: venv ## formatting, lint, types, import direction
+check: venv ## formatting, lint, types, import direction; says how large the project is
 	$(bin)/ruff format --check $(paths)
 	$(bin)/ruff check $(paths)
 	$(bin)/mypy
 	$(bin)/lint-imports
+	@$(bin)/python -m tests.architecture.totals --brief
 
 docs: $(fifth)/.made-from-lock ## build the docs site into site/; a broken link or anchor fails (ARGS=serve)
 	NO_MKDOCS_2_WARNING=1 $(fifth)/bin/mkdocs $(or $(ARGS),build)
@@ -133,7 +134,7 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	$(call resolve,requirements-pictures.lock,what makes the pictures,pyproject.toml --extra collector --group pictures --constraint requirements.lock)
 	echo hatchling | $(call resolve,collector/build.lock,what builds the image's wheel,- --constraint requirements.lock)
 	printf 'cyclonedx-bom\npip-audit\n' | $(call resolve,requirements-audit.lock,what looks at dependencies,-)
-	printf 'mkdocs-material\nmkdocs-redirects<1.2.3\n' | $(call resolve,requirements-docs.lock,what builds the docs site,-)
+	echo mkdocs-material | $(call resolve,requirements-docs.lock,what builds the docs site,-)
 	echo arize-phoenix | $(call resolve,requirements-phoenix.lock,the server of Phoenix,- --no-strip-extras)
 
 of_image := --extra azure --extra collector --extra encryption --extra judge-anthropic --extra kafka

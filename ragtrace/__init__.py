@@ -8,8 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ragtrace import _moved
-
 if TYPE_CHECKING:
     from ragtrace.capture import (
         ContentPolicy,
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from ragtrace.sync import evaluate_sync
 
 __version__ = "0.1.0"
-
-_moved.install()
 
 _HOME = {
     "Chunk": "ragtrace.model",

@@ -209,13 +209,10 @@ def _unreadable(told: _Told, message: str) -> MetricFailure:
 
 
 def _skip_reason(told: _Told) -> SkipReason | None:
-    """Return why it was skipped: carriers of older versions say it in their first line only."""
-    whole = text_of(told.span, semconv.EVAL_SKIP_REASON)
     said = (
         text_of(told.event, semconv.EVAL_SKIP_REASON),
-        _in_brief(told, Label.SKIPPED),
         told.explanation,
-        whole,
+        text_of(told.span, semconv.EVAL_SKIP_REASON),
     )
     return next((reason for word in said if (reason := _known(SkipReason, word))), None)
 

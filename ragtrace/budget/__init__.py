@@ -1,8 +1,5 @@
 """Money: what judges cost, what may be spent on them, and what was spent."""
 
-from typing import TYPE_CHECKING
-
-from ragtrace import _moved
 from ragtrace.budget.amounts import NANO, Limit, Spend
 from ragtrace.budget.layer import budgeted, budgeted_embedder, largest_usage
 from ragtrace.budget.prices import Price, Prices, load_prices
@@ -26,6 +23,3 @@ from ragtrace.budget.windows import (
     LimitUsage,
     Period,
 )
-
-if not TYPE_CHECKING:
-    __getattr__ = _moved.old_names(__name__)

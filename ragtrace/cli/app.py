@@ -15,7 +15,7 @@ from typing import NoReturn
 import click
 
 from ragtrace import __version__
-from ragtrace.cli.command_table import command_entries, find_command
+from ragtrace.cli.command_table import COMMANDS, GONE
 from ragtrace.cli.render import printable
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import ConfigError, InputError, RagtraceError
@@ -54,25 +54,27 @@ class _Commands(click.Group):
     """Commands that are imported when they run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(command_entries())
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = find_command(cmd_name)
+        entry = COMMANDS.get(cmd_name)
         return entry.load() if entry else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if find_command(args[0]) is None:
+        if args[0] not in COMMANDS:
+            if args[0] in GONE:
+                ctx.fail(f"the command `{args[0]}` is gone: {GONE[args[0]]}")
             from difflib import get_close_matches
 
-            if near := get_close_matches(args[0], command_entries(), n=1):
+            if near := get_close_matches(args[0], COMMANDS, n=1):
                 ctx.fail(f"there is no command {args[0]!r}: did you mean `{near[0]}`?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(entry.name, entry.help) for entry in command_entries().values()])
+            formatter.write_dl([(entry.name, entry.help) for entry in COMMANDS.values()])
 
     def invoke(self, ctx: click.Context) -> object:
         with _errors_told(ctx):

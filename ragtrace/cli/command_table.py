@@ -1,19 +1,12 @@
-"""The commands of the program: each is named here or by an installed package, and loaded only to run.
-
-A package adds commands by an entry point of the group ``ragtrace.commands``: a tuple of `CommandEntry`.
-"""
+"""The commands of the program, with those that are gone: each is loaded only to run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from typing import Final
 
 import click
-
-GROUP: Final = "ragtrace.commands"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +27,7 @@ class CommandEntry:
         return command
 
 
-@cache
-def command_entries() -> Mapping[str, CommandEntry]:
-    """Return the commands by name: the library's, then those of installed packages."""
-    from importlib.metadata import entry_points
-
-    added = (entry for point in entry_points(group=GROUP) for entry in point.load())
-    ours = _library_entries()
-    return {**ours, **{entry.name: entry for entry in added if entry.name not in ours}}
-
-
-def find_command(name: str) -> CommandEntry | None:
-    """Return the command of this name. Installed packages are looked at only if the library has none."""
-    return _library_entries().get(name) or command_entries().get(name)
-
-
-def _library_entries() -> dict[str, CommandEntry]:
-    return {entry.name: entry for entry in _LIBRARY}
-
-
-_LIBRARY: Final = (
+_ENTRIES: Final = (
     CommandEntry(
         "demo",
         "See the whole pipeline on human-labeled traffic.",
@@ -99,4 +73,88 @@ _LIBRARY: Final = (
         "Check judge, endpoints, store, and an application's spans.",
         "ragtrace.cli.doctor:doctor",
     ),
+    CommandEntry(
+        "collector",
+        "Receive OTLP, judge the answers in it, write the verdicts back.",
+        "ragtrace_collector.cli.collector:collector",
+    ),
+    CommandEntry(
+        "ui",
+        "Show judged answers on a page: trends, lists, claims and evidence.",
+        "ragtrace_collector.cli.ui:ui",
+    ),
+    CommandEntry(
+        "tail",
+        "Follow verdicts in the terminal.",
+        "ragtrace_collector.cli.tail:tail",
+    ),
+    CommandEntry(
+        "reviews",
+        "Write what people said of verdicts as labels.",
+        "ragtrace_collector.cli.reviews:reviews",
+    ),
+    CommandEntry(
+        "token",
+        "Make a token for the collector's receivers and pages.",
+        "ragtrace_collector.cli.token:token",
+    ),
+    CommandEntry(
+        "why",
+        "Say why an answer has a score, or has none.",
+        "ragtrace_collector.cli.why:why",
+    ),
+    CommandEntry(
+        "ledger",
+        "Count the answers a collector saw, by state.",
+        "ragtrace_collector.cli.ledger:ledger",
+    ),
+    CommandEntry(
+        "budget",
+        "Show what judging has cost, and what is left.",
+        "ragtrace_collector.cli.budget:budget",
+    ),
+    CommandEntry(
+        "drift",
+        "Say whether the judge has changed, by labeled answers.",
+        "ragtrace_collector.cli.drift:drift",
+    ),
+    CommandEntry(
+        "outbox",
+        "Show what back ends rejected, and send it again.",
+        "ragtrace_collector.cli.outbox:outbox",
+    ),
+    CommandEntry(
+        "slo",
+        "Write objectives as alert rules of Prometheus or Grafana.",
+        "ragtrace_collector.cli.slo:slo",
+    ),
+    CommandEntry(
+        "alerts",
+        "Show which objectives are broken, or send a test notice.",
+        "ragtrace_collector.cli.alerts:alerts",
+    ),
+    CommandEntry(
+        "kafka",
+        "Check or create the topics that a collector reads from.",
+        "ragtrace_collector.cli.kafka:kafka",
+    ),
+    CommandEntry(
+        "backup",
+        "Copy a collector's store while it runs.",
+        "ragtrace_collector.cli.backup:backup",
+    ),
 )
+COMMANDS: Final = {entry.name: entry for entry in _ENTRIES}
+_RULES: Final = "`ragtrace rules` writes Prometheus and Grafana rules, and Alertmanager sends their alerts"
+GONE: Final = {
+    "alerts": _RULES,
+    "plan": "docs/scale.md has the formula",
+    "slo": _RULES,
+}
+"""Commands that are gone, and what took their place."""
+_PROCESSES: Final = "one collector is one process; docs/scale.md says how to run several"
+GONE_OPTIONS: Final = {
+    ("collector", "--role"): _PROCESSES,
+    ("collector", "--workers"): _PROCESSES,
+}
+"""Options that are gone, by command, and what took their place."""

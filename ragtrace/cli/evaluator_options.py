@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import EXISTING_FILE, CardOptions, EmbedderOptions, JudgeOptions, SecondJudgeOption
 from ragtrace.cli.render import talk
 from ragtrace.cli.settings import given_options_of, group, option
@@ -122,17 +123,25 @@ class EvaluatorOptions:
         if self.config is None:
             return ChosenEvaluator(spec=self._spec(metrics(), max_concurrency))
         self._refuse_beside_config(metric_options)
-        from ragtrace.cli.collector_port import collector_port
+        with needs_extra("collector"):
+            from ragtrace_collector.config import load_config
+            from ragtrace_collector.judge.live import attach_options_of
+            from ragtrace_collector.judge.spec import evaluator_spec_of
 
-        configured = collector_port().evaluator(self.config)
-        if configured.live_only:
-            talk(f"for live traffic only, not used here: {', '.join(configured.live_only)}")
+        config = load_config(self.config)
+        live_only = {
+            "judge.cheaper": config.judge.cheaper is not None,
+            "attach.mode: hold": config.attach.mode == "hold",
+        }
+        if any(live_only.values()):
+            named = ", ".join(name for name, is_set in live_only.items() if is_set)
+            talk(f"for live traffic only, not used here: {named}")
         return ChosenEvaluator(
-            spec=_with_concurrency(configured.spec, max_concurrency),
-            rules=configured.rules,
-            attach=configured.attach,
-            sessions=configured.sessions,
-            judges_sessions=configured.judges_sessions,
+            spec=_with_concurrency(evaluator_spec_of(config), max_concurrency),
+            rules=config.extract.opened(),
+            attach=attach_options_of(config),
+            sessions=config.sessions.opened(tenant=config.sample.tenant),
+            judges_sessions=config.sessions.enabled,
         )
 
     def _spec(self, metrics: tuple[MetricSpec, ...], max_concurrency: int) -> EvaluatorSpec:

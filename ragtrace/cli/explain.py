@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.collector_port import collector_port
+from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import FILE, ExtractOptions, JsonOption
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, printable, talk
 from ragtrace.cli.settings import command, group, option, takes
@@ -22,11 +22,11 @@ from ragtrace.files.state import default_store
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragtrace.cli.collector_port import ConfiguredStore
     from ragtrace.model import Gap, Part, Provenance, RagRecord
     from ragtrace.ports import TraceReader
     from ragtrace.traces.extract import Extraction, ExtractionNote, ExtractRules
     from ragtrace.traces.trace import Trace
+    from ragtrace_collector.config import CollectorConfig
 
 
 _STORE: Final = "store"
@@ -81,8 +81,12 @@ def explain(what: str, options: SourceOptions) -> None:
     """
     import asyncio
 
-    configured = collector_port().store(options.config) if options.config is not None else None
-    rules = options.extract.rules(configured.rules if configured else None)
+    configured = None
+    if options.config is not None:
+        with needs_extra("collector"):
+            from ragtrace_collector.config import load_config
+        configured = load_config(options.config)
+    rules = options.extract.rules(configured.extract.opened() if configured else None)
     found = _find(what, options.source, configured)
     asyncio.run(_explain(found, rules, as_json=options.json.wanted))
 
@@ -109,7 +113,7 @@ async def _explain(found: _Found, rules: ExtractRules, *, as_json: bool) -> None
         talk("no spans: this is not a file of OTLP traces, or it is empty (for records: ragtrace evaluate)")
 
 
-def _find(what: str, source: str | None, configured: ConfiguredStore | None) -> _Found:
+def _find(what: str, source: str | None, configured: CollectorConfig | None) -> _Found:
     """Tell files from trace ids.
 
     Raises:
@@ -163,15 +167,18 @@ class _Found:
         return trace
 
 
-def _open(source: str, configured: ConfiguredStore | None = None) -> TraceReader:
+def _open(source: str, configured: CollectorConfig | None = None) -> TraceReader:
     kind, _, rest = source.partition(":")
     if kind != _STORE:
         from ragtrace.backends import open_reader
 
         return open_reader(source)
-    if configured is not None:
-        return configured.open(Path(rest) if rest else None)
-    return collector_port().open_store(Path(rest) if rest else default_store())
+    with needs_extra("collector"):
+        from ragtrace_collector.store.open_reading import read_once
+        from ragtrace_collector.store.reader import StoreReader
+    if configured is None:
+        return StoreReader(Path(rest) if rest else default_store())
+    return read_once(configured.store.over_file(Path(rest)) if rest else configured.store).reader
 
 
 def _trace_json(trace: Trace, extraction: Extraction) -> dict[str, object]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.settings import group, option
 
 if TYPE_CHECKING:
@@ -86,12 +87,13 @@ class ExtractOptions:
         """
         from dataclasses import replace
 
-        from ragtrace.cli.collector_port import collector_port
         from ragtrace.traces.extract import ContextFrom, ExtractRules
 
         rules = configured or ExtractRules()
         if self.mapping is not None:
-            rules = collector_port().extract_rules(self.mapping)
+            with needs_extra("collector"):
+                from ragtrace_collector.config import load_extract
+            rules = load_extract(self.mapping)
         return rules if self.context_from is None else replace(rules, context=ContextFrom(self.context_from))
 
 
@@ -101,9 +103,9 @@ def sampling_plan(path: str) -> SamplingPlan:
     Raises:
         ConfigError: the file is wrong.
     """
-    from ragtrace.cli.collector_port import collector_port
-
-    return collector_port().sampling_plan(Path(path))
+    with needs_extra("collector"):
+        from ragtrace_collector.config import load_sampling
+    return load_sampling(Path(path))
 
 
 def _pairs(texts: tuple[str, ...], what: str) -> list[tuple[str, str]]:

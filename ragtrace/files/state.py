@@ -32,20 +32,10 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
 def default_store(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the default path of a collector's store.
 
-    Earlier versions kept it in the current folder. Such a store holds acknowledged answers, so it stays in
-    use until there is one in the state folder.
-
     Raises:
         ConfigError: there is no state folder.
     """
-    return left_store(environ) or state_folder(environ) / STORE_NAME
-
-
-def left_store(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return an earlier version's store in the current folder, if it is still in use."""
-    here = Path.cwd() / STORE_NAME
-    there = state_folder(environ) / STORE_NAME
-    return here if here.is_file() and not there.exists() else None
+    return state_folder(environ) / STORE_NAME
 
 
 def make_state_folder(environ: Mapping[str, str] = os.environ) -> None:

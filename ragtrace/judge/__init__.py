@@ -1,8 +1,5 @@
 """Judges: they decide what a context says about a claim."""
 
-from typing import TYPE_CHECKING
-
-from ragtrace import _moved
 from ragtrace.judge._adaptive_limit import AdaptiveLimiter, adaptively_limited, limiter_of
 from ragtrace.judge._cache_file import CacheFile, CacheSettings, default_cache_path
 from ragtrace.judge._usage import metered, spent_by
@@ -19,6 +16,3 @@ __all__ = [
     "JudgeSpec",
     "open_judge",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = _moved.old_names(__name__)

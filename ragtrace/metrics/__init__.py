@@ -1,8 +1,5 @@
 """Metrics of a RAG answer, and the judge steps they share."""
 
-from typing import TYPE_CHECKING
-
-from ragtrace import _moved
 from ragtrace.judge_steps import VerifyForm
 from ragtrace.metrics.answer_relevance import AnswerRelevance
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding
@@ -21,19 +18,10 @@ from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.step_limits import StepLimits
 from ragtrace.metrics.verify_settings import VerifySettings
 
-if TYPE_CHECKING:
-    from ragtrace.ports import Steps
-else:
-    Steps = StepSession  # for one release: what makes a session by the name that it had
-
 __all__ = [
     "RagScore",
     "StepLimits",
-    "Steps",
     "VerifySettings",
     "available_metrics",
     "metric_named",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = _moved.old_names(__name__)

@@ -6,7 +6,6 @@ import inspect
 import math
 import re
 from typing import Any, Final, cast
-from warnings import warn
 
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.model import Direction, MetricFailure, MetricResult
@@ -14,8 +13,6 @@ from ragtrace.ports import Metric
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 """A name that can be part of an attribute key."""
-_DECLARED: Final = ("needs", "uses", "prompts", "pass_when")
-"""What the port declares with a default."""
 
 
 def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
@@ -33,32 +30,23 @@ def make_metric(make: Any, *, named: str, **options: Any) -> Metric:
     except Exception as exc:
         _check_options(make, named, options)
         raise ConfigError(f"metric {named!r} cannot be made: {exc!r}") from exc
-    lack = _lack(metric)
-    if lack is None:
-        with_declarations(cast(Metric, metric))
-        lack = _lack_of_rule(cast(Metric, metric))
-    if lack is not None:
-        raise ConfigError(f"{named!r} returns no metric: {lack} (see ragtrace.ports.Metric)")
-    return cast(Metric, metric)
+    valid = valid_metric(metric, named=named)
+    threshold: object = getattr(metric, "threshold", None)
+    if valid.pass_when is None and not (isinstance(threshold, float | int) and math.isfinite(threshold)):
+        raise ConfigError(f"{named!r} gives no metric: {valid.name!r} has no `threshold`, a number")
+    return valid
 
 
-def with_declarations(metric: Metric) -> Metric:
-    """Return the metric. A class without what the port declares gets the port's defaults, and one warning.
+def valid_metric(metric: object, *, named: str) -> Metric:
+    """Return what is a metric in form.
 
-    For plug-ins of an earlier release; it goes with the next one.
+    Raises:
+        ConfigError: it is none; says what it lacks.
     """
-    made = type(metric)
-    if lacking := [name for name in _DECLARED if not hasattr(metric, name)]:
-        for name in lacking:
-            setattr(made, name, vars(Metric)[name])
-        warn(
-            f"metric {metric.name!r} ({made.__module__}.{made.__qualname__}) does not declare"
-            f" {', '.join(f'`{name}`' for name in lacking)}: inherit ragtrace.ports.Metric, which has"
-            " defaults; the next release takes no metric without them",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-    return metric
+    lack = _lack(metric)
+    if lack is not None:
+        raise ConfigError(f"{named!r} gives no metric: {lack} (see ragtrace.ports.Metric)")
+    return cast(Metric, metric)
 
 
 def problem_in(result: object, metric: Metric) -> str | None:
@@ -97,7 +85,7 @@ def _check_options(make: Any, named: str, options: dict[str, Any]) -> None:
         raise ConfigError(f"metric {named!r} cannot be made: {exc} (its options: {takes})") from exc
 
 
-def _lack(metric: object) -> str | None:
+def _lack(metric: Any) -> str | None:
     for attribute in ("name", "profile", "version"):
         value = getattr(metric, attribute, None)
         if not isinstance(value, str) or not value:
@@ -107,15 +95,9 @@ def _lack(metric: object) -> str | None:
         return f"its name {name!r} cannot be part of an attribute key"
     if not isinstance(getattr(metric, "direction", None), Direction):
         return f"{name!r} has no `direction`, a ragtrace.model.Direction"
-    return None if inspect.iscoroutinefunction(getattr(metric, "measure", None)) else _without_measure(name)
-
-
-def _lack_of_rule(metric: Metric) -> str | None:
-    threshold: object = getattr(metric, "threshold", None)
-    if metric.pass_when is not None or (isinstance(threshold, float | int) and math.isfinite(threshold)):
-        return None
-    return f"{metric.name!r} has no `threshold`, a number"
-
-
-def _without_measure(name: str) -> str:
-    return f"{name!r} has no `async def measure(record, steps)`"
+    if not inspect.iscoroutinefunction(getattr(metric, "measure", None)):
+        return f"{name!r} has no `async def measure(record, steps)`"
+    for attribute in ("needs", "uses", "prompts", "pass_when"):
+        if not hasattr(metric, attribute):
+            return f"{name!r} has no `{attribute}`: inherit the port, which has a default"
+    return None

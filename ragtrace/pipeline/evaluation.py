@@ -16,7 +16,7 @@ from ragtrace.judge.layers import folding_contradicted
 from ragtrace.metrics import Prompts, StepLimits, metric_named
 from ragtrace.metrics.judge_calls import together
 from ragtrace.metrics.judge_card import JudgeCard, card_of, card_state
-from ragtrace.metrics.plugin_validation import problem_in, with_declarations
+from ragtrace.metrics.plugin_validation import problem_in, valid_metric
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     Evaluation,
@@ -60,7 +60,8 @@ async def evaluate(
         ConfigError: no metric, judge or embedder has that name, or it lacks a setting.
     """
     chosen = [
-        metric_named(metric) if isinstance(metric, str) else with_declarations(metric) for metric in metrics
+        metric_named(metric) if isinstance(metric, str) else valid_metric(metric, named=type(metric).__name__)
+        for metric in metrics
     ]
     clock = clock or SystemClock()
     started_at_ns = clock.now_ns()
@@ -114,7 +115,6 @@ def evaluator_version(
     It changes with the metrics, thresholds, prompts, judge, second judge, embedder and limits. Otherwise it
     is stable, so a new evaluation of a target can be told from a repeated one.
     """
-    metrics = [with_declarations(metric) for metric in metrics]
     nothing = RagRecord(id="", question=None, chunks=(), answer=None)
     steps = StepSession(
         nothing,

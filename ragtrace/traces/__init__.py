@@ -1,0 +1,1 @@
+"""Traces: OTLP in and out, carriers, and the records in them."""

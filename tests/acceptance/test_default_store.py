@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -77,31 +76,6 @@ def test_without_a_path_the_store_is_in_the_state_folder_and_commands_find_it(
         [store] = [line for line in json_lines(doctor.stdout) if line["name"].startswith("store ")]
         assert store["name"] == f"store {state / 'ragtrace.db'}"
         assert "in use by a collector" in store["found"]
-
-
-def test_a_store_of_an_earlier_version_loses_nothing_on_the_way_to_this_one(
-    tmp_path: Path, state: Path
-) -> None:
-    waits = {"quiet_period": "10m", "deadline": "20m"}
-    earlier = config_of(tmp_path, store={"path": "ragtrace.db"}, assemble=waits)
-    with collector_process(tmp_path, earlier) as collector:
-        send(collector, 0)  # acknowledged, and far from judged
-        collector.kill()
-    with collector_process(tmp_path, config_of(tmp_path)) as collector:
-        eventually(lambda: judged() == 1, what="a judged answer")
-        assert not state.exists()
-        [said] = [line for line in collector.log.read_text().splitlines() if "earlier version" in line]
-        assert str(tmp_path / "ragtrace.db") in said
-        assert str(state) in said
-        assert collector.stop() == 0
-    state.mkdir()
-    for name in os.listdir(tmp_path):
-        if name.startswith("ragtrace.db"):
-            (tmp_path / name).rename(state / name)
-    (tmp_path / "collector.log").write_text("")
-    with collector_process(tmp_path, config_of(tmp_path)) as collector:
-        assert judged() == 1
-        assert "earlier version" not in collector.log.read_text()
 
 
 def test_a_checked_configuration_without_a_path_makes_no_folder(tmp_path: Path, state: Path) -> None:

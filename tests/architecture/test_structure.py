@@ -1,23 +1,10 @@
-"""Structure that import contracts do not see: functions stay short."""
+"""Structure that import contracts do not see."""
 
 from __future__ import annotations
 
 import ast
 
 from tests.architecture.source import imports_in, modules
-
-LONGEST = 60
-
-
-def test_no_function_is_longer_than_a_screen() -> None:
-    long = {
-        f"{module.name}.{node.name}": lines
-        for module in modules()
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (lines := (node.end_lineno or 0) - node.lineno + 1) > LONGEST
-    }
-    assert long == {}
 
 
 def test_nothing_reaches_into_the_http_server() -> None:

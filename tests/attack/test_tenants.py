@@ -185,7 +185,7 @@ async def test_a_token_that_reads_for_a_tenant_reads_nothing_of_another(tmp_path
     for path in ("/ledger", "/ledger?since_ns=1"):
         assert [pages[who, path].json()["seen"] for who in (*TENANTS, "operator")] == [2, 1, 3]
         assert {each["tenant"] for each in pages["bandit", path].json()["accounts"]} == {"bandit"}
-        assert pages["bandit", path].json()["parcels"] == {}
+        assert pages["bandit", path].json()["outbox_items"] == {}
     assert [pages[who, "/status"].json()["ledger"]["seen"] for who in (*TENANTS, "operator")] == [2, 1, 3]
     assert "since_start" not in pages["bandit", "/status"].json()
     assert beside.json() == pages["bandit", "/status"].json()

@@ -8,7 +8,7 @@ import pytest
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge, open_embedder, open_judge, unwrapped
-from ragtrace.metrics import Faithfulness, Prompts, metric_named
+from ragtrace.metrics import Faithfulness, metric_named
 from ragtrace.model import Chunk, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.plugins import _installed, named_beside
@@ -69,11 +69,6 @@ class Undeclared:
             evaluator_version=steps.version_of(self),
             prompt_sha256=steps.prompt_sha256_of(self),
         )
-
-
-class Slotted(Undeclared):
-    __slots__ = ()
-    needs = ()
 
 
 class Declared(Undeclared, Metric):
@@ -141,26 +136,19 @@ def test_a_plugin_that_cannot_be_loaded_is_named_with_its_package() -> None:
         metric_named("missing")
 
 
-UNDECLARED = r"metric 'undeclared' \(.*Undeclared\) does not declare `needs`, `uses`, `prompts`, `pass_when`:"
+UNDECLARED = r"gives no metric: 'undeclared' has no `needs`: inherit the port, which has a default"
 
 
-async def test_a_metric_of_an_earlier_release_works_with_one_warning_and_its_old_version() -> None:
-    with pytest.warns(DeprecationWarning, match=UNDECLARED) as warned:
-        metric = metric_named("./my_ragtrace_plugin.py:Undeclared")
-    assert len(warned) == 1
-    evaluation = await evaluate(RECORD, metrics=[metric, type(metric)()], judge=ScriptedJudge())
-    assert {(result.label, result.evaluator_version) for result in evaluation.results} == {
-        ("pass", "1+19e4072cbc4e4b04")
-    }
-    assert evaluation.results[0].prompt_sha256 == Prompts().sha256
+def test_a_metric_without_what_the_port_declares_is_told_to_inherit_it() -> None:
+    with pytest.raises(ConfigError, match=UNDECLARED):
+        metric_named("./my_ragtrace_plugin.py:Undeclared")
 
 
-async def test_a_metric_given_as_an_object_is_told_what_it_lacks_too() -> None:
-    from my_ragtrace_plugin import Slotted  # type: ignore[import-not-found]
+async def test_a_metric_given_as_an_object_is_told_so_too() -> None:
+    from my_ragtrace_plugin import Undeclared  # type: ignore[import-not-found]
 
-    with pytest.warns(DeprecationWarning, match="does not declare `uses`, `prompts`, `pass_when`: inherit"):
-        evaluation = await evaluate(RECORD, metrics=[Slotted()], judge=ScriptedJudge())
-    assert [result.label for result in evaluation.results] == ["pass"]
+    with pytest.raises(ConfigError, match=UNDECLARED):
+        await evaluate(RECORD, metrics=[Undeclared()], judge=ScriptedJudge())
 
 
 async def test_a_metric_that_inherits_the_port_has_its_defaults() -> None:
@@ -203,7 +191,7 @@ def test_a_file_is_looked_for_beside_what_names_it(tmp_path: Path) -> None:
         ("./raises.py:Strict", r"raises.*cannot be loaded: KeyError\('key'\) \(raises\.py, line 2\)"),
         ("./unclosed.py:Strict", r"cannot be loaded: SyntaxError.*unclosed\.py"),
         ("./needs.py:Strict", r"cannot be loaded: ModuleNotFoundError.*not_there"),
-        ("my_ragtrace_plugin:Nameless", r"returns no metric: a Nameless without `name`"),
+        ("my_ragtrace_plugin:Nameless", r"gives no metric: a Nameless without `name`"),
         ("my_ragtrace_plugin:open_mine", r"cannot be made: missing a required argument: 'settings'"),
         ("my_ragtrace_plugin:__name__", "is a str: name a class or a function"),
     ],

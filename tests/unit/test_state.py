@@ -1,4 +1,4 @@
-"""The state folder: whose it is, and that no store of an earlier version is left behind."""
+"""The state folder: where it is, and whose."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace.errors import ConfigError
-from ragtrace.files.state import default_store, left_store, make_state_folder, state_folder
+from ragtrace.files.state import make_state_folder, state_folder
 
 
 @pytest.fixture(autouse=True)
@@ -43,18 +43,6 @@ def test_one_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"state folder .*file/state.* RAGTRACE_STATE_DIR"):
         make_state_folder({"RAGTRACE_STATE_DIR": str(tmp_path / "file" / "state")})
-
-
-def test_a_store_of_an_earlier_version_is_gone_on_with_until_there_is_another(tmp_path: Path) -> None:
-    environ = {"RAGTRACE_STATE_DIR": str(tmp_path / "state")}
-    there = tmp_path / "state" / "ragtrace.db"
-    assert default_store(environ) == there
-    here = Path.cwd() / "ragtrace.db"
-    here.touch()
-    assert default_store(environ) == left_store(environ) == here
-    there.parent.mkdir()
-    there.touch()
-    assert (default_store(environ), left_store(environ)) == (there, None)
 
 
 def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def _as_json(report: _Report) -> dict[str, object]:
         "open_traces": found.open_traces,
         "held_traces": found.held_traces,
         "poison_traces": found.poison_traces,
-        "parcels": found.outbox_items,
+        "outbox_items": found.outbox_items,
         "dead_letters": found.dead_letters,
         "store_bytes": found.store_bytes,
     }

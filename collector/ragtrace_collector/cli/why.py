@@ -52,7 +52,7 @@ def why(trace: str, place: LedgerOptions, output: JsonOption) -> None:
 
         standing = place.standing(trace)
     if output.wanted:
-        form = trace_status_form.dump_python(standing, mode="json", by_alias=True)
+        form = trace_status_form.dump_python(standing, mode="json")
         print_json({**form, "why": list(_lines(standing))})
     else:
         console = open_console()

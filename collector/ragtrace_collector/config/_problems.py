@@ -33,6 +33,10 @@ def _root_causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
 def _problem(error: ErrorDetails) -> str:
     location = list(error["loc"])
     key = _dotted(location)
+    if key == "store" and str(error["input"]).startswith("kafka:"):
+        return f"`store: kafka://…` is gone: {_GONE['store.kafka']}"
+    if error["type"] == "extra_forbidden" and key in _GONE:
+        return f"`{key}` is gone: {_GONE[key]}"
     if error["type"] == "extra_forbidden":
         return f"unknown key `{key}`{_suggestion(location)}"
     if error["type"] == "missing":
@@ -41,6 +45,14 @@ def _problem(error: ErrorDetails) -> str:
     return f"`{key}`: {message}" if key else message
 
 
+_RULES: Final = "`ragtrace rules` writes Prometheus and Grafana rules, and Alertmanager sends their alerts"
+_GONE: Final = {
+    "alerts": _RULES,
+    "role": "one collector is one process; docs/scale.md says how to run several",
+    "slo": _RULES,
+    "store.kafka": "`receive.kafka` reads spans from Kafka, and the store is a SQLite file (`store.path`)",
+}
+"""Keys that are gone, and what took their place."""
 _HINTS: Final = {
     "export": "name at least one back end, such as `export: [{endpoint: 'http://localhost:4317'}]`",
 }

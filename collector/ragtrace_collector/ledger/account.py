@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Final
-
-from pydantic import Field
+from typing import Final
 
 from ragtrace_collector.ledger.outcomes import PENDING, State
 
@@ -55,7 +53,7 @@ class Ledger:
     """Traces whose spans are held back for their scores."""
     poison_traces: int = 0
     """Traces that were set aside and are still in the store."""
-    outbox_items: Annotated[Mapping[str, Mapping[str, int]], Field(alias="parcels")]
+    outbox_items: Mapping[str, Mapping[str, int]]
     """``put``, ``waiting``, ``delivered``, ``unconfirmed`` and ``rejected``: put is their sum."""
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     """Messages of topics that could not be used, by reason."""

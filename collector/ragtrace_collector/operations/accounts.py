@@ -44,11 +44,11 @@ def account_routes(
             now_ns=clock.now_ns(),
             tenant=reader_of(request),
         )
-        return JsonPage(trace_status_form.dump_python(status, mode="json", by_alias=True))
+        return JsonPage(trace_status_form.dump_python(status, mode="json"))
 
     async def show_ledger(request: Request) -> Response:
         ledger = await store.ledger(reader_of(request), since_ns=_since_ns(request.query_params))
-        return JsonPage(ledger_form.dump_python(ledger, mode="json", by_alias=True))
+        return JsonPage(ledger_form.dump_python(ledger, mode="json"))
 
     return (
         Route(f"{WHY_PATH}{{trace}}", guarded(show_why, access), methods=["GET"]),

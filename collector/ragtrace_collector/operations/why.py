@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
-
-from pydantic import Field
+from typing import Final
 
 from ragtrace.answers.port import AnswerIndex
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
@@ -46,7 +44,7 @@ class TraceState:
     """Unix time in nanoseconds, like all times here."""
     is_open: bool
     """Whether it waits for a decision, for the first time or because spans joined it."""
-    decided_ns: Annotated[int | None, Field(alias="settled_ns")]
+    decided_ns: int | None
     """When its last decision was made."""
     is_cut: bool
     """Whether spans were dropped because there were too many."""
@@ -94,7 +92,7 @@ class TraceStatus:
     now_ns: int
     trace: TraceState | None
     answers: tuple[AnswerStatus, ...]
-    head_sampling: Annotated[HeadSampling | None, Field(alias="door")]
+    head_sampling: HeadSampling | None
     """None without a configuration."""
     evaluations: tuple[EvaluationStatus, ...] = ()
     """By answer, the valid ones first."""

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from ragtrace.answers.index.parts import IndexPart
 from ragtrace.budget import SpendLedger
 from ragtrace.errors import ConfigError
-from ragtrace.files.state import left_store, make_state_folder, state_folder
+from ragtrace.files.state import make_state_folder
 from ragtrace_collector.config import StoreConfig
 from ragtrace_collector.config.kafka import KafkaStoreConfig
 from ragtrace_collector.store._files import StoreLock
@@ -24,7 +24,6 @@ from ragtrace_collector.store.port import WorkStore
 from ragtrace_collector.store.schema import check_application_id
 from ragtrace_collector.store.shard import Shard
 from ragtrace_collector.store.sqlite import SqliteStore
-from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -201,14 +200,5 @@ def check_owner(path: Path) -> None:
 def _file_of(store: StoreConfig) -> Path:
     if store.path is not None:
         return store.path
-    if left := left_store():
-        log.warning(
-            "going on with the store %s of an earlier version: to keep it in %s, the default now, stop the"
-            " collector and move the file there with those beside it, or name it as `store.path`",
-            left,
-            state_folder(),
-            extra=event("store_left"),
-        )
-        return left
     make_state_folder()
     return store.file

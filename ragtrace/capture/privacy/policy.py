@@ -9,7 +9,7 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ragtrace import _moved, semconv
+from ragtrace import semconv
 from ragtrace.capture._guard import guarded
 from ragtrace.capture.privacy._digest import digest, hashed
 from ragtrace.capture.values.plain import CONTAINERS, INT64, MAX_VALUES, compact_json, plain
@@ -319,7 +319,3 @@ def _ask_hook(redact: Redact, text: str, part: Part) -> str:
     if not isinstance(result, str):
         raise TypeError(f"`redact` returned {type(result).__name__}: return a string")
     return plain_text(result)
-
-
-if not TYPE_CHECKING:
-    __getattr__ = _moved.old_names(__name__)

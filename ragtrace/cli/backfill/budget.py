@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from ragtrace.backfill import ResumableRun
 from ragtrace.backfill.run_ledger import RunLedger, run_budget
 from ragtrace.budget import NANO, BudgetGuard, Limit, Prices, Spender, budgeted, require_price
 from ragtrace.cli.backfill.options import BudgetOptions
-from ragtrace.cli.collector_port import OpenSharedBudget, SharedBudget
 from ragtrace.clock import SystemClock
 from ragtrace.judge import spent_by
 from ragtrace.model import JudgeIdentity
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Judge
+
+if TYPE_CHECKING:
+    from ragtrace_collector.cli.shared_budget import CollectorBudget, OpenCollectorBudget
 
 OVER_BUDGET: Final = 3
 """The exit code of a run whose budget is spent."""
@@ -27,8 +29,8 @@ class BackfillBudget:
     """What a run may spend: its own limits, and the shared budget of a collector."""
 
     limit: Limit = field(default_factory=Limit)
-    shared: SharedBudget | None = None
-    _opened: OpenSharedBudget | None = None
+    shared: CollectorBudget | None = None
+    _opened: OpenCollectorBudget | None = None
     _spenders: list[Spender] = field(default_factory=list)
 
     @classmethod

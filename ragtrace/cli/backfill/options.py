@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ragtrace.cli.evaluator_options import ChosenEvaluator, EvaluatorOptions
+from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import (
     CARRIER_TIMES,
     EXISTING_FILE,
@@ -28,9 +29,9 @@ from ragtrace.cli.settings import group, option
 from ragtrace.cli.times import Moment, duration, moment
 
 if TYPE_CHECKING:
-    from ragtrace.cli.collector_port import SharedBudget
     from ragtrace.ports import TraceQuery
     from ragtrace.sampling import SamplingPlan
+    from ragtrace_collector.cli.shared_budget import CollectorBudget
 
 
 _DEFAULT_SINCE: Final = "1h"
@@ -253,10 +254,11 @@ class JudgingOptions:
         )
 
 
-def _shared_budget(path: Path) -> SharedBudget:
-    from ragtrace.cli.collector_port import collector_port
+def _shared_budget(path: Path) -> CollectorBudget:
+    with needs_extra("collector"):
+        from ragtrace_collector.cli.shared_budget import read_shared_budget
 
-    return collector_port().shared_budget(path)
+        return read_shared_budget(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +277,7 @@ class BudgetOptions:
     max_calls: int | None = option(
         "--max-calls", type=click.IntRange(min=1), metavar="N", help="The same for requests."
     )
-    shared: SharedBudget | None = option(
+    shared: CollectorBudget | None = option(
         "--collector",
         type=EXISTING_FILE,
         metavar="FILE",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragtrace.cli.collector_port import ConfiguredCluster, Reach, collector_port
 from ragtrace.cli.doctor.application import AppRun, run_app
 from ragtrace.cli.doctor.capture_checks import (
     calls_json,
@@ -19,7 +18,7 @@ from ragtrace.cli.doctor.capture_checks import (
     check_run,
     check_trace,
 )
-from ragtrace.cli.doctor.checks import Check, check_cluster, check_endpoint, check_store, check_versions
+from ragtrace.cli.doctor.checks import Check, check_endpoint, check_store, check_versions
 from ragtrace.cli.doctor.command import ApplicationOptions, TargetOptions
 from ragtrace.cli.doctor.model_checks import (
     CardSettings,
@@ -28,6 +27,7 @@ from ragtrace.cli.doctor.model_checks import (
     check_judge,
     check_likelihoods,
 )
+from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json
 from ragtrace.errors import ConfigError
 from ragtrace.judge import uncached
@@ -38,6 +38,9 @@ from ragtrace.ports import Judge
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from ragtrace.http.tls import ClientTls
+    from ragtrace_collector.config import CollectorConfig
 
 
 _DEFAULT_ENDPOINT = "http://localhost:4317"
@@ -65,6 +68,14 @@ def check_targets(targets: TargetOptions, *, as_json: bool) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Reach:
+    """How an endpoint is reached."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls: ClientTls | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """What is to be looked at."""
 
@@ -79,11 +90,10 @@ class _Plan:
     """How a judge is asked for verdicts."""
     timeout_s: float
     """For each thing that a model is asked."""
-    endpoints: Mapping[str, Reach]
+    endpoints: Mapping[str, _Reach]
     must_answer: bool = True
     """Whether somebody named the endpoints: else their absence is no failure."""
     store: Path | None = None
-    cluster: ConfiguredCluster | None = None
     secrets: frozenset[str] = frozenset()
     """Secrets that must not be printed, even if a server repeats them."""
 
@@ -98,7 +108,7 @@ class _Plan:
             embedder=targets.embedder.embedder_spec(judge),
             embedder_named=targets.embedder.spec is not None,
             timeout_s=targets.timeout_s,
-            endpoints={endpoint: Reach() for endpoint in endpoints or [_DEFAULT_ENDPOINT]},
+            endpoints={endpoint: _Reach() for endpoint in endpoints or [_DEFAULT_ENDPOINT]},
             must_answer=bool(endpoints),
             secrets=_secrets(*judge.secrets),
         )
@@ -109,8 +119,19 @@ class _Plan:
         Raises:
             ConfigError: the configuration is wrong.
         """
-        named = collector_port().targets(path)
-        evaluator = named.evaluator
+        with needs_extra("collector"):
+            from ragtrace_collector.config import load_config
+            from ragtrace_collector.judge.spec import evaluator_spec_of
+
+        config = load_config(path)
+        evaluator = evaluator_spec_of(config)
+        named = {
+            export.endpoint: _Reach(
+                headers={name: value.get_secret_value() for name, value in export.headers.items()},
+                tls=export.tls.opened() if export.tls else None,
+            )
+            for export in config.export
+        }
         kept = self.embedder_named or (self.judge_named and evaluator.embedder is None)
         return replace(
             self,
@@ -122,12 +143,21 @@ class _Plan:
             embedder=self.embedder if kept else evaluator.embedder,
             embedder_named=self.embedder_named or evaluator.embedder is not None,
             verify_of=lambda judge: evaluator.limits(judge).verify,
-            endpoints={**named.endpoints, **(self.endpoints if self.must_answer else {})},
+            endpoints={**named, **(self.endpoints if self.must_answer else {})},
             must_answer=True,
-            store=named.store,
-            cluster=named.cluster,
-            secrets=self.secrets | _secrets(*named.secrets),
+            store=None if config.store.kafka else config.store.file,
+            secrets=self.secrets | _secrets(*_secrets_in(config)),
         )
+
+
+def _secrets_in(config: CollectorConfig) -> Iterator[str]:
+    from ragtrace_collector.judge.spec import cheaper_spec_of, evaluator_spec_of
+
+    evaluator, cheaper = evaluator_spec_of(config), cheaper_spec_of(config)
+    for judge in (evaluator.judge, evaluator.second, evaluator.embedder, cheaper and cheaper.judge):
+        yield from judge.secrets if judge else ()
+    for export in config.export:
+        yield from (value.get_secret_value() for value in export.headers.values())
 
 
 async def _look_at(command: str, run: AppRun, *, as_json: bool, show_content: bool) -> int:
@@ -202,8 +232,6 @@ async def _reachable(plan: _Plan) -> AsyncGenerator[Check, None]:
         )
     if plan.store is not None:
         yield check_store(plan.store)
-    if plan.cluster is not None:
-        yield await check_cluster(plan.cluster)
 
 
 async def _asked(judge: Judge, plan: _Plan) -> AsyncGenerator[Check, None]:

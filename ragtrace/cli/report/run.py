@@ -15,14 +15,15 @@ from ragtrace.answers.index.own_file import open_index
 from ragtrace.answers.opened import AnswerSource
 from ragtrace.answers.port import AnswerFilter, AnswerIndex, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
-from ragtrace.cli.collector_port import collector_port
+from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.render import many, print_json, talk
 from ragtrace.cli.report.command import DEFAULT_SINCE, AnswerPlaceOptions, FigureOptions, ReportOutputOptions
 from ragtrace.cli.report.table import print_report
 from ragtrace.cli.times import Moment
 from ragtrace.clock import SystemClock
-from ragtrace.errors import ConfigError, RagtraceError
+from ragtrace.errors import ConfigError, InputError, RagtraceError
 from ragtrace.files.private import replace_file
+from ragtrace.files.state import default_store
 from ragtrace.metrics.calibration_file import read_calibration
 from ragtrace.model import Label
 from ragtrace.quality import (
@@ -151,7 +152,9 @@ class _Place:
     source: AnswerSource
     notices: list[str] = field(default_factory=list)
     states: Callable[[], Mapping[str, int]] | None = None
+    """Counts all answers that a collector ever saw, by their state in its ledger."""
     screened: Callable[[int, int], Sequence[ScreenedAnswer]] | None = None
+    """Returns the answers between two times that a screen looked at, judged or not."""
 
 
 async def _report(
@@ -280,14 +283,8 @@ def _is_asked(answer: AnswerSummary, request: ReportRequest) -> bool:
 async def _opened(options: AnswerPlaceOptions, times: _Times) -> AsyncIterator[_Place]:
     if options.source is None or options.source.startswith(_STORE):
         named = (options.source or "").removeprefix(_STORE)
-        async with collector_port().answers(options.config, Path(named) if named else None) as found:
-            yield _Place(
-                name=found.name,
-                index=found.index,
-                source=found.source,
-                states=found.states,
-                screened=found.screened,
-            )
+        async with _opened_store(options.config, Path(named) if named else None) as place:
+            yield place
         return
     access, rules = options.access.access("from"), options.extract.rules()
     source = open_source(options.source, access=access, rules=rules)
@@ -301,6 +298,45 @@ async def _opened(options: AnswerPlaceOptions, times: _Times) -> AsyncIterator[_
                 waiting.clear()
         await index.add(waiting)
         yield place
+
+
+@asynccontextmanager
+async def _opened_store(config: Path | None, store: Path | None) -> AsyncIterator[_Place]:
+    """Open the answers of the named store, else of the configured or the default one."""
+    with needs_extra("collector"):
+        from ragtrace_collector.config import default_config_text, load_config, parse_config
+        from ragtrace_collector.ledger.account import merge_ledgers
+        from ragtrace_collector.service.page import place_over
+        from ragtrace_collector.store.ledger import read_screened, take_stock
+        from ragtrace_collector.store.open_reading import open_reading
+
+    configured = (
+        load_config(config)
+        if config
+        else parse_config(default_config_text(), where="the default configuration")
+    )
+    section = configured.store
+    if store is not None or config is None:
+        section = section.over_file(store or default_store())
+    if section.kafka is None and not section.file.is_file():
+        raise InputError(
+            f"there is no collector's store {str(section.file)!r}: start `ragtrace collector`, name "
+            "another with --from store:PATH or --config FILE, or read a back end: "
+            "--from jaeger:http://localhost:16686"
+        )
+    async with open_reading(section) as found, place_over(found, configured) as opened:
+
+        def states() -> Mapping[str, int]:
+            ledger = merge_ledgers([take_stock(file) for file in found.files().values()])
+            return ledger.by(lambda account: account.state)
+
+        def screened(since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
+            files = found.files().values()
+            return [each for file in files for each in read_screened(file, since_ns, until_ns)]
+
+        yield _Place(
+            name=found.name, index=opened.index, source=opened.source, states=states, screened=screened
+        )
 
 
 async def _searched(

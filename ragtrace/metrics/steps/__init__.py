@@ -16,10 +16,3 @@ once. Code assigns the numbers that the judge refers to, and checks every reply:
 - A context that is too long for one call is divided into packs: supported if any pack supports, contradicted
   if one contradicts and none supports, unsupported only if every pack says so.
 """
-
-from typing import TYPE_CHECKING
-
-from ragtrace import _moved
-
-if not TYPE_CHECKING:
-    __getattr__ = _moved.old_names(__name__)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from ragtrace.cli.command_table import command_entries
+from ragtrace.cli.command_table import COMMANDS
 from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording.machine import versions_of
 from tests.benchmarks.recording.measurement import Measurement
@@ -65,7 +65,7 @@ def measure(_: Peers) -> list[Measurement]:
 
 def _cases() -> Mapping[str, tuple[tuple[str, tuple[str, ...]], str]]:
     """Return the programs by name, each with its alternative."""
-    commands = [("--version",), ("--help",), *((name, "--help") for name in command_entries())]
+    commands = [("--version",), ("--help",), *((name, "--help") for name in COMMANDS)]
     wrong = ("evaluate", "--no-such-option")
     instrument = (
         "import ragtrace; ragtrace.instrument(endpoint='http://127.0.0.1:1', protocol='http/protobuf')"

@@ -312,7 +312,7 @@ async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -
         ]
     assert pages["answers"] == file["answers"]
     assert [delivery["state"] for delivery in pages["answers"][0]["deliveries"]] == ["delivered"]
-    assert pages["door"]["is_kept"]
+    assert pages["head_sampling"]["is_kept"]
 
 
 async def test_scores_that_stand_on_the_answer_span_itself_are_told_so(tmp_path: Path) -> None:

@@ -8,20 +8,11 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_TABLE: Final = "ragtrace/cli/command_table.py"
 _ERRORS: Final = "ragtrace/errors.py"
 _TESTS: Final = "tests/integration/cli/test_startup.py"
 _LIBRARY: Final = "test_a_command_of_the_library_imports_nothing_that_only_a_run_needs"
 
 MUTANTS: Final = (
-    Mutant(
-        promise="start-up",
-        breaks="a command of the library looks at installed packages",
-        file=_TABLE,
-        old="return _library_entries().get(name) or command_entries().get(name)",
-        new="return command_entries().get(name)",
-        tests=(f"{_TESTS}::{_LIBRARY}[evaluate-help]",),
-    ),
     Mutant(
         promise="start-up",
         breaks="errors bring the value types",

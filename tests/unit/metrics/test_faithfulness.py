@@ -10,7 +10,7 @@ from ragtrace.errors import ConfigError, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.judge_forms import VerifyReply
-from ragtrace.metrics import Faithfulness, StepLimits, Steps, available_metrics, metric_named
+from ragtrace.metrics import Faithfulness, StepLimits, available_metrics, metric_named
 from ragtrace.model import (
     Chunk,
     Direction,
@@ -24,7 +24,7 @@ from ragtrace.model import (
     SkipReason,
 )
 from ragtrace.pipeline.evaluation import evaluate, evaluator_set, evaluator_version
-from ragtrace.ports import JudgeRequest
+from ragtrace.ports import JudgeRequest, Steps
 
 EINSTEIN = RagRecord(
     id="einstein",

@@ -8,9 +8,9 @@ import pytest
 
 from ragtrace.errors import JudgeError
 from ragtrace.judge.lexical import LexicalJudge
-from ragtrace.metrics import Faithfulness, Steps, available_metrics, metric_named
+from ragtrace.metrics import Faithfulness, available_metrics, metric_named
 from ragtrace.model import JudgeIdentity, MetricResult, RagRecord, SkipReason, Usage
-from ragtrace.ports import Embeddings
+from ragtrace.ports import Embeddings, Steps
 from ragtrace.testing import ScriptedJudge, check_embedder, check_judge, check_metric
 
 
