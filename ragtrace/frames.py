@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from ragtrace._ordered import map_in_order
+from ragtrace._row_fields import RECORD_FIELDS
 from ragtrace._row_files import read_row, tell_unknown
 from ragtrace.errors import InputError
 from ragtrace.judge import open_embedder, open_judge
@@ -21,7 +22,7 @@ from ragtrace.metrics import metric_named
 from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResult, RagRecord, VerdictLabel
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Embedder, Judge, Metric
-from ragtrace.records import RECORD_NAMES, RecordReader, RecordRow
+from ragtrace.records import RecordReader, RecordRow
 from ragtrace.sync import wait_for
 
 if TYPE_CHECKING:
@@ -238,8 +239,8 @@ async def _records_in(rows: Sequence[Any]) -> AsyncGenerator[RagRecord | InputEr
             continue
         given = dict(content) if isinstance(content, Mapping) else content
         try:
-            row = read_row(given, RecordRow, RECORD_NAMES, name=_SOURCE, place=f"row {number}")
-            tell_unknown(row, RECORD_NAMES, _Warnings(), seen)
+            row = read_row(given, RecordRow, RECORD_FIELDS, name=_SOURCE, place=f"row {number}")
+            tell_unknown(row, RECORD_FIELDS, _Warnings(), seen)
             record = reader.record(row)
         except InputError as fault:
             yield fault
