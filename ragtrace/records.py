@@ -12,8 +12,7 @@ in cells. A row needs at least one of a record's fields; other fields are ignore
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypedDict
 
@@ -26,8 +25,6 @@ from ragtrace._row_values import UnreadableValue, written_value
 from ragtrace.errors import InputError
 from ragtrace.escaping import one_json_line
 from ragtrace.model import (
-    AttributeValue,
-    Chunk,
     ChunkVerdict,
     Compat,
     CompatStatus,
@@ -45,6 +42,7 @@ from ragtrace.model import (
     StepRun,
     Usage,
     Verdict,
+    chunk_of,
 )
 
 
@@ -382,7 +380,7 @@ def record_of(row: RecordRow, name: str) -> RagRecord:
     return RagRecord(
         id=row.id or name,
         question=row.question or None,
-        chunks=tuple(_chunk(context, rank) for rank, context in enumerate(row.contexts or ())),
+        chunks=tuple(chunk_of(**dict(context), rank=rank) for rank, context in enumerate(row.contexts or ())),
         answer=row.answer,
         reference=row.reference,
         earlier_turns=tuple(
@@ -405,23 +403,3 @@ def _check_parts(row: Row[RecordRow]) -> None:
         f"{row.where}: is no record: it has none of the fields `question`, `contexts`, `answer`"
         f"{_TRACES_HINT if 'resourceSpans' in row.unknown else ''}"
     )
-
-
-def _chunk(context: ContextRow, rank: int) -> Chunk:
-    return Chunk(
-        id=context.id or hashlib.sha256((context.text or "").encode()).hexdigest()[:16],
-        text=context.text,
-        rank=rank,
-        score=context.score,
-        metadata={clean_text(str(key)): _attribute(value) for key, value in context.metadata.items()},
-    )
-
-
-def _attribute(value: Any) -> AttributeValue:
-    if isinstance(value, Mapping):
-        return {clean_text(str(key)): _attribute(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(_attribute(item) for item in value)
-    if value is None or isinstance(value, bool | int | float | bytes):
-        return value
-    return str(clean_text(value))
