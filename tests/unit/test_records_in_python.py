@@ -155,7 +155,7 @@ async def test_a_sample_of_another_tool_is_a_record_at_every_door(name: str) -> 
         (float("nan"), []),
         ([], []),
     ],
-    ids=str,
+    ids=range(11),
 )
 def test_contexts_are_read_in_any_form(contexts: Any, chunks: list[tuple[str, float | None]]) -> None:
     record = RagRecord.of(question=Q, contexts=contexts, answer=WRONG)
@@ -200,7 +200,7 @@ def test_what_cannot_be_read_is_told(values: dict[str, Any], said: str) -> None:
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("sample", [7, object(), {"a": 1}, Plain(a=1), [Q]])
+@pytest.mark.parametrize("sample", [7, object(), {"a": 1}, Plain(a=1), [Q]], ids=range(5))
 def test_what_is_no_sample_is_told(sample: Any) -> None:
     with pytest.raises(TypeError, match="has none of the parts of a record"):
         RagRecord.of(sample)
