@@ -104,9 +104,14 @@ def read_row(content: object, form: type[FormT], names: FieldNames, *, name: str
         form=_checked(chosen.by_field, form, where),
         place=place.replace(" ", "-"),
         where=where,
-        unknown=chosen.unknown,
+        unknown=chosen.unknown if _is_written(content) or not chosen.by_field else frozenset(),
         given=found,
     )
+
+
+def _is_written(content: object) -> bool:
+    """Return whether somebody wrote the names of the fields, which an object has from its class."""
+    return isinstance(content, bytes | Mapping)
 
 
 def tell_unknown(row: Row[FormT], names: FieldNames, notices: RowNotices, seen: set[str]) -> None:
@@ -246,8 +251,6 @@ def _object(content: object, names: FieldNames, where: str) -> Mapping[str, Any]
     found = fields_of(value)
     if found is None:
         raise InputError(f"{where}: is not a JSON object: {_ONE_LINE}")
-    if not isinstance(value, Mapping) and any(map(names.is_known, found)):  # its other fields are its own
-        return {key: each for key, each in found.items() if names.is_known(key)}
     return found
 
 

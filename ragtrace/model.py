@@ -330,10 +330,10 @@ def _read_contexts(value: object, *, is_one: bool = False) -> list[Chunk]:
         found = contexts_in([value] if is_one else value)
     except UnreadableValue as exc:
         raise TypeError(f"`contexts`: {exc}") from None
-    wrong = [each for each in found or () if not isinstance(each, dict) or "text" not in each]
-    if wrong:
+    listed = [] if found is None else found if isinstance(found, list) else [found]
+    if not all(isinstance(each, dict) and "text" in each for each in listed):
         raise TypeError(f"`contexts`: a {type(value).__name__} has no text under a known name")
-    return [chunk_of(**each) for each in found or ()]
+    return [chunk_of(**each) for each in listed]
 
 
 def chunk_of(

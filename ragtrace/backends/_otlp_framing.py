@@ -1,9 +1,9 @@
 """Split a file of traces into messages.
 
 OTLP in the forms of the OpenTelemetry Collector's file exporter: JSON lines; JSON over several lines;
-messages with a four-byte length prefix (``format: proto``, or any format with ``compression: zstd``); one bare
-protobuf message. And JSON of other tools, which `ragtrace.backends._span_documents` converts, perhaps between
-the lines of a log. A whole file may be compressed (gzip, zstd) or be in UTF-16.
+messages with a four-byte length prefix (``format: proto``, or any format with ``compression: zstd``); one
+bare protobuf message. And JSON of other tools, which `ragtrace.backends._span_documents` converts, perhaps
+between the lines of a log. A whole file may be compressed (gzip, zstd) or be in UTF-16.
 https://github.com/open-telemetry/opentelemetry-collector-contrib/tree/main/exporter/fileexporter
 """
 
@@ -75,6 +75,9 @@ def holds_spans(file: BinaryIO, name: str) -> bool:
         if _CONTROL.search(plain.peek(_LENGTH_BYTES)[:_LENGTH_BYTES]):
             return True
         first = next((line for line in bounded_lines(plain, name) if line.strip()), b"").strip()
+        if first and not first.startswith((b"{", b"[", b"\xef\xbb\xbf")):  # a log, perhaps with spans
+            documents = _documents(first + b"\n" + read_bounded(plain, name), name, 1)
+            return any(not each.fault for each in documents)
         text = first if _is_whole(first) else first + read_bounded(plain, name)
     except unpacking_errors() as exc:
         raise InputError(f"{name}: cannot be decompressed to its end: {exc}") from exc

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -22,6 +23,9 @@ from ragtrace.traces.trace import Resource, Scope, Span, SpanEvent, SpanKind, Sp
 Json = Mapping[str, Any]
 
 _USUAL_START: Final = b'{"resourceSpans"'
+_UNUSUAL: Final = re.compile(rb'"traceId"\s*:\s*"[\w+/-]{22}==?"|"instrumentationLibrarySpans"|"scope_spans"')
+"""Marks of an id in base64 and of other names, in the head of a document."""
+_HEAD: Final = 10_000
 
 
 def otlp_json(document: bytes) -> bytes | None:
@@ -30,21 +34,20 @@ def otlp_json(document: bytes) -> bytes | None:
     Raises:
         CodecError: it looks like spans of another form, and cannot be read as such.
     """
-    if document.startswith(_USUAL_START):
+    if document.startswith(_USUAL_START) and not _UNUSUAL.search(document, 0, _HEAD):
         return document
     try:
         tree = json.loads(document)
     except (ValueError, RecursionError):
         return document  # the decoder says what is wrong with it
-    return of_tree(tree, document)
+    return _of_tree(tree)
 
 
-def of_tree(tree: object, document: bytes = b"") -> bytes | None:
-    """Convert a parsed document, like `otlp_json`."""
+def _of_tree(tree: object) -> bytes | None:
     for is_form, convert, name in _FORMS:
         if is_form(tree):
             try:
-                return convert(tree) or document
+                return convert(tree)
             except (LookupError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as exc:
                 raise CodecError(
                     f"looks like {name}, and cannot be read as such: {type(exc).__name__}"
@@ -87,24 +90,12 @@ def _is_list(tree: object) -> bool:
     return isinstance(tree, list) and any(map(is_span_document, tree))
 
 
-def _of_otlp(tree: Any) -> bytes | None:
+def _of_otlp(tree: Any) -> bytes:
     inner = next((tree[name] for name in _WRAPPERS if isinstance(tree.get(name), dict)), tree)
-    if inner is tree and "resourceSpans" in tree and not _is_foreign(tree):
-        return None
     listed = next(inner[name] for name in _LISTS if name in inner)
     return json.dumps({"resourceSpans": _as_written(listed, 0)}).encode()
 
 
-def _is_foreign(tree: Any) -> bool:
-    """Return whether names or ids of the first span are not OTLP's own."""
-    try:
-        scopes = tree["resourceSpans"][0]["scopeSpans"]
-        return not _is_hex(scopes[0]["spans"][0]["traceId"])
-    except (LookupError, TypeError):
-        return "scope_spans" in str(tree)[:_HEAD] or "instrumentationLibrarySpans" in str(tree)[:_HEAD]
-
-
-_HEAD: Final = 10_000
 _IDS: Final = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
 _RENAMED: Final = {"instrumentationLibrarySpans": "scopeSpans", "instrumentationLibrary": "scope"}
 _MAX_DEPTH: Final = 150
@@ -255,12 +246,12 @@ def _of_zipkin(tree: Any) -> bytes:
 def _of_list(tree: Any) -> bytes:
     merged: list[Any] = []
     for item in tree:
-        if (body := of_tree(item, json.dumps(item).encode())) is not None:
+        if (body := _of_tree(item)) is not None:
             merged += json.loads(body).get("resourceSpans") or ()
     return json.dumps({"resourceSpans": merged}).encode()
 
 
-_FORMS: Final[tuple[tuple[Callable[[object], bool], Callable[[Any], bytes | None], str], ...]] = (
+_FORMS: Final[tuple[tuple[Callable[[object], bool], Callable[[Any], bytes], str], ...]] = (
     (_is_otlp, _of_otlp, "OTLP"),
     (_is_jaeger, _of_jaeger, "Jaeger's JSON"),
     (_is_console, _of_console, "the console exporter's JSON"),
@@ -284,13 +275,17 @@ def _id(value: Any, digits: int) -> str:
 def _time_ns(text: Any) -> int:
     if not text:
         return 0
-    whole, _, fraction = str(text).rstrip("Z").partition(".")
-    digits = "".join(letter for letter in fraction[:9] if letter.isdigit())
-    zone = fraction[len(digits) :] or "+00:00"
-    if not fraction and ("+" in whole[10:] or "-" in whole[10:]):
-        zone = ""
-    seconds = int(datetime.fromisoformat(whole + zone).timestamp())
-    return seconds * 10**9 + int(digits.ljust(9, "0"))
+    found = _TIME.fullmatch(str(text))
+    if found is None:
+        raise ValueError("a time is not ISO 8601")
+    zone = found["zone"] if found["zone"] not in (None, "Z") else "+00:00"
+    seconds = int(datetime.fromisoformat(found["seconds"] + zone).timestamp())
+    return seconds * 10**9 + int((found["fraction"] or "").ljust(9, "0"))
+
+
+_TIME: Final = re.compile(
+    r"(?P<seconds>[\d-]{10}[T ][\d:]{8})(?:\.(?P<fraction>\d{1,9}))?(?P<zone>Z|[+-]\d\d:\d\d)?"
+)
 
 
 def _kind(value: Any) -> SpanKind:

@@ -68,8 +68,9 @@ def explain(what: str, options: SourceOptions) -> None:
     """Show what is read from a trace, from which span and attribute, and why.
 
     FILE holds traces: OTLP as the OpenTelemetry Collector's file exporter writes it, a trace downloaded from
-    Jaeger's page or Tempo's API, or what a console exporter printed. The output names spans that hold the same part and were not used, with the rule, and parts that are missing or damaged,
-    with the reason and with what to turn on. Nothing is judged.
+    Jaeger's page or Tempo's API, or what a console exporter printed. The output names spans that hold the
+    same part and were not used, with the rule, and parts that are missing or damaged, with the reason and
+    with what to turn on. Nothing is judged.
 
     \b
     Examples:

@@ -200,6 +200,7 @@ def test_what_cannot_be_read_is_told(values: dict[str, Any], said: str) -> None:
     assert said in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:.*unknown field")
 @pytest.mark.parametrize("sample", [7, object(), {"a": 1}, Plain(a=1), [Q]], ids=range(5))
 def test_what_is_no_sample_is_told(sample: Any) -> None:
     with pytest.raises(TypeError, match="has none of the parts of a record"):

@@ -1,4 +1,4 @@
-"""Traces in files as people get them: from pages, APIs and console exporters; by `explain`, `evaluate`, `backfill`."""
+"""Traces in files as people get them: from pages, APIs and console exporters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def hex_ids(node: Any, *, snake: bool = False) -> Any:
     found = {}
     for key, value in node.items():
         if key in ("traceId", "spanId", "parentSpanId") and not snake:
-            value = base64.b64decode(value).hex()  # noqa: PLW2901
+            value = base64.b64decode(value).hex()
         name = (
             "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in key) if snake else key
         )
