@@ -20,9 +20,9 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 MOST_BYTES: Final = 512 << 20
 """The limit of one document, such as an array of all records or one trace message."""
 LONGEST_LINE: Final = 64 << 20
-_FREE_BYTES: Final = 256 << 20
+_FREE_BYTES: Final = 64 << 20
 _MOST_TIMES: Final = 200
-"""A file that decompresses to more than so many times its size, and to more than 256 MiB, is an attack."""
+"""A file that decompresses to more than so many times its size, and to more than 64 MiB, is an attack."""
 
 
 def unpacked(file: BinaryIO, name: str) -> io.BufferedReader:

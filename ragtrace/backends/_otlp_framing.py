@@ -145,7 +145,8 @@ def _documents(content: bytes, name: str, first_line: int) -> Iterator[OtlpFrame
             return
         else:
             for each in tree if isinstance(tree, list) else [tree]:
-                yield from _converted(where, json.dumps(each).encode())
+                if isinstance(each, dict):
+                    yield from _converted(where, json.dumps(each).encode())
 
 
 _DOCUMENT: Final = re.compile(r"^[ \t]*(?=[{\[])|(?<=[}\]])\s*(?=[{\[])", re.MULTILINE)

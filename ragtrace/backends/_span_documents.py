@@ -40,7 +40,8 @@ def otlp_json(document: bytes) -> bytes | None:
         tree = json.loads(document)
     except (ValueError, RecursionError):
         return document  # the decoder says what is wrong with it
-    return _of_tree(tree)
+    converted = _of_tree(tree)
+    return document if converted is None and not isinstance(tree, dict) else converted
 
 
 def _of_tree(tree: object) -> bytes | None:
