@@ -1,31 +1,27 @@
 """Read hand-made row files: parse rows, validate them against a model and report errors.
 
-A file holds one JSON object per line, or one JSON array of objects. A name that ends in ``.csv`` or
-``.parquet`` says that the file is such a table. An unreadable row is reported with its place and a fix. An
-unknown field is reported once, when it first appears.
+A file holds one JSON object per line, one JSON array of objects, or one JSON table. A name that ends in
+``.csv``, ``.tsv`` or ``.parquet`` says that the file is such a table; ``.gz`` or ``.zst`` may follow. An
+unreadable row is reported with its place and a fix. An unknown field is reported once, when it first appears.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, Final, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ragtrace.errors import ConfigError, InputError
-from ragtrace.extras import install_command
-
-if TYPE_CHECKING:
-    from pyarrow.parquet import ParquetFile
+from ragtrace._row_fields import FieldConflict, FieldNames, fields_of
+from ragtrace._row_tables import BYTE_ORDER_MARK, Misfit, csv_rows, parquet_rows, table_rows
+from ragtrace._unpacking import bounded_lines, read_bounded, unpacked, unpacking_errors
+from ragtrace.errors import InputError
 
 FormT = TypeVar("FormT", bound=BaseModel)
 
@@ -56,30 +52,6 @@ STRICT: Final[RowNotices] = _Strict()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FieldNames:
-    """The accepted names of a row's fields."""
-
-    written: Mapping[str, Sequence[str]]
-    """The names of each field of the form, our own first."""
-    likely: Mapping[str, str]
-    """Common wrong names and the field they mean: used in hints, never read."""
-    lists: frozenset[str] = frozenset()
-    """The fields whose cells in a CSV file may be JSON lists."""
-
-    @property
-    def known(self) -> frozenset[str]:
-        """All accepted names."""
-        return frozenset(name for names in self.written.values() for name in names)
-
-    def nearest(self, name: str) -> str | None:
-        """Return the accepted name that is most likely meant."""
-        if name.lower() in self.likely:
-            return self.likely[name.lower()]
-        near = get_close_matches(name.lower(), sorted(self.known), n=1, cutoff=_NEAR)
-        return near[0] if near else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Generic[FormT]):
     """A valid row."""
 
@@ -105,8 +77,8 @@ def read_rows(
     """
     name = "standard input" if str(path) == "-" else str(path)
     seen: set[str] = set()
-    with _opened(path, name) as lines:
-        for place, content in _contents(lines, path, name, names):
+    with _opened(path, name) as file:
+        for place, content in _contents(file, path, name, names):
             try:
                 row = read_row(content, form, names, name=name, place=place)
             except InputError as fault:
@@ -117,17 +89,29 @@ def read_rows(
 
 
 def read_row(content: object, form: type[FormT], names: FieldNames, *, name: str, place: str) -> Row[FormT]:
-    """Check one row: a line of JSON, or an object.
+    """Check one row: a line of JSON, a mapping, or an object with the fields of a row.
 
     Raises:
         InputError: it is invalid; names ``name``, ``place`` and the field.
     """
     where = f"{name}, {place}"
-    found = _object(content, where)
-    unknown = _unknown(found, names.known)
-    given = _by_field(found, names, unknown, where)
-    checked = _checked(given, form, where)
-    return Row(form=checked, place=place.replace(" ", "-"), where=where, unknown=unknown, given=found)
+    found = _object(content, names, where)
+    try:
+        chosen = names.chosen(found)
+    except FieldConflict as exc:
+        raise InputError(f"{where}: {exc}") from None
+    return Row(
+        form=_checked(chosen.by_field, form, where),
+        place=place.replace(" ", "-"),
+        where=where,
+        unknown=chosen.unknown if _is_written(content) or not chosen.by_field else frozenset(),
+        given=found,
+    )
+
+
+def _is_written(content: object) -> bool:
+    """Return whether somebody wrote the names of the fields, which an object has from its class."""
+    return isinstance(content, bytes | Mapping)
 
 
 def tell_unknown(row: Row[FormT], names: FieldNames, notices: RowNotices, seen: set[str]) -> None:
@@ -144,8 +128,6 @@ def clean_text(value: Any) -> Any:
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_NEAR: Final = 0.75
 _ONE_LINE: Final = "write each row as one JSON object on a line of its own (`jq -c . FILE` does)"
 _FAULTS: Final = {
     "missing": "is missing",
@@ -162,7 +144,7 @@ _FAULTS: Final = {
 
 
 @contextmanager
-def _opened(path: str | Path, name: str) -> Iterator[Iterable[bytes]]:
+def _opened(path: str | Path, name: str) -> Iterator[BinaryIO]:
     if str(path) == "-":
         yield _stdin()
         return
@@ -174,7 +156,7 @@ def _opened(path: str | Path, name: str) -> Iterator[Iterable[bytes]]:
         yield file
 
 
-def _stdin() -> Iterable[bytes]:
+def _stdin() -> BinaryIO:
     # A separate reader: if a daemon thread blocks in that of `sys.stdin`, the interpreter cannot exit.
     try:
         return open(sys.stdin.fileno(), "rb", closefd=False)
@@ -182,129 +164,68 @@ def _stdin() -> Iterable[bytes]:
         return sys.stdin.buffer
 
 
+_PACKED: Final = (".gz", ".gzip", ".zst", ".zstd")
+
+
 def _contents(
-    lines: Iterable[bytes], path: str | Path, name: str, names: FieldNames
+    file: BinaryIO, path: str | Path, name: str, names: FieldNames
 ) -> Iterator[tuple[str, bytes | object]]:
-    match Path(path).suffix.lower():
-        case ".csv":
-            lists = frozenset(written for field in names.lists for written in names.written[field])
-            return _csv_rows(lines, name, lists)
-        case ".parquet":
-            return _parquet_rows(path, name)
-        case _:
-            return _values(lines, name)
-
-
-def _csv_rows(lines: Iterable[bytes], name: str, lists: frozenset[str]) -> Iterator[tuple[str, object]]:
-    """Yield the rows below the header; an empty cell is ``None``.
-
-    Commas separate the cells (RFC 4180). A line break within quotes is part of its cell.
-    """
-    csv.field_size_limit(_LONGEST_CELL)  # 128 KiB without it, for the whole process
-    rows = csv.reader(_decoded(lines, name), strict=True)
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    suffix = next((each for each in reversed(suffixes) if each not in _PACKED), "")
+    if suffix == ".parquet":
+        yield from parquet_rows(path, name)
+        return
     try:
-        header = next(rows, [])
-        if twice := next((column for column in header if header.count(column) > 1), None):
-            raise InputError(f"{name}: two columns are named `{twice[:60]}`: rename one of them")
-        for number, cells in enumerate(filter(None, rows), start=1):
-            yield f"row {number}", _table_row(header, cells, lists)
-    except csv.Error as exc:
-        raise InputError(f"{name}, line {rows.line_num}: is not CSV: {exc}") from None
+        lines = bounded_lines(plain := unpacked(file, name), name)
+        yield from (
+            csv_rows(lines, name, names.is_known)
+            if suffix in (".csv", ".tsv")
+            else _values(lines, lambda: read_bounded(plain, name), name, names)
+        )
+    except unpacking_errors() as exc:
+        raise InputError(f"{name}: cannot be decompressed to its end: {exc}") from exc
 
 
-def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
-        bare = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-        try:
-            yield bare.decode("utf-8")
-        except UnicodeDecodeError:
-            raise InputError(f"{name}, line {number}: is not UTF-8: save the file as UTF-8") from None
-
-
-def _table_row(header: Sequence[str], cells: Sequence[str], lists: frozenset[str]) -> object:
-    if len(cells) != len(header):
-        return _Misfit(cells=len(cells), columns=len(header))
-    return {
-        column: (_list_or_text(cell) if column in lists else cell) if cell else None
-        for column, cell in zip(header, cells, strict=True)
-    }
-
-
-def _list_or_text(cell: str) -> object:
-    """Return the list in a cell, or the cell: a text too may begin with a bracket."""
-    if not cell.lstrip().startswith("["):
-        return cell
-    try:
-        value = json.loads(cell)
-    except (ValueError, RecursionError):
-        return _UNREADABLE_LIST if cell.lstrip().startswith(("['", '["')) else cell
-    return value if all(isinstance(item, str | dict) for item in value) else cell
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Misfit:
-    """A row of a CSV file that does not fit the header."""
-
-    cells: int
-    columns: int
-
-
-class _UnreadableList:
-    """A cell that looks like a list and is not JSON, such as Python's own form of a list."""
-
-
-_UNREADABLE_LIST: Final = _UnreadableList()
-_LONGEST_CELL: Final = 2**31 - 1
-
-
-def _parquet_rows(path: str | Path, name: str) -> Iterator[tuple[str, object]]:
-    number = 0
-    with _parquet_file(path, name) as file:
-        try:
-            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"row {number}", row
-        except (ValueError, OSError):  # pyarrow's own errors are of these classes
-            raise InputError(f"{name}: is damaged behind row {number}: write it again") from None
-
-
-def _parquet_file(path: str | Path, name: str) -> ParquetFile:
-    try:
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise ConfigError(
-            f"{name!r} needs pyarrow, which is not installed: {install_command('parquet')}"
-        ) from None
-    try:
-        return ParquetFile(path)
-    except (ValueError, OSError):
-        raise InputError(f"{name}: is not a Parquet file") from None
-
-
-_ROWS_AT_ONCE: Final = 256
-
-
-def _values(lines: Iterable[bytes], name: str) -> Iterator[tuple[str, bytes | object]]:
-    """Yield each non-empty line undecoded, or the items if the file is one array."""
-    numbered = enumerate(lines, start=1)
+def _values(
+    lines: Iterator[bytes], rest: Callable[[], bytes], name: str, names: FieldNames
+) -> Iterator[tuple[str, bytes | object]]:
+    """Yield each non-empty line undecoded, or the rows if the file is one array, one table or one object."""
+    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
     for number, line in numbered:
-        bare = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-        if not bare.strip():
-            continue
-        if bare.lstrip().startswith(b"["):
-            rest = b"".join(chain([bare], (line for _, line in numbered)))
-            yield from _items(rest, name)
-            return
-        yield f"line {number}", bare
+        bare = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+        text = bare.strip()
+        if text.startswith(b"["):
+            yield from _items(_parsed(bare + rest(), name), names)
+        elif text.endswith((b"{", b"[", b",")):  # the first of several lines
+            yield from _documents(_parsed(bare + rest(), name), f"line {number}", name, names)
+        else:
+            yield from _first(bare, f"line {number}", name, names)
         break
     for number, line in numbered:
-        if line.strip():
-            yield f"line {number}", line
+        yield f"line {number}", line
 
 
-def _items(array: bytes, name: str) -> Iterator[tuple[str, object]]:
-    for number, item in enumerate(_parsed(array, name), start=1):
+def _first(line: bytes, place: str, name: str, names: FieldNames) -> Iterator[tuple[str, object]]:
+    """Yield the first line of several, or the rows if it is a table by itself."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        yield place, line
+        return
+    yield from _documents(value, place, name, names)
+
+
+def _documents(value: object, place: str, name: str, names: FieldNames) -> Iterator[tuple[str, object]]:
+    rows = table_rows(value, name, names.is_known)
+    if rows is None:
+        yield place, value
+        return
+    for number, row in enumerate(rows, start=1):
+        yield f"row {number}", row
+
+
+def _items(array: Any, names: FieldNames) -> Iterator[tuple[str, object]]:
+    for number, item in enumerate(array, start=1):
         yield f"item {number}", item
 
 
@@ -320,47 +241,17 @@ def _parsed(content: bytes, where: str) -> Any:
         raise InputError(f"{where}: is not JSON: it nests too deeply, or a number is too long") from None
 
 
-def _object(content: object, where: str) -> Mapping[str, Any]:
+def _object(content: object, names: FieldNames, where: str) -> Mapping[str, Any]:
     value = _parsed(content, where) if isinstance(content, bytes) else content
-    if isinstance(value, _Misfit):
+    if isinstance(value, Misfit):
         raise InputError(
-            f"{where}: cells: {value.cells}, columns of the header: {value.columns}:"
-            " put quotes around a cell with commas"
+            f"{where}: cells: {value.cells}, columns: {value.columns}:"
+            " put quotes around a cell with separators"
         )
-    if not isinstance(value, dict):
+    found = fields_of(value)
+    if found is None:
         raise InputError(f"{where}: is not a JSON object: {_ONE_LINE}")
-    if broken := next((column for column in value if value[column] is _UNREADABLE_LIST), None):
-        raise InputError(f"{where}: field `{broken}`: is a list, but not JSON: write it by `json.dumps`")
-    return value
-
-
-def _by_field(
-    found: Mapping[str, Any], names: FieldNames, unknown: frozenset[str], where: str
-) -> dict[str, tuple[str, Any]]:
-    """Return the name and value of each known field in the row.
-
-    Raises:
-        InputError: the row has one field under two names, with different values.
-    """
-    by_field: dict[str, tuple[str, Any]] = {}
-    for field, written in names.written.items():
-        there = [name for name in written if name in found and name not in unknown]
-        said = [name for name in there if found[name] is not None] or there
-        if not said:
-            continue
-        first, *others = said
-        for other in others:
-            if _listed(found[other]) != _listed(found[first]):
-                raise InputError(
-                    f"{where}: fields `{first}` and `{other}` both name the {field}, but differ:"
-                    " keep one of them"
-                )
-        by_field[field] = first, found[first]
-    return by_field
-
-
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+    return found
 
 
 def _checked(given: Mapping[str, tuple[str, Any]], form: type[FormT], where: str) -> FormT:
@@ -383,26 +274,20 @@ def _said(fault: ErrorDetails) -> str:
     return _FAULTS.get(fault["type"], "has an unsupported form")
 
 
-def _unknown(found: Mapping[str, Any], known: frozenset[str]) -> frozenset[str]:
-    """Return the row's unknown field names."""
-    unknown = found.keys() - known
-    if found.get("retrieval_context") is not None and found.get("context") is not None:
-        unknown.add(_IDEAL)
-    return frozenset(unknown)
-
-
-_IDEAL: Final = "context"
-"""Next to ``retrieval_context`` it is DeepEval's ideal context, which the generator did not see."""
-
-
 def _warning(news: Sequence[str], names: FieldNames, where: str) -> str:
     fields = "field" if len(news) == 1 else "fields"
-    shown = ", ".join(f"`{name[:60]}`{_note(name, names)}" for name in news)
+    shown = ", ".join(f"`{str(name)[:60]}`{_note(name, names)}" for name in news)
     return f"{where}: unknown {fields} ignored, here and below: {shown}"
 
 
 def _note(name: str, names: FieldNames) -> str:
     if name == _IDEAL:
         return " (DeepEval's ideal context: `retrieval_context` is used)"
-    near = names.nearest(name)
+    if names.is_known(name):
+        return " (the row has this part under another name)"
+    near = names.nearest(str(name))
     return f" (did you mean `{near}`?)" if near else ""
+
+
+_IDEAL: Final = "context"
+"""Ignored only next to ``retrieval_context``."""

@@ -14,14 +14,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from ragtrace._ordered import map_in_order
+from ragtrace._row_fields import RECORD_FIELDS
 from ragtrace._row_files import read_row, tell_unknown
+from ragtrace._row_tables import table_rows
 from ragtrace.errors import InputError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.metrics import metric_named
 from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResult, RagRecord, VerdictLabel
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Embedder, Judge, Metric
-from ragtrace.records import RECORD_NAMES, RecordReader, RecordRow
+from ragtrace.records import RecordReader, RecordRow
 from ragtrace.sync import wait_for
 
 if TYPE_CHECKING:
@@ -79,8 +81,9 @@ def evaluate_records(
 
     Args:
         records: A frame of pandas or polars with the columns of a record under the usual names, ``question``,
-            ``contexts``, ``answer``, ``reference``, or those of other tools. Or a list of mappings or
-            `RagRecord`s: then the result is a list of `RecordResult`.
+            ``contexts``, ``answer``, ``reference``, or those of other tools. Or a list of mappings,
+            `RagRecord`s or samples of other tools, a data set of Hugging Face, RAGAS or DeepEval, or a
+            mapping of columns: then the result is a list of `RecordResult`.
         metrics: Metrics or their names.
         judge: A judge or its name, opened once for all rows.
         embedder: For metrics that compare embeddings.
@@ -193,30 +196,18 @@ def _rows_of(records: Any) -> tuple[str, Sequence[Any]]:
     if kind == "polars" and hasattr(records, "to_dicts"):
         return kind, records.to_dicts()
     if kind == "pandas" and hasattr(records, "to_dict"):
-        return kind, [_plain(row) for row in records.to_dict("records")]
-    if isinstance(records, Iterable) and not isinstance(records, str | bytes | Mapping):
-        return "", list(records)
+        return kind, records.to_dict("records")
+    if hasattr(records, "to_pylist"):  # a table of pyarrow
+        return "", records.to_pylist()
+    rows = table_rows(records, _SOURCE, RECORD_FIELDS.is_known)
+    if rows is not None:
+        return "", rows
+    held = getattr(records, "test_cases", records)  # DeepEval's data set is no iterable
+    if isinstance(held, Iterable) and not isinstance(held, str | bytes | Mapping):
+        return "", list(held)
     raise InputError(
         f"{_SOURCE} are a {type(records).__name__}: give a frame of pandas or polars, or a list of mappings"
     )
-
-
-def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Replace the missing values and arrays of pandas by ``None`` and lists."""
-    return {str(name): _plain_value(value) for name, value in row.items()}
-
-
-def _plain_value(value: Any) -> Any:
-    if hasattr(value, "tolist") and not isinstance(value, str):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain_value(item) for item in value]
-    if isinstance(value, Mapping | str):
-        return value
-    try:
-        return None if value != value else value  # NaN and NaT
-    except TypeError:  # pandas.NA is neither
-        return None
 
 
 class _Warnings:
@@ -236,10 +227,9 @@ async def _records_in(rows: Sequence[Any]) -> AsyncGenerator[RagRecord | InputEr
         if isinstance(content, RagRecord):
             yield content
             continue
-        given = dict(content) if isinstance(content, Mapping) else content
         try:
-            row = read_row(given, RecordRow, RECORD_NAMES, name=_SOURCE, place=f"row {number}")
-            tell_unknown(row, RECORD_NAMES, _Warnings(), seen)
+            row = read_row(content, RecordRow, RECORD_FIELDS, name=_SOURCE, place=f"row {number}")
+            tell_unknown(row, RECORD_FIELDS, _Warnings(), seen)
             record = reader.record(row)
         except InputError as fault:
             yield fault

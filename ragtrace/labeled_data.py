@@ -18,10 +18,11 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from ragtrace._row_files import STRICT, FieldNames, Row, RowNotices, read_rows
+from ragtrace._row_fields import RECORD_FIELDS, FieldNames
+from ragtrace._row_files import STRICT, Row, RowNotices, read_rows
 from ragtrace.judge.phrases import announces_answer
 from ragtrace.model import Claim, RagRecord
-from ragtrace.records import RECORD_NAMES, Contexts, RecordRow, Text, record_of
+from ragtrace.records import Contexts, RecordRow, Text, record_of
 
 
 class HumanLabel(StrEnum):
@@ -102,8 +103,9 @@ class _Row(RecordRow):
 
 
 _NAMES: Final = FieldNames(
-    written={**RECORD_NAMES.written, "claims": ["claims"], "answer_label": ["answer_label"]},
-    likely=RECORD_NAMES.likely,
+    written={**RECORD_FIELDS.written, "claims": ["claims"], "answer_label": ["answer_label"]},
+    also=RECORD_FIELDS.also,
+    likely=RECORD_FIELDS.likely,
 )
 
 

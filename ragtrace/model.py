@@ -12,7 +12,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from ragtrace._row_fields import RECORD_FIELDS, FieldConflict, contexts_in, fields_of
+from ragtrace._row_values import UnreadableValue
 
 __all__ = [
     "Chunk",
@@ -224,36 +227,58 @@ class RagRecord:
     @classmethod
     def of(
         cls,
+        given: object = None,
+        /,
         *,
         question: str | None = None,
-        contexts: Iterable[str | Chunk] | Mapping[str, str] = (),
+        contexts: object = None,
         answer: str | None = None,
         reference: str | None = None,
         id: str | None = None,  # noqa: A002  the field's name
+        **others: object,
     ) -> RagRecord:
-        """Make a record from plain texts; a mapping gives each context its chunk id.
+        """Make a record from plain values, or from the sample or test case of another tool.
 
-        Chunks and records without an id get one from a hash of their content.
+        Args:
+            given: A mapping, dataclass, named tuple or pydantic model with the parts of a record, such as
+                RAGAS' ``SingleTurnSample`` or DeepEval's ``LLMTestCase``; a record is returned as it is.
+            question: The question.
+            contexts: A text, a chunk, a document of LangChain, LlamaIndex or a vector store, or a list of
+                these, perhaps in pairs with scores. A mapping gives each text its chunk id.
+            answer: The answer.
+            reference: A reference answer.
+            id: The record's id; by default, as for chunks, from a hash of the content.
+            others: Parts under the names that other tools give them, such as ``user_input``,
+                ``retrieved_contexts`` and ``response``.
 
         Raises:
-            TypeError: ``contexts`` is a single string.
+            TypeError: a name is unknown, a value has no readable form, or two values differ.
 
         Example:
             ```python
             RagRecord.of(question="How long?", contexts={"faq-12": "14 days."}, answer="30 days.")
+            RagRecord.of(user_input="How long?", retrieved_contexts=["14 days."], response="30 days.")
             ```
         """
-        if isinstance(contexts, str):
-            raise TypeError("`contexts` is a single string: write contexts=[text]")
-        named = contexts.items() if isinstance(contexts, Mapping) else ((None, each) for each in contexts)
-        chunks = tuple(_chunk(chunk_id, content, rank) for rank, (chunk_id, content) in enumerate(named))
-        parts = [question, answer, reference, *(chunk.id for chunk in chunks)]
+        if isinstance(given, RagRecord):
+            return given
+        named = {
+            "question": question,
+            "contexts": contexts,
+            "answer": answer,
+            "reference": reference,
+            "id": id,
+        }
+        parts = _parts({name: value for name, value in named.items() if value is not None} | others, given)
+        chunks = _chunks(parts.get("contexts"))
+        texts = {name: _text(parts.get(name), name) for name in ("question", "answer", "reference")}
+        hashed = [*texts.values(), *(chunk.id for chunk in chunks)]
         return cls(
-            id=id or _digest(repr(parts)),
-            question=question,
+            id=_text(parts.get("id"), "id") or _digest(repr(hashed)),
+            question=texts["question"],
             chunks=chunks,
-            answer=answer,
-            reference=reference,
+            answer=texts["answer"],
+            reference=texts["reference"],
         )
 
     def gap(self, *parts: Part) -> Gap | None:
@@ -261,10 +286,86 @@ class RagRecord:
         return next((gap for gap in self.gaps if gap.part in parts), None)
 
 
-def _chunk(chunk_id: str | None, content: str | Chunk, rank: int) -> Chunk:
-    if isinstance(content, Chunk):
-        return replace(content, rank=rank)
-    return Chunk(id=chunk_id or _digest(content), text=content, rank=rank)
+def _parts(named: Mapping[str, object], given: object) -> dict[str, object]:
+    """Return the parts of a record by our own names for them."""
+    unknown = next((name for name in named if not RECORD_FIELDS.is_known(name)), None)
+    if unknown is not None:
+        near = RECORD_FIELDS.nearest(unknown)
+        raise TypeError(f"a record has no `{unknown}`{f': did you mean `{near}`?' if near else ''}")
+    fields = {} if given is None else fields_of(given)
+    if fields is None or (given is not None and not any(map(RECORD_FIELDS.is_known, fields))):
+        raise TypeError(f"a {type(given).__name__} has none of the parts of a record")
+    try:
+        chosen = RECORD_FIELDS.chosen({**fields, **named})
+    except FieldConflict as exc:
+        raise TypeError(str(exc)) from None
+    return {name: value for name, (_, value) in chosen.by_field.items()}
+
+
+def _text(value: object, name: str) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return "\n".join(value) or None
+    raise TypeError(f"`{name}` must be a string, and is a {type(value).__name__}")
+
+
+def _chunks(contexts: object) -> tuple[Chunk, ...]:
+    if isinstance(contexts, Mapping) and all(isinstance(text, str) for text in contexts.values()):
+        is_document = any("text" in found for found in contexts_in(contexts))
+        contexts = (
+            contexts if is_document else [{"id": name, "text": text} for name, text in contexts.items()]
+        )
+    if isinstance(contexts, Iterable) and not isinstance(contexts, str) and fields_of(contexts) is None:
+        found = [each for context in contexts for each in _read_contexts(context, is_one=True)]
+    else:
+        found = _read_contexts(contexts)
+    return tuple(replace(chunk, rank=rank) for rank, chunk in enumerate(found))
+
+
+def _read_contexts(value: object, *, is_one: bool = False) -> list[Chunk]:
+    if isinstance(value, Chunk):
+        return [value]
+    try:
+        found = contexts_in([value] if is_one else value)
+    except UnreadableValue as exc:
+        raise TypeError(f"`contexts`: {exc}") from None
+    listed = [] if found is None else found if isinstance(found, list) else [found]
+    if not all(isinstance(each, dict) and "text" in each for each in listed):
+        raise TypeError(f"`contexts`: a {type(value).__name__} has no text under a known name")
+    return [chunk_of(**each) for each in listed]
+
+
+def chunk_of(
+    *,
+    text: str | None,
+    id: object = None,  # noqa: A002  the field's name
+    score: float | None = None,
+    metadata: Mapping[Any, Any] | None = None,
+    rank: int = 0,
+) -> Chunk:
+    """Make a chunk of the values of a document; without an id it gets one from a hash of its text."""
+    return Chunk(
+        id=_digest(text or "") if id is None else str(id),
+        text=text,
+        rank=rank,
+        score=score,
+        metadata={}
+        if metadata is None
+        else {_scrubbed(key): _attribute(each) for key, each in metadata.items()},
+    )
+
+
+def _attribute(value: Any) -> AttributeValue:
+    if isinstance(value, Mapping):
+        return {_scrubbed(key): _attribute(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_attribute(item) for item in value)
+    return value if value is None or isinstance(value, bool | int | float | bytes) else _scrubbed(value)
+
+
+def _scrubbed(value: object) -> str:
+    return str(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _digest(text: str) -> str:

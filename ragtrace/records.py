@@ -1,39 +1,30 @@
 """Read records from JSON lines, CSV or Parquet, and write one JSON line per record and metric.
 
-A row may use ragtrace's field names, or those of RAGAS, DeepEval or promptfoo:
-
-=========================  ======================  =======================  ===========
-ours                       RAGAS                   DeepEval                 promptfoo
-=========================  ======================  =======================  ===========
-``id``
-``question``               ``user_input``          ``input``                ``query``
-``contexts``, ``context``  ``retrieved_contexts``  ``retrieval_context``    ``context``
-``answer``                 ``response``            ``actual_output``        ``output``
-``reference``              ``reference``           ``expected_output``
-=========================  ======================  =======================  ===========
+`ragtrace._row_fields.RECORD_FIELDS` has the names of a row's fields: ragtrace's own, those of RAGAS, DeepEval
+and promptfoo, and other usual ones, in any spelling (``actual_output``, ``actualOutput``, ``Actual output``).
 
 ``earlier_turns`` is a list of ``{"question", "answer"}``: the conversation before the question.
 
-Contexts are a string or a list; each item is a string or ``{"id", "text", "score", "metadata"}``. A row needs
-at least one of these fields; other fields are ignored with a warning.
+Contexts are a text, a document or a list of these; a document has its text, and perhaps an id, score and
+metadata, under usual names. A text may be the written form of a list or of documents, as data frames leave it
+in cells. A row needs at least one of a record's fields; other fields are ignored with a warning.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypedDict
 
 from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat
 from pydantic_core import PydanticCustomError
 
-from ragtrace._row_files import STRICT, FieldNames, Row, RowNotices, clean_text, read_rows
+from ragtrace._row_fields import RECORD_FIELDS, contexts_in
+from ragtrace._row_files import STRICT, Row, RowNotices, clean_text, read_rows
+from ragtrace._row_values import UnreadableValue, written_value
 from ragtrace.errors import InputError
 from ragtrace.escaping import one_json_line
 from ragtrace.model import (
-    AttributeValue,
-    Chunk,
     ChunkVerdict,
     Compat,
     CompatStatus,
@@ -51,6 +42,7 @@ from ragtrace.model import (
     StepRun,
     Usage,
     Verdict,
+    chunk_of,
 )
 
 
@@ -66,7 +58,7 @@ def read_records(path: str | Path, *, notices: RowNotices = STRICT) -> Iterator[
         ConfigError: the file is Parquet, and pyarrow is not installed.
     """
     records = RecordReader()
-    for row in read_rows(path, RecordRow, RECORD_NAMES, notices):
+    for row in read_rows(path, RecordRow, RECORD_FIELDS, notices):
         try:
             record = records.record(row)
         except InputError as fault:
@@ -315,16 +307,35 @@ def _name(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else clean_text(value)
 
 
-def _in_an_object(value: Any) -> Any:
-    if not isinstance(value, str | dict):
+def _one_context(value: Any) -> Any:
+    if not isinstance(value, dict):
         raise PydanticCustomError("said", "must be a string, or an object with a `text`")
-    return {"text": value} if isinstance(value, str) else value
+    return value
 
 
-def _in_a_list(value: Any) -> Any:
-    if not isinstance(value, list | str | dict):
+def _all_contexts(value: Any) -> Any:
+    try:
+        found = contexts_in(value)
+    except UnreadableValue as exc:
+        raise PydanticCustomError("said", "{why}", {"why": str(exc)}) from None
+    if found is not None and not isinstance(found, list):
         raise PydanticCustomError("said", "must be a string, or a list of strings")
-    return value if isinstance(value, list) else [value]
+    return found
+
+
+def _reference(value: Any) -> Any:
+    """Join the references of a list."""
+    try:
+        listed = written_value(value) if isinstance(value, str) else value
+    except UnreadableValue:
+        return value
+    is_list = isinstance(listed, list) and all(isinstance(each, str) for each in listed)
+    return "\n".join(listed) or None if is_list else value
+
+
+def _written_list(value: Any) -> Any:
+    listed = written_value(value) if isinstance(value, str) else value
+    return () if listed is None else listed
 
 
 _Name: TypeAlias = Annotated[str, BeforeValidator(_name), Field(min_length=1)]
@@ -341,9 +352,8 @@ class ContextRow(BaseModel):
     metadata: dict[str, Any] = {}
 
 
-Contexts: TypeAlias = Annotated[
-    list[Annotated[ContextRow, BeforeValidator(_in_an_object)]], BeforeValidator(_in_a_list)
-]
+_Contexts: TypeAlias = list[Annotated[ContextRow, BeforeValidator(_one_context)]]
+Contexts: TypeAlias = Annotated[_Contexts, BeforeValidator(_all_contexts)]
 """A list of contexts; a single context becomes a list of one."""
 
 
@@ -359,37 +369,10 @@ class RecordRow(BaseModel):
 
     id: _Name | None = None
     question: Text | None = None
-    contexts: Contexts | None = None
+    contexts: Annotated[_Contexts | None, BeforeValidator(_all_contexts)] = None
     answer: Text | None = None
-    reference: Text | None = None
-    earlier_turns: tuple[TurnRow, ...] = ()
-
-
-RECORD_NAMES: Final = FieldNames(
-    written={
-        "id": ["id"],
-        "question": ["question", "user_input", "input", "query"],
-        "contexts": ["contexts", "context", "retrieved_contexts", "retrieval_context"],
-        "answer": ["answer", "response", "actual_output", "output"],
-        "reference": ["reference", "expected_output"],
-        "earlier_turns": ["earlier_turns"],
-    },
-    likely={
-        "prompt": "question",
-        "passages": "contexts",
-        "documents": "contexts",
-        "chunks": "contexts",
-        "sources": "contexts",
-        "completion": "answer",
-        "generation": "answer",
-        "ground_truth": "reference",
-        "ground_truths": "reference",
-        "expected": "reference",
-        "expected_answer": "reference",
-    },
-    lists=frozenset({"contexts", "earlier_turns"}),
-)
-"""The accepted names of a record's fields."""
+    reference: Annotated[Text | None, BeforeValidator(_reference)] = None
+    earlier_turns: Annotated[tuple[TurnRow, ...], BeforeValidator(_written_list)] = ()
 
 
 def record_of(row: RecordRow, name: str) -> RagRecord:
@@ -397,7 +380,7 @@ def record_of(row: RecordRow, name: str) -> RagRecord:
     return RagRecord(
         id=row.id or name,
         question=row.question or None,
-        chunks=tuple(_chunk(context, rank) for rank, context in enumerate(row.contexts or ())),
+        chunks=tuple(chunk_of(**dict(context), rank=rank) for rank, context in enumerate(row.contexts or ())),
         answer=row.answer,
         reference=row.reference,
         earlier_turns=tuple(
@@ -420,22 +403,3 @@ def _check_parts(row: Row[RecordRow]) -> None:
         f"{row.where}: is no record: it has none of the fields `question`, `contexts`, `answer`"
         f"{_TRACES_HINT if 'resourceSpans' in row.unknown else ''}"
     )
-
-
-def _chunk(context: ContextRow, rank: int) -> Chunk:
-    return Chunk(
-        id=context.id or hashlib.sha256((context.text or "").encode()).hexdigest()[:16],
-        text=context.text,
-        rank=rank,
-        score=context.score,
-        metadata={clean_text(key): _attribute(value) for key, value in context.metadata.items()},
-    )
-
-
-def _attribute(value: Any) -> AttributeValue:
-    if isinstance(value, Mapping):
-        return {clean_text(key): _attribute(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return tuple(_attribute(item) for item in value)
-    attribute: AttributeValue = clean_text(value)
-    return attribute

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ragtrace.metrics import Prompts, StepLimits
 from ragtrace.metrics.judge_card import JudgeCard
-from ragtrace.model import Evaluation, RagRecord
+from ragtrace.model import Evaluation
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def evaluate_sync(
-    record: RagRecord,
+    record: object,
     *,
     metrics: Sequence[Metric | str] = ("faithfulness",),
     judge: Judge | str = "lexical",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragtrace.backends._otlp_file_reader import OtlpFileReader
+from ragtrace.backends._otlp_file_reader import OtlpFileReader, holds_traces
 from ragtrace.backends.jaeger import JaegerReader
 from ragtrace.backends.memory import MemorySink
 from ragtrace.backends.otlp_file import OtlpFileSink

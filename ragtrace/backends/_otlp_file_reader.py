@@ -11,11 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, ParamSpec, TypeVar
 
-from ragtrace.backends._otlp_framing import OtlpFrame, has_whole_lines, pieces
+from ragtrace.backends._otlp_framing import OtlpFrame, has_whole_lines, holds_spans, pieces
 from ragtrace.backends.line_index import FoundLine, LineIndex
 from ragtrace.errors import CodecError, InputError, ReadError
 from ragtrace.sqlite_file import open_temporary
-from ragtrace.traces.otlp import decode_body, parse_request, trace_ids_in
+from ragtrace.traces.otlp import parse_request, read_spans, trace_ids_in
 from ragtrace.traces.trace import Span, Trace
 
 _STANDARD_INPUT: Final = "-"
@@ -158,17 +158,42 @@ class OtlpFileReader:
         return [self._spans(piece) for piece in batch]
 
     def _spans(self, piece: OtlpFrame) -> tuple[Span, ...]:
+        if piece.fault:
+            self._tell(InputError(f"{piece.where}: {piece.fault}"))
+            return ()
         try:
-            return decode_body(piece.body, encoding=piece.encoding)
+            spans, rejected = read_spans(piece.body, encoding=piece.encoding)
         except CodecError as exc:
             self._tell(InputError(f"{piece.where}: {exc}"))
             return ()
+        if rejected:
+            self._tell(InputError(f"{piece.where}: {rejected}"))
+        return spans
 
     def _tell(self, fault: InputError, *, quietly: bool = False) -> None:
         if self._on_fault is None:
             raise fault
         if not quietly:
             self._on_fault(fault)
+
+
+def holds_traces(path: str | Path) -> bool:
+    """Return whether a file has traces, by its first document; a table by its name has none.
+
+    Raises:
+        InputError: it is damaged; names the file.
+        ReadError: it cannot be read.
+    """
+    if {suffix.lower() for suffix in Path(path).suffixes} & _TABLES:
+        return False
+    try:
+        with Path(path).open("rb") as file:
+            return holds_spans(file, str(path))
+    except OSError as exc:
+        raise _unreadable(str(path), exc) from exc
+
+
+_TABLES: Final = frozenset({".csv", ".tsv", ".parquet"})
 
 
 class _LastPieces:

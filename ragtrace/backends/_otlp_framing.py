@@ -1,28 +1,25 @@
-"""Split an OTLP file into messages, in the forms of the OpenTelemetry Collector's file exporter.
+"""Split a file of traces into messages.
 
-JSON lines; JSON over several lines; messages with a four-byte length prefix (``format: proto``, or any format
-with ``compression: zstd``); one bare protobuf message. A whole file may be compressed (gzip, zstd).
+OTLP in the forms of the OpenTelemetry Collector's file exporter: JSON lines; JSON over several lines;
+messages with a four-byte length prefix (``format: proto``, or any format with ``compression: zstd``); one
+bare protobuf message. And JSON of other tools, which `ragtrace.backends._span_documents` converts, perhaps
+between the lines of a log. A whole file may be compressed (gzip, zstd) or be in UTF-16.
 https://github.com/open-telemetry/opentelemetry-collector-contrib/tree/main/exporter/fileexporter
 """
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import re
-import zlib
 from collections.abc import Iterator
-from contextlib import suppress
-from importlib import import_module
-from typing import Any, BinaryIO, Final, NamedTuple, cast
+from typing import BinaryIO, Final, NamedTuple
 
-from ragtrace.errors import ConfigError, InputError
-from ragtrace.extras import install_command
+from ragtrace._unpacking import ZSTD, bounded_lines, read_bounded, unpacked, unpacking_errors, zstd
+from ragtrace.backends._span_documents import is_span_document, otlp_json
+from ragtrace.errors import CodecError, InputError
 from ragtrace.traces.otlp import Encoding
 
-_GZIP: Final = b"\x1f\x8b"
-_ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _LENGTH_BYTES: Final = 4
 _FIRST_FIELD: Final = 0x0A
 """The first byte of a bare message."""
@@ -39,6 +36,8 @@ class OtlpFrame(NamedTuple):
     """File and line, for messages."""
     encoding: Encoding
     body: bytes
+    fault: str = ""
+    """Why it cannot be read, if that is known."""
 
 
 def pieces(file: BinaryIO, name: str) -> Iterator[OtlpFrame]:
@@ -50,8 +49,8 @@ def pieces(file: BinaryIO, name: str) -> Iterator[OtlpFrame]:
         OSError: it cannot be read.
     """
     try:
-        yield from _pieces(_plain(file), name)
-    except _unpacking_errors() as exc:
+        yield from _pieces(unpacked(file, name), name)
+    except unpacking_errors() as exc:
         raise InputError(f"{name}: cannot be decompressed to its end: {exc}") from exc
 
 
@@ -60,7 +59,33 @@ def has_whole_lines(file: BinaryIO) -> bool:
     first = file.readline(_MOST_BYTES)
     if not first.startswith(b"{") or _CONTROL.search(first[:_LENGTH_BYTES]):
         return False
-    return _is_whole(first.strip())
+    return _is_whole(first.strip()) and first.startswith(b'{"resourceSpans"')
+
+
+def holds_spans(file: BinaryIO, name: str) -> bool:
+    """Return whether the first JSON document of an open file has spans, or whether it is protobuf.
+
+    Raises:
+        InputError: it is damaged, or too large; names the file.
+        ConfigError: it is compressed with zstd, but the extra for zstd is not installed.
+        OSError: it cannot be read.
+    """
+    try:
+        plain = unpacked(file, name)
+        if _CONTROL.search(plain.peek(_LENGTH_BYTES)[:_LENGTH_BYTES]):
+            return True
+        first = next((line for line in bounded_lines(plain, name) if line.strip()), b"").strip()
+        if first and not first.startswith((b"{", b"[", b"\xef\xbb\xbf")):  # a log, perhaps with spans
+            documents = _documents(first + b"\n" + read_bounded(plain, name), name, 1)
+            return any(not each.fault for each in documents)
+        text = first if _is_whole(first) else first + read_bounded(plain, name)
+    except unpacking_errors() as exc:
+        raise InputError(f"{name}: cannot be decompressed to its end: {exc}") from exc
+    try:
+        tree, _ = json.JSONDecoder().raw_decode(text.decode("utf-8", "replace").removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return False
+    return is_span_document(tree)
 
 
 def _pieces(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
@@ -73,27 +98,16 @@ def _pieces(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
         yield OtlpFrame(name, "protobuf", plain.read())
 
 
-def _plain(file: BinaryIO) -> io.BufferedReader:
-    """Decompress the file, if it is compressed as a whole."""
-    buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", file))
-    head = buffered.peek(_LENGTH_BYTES)
-    if head.startswith(_GZIP):
-        return io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=buffered)))
-    if head.startswith(_ZSTD):
-        return io.BufferedReader(_zstd().ZstdFile(buffered))
-    return buffered
-
-
 def _json(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
     is_first = True
-    for number, line in enumerate(plain, 1):
+    for number, line in enumerate(bounded_lines(plain, name), 1):
         text = line.strip().removeprefix(b"\xef\xbb\xbf")
-        if text and is_first and not _is_whole(text):
-            yield from _documents(text + b"\n", plain, name, number)
+        if text and is_first and not (_is_whole(text) and text.startswith((b"{", b"["))):
+            yield from _documents(text + b"\n" + read_bounded(plain, name), name, number)
             return
         if text:
             is_first = False
-            yield OtlpFrame(f"{name}, line {number}", "json", text)
+            yield from _converted(f"{name}, line {number}", text)
 
 
 def _is_whole(line: bytes) -> bool:
@@ -101,18 +115,41 @@ def _is_whole(line: bytes) -> bool:
     return line not in (b"{", b"[") and not line.endswith((b"{", b"[", b","))
 
 
-def _documents(start: bytes, plain: io.BufferedReader, name: str, number: int) -> Iterator[OtlpFrame]:
-    """Read formatted JSON: a document ends with its closing bracket."""
-    decoder, text = json.JSONDecoder(), (start + plain.read()).decode("utf-8", "surrogateescape").strip()
-    while text:
+def _converted(where: str, text: bytes) -> Iterator[OtlpFrame]:
+    try:
+        body = otlp_json(text)
+    except CodecError as exc:
+        yield OtlpFrame(where, "json", b"{}", str(exc))
+    else:
+        if body is not None:
+            yield OtlpFrame(where, "json", body)
+
+
+def _documents(content: bytes, name: str, first_line: int) -> Iterator[OtlpFrame]:
+    """Read formatted JSON: a document ends with its closing bracket. Lines of a log between are skipped."""
+    decoder, text = json.JSONDecoder(), content.decode("utf-8", "surrogateescape")
+    line, counted, position = first_line, 0, 0
+    while found := _DOCUMENT.search(text, position):
+        start = found.end()
+        line, counted = line + text.count("\n", counted, start), start
+        where = f"{name}, line {line}"
         try:
-            tree, end = decoder.raw_decode(text)
-        except (ValueError, RecursionError) as exc:
-            raise InputError(f"{name}, line {number}: not OTLP JSON: {exc}") from exc
-        for each in tree if isinstance(tree, list) else [tree]:
-            yield OtlpFrame(f"{name}, line {number}", "json", json.dumps(each).encode())
-        number += text.count("\n", 0, end) + 1
-        text = text[end:].lstrip()
+            tree, position = decoder.raw_decode(text, start)
+        except json.JSONDecodeError as exc:
+            if start == 0 or "\n" in text[start : exc.pos]:  # no line of a log, but a broken document
+                at = f"line {first_line + exc.lineno - 1}, column {exc.colno}"
+                yield OtlpFrame(where, "json", b"{}", f"not OTLP JSON: {exc.msg} at {at}")
+            position = max(exc.pos, start + 1)
+        except RecursionError:
+            yield OtlpFrame(where, "json", b"{}", "not OTLP JSON: nested too deeply")
+            return
+        else:
+            for each in tree if isinstance(tree, list) else [tree]:
+                if isinstance(each, dict):
+                    yield from _converted(where, json.dumps(each).encode())
+
+
+_DOCUMENT: Final = re.compile(r"^[ \t]*(?=[{\[])|(?<=[}\]])\s*(?=[{\[])", re.MULTILINE)
 
 
 def _is_length(head: bytes) -> bool:
@@ -128,21 +165,6 @@ def _framed(plain: io.BufferedReader, name: str) -> Iterator[OtlpFrame]:
         body = plain.read(length) if length <= _MOST_BYTES else b""
         if len(head) < _LENGTH_BYTES or len(body) < length:
             raise InputError(f"{where}: cut off, or not OTLP: its length prefix says {length:,} bytes")
-        if body.startswith(_ZSTD):
-            body = _zstd().decompress(body)
+        if body.startswith(ZSTD):
+            body = zstd().decompress(body)
         yield OtlpFrame(where, "json" if body[:1] == b"{" else "protobuf", body)
-
-
-def _zstd() -> Any:
-    """Import the module of Python 3.14, or its backport."""
-    for name in ("compression.zstd", "backports.zstd"):
-        with suppress(ImportError):
-            return import_module(name)
-    raise ConfigError(f"reading zstd needs the extra `zstd`: {install_command('zstd')}")
-
-
-def _unpacking_errors() -> tuple[type[Exception], ...]:
-    errors: tuple[type[Exception], ...] = (EOFError, zlib.error, gzip.BadGzipFile)
-    with suppress(ConfigError):
-        errors += (_zstd().ZstdError,)
-    return errors

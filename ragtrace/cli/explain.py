@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ragtrace.cli.backfill.unreadable import UnreadableParts
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import FILE, ExtractOptions, JsonOption
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, printable, talk
@@ -66,9 +67,10 @@ class SourceOptions:
 def explain(what: str, options: SourceOptions) -> None:
     """Show what is read from a trace, from which span and attribute, and why.
 
-    FILE holds OTLP JSON lines, as the OpenTelemetry Collector's file exporter writes them. The output names
-    spans that hold the same part and were not used, with the rule, and parts that are missing or damaged,
-    with the reason and with what to turn on. Nothing is judged.
+    FILE holds traces: OTLP as the OpenTelemetry Collector's file exporter writes it, a trace downloaded from
+    Jaeger's page or Tempo's API, or what a console exporter printed. The output names spans that hold the
+    same part and were not used, with the rule, and parts that are missing or damaged, with the reason and
+    with what to turn on. Nothing is judged.
 
     \b
     Examples:
@@ -87,8 +89,12 @@ def explain(what: str, options: SourceOptions) -> None:
             from ragtrace_collector.config import load_config
         configured = load_config(options.config)
     rules = options.extract.rules(configured.extract.opened() if configured else None)
-    found = _find(what, options.source, configured)
+    faults = UnreadableParts()
+    found = _find(what, options.source, configured, faults)
     asyncio.run(_explain(found, rules, as_json=options.json.wanted))
+    faults.tell_rest()
+    if faults.number:
+        raise InputError(f"{many(faults.number, 'part')} of {what} cannot be read and is not shown")
 
 
 async def _explain(found: _Found, rules: ExtractRules, *, as_json: bool) -> None:
@@ -110,10 +116,12 @@ async def _explain(found: _Found, rules: ExtractRules, *, as_json: bool) -> None
         calls = f"{many(whole + damaged, 'RAG call')}: {whole} whole, {damaged} with gaps"
         console.print(f"{many(number, 'trace')}, {calls}", style="bold")
     if not number:
-        talk("no spans: this is not a file of OTLP traces, or it is empty (for records: ragtrace evaluate)")
+        talk("no spans: this is not a file of traces, or it is empty (for records: ragtrace evaluate)")
 
 
-def _find(what: str, source: str | None, configured: CollectorConfig | None) -> _Found:
+def _find(
+    what: str, source: str | None, configured: CollectorConfig | None, faults: UnreadableParts
+) -> _Found:
     """Tell files from trace ids.
 
     Raises:
@@ -127,10 +135,12 @@ def _find(what: str, source: str | None, configured: CollectorConfig | None) -> 
         return _Found(reader=reader, trace_id=trace_id, source=source)
     if source is not None:
         raise InputError(f"{what!r} is not a trace id: with --from, give 32 hex digits")
+    from ragtrace.backends import OtlpFileReader
+
     path = what.removeprefix("otlp-file:")
     if not Path(path).is_file():
         raise InputError(f"{what!r} is neither a file nor a trace id of 32 hex digits")
-    return _Found(reader=_open(f"otlp-file:{path}"))
+    return _Found(reader=OtlpFileReader(path, on_fault=faults.tell))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

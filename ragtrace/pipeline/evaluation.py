@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 async def evaluate(
-    record: RagRecord,
+    record: object,
     *,
     metrics: Sequence[Metric | str] = ("faithfulness",),
     judge: Judge | str = "lexical",
@@ -51,6 +51,8 @@ async def evaluate(
 ) -> Evaluation:
     """Run each metric on the record; judges and embedders given by name are opened and closed here.
 
+    The record may be whatever `RagRecord.of` makes one of, such as another tool's sample.
+
     Every error while measuring becomes a ``MetricFailure``, never a score. If the judge fails a canary claim,
     the second judge repeats the whole step, and the results name it. ``cards`` say what was measured of
     judges, beside the package's own cards: one whose *contradicted* is mostly wrong by its card has it folded
@@ -58,7 +60,9 @@ async def evaluate(
 
     Raises:
         ConfigError: no metric, judge or embedder has that name, or it lacks a setting.
+        TypeError: it has none of the parts of a record, or one that cannot be read.
     """
+    record = RagRecord.of(record)
     chosen = [
         metric_named(metric) if isinstance(metric, str) else valid_metric(metric, named=type(metric).__name__)
         for metric in metrics

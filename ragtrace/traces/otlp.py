@@ -175,8 +175,12 @@ def split_by_trace(
         slices=tuple(slices),
         spans=sum(numbers.values()),
         rejected=rejected,
-        reject_reason=f"{rejected} spans without a valid trace id and span id" if rejected else "",
+        reject_reason=_reject_reason(rejected),
     )
+
+
+def _reject_reason(spans: int) -> str:
+    return f"{spans} spans without a valid trace id and span id" if spans else ""
 
 
 def decode(payload: bytes) -> tuple[Span, ...]:
@@ -208,6 +212,22 @@ def decode_body(body: bytes, *, encoding: Encoding) -> tuple[Span, ...]:
     """
     spans = usual_spans(body) if encoding == "json" and not is_flood_of_json(body) else None
     return to_spans(parse_request(body, encoding=encoding)) if spans is None else spans
+
+
+def read_spans(body: bytes, *, encoding: Encoding) -> tuple[tuple[Span, ...], str]:
+    """Decode an export request; return its spans, and what is wrong with those that have no valid ids.
+
+    Raises:
+        CodecError: the bytes are not in that encoding, or hold too many parts.
+    """
+    spans = usual_spans(body) if encoding == "json" and not is_flood_of_json(body) else None
+    if spans is not None:
+        return spans, ""
+    request = parse_request(body, encoding=encoding)
+    rejected = _spans_by_trace(request).get(_NO_TRACE, 0)
+    if rejected:
+        drop_spans_without_ids(request)
+    return to_spans(request), _reject_reason(rejected)
 
 
 def spans_in(request: ExportTraceServiceRequest) -> tuple[Span, ...]:

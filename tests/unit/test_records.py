@@ -70,10 +70,10 @@ def test_odd_text_is_read(tmp_path: Path) -> None:
         ({"contexts": 7}, "field `contexts`: must be a string, or a list of strings"),
         ({"contexts": ["SECRET"], "context": "b"}, "fields `contexts` and `context` both name"),
         ({"contexts": ["a", {"id": "x"}]}, "field `contexts.1.text`"),
-        (b'{"contexts": [{"text": "a", "score": NaN}]}', "field `contexts.0.score`"),
+        (b'{"contexts": [{"text": "a", "score": Infinity}]}', "field `contexts.0.score`"),
         ({"id": ""}, "field `id`"),
         ({"id": "one"}, "already used at line 1"),
-        ({"id": "two", "prompt": "SECRET"}, "none of the fields `question`, `contexts`, `answer`"),
+        ({"id": "two", "message": "SECRET"}, "none of the fields `question`, `contexts`, `answer`"),
         ({"resourceSpans": []}, "ragtrace explain"),
     ],
     ids=lambda value: str(value)[:30],
@@ -156,13 +156,13 @@ def test_a_csv_file_has_lists_as_json_or_one_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("question,answer\nq,SECRET,b\n", "row 1: cells: 3, columns of the header: 2"),
-        ("question,answer\nq,a\nq\n", "row 2: cells: 1, columns of the header: 2"),
-        ("answer,contexts\na,['SECRET']\n", "row 1: field `contexts`: is a list, but not JSON"),
+        ("question,answer\nq,SECRET,b\n", "row 1: cells: 3, columns: 2"),
+        ("question,answer\nq,a\nq\n", "row 2: cells: 1, columns: 2"),
+        ("answer,contexts\na,['SECRET'\n", "row 1: field `contexts`: cannot be read behind character 9"),
         ("answer,answer\na,b\n", "two columns are named `answer`"),
         ('answer\n"SECRET\n', "is not CSV"),
         (b"answer\n\xff\n", "line 2: is not UTF-8"),
-        ("prompt\nSECRET\n", "none of the fields"),
+        ("message\nSECRET\n", "none of the fields"),
     ],
 )
 def test_a_bad_csv_row_is_named(text: str | bytes, told: str, tmp_path: Path) -> None:

@@ -45,12 +45,12 @@ class EvaluateOutput:
     output=section("What to write", EvaluateOutput),
 )
 def evaluate(path: str, measure: ProfileOptions, judging: EvaluateJudging, output: EvaluateOutput) -> None:
-    """Judge the records of a file: JSON lines, .csv or .parquet; - is standard input.
+    """Judge the records of a file: JSON, .csv, .tsv or .parquet; - is standard input.
 
     A record is {"id", "question", "contexts": [text or {"id", "text"}], "answer"}; contexts may be one text.
-    The field names of RAGAS, DeepEval and promptfoo also work, and so does one JSON array of records. In
-    .csv, a cell with several contexts is a JSON list. --json prints one line per record and metric, in the
-    order of the file.
+    The field names of RAGAS, DeepEval and promptfoo also work, JSON may be lines, an array or columns, and
+    cells may hold lists as Python writes them. A file of traces is read like by `ragtrace explain`. Files may
+    be compressed by gzip or zstd. --json prints one line per record and metric, in the order of the file.
 
     With --profile, scores follow another tool's rules, and the lines add compat_status (ok, nan, error,
     grader_error) and compat_score (the tool's raw number).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +13,7 @@ import click
 
 from ragtrace import process
 from ragtrace._ordered import map_in_order
+from ragtrace.backends import OtlpFileReader, holds_traces
 from ragtrace.budget import Prices
 from ragtrace.cli.evaluate.command import EvaluateJudging, EvaluateOutput
 from ragtrace.cli.evaluate.options import ProfileOptions, ToolMetricOptions
@@ -30,6 +31,7 @@ from ragtrace.ports import Metric, pass_condition
 from ragtrace.records import read_records, to_json_line
 from ragtrace.reports import JudgedAnswer
 from ragtrace.reports.tally import MetricTally
+from ragtrace.traces.extract import extract_records
 
 Show: TypeAlias = Callable[[RagRecord, Evaluation], None]
 
@@ -69,8 +71,7 @@ def evaluate_file(
         show(record, evaluation)
 
     with reports:
-        records = partial(read_records, path, notices=left_out)
-        process.run(_evaluate_all(records, evaluator, at_once, count_and_show))
+        process.run(_evaluate_all(_records(path, left_out), evaluator, at_once, count_and_show))
         left_out.check_any(path, counts.records)
         reports.end(left_out.ending())
     if not output.json.wanted:
@@ -109,8 +110,22 @@ class _Counts:
             self.tallies[outcome.metric, outcome.profile].add(outcome)
 
 
+def _records(path: str, left_out: LeftOutRows) -> AsyncGenerator[RagRecord, None]:
+    """Return the records of a file, or those in its traces."""
+    if path != _STDIN and holds_traces(path):
+        return _records_in_traces(OtlpFileReader(path, on_fault=left_out.row_refused))
+    return in_background(partial(read_records, path, notices=left_out))
+
+
+async def _records_in_traces(reader: OtlpFileReader) -> AsyncGenerator[RagRecord, None]:
+    async with aclosing(reader):
+        async for trace in reader.traces():
+            for record in extract_records(trace).records:
+                yield record
+
+
 async def _evaluate_all(
-    read: Callable[[], Iterable[RagRecord]], evaluator: Evaluator, concurrency: int, show: Show
+    found: AsyncGenerator[RagRecord, None], evaluator: Evaluator, concurrency: int, show: Show
 ) -> None:
     async def work(record: RagRecord) -> tuple[RagRecord, Evaluation]:
         return record, await evaluator.evaluate(record)
@@ -120,7 +135,7 @@ async def _evaluate_all(
 
     async with AsyncExitStack() as opened:
         await opened.enter_async_context(aclosing(evaluator))
-        records = await opened.enter_async_context(aclosing(in_background(read)))
+        records = await opened.enter_async_context(aclosing(found))
         await map_in_order(records, work, emit, concurrency=concurrency)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import json
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
@@ -19,7 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from ragtrace.errors import ConfigError
-from ragtrace.traces.otlp import decode, encode_json
+from ragtrace.traces.otlp import decode, encode_json, request_to_json
 from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import (
     PROTOBUF,
@@ -115,6 +116,16 @@ async def test_spans_without_ids_are_a_partial_success_and_the_others_are_kept(c
     assert "id" in answer.partial_success.error_message
     over_http = await post(collector, request.SerializeToString())
     assert ExportTraceServiceResponse.FromString(over_http.content) == answer
+    assert len(await kept(collector)) == 1
+
+
+async def test_an_id_that_is_none_rejects_its_span_of_a_json_request_alone(collector: Collector) -> None:
+    tree = json.loads(request_to_json(ExportTraceServiceRequest.FromString(GOOD)))
+    spans = tree["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    spans[1]["spanId"] = "abc"
+    spans[2]["traceId"] = "not hex"
+    answer = await post(collector, json.dumps(tree).encode(), JSON)
+    assert (answer.status_code, answer.json()["partialSuccess"]["rejectedSpans"]) == (200, "2")
     assert len(await kept(collector)) == 1
 
 

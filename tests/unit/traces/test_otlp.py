@@ -24,6 +24,7 @@ from ragtrace.traces.otlp import (
     encode_json,
     parse_request,
     read_request,
+    read_spans,
     spans_in,
     split_by_trace,
 )
@@ -181,8 +182,6 @@ def test_odd_json_is_a_codec_error_or_a_request(tree: object) -> None:
         pytest.param(b"[" * 100_000, "nested too deep", id="deep arrays"),
         pytest.param(b'{"a":' * 500 + b"1" + b"}" * 500, "nested deeper", id="deep objects"),
         pytest.param(b'{"resourceSpans": [5]}', "resourceSpans", id="wrong type"),
-        pytest.param(a_json_request(traceId="xyz"), "not hex", id="id no hex"),
-        pytest.param(a_json_request(traceId=7), "an id is int", id="id a number"),
         pytest.param(a_json_request(startTimeUnixNano="soon"), "startTimeUnixNano", id="time no number"),
         pytest.param(a_json_request(startTimeUnixNano="9" * 5000), "startTimeUnixNano", id="huge number"),
     ],
@@ -190,6 +189,22 @@ def test_odd_json_is_a_codec_error_or_a_request(tree: object) -> None:
 def test_bad_json_says_what_is_wrong(data: bytes, says: str) -> None:
     with pytest.raises(CodecError, match=says):
         parse_request(data, encoding="json")
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [{"traceId": "xyz"}, {"traceId": 7}, {"spanId": "abc"}, {"spanId": ["a"]}, {"traceId": None}],
+    ids=str,
+)
+def test_span_without_valid_ids_is_rejected_alone(ids: dict[str, object]) -> None:
+    tree = json.loads(a_json_request())
+    [scope] = tree["resourceSpans"][0]["scopeSpans"]
+    scope["spans"].append({**scope["spans"][0], **ids})
+    body = json.dumps(tree).encode()
+    split = split_by_trace(parse_request(body, encoding="json"))
+    assert (split.spans, split.rejected) == (1, 1)
+    spans, rejected = read_spans(body, encoding="json")
+    assert (len(spans), rejected) == (1, "1 spans without a valid trace id and span id")
 
 
 def test_error_never_quotes_a_value() -> None:

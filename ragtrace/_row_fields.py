@@ -1,0 +1,288 @@
+"""The fields of a row under the names that people and tools give them, and the values in them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from ragtrace._row_values import written_value
+
+
+def plain_name(name: object) -> str:
+    """Return a name as it is compared: ``actualOutput`` is ``actual_output`` is ``Actual output``."""
+    return "".join(letter for letter in str(name) if letter not in "_- .").lower()
+
+
+class FieldConflict(ValueError):
+    """Two names of one field have different values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldNames:
+    """The accepted names of a row's fields."""
+
+    written: Mapping[str, Sequence[str]]
+    """The names of each field of the form, our own first."""
+    also: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Names that are read if the row has none of the others: they may mean something else beside those."""
+    likely: Mapping[str, str] = field(default_factory=dict)
+    """Common wrong names and the field they mean: used in hints, never read."""
+
+    @cached_property
+    def _plain(self) -> frozenset[str]:
+        return frozenset(map(plain_name, self.known))
+
+    @property
+    def known(self) -> frozenset[str]:
+        """All accepted names."""
+        names = chain(self.written.values(), self.also.values())
+        return frozenset(chain.from_iterable(names))
+
+    def is_known(self, name: object) -> bool:
+        """Return whether a field has this name, in any spelling."""
+        return plain_name(name) in self._plain
+
+    def nearest(self, name: str) -> str | None:
+        """Return the accepted name that is most likely meant."""
+        if name.lower() in self.likely:
+            return self.likely[name.lower()]
+        near = get_close_matches(name.lower(), sorted(self.known), n=1, cutoff=_NEAR)
+        return near[0] if near else None
+
+    def chosen(self, row: Mapping[Any, Any]) -> ChosenFields:
+        """Find each field of a row.
+
+        DeepEval's ``context`` beside a ``retrieval_context`` is its ideal context, which the generator did
+        not see: it counts as unknown.
+
+        Raises:
+            FieldConflict: the row has one field under two names, with different values.
+        """
+        there: dict[str, list[Any]] = {}
+        for key in row:
+            there.setdefault(plain_name(key), []).append(key)
+        if any(given(row[key]) is not None for key in there.get("retrievalcontext", ())):
+            there.pop("context", None)
+        by_field: dict[str, tuple[str, Any]] = {}
+        used: set[Any] = set()
+        for each, written in self.written.items():
+            for names in (written, self.also.get(each, ())):
+                keys = [key for name in names for key in there.get(plain_name(name), ())]
+                said = [key for key in keys if given(row[key]) is not None]
+                if said and by_field.get(each, ("", None))[1] is None:
+                    used.update(keys)
+                    by_field[each] = _agreed(row, said, each)
+                elif not said:
+                    used.update(keys)
+                    if keys:
+                        by_field.setdefault(each, (str(keys[0]), None))
+        return ChosenFields(by_field, frozenset(key for key in row if key not in used))
+
+
+class ChosenFields(NamedTuple):
+    """What of a row is read."""
+
+    by_field: Mapping[str, tuple[str, Any]]
+    """The name in the row and the value of each field that it has."""
+    unknown: frozenset[Any]
+    """The names that are not read."""
+
+
+def _agreed(row: Mapping[Any, Any], keys: Sequence[Any], field_name: str) -> tuple[str, Any]:
+    first, *others = keys
+    for other in others:
+        if _listed(row[other]) != _listed(row[first]):
+            raise FieldConflict(
+                f"fields `{first}` and `{other}` both name the {field_name}, but differ: keep one of them"
+            )
+    return str(first), given(row[first])
+
+
+def _listed(value: Any) -> Any:
+    plain = given(value)
+    return [plain] if isinstance(plain, str) else plain
+
+
+RECORD_FIELDS: Final = FieldNames(
+    written={
+        "id": ["id"],
+        "question": ["question", "user_input", "input", "query"],
+        "contexts": ["contexts", "context", "retrieved_contexts", "retrieval_context"],
+        "answer": ["answer", "response", "actual_output", "output"],
+        "reference": ["reference", "expected_output"],
+        "earlier_turns": ["earlier_turns"],
+    },
+    also={
+        "question": ["user_question", "user_query", "prompt"],
+        "contexts": [
+            *("source_documents", "retrieved_documents", "retrieved_docs", "retrieved_chunks", "documents"),
+            *("docs", "chunks", "passages", "retrieved_passages", "source_nodes", "search_results"),
+        ],
+        "answer": [
+            *("generated_answer", "model_answer", "final_answer", "result", "completion", "generation"),
+            *("prediction", "generated_text", "output_text", "response_text"),
+        ],
+        "reference": [
+            *("ground_truth", "ground_truths", "expected_answer", "reference_answer", "gold_answer"),
+            *("golden_answer", "correct_answer", "expected"),
+        ],
+    },
+    likely={"sources": "contexts"},
+)
+"""The accepted names of a record's fields."""
+_NEAR: Final = 0.75
+_MISSING: Final = frozenset({"nan", "NaN", "NaT", "None", "null", "NULL", "<NA>"})
+"""How tables write a missing value as text."""
+
+
+def given(value: Any) -> Any:
+    """Return a value without the types of numpy, pandas and polars; ``None`` if it is missing."""
+    if value is None or isinstance(value, Mapping):
+        return value
+    if isinstance(value, str):
+        return None if value.strip() in _MISSING else value
+    for to_list in ("tolist", "to_list", "to_pylist"):
+        if hasattr(value, to_list) and not isinstance(value, type):
+            return given(getattr(value, to_list)())
+    try:
+        return None if value != value else value  # NaN and NaT
+    except (TypeError, ValueError):  # pandas.NA is neither; a comparison of arrays has no truth
+        return None if type(value).__name__ == "NAType" else value
+
+
+def fields_of(value: Any) -> Mapping[Any, Any] | None:
+    """Return the fields of a mapping, dataclass, named tuple, pydantic model or plain object, or ``None``."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, type | str | bytes | int | float | list | set | frozenset) or value is None:
+        return None
+    if dataclasses.is_dataclass(value):
+        names: Iterable[str] = (each.name for each in dataclasses.fields(value))
+    else:
+        of_model = getattr(type(value), "model_fields", None) or getattr(type(value), "__fields__", None)
+        names = of_model or getattr(value, "_fields", None) or vars_of(value)
+    found = {name: getattr(value, name, None) for name in names if not name.startswith("_")}
+    return found or None
+
+
+def vars_of(value: Any) -> Iterable[str]:
+    """Return the names of an object's own attributes."""
+    return getattr(value, "__dict__", None) or getattr(type(value), "__slots__", ())
+
+
+def contexts_in(value: Any) -> Any:
+    """Return contexts as a list of ``{"id", "text", "score", "metadata"}``, whose values nobody checked yet.
+
+    A text is one context, or the written form of a list, a document or an object. ``None`` if they are
+    missing. A value of another form is returned as it is.
+
+    Raises:
+        UnreadableValue: a text begins as a list or a document, and cannot be read to its end.
+    """
+    value = given(value)
+    if isinstance(value, str):
+        if not value.strip():
+            return None
+        written = written_value(value)
+        value = written if _are_contexts(written) else value
+    if isinstance(value, str) or (fields_of(value) is not None and not isinstance(value, tuple)):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        return value
+    there = [each for each in map(given, value) if each is not None and each != ""]
+    return None if value and not there else [context_in(each) for each in there]
+
+
+def _are_contexts(written: Any) -> bool:
+    """Return whether a written value is a document or a list of contexts; a text may be JSON itself."""
+    if isinstance(written, Mapping):
+        return "text" in _document(written, 0)
+    return isinstance(written, list) and all(
+        given(each) is None or isinstance(each, str) or _is_document(each) or _is_scored(each)
+        for each in written
+    )
+
+
+def _is_document(value: object) -> bool:
+    return isinstance(value, Mapping) and (not value or bool(_document(value, 0)))
+
+
+def _is_scored(value: object) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == _PAIR
+        and not isinstance(given(value[0]), int | float | list | tuple)
+        and isinstance(given(value[1]), int | float)
+    )
+
+
+_PAIR: Final = 2
+
+
+def context_in(item: Any) -> Any:
+    """Return one context as ``{"id", "text", "score", "metadata"}``, or as it is if it has another form."""
+    if isinstance(item, str):
+        written = written_value(item) if "=" in item[:_HEAD_CHARS] else item
+        return _document(written, 0) if isinstance(written, Mapping) else {"text": item}
+    if _is_scored(item):
+        found = context_in(item[0])
+        return {**found, "score": given(item[1])} if isinstance(found, dict) else found
+    return _document(item, 0) if fields_of(item) is not None else item
+
+
+_HEAD_CHARS: Final = 100
+_TEXT: Final = (
+    *("text", "content", "page_content", "document", "passage", "chunk", "snippet", "body"),
+    *("chunk_text", "chunk_content", "text_content", "text_resource"),
+)
+_HOLDERS: Final = ("node", "doc", "payload", "properties", "_source", "entity", "fields", "metadata")
+"""Fields in which stores and frameworks keep the document itself."""
+_IDS: Final = ("id", "id_", "_id", "chunk_id", "node_id", "doc_id", "document_id", "uuid")
+_SCORES: Final = ("score", "_score", "relevance_score", "similarity")
+_METADATA: Final = ("metadata", "meta", "extra_info")
+_DEEPEST: Final = 4
+
+
+def _document(item: Any, depth: int) -> dict[str, Any]:
+    """Return what of the id, text, score and metadata a document has."""
+    named: dict[str, Any] = {}
+    for key, value in (fields_of(item) or {}).items():
+        named.setdefault(plain_name(key), given(value))
+    found: dict[str, Any] = {}
+    if _first(named, _TEXT) is not None:
+        found = _text(_first(named, _TEXT), depth)
+    elif depth < _DEEPEST:
+        held = (
+            _document(named[plain_name(name)], depth + 1) for name in _HOLDERS if plain_name(name) in named
+        )
+        found = next((document for document in held if "text" in document), {})
+    if "text" not in found and any(plain_name(name) in named for name in _TEXT):
+        found["text"] = None  # only its id is known
+    metadata = _first(named, _METADATA)
+    own = {
+        "id": _first(named, _IDS)
+        if not isinstance(metadata, Mapping)
+        else _first(named, _IDS) or metadata.get("id"),
+        "score": _first(named, _SCORES),
+        "metadata": metadata,
+    }
+    return found | {name: value for name, value in own.items() if value is not None}
+
+
+def _text(value: Any, depth: int) -> dict[str, Any]:
+    """Return a text, that of a document within, or that of the parts of a message."""
+    if isinstance(value, list | tuple):
+        parts = [part if isinstance(part, str) else _document(part, _DEEPEST).get("text") for part in value]
+        return {"text": "\n".join(part for part in parts if isinstance(part, str))}
+    inner = _document(value, depth + 1) if depth < _DEEPEST and fields_of(value) is not None else {}
+    return inner if "text" in inner else {"text": value}
+
+
+def _first(named: Mapping[Any, Any], names: Sequence[str]) -> Any:
+    values = (named.get(plain_name(name)) for name in names)
+    return next((value for value in values if value is not None), None)
