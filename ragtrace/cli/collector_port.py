@@ -145,20 +145,10 @@ class ConfiguredTargets:
 
     evaluator: EvaluatorSpec
     endpoints: Mapping[str, Reach]
-    store: Path | None
-    """The file that keeps the work; ``None`` if a cluster does."""
-    cluster: ConfiguredCluster | None = None
+    store: Path
+    """The file that keeps the work."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Must not be printed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfiguredCluster:
-    """The brokers that keep the work of several collectors."""
-
-    name: str
-    look: Callable[[], str] = field(repr=False)
-    """Asks them, blocks, and returns what there is; ConfigError or ReadError says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

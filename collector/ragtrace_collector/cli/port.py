@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ragtrace.cli.collector_port import (
     CollectorPort,
     ConfiguredAnswers,
-    ConfiguredCluster,
     ConfiguredEvaluator,
     ConfiguredStore,
     ConfiguredTargets,
@@ -18,10 +17,8 @@ from ragtrace.cli.collector_port import (
     SharedBudget,
 )
 from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.render import many
 from ragtrace.errors import InputError
 from ragtrace.files.state import default_store
-from ragtrace_collector.kafka.extra import needs_kafka
 
 if TYPE_CHECKING:
     from ragtrace.answers.summary import ScreenedAnswer
@@ -68,8 +65,7 @@ class _Port:
         return ConfiguredTargets(
             evaluator=evaluator_spec_of(config),
             endpoints=endpoints,
-            store=None if config.store.kafka else config.store.file,
-            cluster=_cluster_of(config),
+            store=config.store.file,
             secrets=tuple(_secrets(config)),
         )
 
@@ -92,12 +88,12 @@ class _Port:
     def store(self, path: Path) -> ConfiguredStore:
         with needs_extra("collector"):
             from ragtrace_collector.config import load_config
-            from ragtrace_collector.store.open_reading import read_once
+            from ragtrace_collector.store.open_reading import open_reading
 
         config = load_config(path)
 
         def opened(file: Path | None) -> TraceReader:
-            return read_once(config.store if file is None else config.store.over_file(file)).reader
+            return open_reading(config.store if file is None else config.store.over_file(file)).reader
 
         return ConfiguredStore(rules=config.extract.opened(), open=opened)
 
@@ -111,7 +107,6 @@ class _Port:
     async def answers(self, config: Path | None, store: Path | None) -> AsyncIterator[ConfiguredAnswers]:
         with needs_extra("collector"):
             from ragtrace_collector.config import default_config_text, load_config, parse_config
-            from ragtrace_collector.ledger.account import merge_ledgers
             from ragtrace_collector.service.page import place_over
             from ragtrace_collector.store.ledger import read_screened, take_stock
             from ragtrace_collector.store.open_reading import open_reading
@@ -122,21 +117,20 @@ class _Port:
             else parse_config(default_config_text(), where="the default configuration")
         )
         section = configured.store if config and not store else _over_file(configured.store, store)
-        if section.kafka is None and not section.file.is_file():
+        if not section.file.is_file():
             raise InputError(
                 f"there is no collector's store {str(section.file)!r}: start `ragtrace collector`, name "
                 "another with --from store:PATH or --config FILE, or read a back end: "
                 "--from jaeger:http://localhost:16686"
             )
-        async with open_reading(section) as found, place_over(found, configured) as place:
+        found = open_reading(section)
+        async with place_over(found, configured) as place:
 
             def states() -> Mapping[str, int]:
-                ledger = merge_ledgers([take_stock(file) for file in found.files().values()])
-                return ledger.by(lambda account: account.state)
+                return take_stock(found.path).by(lambda account: account.state)
 
             def screened(since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
-                files = found.files().values()
-                return [each for file in files for each in read_screened(file, since_ns, until_ns)]
+                return read_screened(found.path, since_ns, until_ns)
 
             yield ConfiguredAnswers(
                 name=found.name, index=place.index, source=place.source, states=states, screened=screened
@@ -148,20 +142,6 @@ PORT: CollectorPort = _Port()
 
 def _over_file(section: StoreConfig, named: Path | None) -> StoreConfig:
     return section.over_file(named or default_store())
-
-
-def _cluster_of(config: CollectorConfig) -> ConfiguredCluster | None:
-    kafka = config.store.kafka
-    if kafka is None:
-        return None
-
-    def look() -> str:
-        with needs_kafka("store.kafka"):
-            from ragtrace_collector.service.cluster import shards_of
-
-        return many(shards_of(kafka, max_message_bytes=config.receive.max_message_bytes), "shard")
-
-    return ConfiguredCluster(name=kafka.url, look=look)
 
 
 def _live_only(config: CollectorConfig) -> Iterator[str]:

@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from ragtrace.errors import CodecError, ConfigError
-from ragtrace_collector.receive.intake import Receipt, SpanIntake
+from ragtrace_collector.receive.intake import Intake, Receipt
 from ragtrace_collector.receive.memory import TooSlow
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.web.certificate import Certificate
@@ -41,7 +41,7 @@ _SILENT_MS: Final = 60_000
 
 
 async def serve_grpc(
-    intake: SpanIntake,
+    intake: Intake,
     endpoint: str,
     *,
     access: TokenAuth,
@@ -82,7 +82,7 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
     Calls are streams to gRPC, so that it is we who say when a message is received: it keeps what it receives.
     """
 
-    def __init__(self, intake: SpanIntake, access: TokenAuth) -> None:
+    def __init__(self, intake: Intake, access: TokenAuth) -> None:
         self._intake = intake
         self._access = access
         self._calls: Counter[str] = Counter()

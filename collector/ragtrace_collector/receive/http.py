@@ -15,7 +15,7 @@ from ragtrace.errors import CodecError
 from ragtrace.traces.otlp import Encoding
 from ragtrace_collector.receive._gzip import inflated
 from ragtrace_collector.receive.grpc import export_response
-from ragtrace_collector.receive.intake import SpanIntake
+from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.memory import MemoryReservation, TooSlow
 from ragtrace_collector.store.port import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
@@ -33,7 +33,7 @@ _READ_TIMEOUT_S: Final = 30
 
 
 def http_app(
-    intake: SpanIntake,
+    intake: Intake,
     *,
     status: Status,
     access: TokenAuth,

@@ -28,10 +28,6 @@ class Counts(StrEnum):
         "spans_repeated",
         "spans that a sender or a loop sent a second time: neither stored nor forwarded again",
     )
-    SPANS_TO_TOPIC = (
-        "spans_to_topic",
-        "spans written into the topic of a cluster: the owner of their shard receives them from there",
-    )
     SPANS_OVER_LIMIT = "spans_over_limit", "spans beyond assemble.max_spans_per_trace: not stored"
     TEXTS_REPAIRED = (
         "texts_mended",

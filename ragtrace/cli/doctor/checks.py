@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import platform
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ragtrace.backends import open_sink
-from ragtrace.cli.collector_port import ConfiguredCluster
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.extras import install_command
 from ragtrace.http.tls import ClientTls
@@ -81,16 +79,6 @@ def check_store(path: Path) -> Check:
     if check.status == "ok" and _is_locked((real := path.resolve()).with_name(f"{real.name}.lock")):
         return Check(name=check.name, status="ok", found="in use by a collector that runs")
     return check
-
-
-async def check_cluster(cluster: ConfiguredCluster) -> Check:
-    """Say whether brokers have what a cluster of collectors needs; nothing is created."""
-    name = f"store {cluster.name}"
-    try:
-        found = await asyncio.to_thread(cluster.look)
-    except RagtraceError as exc:
-        return Check(name=name, status="fail", found=str(exc))
-    return Check(name=name, status="ok", found=found)
 
 
 def _check_folder(name: str, path: Path) -> Check:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragtrace.cli.collector_port import ConfiguredCluster, Reach, collector_port
+from ragtrace.cli.collector_port import Reach, collector_port
 from ragtrace.cli.doctor.application import AppRun, run_app
 from ragtrace.cli.doctor.capture_checks import (
     calls_json,
@@ -19,7 +19,7 @@ from ragtrace.cli.doctor.capture_checks import (
     check_run,
     check_trace,
 )
-from ragtrace.cli.doctor.checks import Check, check_cluster, check_endpoint, check_store, check_versions
+from ragtrace.cli.doctor.checks import Check, check_endpoint, check_store, check_versions
 from ragtrace.cli.doctor.command import ApplicationOptions, TargetOptions
 from ragtrace.cli.doctor.model_checks import (
     CardSettings,
@@ -83,7 +83,6 @@ class _Plan:
     must_answer: bool = True
     """Whether somebody named the endpoints: else their absence is no failure."""
     store: Path | None = None
-    cluster: ConfiguredCluster | None = None
     secrets: frozenset[str] = frozenset()
     """Secrets that must not be printed, even if a server repeats them."""
 
@@ -125,7 +124,6 @@ class _Plan:
             endpoints={**named.endpoints, **(self.endpoints if self.must_answer else {})},
             must_answer=True,
             store=named.store,
-            cluster=named.cluster,
             secrets=self.secrets | _secrets(*named.secrets),
         )
 
@@ -202,8 +200,6 @@ async def _reachable(plan: _Plan) -> AsyncGenerator[Check, None]:
         )
     if plan.store is not None:
         yield check_store(plan.store)
-    if plan.cluster is not None:
-        yield await check_cluster(plan.cluster)
 
 
 async def _asked(judge: Judge, plan: _Plan) -> AsyncGenerator[Check, None]:
