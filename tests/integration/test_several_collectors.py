@@ -1,13 +1,13 @@
 """Three collectors with a file each, one of them killed and started again: each answer is judged once.
 
-They read one topic of a real Kafka in one group, or are behind a real OpenTelemetry Collector that balances by
-trace id.
+They read one topic of a real Kafka in one group, or are behind a real OpenTelemetry Collector that balances
+them by trace id.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +17,11 @@ import grpc
 import httpx
 import pytest
 import yaml
+from confluent_kafka import Producer
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode
+from ragtrace.traces.trace import Span
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.kafka_server import Kafka
 from tests.backends.otelcol import OtelCol
@@ -107,14 +109,25 @@ def await_judged_once(members: Sequence[Member], sent: int) -> None:
     assert states == {"judged": sent}
 
 
-def group_of_three(kafka: Kafka, folder: Path, topic: str, *, keeps_place: bool) -> Sequence[Member]:
+def group_of_three(kafka: Kafka, folder: Path, topic: str, **section: Any) -> Sequence[Member]:
+    """Return the members; ``NUMBER`` in a value is the member's."""
     kafka.create(topic, partitions=PARTITIONS)
-    members = []
-    for number in range(3):
-        place = {"group_instance_id": f"{topic}-{number}"} if keeps_place else {}
-        section = {"brokers": kafka.broker, "topics": topic, "group": topic, "session_timeout": "6s", **place}
-        members.append(Member(folder / f"collector-{number}", {"kafka": section}))
-    return members
+    section = {"brokers": kafka.broker, "topics": topic, "group": topic, **section}
+    return [
+        Member(
+            folder / f"collector-{number}",
+            {"kafka": {key: value.replace("NUMBER", str(number)) for key, value in section.items()}},
+        )
+        for number in range(3)
+    ]
+
+
+def write(kafka: Kafka, topic: str, requests: Iterable[Sequence[Span]]) -> None:
+    """Write requests of one trace each, keyed by its id; return when the broker has them."""
+    producer = Producer({"bootstrap.servers": kafka.broker, "acks": "all"})
+    for spans in requests:
+        producer.produce(topic, value=encode(spans), key=spans[0].trace_id.encode())
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def await_shares(*members: Member) -> None:
@@ -128,15 +141,15 @@ def await_shares(*members: Member) -> None:
 def test_a_member_of_the_group_that_is_killed_and_comes_back_has_its_answers_judged_once(
     kafka: Kafka, tmp_path: Path
 ) -> None:
-    members = group_of_three(kafka, tmp_path, "several", keeps_place=True)
+    members = group_of_three(kafka, tmp_path, "several", group_instance_id="several-NUMBER")
     with running(*members):
         await_shares(*members)
-        kafka.write_traces("several", *map(rag_trace, range(60)))
+        write(kafka, "several", map(rag_trace, range(60)))
         eventually(members[0].carriers, what="a verdict of the first")
         members[0].kill()
-        kafka.write_traces("several", *map(rag_trace, range(60, 120)))
+        write(kafka, "several", map(rag_trace, range(60, 120)))
         members[0].start()  # soon enough to get its partitions again
-        kafka.write_traces("several", *map(rag_trace, range(120, 150)))
+        write(kafka, "several", map(rag_trace, range(120, 150)))
         await_judged_once(members, 150)
         assert all(member.carriers() for member in members)
 
@@ -144,12 +157,11 @@ def test_a_member_of_the_group_that_is_killed_and_comes_back_has_its_answers_jud
 def test_an_answer_whose_spans_were_split_when_partitions_moved_is_told_by_both(
     kafka: Kafka, tmp_path: Path
 ) -> None:
-    members = group_of_three(kafka, tmp_path, "split", keeps_place=False)
+    members = group_of_three(kafka, tmp_path, "split", session_timeout="6s")
     with running(*members):
         await_shares(*members)
         traces = [rag_trace(number) for number in range(12)]
-        for root, *others in traces:
-            kafka.write("split", encode(others), key=root.trace_id.encode())
+        write(kafka, "split", (others for _, *others in traces))
 
         def taken() -> set[int]:
             return {
@@ -161,8 +173,7 @@ def test_an_answer_whose_spans_were_split_when_partitions_moved_is_told_by_both(
         split = taken()
         members[0].kill()
         await_shares(*members[1:])
-        for root, *_ in traces:
-            kafka.write("split", encode([root]), key=root.trace_id.encode())
+        write(kafka, "split", ([root] for root, *_ in traces))
         members[0].start()
         whole = {number for number in range(12)} - split
 
