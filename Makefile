@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: train-lexical help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak soak-day fuzz sbom audit \
-  test-faults test-cluster test-stats mutants bench bench-check bench-page pictures dashboards
+  test-faults test-stats mutants bench bench-check bench-page pictures dashboards
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -73,11 +73,8 @@ soak: venv ## load a real collector with everything at once: flat, and all accou
 soak-day: venv ## send a real collector a day of 50 calls a second in an hour: flat, and its cost a call constant
 	$(bin)/python -m tests.soak.day $(ARGS)
 
-test-faults: venv ## kill, fill, break and lock what a collector depends on: a table of what was lost and doubled (ARGS="--store kafka")
+test-faults: venv ## kill, fill, break and lock what a collector depends on: a table of what was lost and doubled
 	$(bin)/python -m tests.faults $(ARGS)
-
-test-cluster: venv ## break a cluster over Kafka at random for twenty minutes: is each answer judged once? (ARGS="--minutes 3")
-	$(bin)/python -m tests.cluster $(ARGS)
 
 test-stats: venv ## simulate thousands of weeks: do the intervals hold the truth as often as they say? (two minutes)
 	$(bin)/python -m tests.statistics
@@ -112,7 +109,6 @@ backends: venv ## get the real Jaeger, Tempo, Kafka, OpenTelemetry Collector and
 	@tests/backends/build.sh kafka
 	@tests/backends/build.sh jaeger
 	@tests/backends/build.sh tempo
-	@tests/backends/build.sh helm
 	@tests/backends/build.sh otelcol
 
 frameworks: $(second)/.project-installed ## make the second environment: frameworks, and others' instrumentations

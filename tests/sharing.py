@@ -13,7 +13,6 @@ ROOT: Final = Path(__file__).parents[1]
 
 TOGETHER: Final = {
     "tests/acceptance/test_backfill_phoenix.py": "phoenix",
-    "tests/acceptance/test_cluster_reading.py": "cluster reading",
     "tests/acceptance/test_core_install.py": "core install",
     "tests/acceptance/test_crash.py": "crash",
     "tests/acceptance/test_frameworks.py": "frameworks",
@@ -32,10 +31,10 @@ TOGETHER: Final = {
     "tests/browser/test_texts.py": "browser texts",
     "tests/deploy/test_quality_dashboards.py": "quality dashboards",
     "tests/docs/test_examples.py": "examples",
-    "tests/faults/test_cluster_faults.py": "faulty cluster",
     "tests/integration/capture/test_servers.py": "servers",
     "tests/integration/metrics/test_injections.py": "injections",
     "tests/integration/test_phoenix.py": "phoenix",
+    "tests/integration/test_several_collectors.py": "kafka",
     "tests/unit/test_package.py": "wheel",
 }
 """Modules, and what they share."""

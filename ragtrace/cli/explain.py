@@ -184,11 +184,11 @@ def _open(source: str, configured: CollectorConfig | None = None) -> TraceReader
 
         return open_reader(source)
     with needs_extra("collector"):
-        from ragtrace_collector.store.open_reading import read_once
+        from ragtrace_collector.store.open_reading import open_reading
         from ragtrace_collector.store.reader import StoreReader
     if configured is None:
         return StoreReader(Path(rest) if rest else default_store())
-    return read_once(configured.store.over_file(Path(rest)) if rest else configured.store).reader
+    return open_reading(configured.store.over_file(Path(rest)) if rest else configured.store).reader
 
 
 def _trace_json(trace: Trace, extraction: Extraction) -> dict[str, object]:

@@ -10,8 +10,8 @@ from ragtrace_collector.store.port import SamplingStore, WorkStore
 from tests.architecture.source import ROOT, Module, imports_in, modules
 
 STORE = "ragtrace_collector.store"
-DOORS = {f"{STORE}.{name}" for name in ("merged", "open", "open_reading", "port", "shard", "trace_key")}
-"""What the rest of the collector may import. ``open`` and ``open_reading`` choose the adapter."""
+DOORS = {f"{STORE}.{name}" for name in ("open", "open_reading", "port", "trace_key")}
+"""What the rest of the collector may import."""
 
 
 def is_in(name: str, package: str) -> bool:
@@ -40,7 +40,7 @@ def test_the_collector_reaches_its_store_through_the_port() -> None:
     assert beyond == set()
 
 
-def test_only_the_service_chooses_an_adapter() -> None:
+def test_only_the_service_opens_a_store() -> None:
     choosers = {
         module.name.rpartition(".")[0]
         for module in modules()
@@ -73,7 +73,7 @@ def test_no_statement_leaves_the_store() -> None:
 
 
 KIT = ("test_work_store", "test_held_traces", "test_store_*")
-"""The modules of ``tests/conformance`` that run on every adapter."""
+"""The modules of ``tests/conformance`` about the store."""
 
 
 def test_the_conformance_kit_calls_every_method_of_the_port() -> None:

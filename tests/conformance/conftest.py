@@ -1,4 +1,4 @@
-"""The stores of the conformance kit: every test that asks for one runs on each adapter."""
+"""The store of the conformance tests."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from ragtrace_collector.store.port import WorkStore
-from tests.stores.adapters import PLACES, Place
+from tests.stores.place import Place
 
 
-@pytest.fixture(params=PLACES, ids=lambda kind: kind.name)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
     """Where the store of this test lives; it is empty."""
-    kind: type[Place] = request.param
-    return kind.of(tmp_path)
+    return Place(tmp_path / "store.db")
 
 
 @pytest.fixture

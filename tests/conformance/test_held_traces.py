@@ -13,7 +13,7 @@ from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.store.port import HoldMode, Job, ReleasedTraces, WorkStore
 from tests.rag_spans import rag_trace
-from tests.stores.adapters import Place
+from tests.stores.place import Place
 
 ROOT, RETRIEVAL, GENERATION = rag_trace(0)
 JOB = Job(

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ragtrace.budget import Budget, ExceededLimit, Limit, Period, Reservation, Spend
 from ragtrace_collector.store.port import WorkStore
-from tests.stores.adapters import MemoryPlace, Place, SqlitePlace
+from tests.stores.place import Place
 
 MINUTE: Final = 60 * 1_000_000_000
 DAY: Final = 1440 * MINUTE
@@ -109,14 +109,13 @@ async def test_an_estimate_stays_counted_if_the_process_ends_before_the_cost_is_
 class Spenders(RuleBasedStateMachine):
     """Several workers over one store: each may die with what it reserved, and the clock goes to and fro."""
 
-    KIND: ClassVar[type[Place]]
     LIMITS: ClassVar = {Period.MINUTE: Limit(tokens=50, calls=4), Period.DAY: Limit(tokens=200)}
 
     @initialize()
     def open_store(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.runner = asyncio.Runner()
-        self.place = self.KIND.of(Path(self.folder.name))
+        self.place = Place(Path(self.folder.name) / "store.db")
         self.store = self.runner.run(self.place.open())
         self.budget = Budget(name="live", limits=self.LIMITS)
         self.now_ns = NOON
@@ -187,16 +186,5 @@ class Spenders(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-class SpendersInSqlite(Spenders):
-    KIND = SqlitePlace
-
-
-class SpendersInMemory(Spenders):
-    KIND = MemoryPlace
-
-
-QUICK = settings(max_examples=10, stateful_step_count=15, deadline=None)
-TestSpendersInSqlite = pytest.mark.slow(SpendersInSqlite.TestCase)
-TestSpendersInSqlite.settings = QUICK
-TestSpendersInMemory = SpendersInMemory.TestCase
-TestSpendersInMemory.settings = QUICK
+TestSpenders = pytest.mark.slow(Spenders.TestCase)
+TestSpenders.settings = settings(max_examples=10, stateful_step_count=15, deadline=None)

@@ -14,7 +14,7 @@ from ragtrace.answers.summary import AnswerKey
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.port import WorkStore
 from tests.architecture.source import ROOT
-from tests.stores.adapters import Place
+from tests.stores.place import Place
 from tests.stores.victim import CARRIER, SINK, SPAN, carrier_of, follow_trace, payload_of
 
 Said = tuple[str, ...]
@@ -77,19 +77,17 @@ async def test_whenever_the_process_is_gone_changes_are_whole(
 
 
 @pytest.mark.slow
-async def test_what_a_killed_process_acknowledged_is_there(place: Place, tmp_path: Path) -> None:
-    if not place.survives_restart:
-        pytest.skip(f"the store {place.name} does not survive its process")
-    said = await asyncio.to_thread(killed, place.name, tmp_path, after=60)
+async def test_what_a_killed_process_acknowledged_is_there(place: Place) -> None:
+    said = await asyncio.to_thread(killed, place.path, after=60)
     store = await place.open()
     await check_left(store, said)
     assert {job.crashes for job in await store.take_jobs(1, now_ns=9)} <= {0, 1}
     await store.aclose()
 
 
-def killed(adapter: str, folder: Path, *, after: int) -> list[Said]:
+def killed(store: Path, *, after: int) -> list[Said]:
     """Let a process work on a store, kill it after so many changes, and return what it said."""
-    command = [sys.executable, "-m", "tests.stores.victim", adapter, str(folder)]
+    command = [sys.executable, "-m", "tests.stores.victim", str(store)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) as victim:
         assert victim.stdout is not None
         lines = [victim.stdout.readline() for _ in range(after)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from ragtrace_collector.store.ledger import take_stock
 from ragtrace_collector.store.port import DeadLetter, WorkStore
 from ragtrace_collector.store.sqlite import SqliteStore
-from tests.stores.adapters import Place
+from tests.stores.place import Place
 
 LETTER = DeadLetter(topic="otlp_spans", partition=3, offset=7, reason="not_otlp", bytes=11, copied_to="dead")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ragtrace.drift.runs import AnchorRun, AnchorScore, SeenModel
 from ragtrace_collector.store.port import WorkStore
-from tests.stores.adapters import Place
+from tests.stores.place import Place
 
 RUN = AnchorRun(
     evaluator_version="v",

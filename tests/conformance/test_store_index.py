@@ -26,7 +26,7 @@ from ragtrace_collector.store.port import (
 )
 from ragtrace_collector.store.trace_key import trace_key
 from tests.rag_spans import rag_trace
-from tests.stores.adapters import Place
+from tests.stores.place import Place
 
 TRACE, SPAN, OTHER_SPAN = f"{0xA1:032x}", f"{0xB1:016x}", f"{0xB2:016x}"
 FIRST, SECOND = f"{0xC1:016x}", f"{0xC2:016x}"

@@ -1,4 +1,4 @@
-"""A law of every work store: whatever is done to it, all adapters say the same."""
+"""A law of the work store: whatever is done to it, nothing is leased twice, and its account adds up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,7 +36,7 @@ from ragtrace_collector.store.port import (
 )
 from ragtrace_collector.store.trace_key import tenant_of, trace_id_of
 from tests.rag_spans import rag_trace
-from tests.stores.adapters import PLACES, Place
+from tests.stores.place import Place
 from tests.unit.answers.rows import a_row
 
 T = TypeVar("T")
@@ -84,24 +84,19 @@ def key_of(trace: str) -> AnswerKey:
     return AnswerKey(trace_id_of(trace), SPANS[0], tenant_of(trace))
 
 
-class SideBySide(RuleBasedStateMachine):
-    """Does to one store of each adapter what the stages do, in any order, with crashes between."""
-
-    kinds: ClassVar[tuple[type[Place], ...]] = PLACES
+class StagesInAnyOrder(RuleBasedStateMachine):
+    """Does to a store what the stages do, in any order, with crashes between."""
 
     @initialize()
-    def open_stores(self) -> None:
+    def open_store(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.runner = asyncio.Runner()
         self.folders = 0
-        self.places: list[Place] = []
-        for kind in self.kinds:
-            (home := Path(self.folder.name) / kind.name).mkdir()
-            self.places.append(kind.of(home))
-        self.stores = [self.run(place.open(forward_to=[SINK])) for place in self.places]
+        self.place = Place(Path(self.folder.name) / "store.db")
+        self.store = self.run(self.place.open(forward_to=[SINK]))
         self.now_ns = 1_000 * SECOND
         self.leased: list[Job] = []
-        self.reserved: list[tuple[Reservation, ...]] = []
+        self.reserved: list[Reservation] = []
 
     # what the stages do
 
@@ -109,11 +104,7 @@ class SideBySide(RuleBasedStateMachine):
     def append(self, trace: str, holding: HoldMode, is_cut: bool) -> None:
         now_ns, cut = self.tick(), (trace,) if is_cut else ()
         forward = {OTHER: b"original"} if holding is HoldMode.OFF else {}
-        self.same(
-            lambda store: store.append(
-                [part(trace)], forward=forward, now_ns=now_ns, holding=holding, cut=cut
-            )
-        )
+        self.run(self.store.append([part(trace)], forward=forward, now_ns=now_ns, holding=holding, cut=cut))
 
     @rule(
         trace=traces,
@@ -156,8 +147,8 @@ class SideBySide(RuleBasedStateMachine):
             Outcome(span_id=span, outcome=end, sample=sample, tenant=tenant) for span in (left_out,) if span
         ]
         now_ns = self.tick()
-        self.same(
-            lambda store: store.decide_trace(
+        self.run(
+            self.store.decide_trace(
                 trace,
                 jobs=jobs,
                 outcomes=outcomes,
@@ -174,10 +165,7 @@ class SideBySide(RuleBasedStateMachine):
     def take(self, is_late: bool) -> None:
         now_ns = self.tick()
         before_ns = now_ns - 5 if is_late else None
-        taken = self.same(
-            lambda store: store.take_jobs(100, now_ns=now_ns, seen_before_ns=before_ns),
-            key=lambda jobs: sorted(jobs, key=lambda job: (job.trace_id, job.span_id)),
-        )
+        taken = self.run(self.store.take_jobs(100, now_ns=now_ns, seen_before_ns=before_ns))
         keys = [(job.trace_id, job.span_id) for job in (*self.leased, *taken)]
         assert len(keys) == len(set(keys)), "a job is leased twice"
         self.leased += taken
@@ -188,8 +176,8 @@ class SideBySide(RuleBasedStateMachine):
         job, now_ns = self.leased.pop(), self.tick()
         carrier = f"{now_ns:016x}"
         judged = JudgedInput(record_sha256=digest, slices=slices) if digest else None
-        self.same(
-            lambda store: store.finish(
+        self.run(
+            self.store.finish(
                 job,
                 end,
                 outbox_items={SINK: b"carrier", OTHER: b"carrier"},
@@ -207,9 +195,9 @@ class SideBySide(RuleBasedStateMachine):
     def postpone(self, wait: int, failed: bool, reason: str) -> None:
         job, due_ns = self.leased.pop(), self.tick() + wait
         if reason:
-            self.same(lambda store: store.postpone(job, due_ns=due_ns, reason=reason, failed=failed))
+            self.run(self.store.postpone(job, due_ns=due_ns, reason=reason, failed=failed))
         else:
-            self.same(lambda store: store.give_back(job))
+            self.run(self.store.give_back(job))
 
     @rule(sink=st.sampled_from([SINK, OTHER]), how=st.sampled_from(["", "unreadable", "refused"]))
     def deliver(self, sink: str, how: str) -> None:
@@ -223,12 +211,12 @@ class SideBySide(RuleBasedStateMachine):
                 await store.delivered(items, unconfirmed=how)
             return [item.payload for item in items]
 
-        self.same(work)
+        self.run(work(self.store))
 
     @rule(age=st.integers(0, 20), most_bytes=st.sampled_from([0, 600, 1 << 40]))
     def release(self, age: int, most_bytes: int) -> None:
         now_ns = self.tick()
-        self.same(lambda store: store.release(before_ns=now_ns - age, now_ns=now_ns, most_bytes=most_bytes))
+        self.run(self.store.release(before_ns=now_ns - age, now_ns=now_ns, most_bytes=most_bytes))
 
     @rule(trace=traces, how=st.sampled_from(["look", "alone", "end", "aside"]))
     def read_trace(self, trace: str, how: str) -> None:
@@ -239,13 +227,13 @@ class SideBySide(RuleBasedStateMachine):
             "end": lambda store: store.end_look((trace,)),
             "aside": lambda store: store.set_aside(trace, poison=QuarantineReason.CPU, now_ns=now_ns),
         }
-        self.same(reading[how])
+        self.run(reading[how](self.store))
 
     @rule(age=st.integers(0, 20), older=st.integers(0, 20), most_rows=st.none() | st.integers(0, 3))
     def expire(self, age: int, older: int, most_rows: int | None) -> None:
         now_ns = self.tick()
-        self.same(
-            lambda store: store.expire(
+        self.run(
+            self.store.expire(
                 decided_before_ns=now_ns - age,
                 ended_before_ns=now_ns - age - older,
                 began_before_ns=now_ns - 2 * age,
@@ -256,17 +244,14 @@ class SideBySide(RuleBasedStateMachine):
     @rule(calls=st.integers(0, 1), tokens=st.integers(0, 120), share=st.sampled_from([0.5, 1.0]))
     def reserve(self, calls: int, tokens: int, share: float) -> None:
         now_ns, estimate = self.tick(), Spend(calls=calls, tokens=tokens)
-        found = self.each(lambda store: store.budget.reserve(BUDGET, estimate, now_ns=now_ns, share=share))
-        assert len(set(map(repr, found))) == 1
-        if isinstance(found[0], Reservation):
+        found = self.run(self.store.budget.reserve(BUDGET, estimate, now_ns=now_ns, share=share))
+        if isinstance(found, Reservation):
             self.reserved.append(found)
 
     @precondition(lambda self: self.reserved)
     @rule(tokens=st.integers(0, 120))
     def settle(self, tokens: int) -> None:
-        reservations = self.reserved.pop()
-        for store, reservation in zip(self.stores, reservations, strict=True):
-            self.run(store.budget.settle(reservation, Spend(calls=1, tokens=tokens)))
+        self.run(self.store.budget.settle(self.reserved.pop(), Spend(calls=1, tokens=tokens)))
 
     @rule(trace=traces, span=spans, keys=st.lists(st.sampled_from("ab"), unique=True), seen=st.integers(1, 9))
     def save_sampling(self, trace: str, span: str, keys: list[str], seen: int) -> None:
@@ -277,60 +262,46 @@ class SideBySide(RuleBasedStateMachine):
             low=(LowAnswer(trace_id=trace, span_id=span, keys=("a",), remaining=seen, until_ns=0),),
             left_out_answers=(LeftOutAnswer(trace, span, tuple(keys), self.now_ns),),
         )
-        self.same(lambda store: store.sampling.save(changes))
+        self.run(self.store.sampling.save(changes))
 
     @rule(trace=traces, span=spans, wait=st.integers(0, 30))
     def select_related(self, trace: str, span: str, wait: int) -> None:
         now_ns = self.tick()
         low = LowAnswer(trace_id=trace, span_id=span, keys=("a",), remaining=3, until_ns=now_ns + wait)
-        found = self.same(lambda store: store.sampling.candidates(("a", "b"), limit=5))
+        found = self.run(self.store.sampling.candidates(("a", "b"), limit=5))
         sample = Sample(rule="neighbour", rate=1.0, probability=None)
         jobs = [
             Job(trace_id=near.trace_id, span_id=near.span_id, sample=sample, tenant=near.tenant)
             for near in found[:1]
         ]
-        self.same(lambda store: store.sampling.select_related(low, jobs, now_ns=now_ns))
+        self.run(self.store.sampling.select_related(low, jobs, now_ns=now_ns))
 
     @rule()
     def restart(self) -> None:
-        self.each(lambda store: store.aclose())
+        self.run(self.store.aclose())
         self.reopen()
 
     @rule()
     def crash(self) -> None:
         self.folders += 1
-        images = [
-            place.as_of_now(Path(self.folder.name) / f"{place.name} {self.folders}") for place in self.places
-        ]
-        self.each(lambda store: store.aclose())
-        self.places = images
+        image = self.place.as_of_now(Path(self.folder.name) / f"image {self.folders}")
+        self.run(self.store.aclose())
+        self.place = image
         self.reopen()
 
     def reopen(self) -> None:
-        self.stores = [self.run(place.open(forward_to=[SINK])) for place in self.places]
+        self.store = self.run(self.place.open(forward_to=[SINK]))
         self.leased = []
 
     # what they must say
 
     @invariant()
-    def all_say_the_same(self) -> None:
+    def the_account_adds_up_and_no_limit_is_exceeded(self) -> None:
         now_ns = self.now_ns
-        read = self.same(lambda store: reading(store, now_ns))
+        read = self.run(reading(self.store, now_ns))
         assert all(ledger["adds_up"] for ledger in read["ledgers"])
         for usage in read["budget"].left():
             assert usage.limit != "minute_calls" or usage.spent <= usage.most
-
-    def same(
-        self, work: Callable[[WorkStore], Awaitable[T]], key: Callable[[Any], Any] = lambda read: read
-    ) -> Any:
-        """Do the same to every store, and return what all of them say."""
-        said = [key(read) for read in self.each(work)]
-        for place, other in zip(self.places[1:], said[1:], strict=True):
-            assert other == said[0], f"{place.name} says otherwise than {self.places[0].name}"
-        return said[0]
-
-    def each(self, work: Callable[[WorkStore], Awaitable[T]]) -> tuple[T, ...]:
-        return tuple(self.run(work(store)) for store in self.stores)
 
     def run(self, work: Awaitable[T]) -> T:
         async def awaited() -> T:
@@ -343,7 +314,7 @@ class SideBySide(RuleBasedStateMachine):
         return self.now_ns
 
     def teardown(self) -> None:
-        self.each(lambda store: store.aclose())
+        self.run(self.store.aclose())
         self.runner.close()
         self.folder.cleanup()
 
@@ -392,8 +363,8 @@ def comparable(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-TestSideBySide = pytest.mark.slow(SideBySide.TestCase)
-TestSideBySide.settings = settings(
+TestStagesInAnyOrder = pytest.mark.slow(StagesInAnyOrder.TestCase)
+TestStagesInAnyOrder.settings = settings(
     max_examples=10,
     stateful_step_count=20,
     deadline=None,

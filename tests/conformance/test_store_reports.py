@@ -15,7 +15,7 @@ from ragtrace_collector.store.port import (
     TraceReport,
     WorkStore,
 )
-from tests.stores.adapters import Place
+from tests.stores.place import Place
 
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
 

@@ -11,7 +11,7 @@ from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.sampler import EarlierDecision, LeftOutAnswer, SamplingChanges
 from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
 from ragtrace_collector.store.port import Job, Outcome, RelatedAnswer, WorkStore
-from tests.stores.adapters import Place
+from tests.stores.place import Place
 
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
 FOLLOW_UP = Sample(rule="neighbour", rate=1.0, probability=None)

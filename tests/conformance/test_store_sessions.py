@@ -10,7 +10,7 @@ from ragtrace.conversations.span import SessionName
 from ragtrace.model import Label
 from ragtrace_collector.store.port import KeptTurn, WorkStore
 from tests.conformance.test_store_index import FIRST, JOB
-from tests.stores.adapters import Place
+from tests.stores.place import Place
 
 NAME = SessionName(session="s", tenant="a")
 

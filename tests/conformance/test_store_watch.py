@@ -9,7 +9,7 @@ from ragtrace.answers.summary import MetricSummary
 from ragtrace.model import Label
 from ragtrace_collector.store.port import Notice, WorkStore
 from tests.conformance.test_store_index import FIRST, JOB, kept
-from tests.stores.adapters import Place
+from tests.stores.place import Place
 
 
 async def judge(store: WorkStore, number: int, *, is_watched: bool = True) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.store.port import Job, Outcome, StoreUnavailable, TraceDecided, WorkStore
-from tests.stores.adapters import Place
+from tests.stores.place import Place
 
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
 JOB = Job(trace_id="t1", span_id="s1", sample=SAMPLE)

@@ -19,20 +19,18 @@ from ragtrace_collector.store.maintenance import back_up, send_again
 from tests.acceptance.judge_server import JudgeServer
 from tests.faults.disk import Blow, Kind, Weather
 from tests.faults.held import HeldScene
-from tests.faults.place import Place, PlaceAt
 from tests.faults.scene import Scene, Tally
 from tests.faults.servers import BackEnd, Mood, MoodyJudge, MoodyServer, closing_all
 from tests.faults.table import Fault, Made, Try
 from tests.faults.version_1 import VERSION_1
 from tests.rag_spans import rag_trace, trace_id_of
 
-__all__ = ["LASTS_S", "as_it_is", "catalogue", "damage_a_page", "says"]
+__all__ = ["catalogue"]
 
 LASTS_S: Final = 1.5
 _HOUR_S: Final = 3600
 _SHARE_AT_START: Final = 0.25
 _SHARE_AT_WORK: Final = 0.7
-"""A cluster acknowledges before its shards are open, and most kills are to come after that."""
 _REPLIES: Final[Mapping[str, Any]] = {
     "extract": {
         "claims": [
@@ -77,15 +75,11 @@ def catalogue(*, kills: int, every: int, times: int) -> Mapping[str, Made]:
         ),
     )
     counted = {name: partial(_at_statements, name, every) for name in _STATEMENTS}
-    return counted | {fault.name: partial(as_it_is, fault) for fault in ready}
-
-
-def as_it_is(fault: Fault, _: PlaceAt) -> Fault:
-    return fault
+    return counted | {fault.name: lambda fault=fault: fault for fault in ready}
 
 
 def _kills(times: int) -> Iterator[Fault]:
-    where: Mapping[str, Callable[[int, Place], Tally]] = {
+    where: Mapping[str, Callable[[int, Path], Tally]] = {
         "file": _killed_twice,
         "back end, slow judge": _killed_twice_while_judging,
         "hold mode": _killed_twice_while_holding,
@@ -128,18 +122,18 @@ _BACK_END_MOODS: Final = (
 _JUDGE_MOODS: Final = (Mood.AWAY, Mood.BUSY, Mood.THROTTLES, Mood.HANGS, Mood.CUTS, Mood.GARBAGE)
 
 
-def _killed_twice(seed: int, place: Place) -> Tally:
-    return _kill_twice(Scene(place), Random(seed))
+def _killed_twice(seed: int, folder: Path) -> Tally:
+    return _kill_twice(Scene(folder), Random(seed))
 
 
-def _killed_twice_while_judging(seed: int, place: Place) -> Tally:
+def _killed_twice_while_judging(seed: int, folder: Path) -> Tally:
     judge, back_end = MoodyJudge(JudgeServer(_REPLIES), delay_s=0.05), BackEnd()
     with closing_all(judge, back_end):
-        return _kill_twice(Scene(place, back_end=back_end, changes=_asking(judge)), Random(seed))
+        return _kill_twice(Scene(folder, back_end=back_end, changes=_asking(judge)), Random(seed))
 
 
-def _killed_twice_while_holding(seed: int, place: Place) -> Tally:
-    return _kill_twice(HeldScene(place), Random(seed))
+def _killed_twice_while_holding(seed: int, folder: Path) -> Tally:
+    return _kill_twice(HeldScene(folder), Random(seed))
 
 
 def _kill_twice(scene: Scene, random: Random) -> Tally:
@@ -158,22 +152,19 @@ def _kill_twice(scene: Scene, random: Random) -> Tally:
     return scene.account()
 
 
-def _at_statements(name: str, every: int, place_at: PlaceAt) -> Fault:
+def _at_statements(name: str, every: int) -> Fault:
     kind, scene_of = _STATEMENTS[name]
-    number = _statements(scene_of, place_at)
+    number = _statements(scene_of)
     tries = [
         partial(_struck, Blow(kind=kind, at=at), scene_of=scene_of) for at in range(1, number + 1, every)
     ]
     return Fault(name=f"{name}, n = 1, {1 + every} … {number}", tries=tries)
 
 
-def _statements(scene_of: Callable[[Place], Scene], place_at: PlaceAt) -> int:
+def _statements(scene_of: Callable[[Path], Scene]) -> int:
     """Count the statements of an undisturbed run."""
-    with (
-        TemporaryDirectory(prefix="ragtrace-faults-") as folder,
-        closing(place_at(Path(folder))) as place,
-    ):
-        scene = scene_of(place)
+    with TemporaryDirectory(prefix="ragtrace-faults-") as folder:
+        scene = scene_of(Path(folder))
         scene.start()
         scene.send(2)
         scene.await_carriers()
@@ -182,16 +173,16 @@ def _statements(scene_of: Callable[[Place], Scene], place_at: PlaceAt) -> int:
     return number
 
 
-def _struck(blow: Blow, place: Place, *, scene_of: Callable[[Place], Scene] = Scene) -> Tally:
-    scene = scene_of(place)
+def _struck(blow: Blow, folder: Path, *, scene_of: Callable[[Path], Scene] = Scene) -> Tally:
+    scene = scene_of(folder)
     scene.start(blow)
     scene.send(2)
     return scene.account()
 
 
-def _old_scene(place: Place) -> Scene:
+def _old_scene(folder: Path) -> Scene:
     """Begin with a file that the first version of the store left: two open traces, and two queued answers."""
-    scene = Scene(place)
+    scene = Scene(folder)
     with closing(sqlite3.connect(scene.store)) as db, db:
         db.executescript(VERSION_1)
         for number in range(4):
@@ -211,7 +202,7 @@ def _old_scene(place: Place) -> Scene:
     return scene
 
 
-_STATEMENTS: Final[Mapping[str, tuple[Kind, Callable[[Place], Scene]]]] = {
+_STATEMENTS: Final[Mapping[str, tuple[Kind, Callable[[Path], Scene]]]] = {
     "killed before statement n": ("killed", Scene),
     "I/O error at statement n": ("io error", Scene),
     "disk full at statement n": ("full", Scene),
@@ -220,8 +211,8 @@ _STATEMENTS: Final[Mapping[str, tuple[Kind, Callable[[Place], Scene]]]] = {
 }
 
 
-def _files_cannot_grow(place: Place) -> Tally:
-    scene = Scene(place)
+def _files_cannot_grow(folder: Path) -> Tally:
+    scene = Scene(folder)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -234,8 +225,8 @@ def _files_cannot_grow(place: Place) -> Tally:
     return scene.account()
 
 
-def _weather(name: str, place: Place) -> Tally:
-    scene = Scene(place)
+def _weather(name: str, folder: Path) -> Tally:
+    scene = Scene(folder)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -245,8 +236,8 @@ def _weather(name: str, place: Place) -> Tally:
     return scene.account()
 
 
-def _stopped_while_full(place: Place) -> Tally:
-    scene = Scene(place)
+def _stopped_while_full(folder: Path) -> Tally:
+    scene = Scene(folder)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -258,8 +249,8 @@ def _stopped_while_full(place: Place) -> Tally:
     return scene.account()
 
 
-def _locked(place: Place) -> Tally:
-    scene = Scene(place)
+def _locked(folder: Path) -> Tally:
+    scene = Scene(folder)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -271,8 +262,8 @@ def _locked(place: Place) -> Tally:
     return scene.account()
 
 
-def _moved(place: Place) -> Tally:
-    scene = Scene(place)
+def _moved(folder: Path) -> Tally:
+    scene = Scene(folder)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -282,16 +273,16 @@ def _moved(place: Place) -> Tally:
     return scene.account()
 
 
-def _second_collector(place: Place) -> Tally:
-    scene = Scene(place)
+def _second_collector(folder: Path) -> Tally:
+    scene = Scene(folder)
     scene.start()
     with scene.traffic():
         says(scene.refusal(), "in use by another collector")
     return scene.account()
 
 
-def _newer(place: Place) -> Tally:
-    scene = Scene(place)
+def _newer(folder: Path) -> Tally:
+    scene = Scene(folder)
     scene.start()
     scene.send(2)
     scene.stop()
@@ -307,8 +298,8 @@ def _newer(place: Place) -> Tally:
     return scene.account()
 
 
-def _damaged(seed: int, place: Place) -> Tally:
-    scene = Scene(place, changes={"evaluate": {"concurrency": 1}})
+def _damaged(seed: int, folder: Path) -> Tally:
+    scene = Scene(folder, changes={"evaluate": {"concurrency": 1}})
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -333,8 +324,8 @@ def damage_a_page(file: Path, random: Random) -> None:
         writable.write(random.randbytes(4096))
 
 
-def _clock_set_back(place: Place) -> Tally:
-    scene = Scene(place)
+def _clock_set_back(folder: Path) -> Tally:
+    scene = Scene(folder)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -344,8 +335,8 @@ def _clock_set_back(place: Place) -> Tally:
     return scene.account()
 
 
-def _clock_set_back_over_restart(place: Place) -> Tally:
-    scene = Scene(place)
+def _clock_set_back_over_restart(folder: Path) -> Tally:
+    scene = Scene(folder)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -357,10 +348,10 @@ def _clock_set_back_over_restart(place: Place) -> Tally:
     return scene.account()
 
 
-def _back_end_is(mood: Mood, place: Place) -> Tally:
+def _back_end_is(mood: Mood, folder: Path) -> Tally:
     back_end = BackEnd()
     with closing_all(back_end):
-        scene = Scene(place, back_end=back_end)
+        scene = Scene(folder, back_end=back_end)
         scene.start()
         with scene.traffic():
             scene.await_work()
@@ -371,10 +362,10 @@ def _back_end_is(mood: Mood, place: Place) -> Tally:
         return scene.account()
 
 
-def _judge_is(mood: Mood, place: Place) -> Tally:
+def _judge_is(mood: Mood, folder: Path) -> Tally:
     judge = MoodyJudge(JudgeServer(_REPLIES))
     with closing_all(judge):
-        scene = Scene(place, changes=_asking(judge))
+        scene = Scene(folder, changes=_asking(judge))
         scene.start()
         with scene.traffic():
             scene.await_work()

@@ -14,17 +14,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ragtrace import semconv
-from ragtrace.errors import ReadUnavailable
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.config import StoreConfig
-from ragtrace_collector.ledger.account import Ledger, merge_ledgers
+from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.store.ledger import read_ledger
-from ragtrace_collector.store.open_reading import files_of
 from ragtrace_collector.store.reader import reading
 from tests.backends.process import eventually
 from tests.faults.disk import Blow, Weather
-from tests.faults.place import Place
 from tests.faults.servers import BackEnd
 from tests.faults.victim import Died, Refused, Victim
 from tests.patience import PATIENCE_S
@@ -62,19 +58,16 @@ class Scene:
 
     def __init__(
         self,
-        place: Place,
+        folder: Path,
         *,
         back_end: BackEnd | None = None,
         changes: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
-        folder = place.folder
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "collector.log").touch()  # one that is killed at once writes none
-        self.place = place
         self.folder = folder
         self.weather = Weather(folder)
-        self.config = _config(place, back_end, changes)
-        self._files = files_of(StoreConfig.model_validate(place.reading()))
+        self.config = _config(folder, back_end, changes)
         self._back_end = back_end
         self._victim: Victim | None = None
         self._sent = 0
@@ -83,8 +76,8 @@ class Scene:
 
     @property
     def store(self) -> Path:
-        """A file that the collector has open: the store's, or the copy of a shard."""
-        return self.place.files()[0]
+        """The file of the store."""
+        return self.folder / "store.db"
 
     @property
     def log(self) -> str:
@@ -208,14 +201,12 @@ class Scene:
         )
 
     def ledger(self) -> Ledger:
-        """Read the ledger, of all shards if there are several."""
-        return merge_ledgers([_ledger_in(file) for file in self._files().values()])
+        """Read the ledger."""
+        with reading(self.store) as db:
+            return read_ledger(db)
 
     def _is_under_way(self) -> bool:
-        try:
-            ledger = self.ledger()
-        except ReadUnavailable:
-            return True  # the brokers were away a moment ago
+        ledger = self.ledger()
         return bool(ledger.pending or ledger.outbox_items_in("waiting"))
 
     def _unaccounted(self, answers: int) -> int:
@@ -268,10 +259,10 @@ class Scene:
 
 
 def _config(
-    place: Place, back_end: BackEnd | None, changes: Mapping[str, Mapping[str, Any]]
+    folder: Path, back_end: BackEnd | None, changes: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Any]:
     endpoint = (
-        f"otlp-file:{place.folder / 'out.jsonl'}" if back_end is None else f"http://127.0.0.1:{back_end.port}"
+        f"otlp-file:{folder / 'out.jsonl'}" if back_end is None else f"http://127.0.0.1:{back_end.port}"
     )
     config: dict[str, Any] = {
         "receive": {"grpc": None, "http": "127.0.0.1:0"},
@@ -280,7 +271,7 @@ def _config(
         "evaluate": {"concurrency": 2},
         "attach": {"carrier_time": "target"},
         "export": [{"endpoint": endpoint, "timeout": "500ms"}],
-        "store": place.store(),
+        "store": {"path": str(folder / "store.db")},
         "telemetry": {"listen": None},
         "log_level": "warning",
         "drain_timeout": "10s",
@@ -288,11 +279,6 @@ def _config(
     for section, values in changes.items():
         config[section] = {**config[section], **values}
     return config
-
-
-def _ledger_in(file: Path) -> Ledger:
-    with reading(file) as db:
-        return read_ledger(db)
 
 
 def _spans_in(file: Path) -> list[Span]:

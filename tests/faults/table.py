@@ -5,20 +5,17 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
-from tests.faults.place import FilePlace, Place, PlaceAt
 from tests.faults.scene import Tally
 
 __all__ = ["Fault", "Made", "Row", "Try", "heading", "rows"]
 
-Try: TypeAlias = Callable[[Place], Tally]
-"""Strikes a collector in a place of its own, and gives account."""
+Try: TypeAlias = Callable[[Path], Tally]
+"""Strikes a collector in a folder of its own, and gives account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +30,8 @@ class Fault:
     """Why it has no tries."""
 
 
-Made: TypeAlias = Callable[[PlaceAt], Fault]
-"""A fault, made where it is tried: of some the tries are not known before statements are counted."""
+Made: TypeAlias = Callable[[], Fault]
+"""A fault, made when it is tried: of some the tries are not known before statements are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +60,18 @@ def heading() -> str:
     return f"{'fault':<58} {'tries':>5} {'lost':>5} {'doubled':>7} {'unaccounted':>11}"
 
 
-def rows(faults: Sequence[Made], *, at_once: int, place_at: PlaceAt = FilePlace) -> Iterator[Row]:
+def rows(faults: Sequence[Made], *, at_once: int) -> Iterator[Row]:
     """Try the faults one after the other, several tries of one at a time."""
     with TemporaryDirectory(prefix="ragtrace-faults-") as folder:
-        for number, fault in enumerate(made(place_at) for made in faults):
+        for number, fault in enumerate(made() for made in faults):
             folders = [Path(folder, f"{number}-{position}") for position in range(len(fault.tries))]
             with ThreadPoolExecutor(1 if fault.is_for_all else at_once) as pool:
-                yield _row(fault, list(pool.map(partial(_attempt, place_at), fault.tries, folders)))
+                yield _row(fault, list(pool.map(_attempt, fault.tries, folders)))
 
 
-def _attempt(place_at: PlaceAt, one: Try, folder: Path) -> Tally | str:
+def _attempt(one: Try, folder: Path) -> Tally | str:
     try:
-        with closing(place_at(folder)) as place:
-            return one(place)
+        return one(folder)
     except Exception:  # noqa: BLE001 -- a try that breaks is told in its row, and the others go on
         return traceback.format_exc()
 

@@ -1,4 +1,4 @@
-"""A process that works on a store, says what was acknowledged, and is killed: ``victim ADAPTER FOLDER``."""
+"""A process that works on a store, says what was acknowledged, and is killed: ``victim STORE``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace_collector.store.port import Job, KeptCarrier, WorkStore
 from tests.rag_spans import rag_trace
-from tests.stores.adapters import PLACES
+from tests.stores.place import Place
 from tests.unit.answers.rows import a_row
 
 SINK: Final = "back end"
@@ -54,9 +54,8 @@ async def follow_trace(store: WorkStore, trace_id: str, say: Callable[[str, str]
         say("judged", taken.trace_id)
 
 
-async def _work(adapter: str, folder: Path) -> None:
-    (kind,) = (kind for kind in PLACES if kind.name == adapter)
-    store = await kind.of(folder).open()
+async def _work(path: Path) -> None:
+    store = await Place(path).open()
     for first in range(1, 1 << 30, 10):
         async with asyncio.TaskGroup() as tasks:
             for number in range(first, first + 10):
@@ -68,4 +67,4 @@ def _say(what: str, trace_id: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_work(sys.argv[1], Path(sys.argv[2])))
+    asyncio.run(_work(Path(sys.argv[1])))

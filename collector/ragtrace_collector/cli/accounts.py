@@ -51,18 +51,6 @@ class StoreOptions:
         with needs_extra("collector"):
             return self.section_of(self.config())
 
-    def file(self, task: str, advice: str) -> Path:
-        """Return where the store is, for what can be done with a file only.
-
-        Raises:
-            ConfigError: the configuration is wrong.
-            InputError: Kafka keeps the work.
-        """
-        section = self.section()
-        if section.kafka is not None:
-            raise InputError(f"{task}, and Kafka keeps the work here ({section.kafka.url}): {advice}")
-        return section.file
-
     def config(self) -> CollectorConfig | None:
         """Return the configuration; ``None`` if only the store is named.
 
@@ -118,13 +106,13 @@ class LedgerOptions:
         from ragtrace_collector.operations.accounts import WHY_PATH, trace_status_form
         from ragtrace_collector.operations.why import look_up, trace_id_in
         from ragtrace_collector.service.from_config import sampler_of
-        from ragtrace_collector.store.open_reading import read_once
+        from ragtrace_collector.store.open_reading import open_reading
 
         trace_id = trace_id_in(wanted)
         if self.url is not None:
             return trace_status_form.validate_python(self._get(self.url, f"{WHY_PATH}{quote(trace_id)}"))
         config = self.at.config()
-        store = read_once(self.at.section_of(config))
+        store = open_reading(self.at.section_of(config))
         looking = look_up(
             store.reports,
             store.index,
@@ -142,16 +130,13 @@ class LedgerOptions:
             ReadError: the store or the collector cannot be read.
             ConfigError: the configuration is wrong.
         """
-        from ragtrace_collector.ledger.account import merge_ledgers
         from ragtrace_collector.operations.accounts import LEDGER_PATH, ledger_form
         from ragtrace_collector.store.ledger import take_stock
-        from ragtrace_collector.store.open_reading import files_of
 
         if self.url is not None:
             parameters = {} if since_ns is None else {"since_ns": str(since_ns)}
             return ledger_form.validate_python(self._get(self.url, LEDGER_PATH, parameters))
-        files = files_of(self.at.section())()
-        return merge_ledgers([take_stock(file, since_ns=since_ns) for file in files.values()])
+        return take_stock(self.at.section().file, since_ns=since_ns)
 
     def _get(self, url: str, path: str, parameters: Mapping[str, str] | None = None) -> object:
         import asyncio

@@ -61,11 +61,8 @@ def alerts(action: Literal["list", "test"], options: AlertsOptions) -> None:
 def _list(config: CollectorConfig, options: AlertsOptions) -> bool:
     from ragtrace_collector.alerts.watch import SloState, SloWatch
     from ragtrace_collector.store.maintenance import watch_states
-    from ragtrace_collector.store.open_reading import files_of
-    from ragtrace_collector.store.shard import FIRST
 
-    file = files_of(config.store)()[FIRST]
-    known = {name: SloState.of(text) for name, text in watch_states(file).items()}
+    known = {name: SloState.of(text) for name, text in watch_states(config.store.file).items()}
     if not config.slo:
         talk("`slo` names no objective")
     watches = [SloWatch.of(slo, config.sample) for slo in config.slo]

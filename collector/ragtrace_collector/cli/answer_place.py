@@ -91,7 +91,6 @@ async def open_place(
     Raises:
         InputError: there is no such store or file.
         ConfigError: an address or a key cannot be used.
-        ReadError: the shards of a cluster cannot be read.
     """
     from ragtrace.answer_sources.addresses import BACK_ENDS, parse_address
     from ragtrace_collector.service.page import open_store_place
@@ -126,8 +125,6 @@ def _store_config(config: CollectorConfig, place: PlaceOptions) -> CollectorConf
         InputError: there is no such store.
     """
     named = (place.source or "").removeprefix(_STORE)
-    if not named and place.config and config.store.kafka:
-        return config
     path = Path(named) if named else config.store.file if place.config else default_store()
     if not path.is_file():
         raise InputError(

@@ -35,8 +35,7 @@ def backup(file: Path, options: BackupOptions) -> None:
     with its other files (PATH, PATH-wal, PATH-shm), put FILE in place of PATH, start the collector. Like the
     store, FILE contains questions and answers: only its owner can read it.
 
-    With --salvage, FILE gets every readable row of a store that the collector rejects as damaged. What
-    `store.kafka` keeps has no backup of this kind: the copies of its topics are it.
+    With --salvage, FILE gets every readable row of a store that the collector rejects as damaged.
 
     \b
     Examples:
@@ -44,9 +43,7 @@ def backup(file: Path, options: BackupOptions) -> None:
       ragtrace backup copy.db
       ragtrace backup saved.db --salvage --config collector.yaml
     """
-    store = options.at.file(
-        "a backup is of one file", "the copies of its topics are the backup: see docs/scale.md"
-    )
+    store = options.at.section().file
     from ragtrace_collector.store.maintenance import back_up
     from ragtrace_collector.store.recovery import save_readable
 

@@ -69,11 +69,13 @@ def _statuses(file: Path) -> Iterator[BudgetStatus]:
     from ragtrace_collector.config import load_config
     from ragtrace_collector.drift.judging import drift_budget
     from ragtrace_collector.judge.guard import budget_of
-    from ragtrace_collector.store.open_reading import reading_spend
+    from ragtrace_collector.store.budget import SpentRows
+    from ragtrace_collector.store.reader import reading
 
     config = load_config(file)
     now_ns = SystemClock().now_ns()
-    with reading_spend(config.store) as spent:
+    with reading(config.store.file) as db:
+        spent = SpentRows(db)
         budgets = [budget_of("live", config.budget.live), budget_of("backfill", config.budget.backfill)]
         if config.drift.anchors is not None:
             budgets.append(drift_budget(config))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,7 +20,6 @@ from ragtrace.cli.settings import command, option, takes
 if TYPE_CHECKING:
     from ragtrace_collector.config import CollectorConfig
     from ragtrace_collector.service.collector import Collector
-    from ragtrace_collector.service.workers import Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,21 +45,6 @@ class ServiceOptions:
         is_flag=True,
         help="Print the JSON schema of the configuration, for editors, and exit.",
     )
-    role: Literal["all", "ingest", "evaluate"] | None = option(
-        "--role",
-        type=click.Choice(["all", "ingest", "evaluate"]),
-        help="What this process of a cluster does, in place of `role` in FILE.",
-    )
-    workers: int = option(
-        "--workers",
-        type=click.IntRange(min=1, max=64),
-        default=1,
-        show_default=True,
-        metavar="N",
-        help="Processes over one store in Kafka: this one, and N - 1 that only judge, with their pages at the"
-        " next ports. For when a core is the limit, not the judge: see docs/scale.md.",
-    )
-    worker: int = option("--worker", type=click.IntRange(min=0), default=0, hidden=True)
     as_json: bool = option(
         "--json", is_flag=True, help="Print a JSON line to stdout when ready, checked or stopped."
     )
@@ -103,39 +84,11 @@ def collector(options: ServiceOptions) -> None:
         )
     else:
         config = configuration.load_config(options.config_path)
-    config = _of_process(config, options)
     if options.check:
         warnings = checking.check_config(config)
         _say_checked(config, options.config_path, warnings, as_json=options.as_json)
         return
     _serve(config, options)
-
-
-def _of_process(config: CollectorConfig, options: ServiceOptions) -> CollectorConfig:
-    """Return the configuration of this process."""
-    from ragtrace_collector.service.workers import check_workers, config_of_worker
-
-    if options.role is not None:
-        config = config.with_role(options.role)
-    check_workers(config, options.workers)
-    return config_of_worker(config, options.worker) if options.worker else config
-
-
-def _workers(config: CollectorConfig, options: ServiceOptions) -> Workers:
-    from ragtrace_collector.service.workers import Workers
-
-    path = [] if options.config_path is None else ["--config", str(options.config_path)]
-    mine = [sys.executable, "-m", "ragtrace.cli", "collector", *path]
-    return Workers(
-        [[*mine, "--worker", str(number)] for number in range(1, options.workers)],
-        longest_stop_s=(config.drain_timeout + config.cancel_timeout).total_seconds(),
-    )
-
-
-def _end_with_parent() -> None:
-    """Stop this process in order when the one that started it is gone: its end of the pipe is closed."""
-    sys.stdin.buffer.read()
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _serve(config: CollectorConfig, options: ServiceOptions) -> None:
@@ -147,22 +100,18 @@ def _serve(config: CollectorConfig, options: ServiceOptions) -> None:
     logs.log_to_stderr(config.log_level, config.log_format)
     if config.telemetry.verdict_log:
         verdict_log.log_verdicts()
-    path, workers = options.config_path, _workers(config, options)
-    if options.worker:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+    path = options.config_path
 
     def reread() -> CollectorConfig:
         assert path is not None
-        workers.reload()
-        return _of_process(configuration.load_config(path), options)
+        return configuration.load_config(path)
 
     running = service.run_collector(
         config,
         reread=reread if path else None,
         on_ready=_say_ready if options.as_json else None,
     )
-    with workers.running():
-        counts = process.run(running)
+    counts = process.run(running)
     if options.as_json:
         _line("stopped", {"counts": dict(counts)})
 

@@ -60,8 +60,6 @@ def drift(action: str, options: DriftOptions) -> None:
         from ragtrace_collector.config import load_config
 
         config = load_config(options.config_path)
-    if action != "status" and config.store.kafka is not None:
-        raise ConfigError(_ONLY_THE_OWNER[action])
     if action == "accept":
         wait_for(_accept(config))
         talk("the next complete run is the new baseline")
@@ -76,19 +74,6 @@ def drift(action: str, options: DriftOptions) -> None:
             print_line(line)
     if shown.is_drifted:
         click.get_current_context().exit(_DRIFTED_EXIT)
-
-
-_ONLY_THE_OWNER: Final = {
-    "run": (
-        "`store.kafka`: the check of a cluster is made by the process that has its first shard, every"
-        " `drift.every`: wait for it, and look with `ragtrace drift status`"
-    ),
-    "accept": (
-        "`store.kafka`: only the process that has the first shard writes its state: name other anchors in"
-        " `drift.anchors`, one answer more, say, and reload the collectors: the next run is a new baseline"
-    ),
-}
-"""What to do instead."""
 
 
 async def _run(config: CollectorConfig) -> None:
@@ -120,11 +105,9 @@ async def _accept(config: CollectorConfig) -> None:
 
 def _read(config: CollectorConfig) -> _Shown:
     from ragtrace_collector.store.drift import read_models, read_runs
-    from ragtrace_collector.store.open_reading import files_of
     from ragtrace_collector.store.reader import reading
-    from ragtrace_collector.store.shard import FIRST
 
-    with reading(files_of(config.store)()[FIRST]) as db:
+    with reading(config.store.file) as db:
         return _Shown(runs=read_runs(db), models=read_models(db), alpha=config.drift.alpha)
 
 

@@ -1,4 +1,4 @@
-"""``ragtrace kafka``: the topics that a collector reads from, or that a cluster keeps its work in."""
+"""``ragtrace kafka``: the topics that a collector reads from."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from ragtrace.cli.times import duration
 from ragtrace.errors import InputError
 
 if TYPE_CHECKING:
-    from ragtrace_collector.config import CollectorConfig
-    from ragtrace_collector.kafka.topics import TopicState, WantedTopic
+    from ragtrace_collector.kafka.topics import TopicState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,19 +30,20 @@ class KafkaOptions:
         type=EXISTING_FILE,
         required=True,
         metavar="FILE",
-        help="The collector's configuration: its section `store.kafka` or `receive.kafka`.",
+        help="The collector's configuration: its section `receive.kafka`.",
     )
     apply: bool = option(
         "--apply/--check",
         default=False,
         help="Create what is missing and set what is wrong, or only say it. [default: --check]",
     )
-    partitions: int | None = option(
+    partitions: int = option(
         "--partitions",
         type=click.IntRange(min=1),
         metavar="N",
-        help="At least so many for each topic of spans: one for each collector of the group. Of a cluster,"
-        " they are the shards, and their number is for good. [default: 1; 12 for new ones of `store.kafka`]",
+        default=1,
+        show_default=True,
+        help="At least so many for each topic of spans: one for each collector of the group.",
     )
     replication: int | None = option(
         "--replication",
@@ -66,10 +66,10 @@ class KafkaOptions:
 @click.argument("action", type=click.Choice(["topics"]))
 @takes(options=KafkaOptions)
 def kafka(action: str, options: KafkaOptions) -> None:
-    """Check or create the topics that a collector needs: spans, dead letters, a cluster's state and budget.
+    """Check or create the topics that a collector needs: spans and dead letters.
 
-    Spans and dead letters must delete what is old, and the state must be compacted. The number of partitions
-    of a topic that exists is only checked. Exits with 1 if something is wrong.
+    They must delete what is old. The number of partitions of a topic that exists is only checked. Exits with
+    1 if something is wrong.
 
     \b
     Examples:
@@ -79,35 +79,18 @@ def kafka(action: str, options: KafkaOptions) -> None:
     with needs_extra("collector"):
         from ragtrace_collector.config import load_config
     config = load_config(options.config)
-    brokers = config.store.kafka or config.receive.kafka
-    if brokers is None:
-        raise InputError(
-            f"{options.config}: has neither `store.kafka` nor `receive.kafka`: see docs/kafka.md and"
-            " docs/scale.md"
-        )
+    section = config.receive.kafka
+    if section is None:
+        raise InputError(f"{options.config}: has no `receive.kafka`: see docs/kafka.md")
     with needs_extra("kafka"):
         from ragtrace_collector.kafka.topics import TopicAdmin
+        from ragtrace_collector.receive.kafka_topics import received_topics
 
-    admin = TopicAdmin(brokers.client_settings(), _wanted(config, options))
+    wanted = received_topics(section, partitions=options.partitions, retention=options.retention)
+    admin = TopicAdmin(section.client_settings(), wanted)
     states = admin.apply(replication=options.replication) if options.apply else admin.states()
     _show(states, as_json=options.json.wanted)
     click.get_current_context().exit(1 if any(state.faults for state in states) else 0)
-
-
-def _wanted(config: CollectorConfig, options: KafkaOptions) -> Sequence[WantedTopic]:
-    from ragtrace_collector.receive.kafka_topics import cluster_topics, largest_message, received_topics
-
-    if config.store.kafka is None:
-        assert config.receive.kafka is not None
-        return received_topics(
-            config.receive.kafka, partitions=options.partitions or 1, retention=options.retention
-        )
-    return cluster_topics(
-        config.store.kafka,
-        partitions=options.partitions,
-        retention=options.retention,
-        max_message_bytes=largest_message(config.receive.max_message_bytes),
-    )
 
 
 def _show(states: Sequence[TopicState], *, as_json: bool) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ragtrace.cli.options import JsonOption
 from ragtrace.cli.render import many, one_line, print_json, print_line, talk
 from ragtrace.cli.settings import command, group, option, takes
-from ragtrace.errors import InputError
 from ragtrace_collector.cli.accounts import StoreOptions
 
 if TYPE_CHECKING:
@@ -41,20 +40,14 @@ def outbox(options: OutboxOptions) -> None:
       ragtrace outbox --config collector.yaml
       ragtrace outbox --retry --sink http://localhost:4317
     """
-    section, sink = options.at.section(), options.sink
-    from ragtrace_collector.store.maintenance import refused_in, send_again
-    from ragtrace_collector.store.open_reading import files_of
+    store, sink = options.at.section().file, options.sink
+    from ragtrace_collector.store.maintenance import refused, send_again
 
-    if options.retry and section.kafka is not None:
-        raise InputError(
-            f"--retry changes the store, and only its collectors may change {section.kafka.url}: "
-            "`ragtrace backfill` judges the answers again whose verdicts a back end does not have"
-        )
-    found = [each for each in refused_in(files_of(section)().values()) if sink in (None, each.sink)]
+    found = [each for each in refused(store) if sink in (None, each.sink)]
     for each in found:
         _print(each, as_json=options.json.wanted)
     if options.retry:
-        talk(f"{many(send_again(section.file, sink=sink), 'request')} sent again")
+        talk(f"{many(send_again(store, sink=sink), 'request')} sent again")
     elif not found:
         talk("nothing was refused")
 

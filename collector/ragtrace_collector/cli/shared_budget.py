@@ -27,7 +27,6 @@ from ragtrace.ports import Clock
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import StoreConfig
-    from ragtrace_collector.store.open_reading import Files
 
 T = TypeVar("T")
 
@@ -67,16 +66,16 @@ class CollectorBudget:
 
         Raises:
             ConfigError: the store cannot be used.
-            ReadError: there is none, or the cluster cannot be read.
+            ReadError: there is none.
         """
-        from ragtrace_collector.store.open_reading import files_of, open_spend_ledger
+        from ragtrace_collector.store.sqlite import open_budget
 
         clock = clock or SystemClock()
-        opened_budget = OpenCollectorBudget(files=files_of(self.store), stop=stop, clock=clock)
+        opened_budget = OpenCollectorBudget(store=self.store.file, stop=stop, clock=clock)
         await opened_budget.count()
         async with AsyncExitStack() as opened:
             if self.budget.limits:
-                ledger = await opened.enter_async_context(open_spend_ledger(self.store))
+                ledger = await opened.enter_async_context(open_budget(self.store.file))
                 guard = BudgetGuard(budget=self.budget, ledger=ledger, clock=clock)
                 opened_budget.spender = _NextMinute(guard=guard, stop=stop, clock=clock)
             yield opened_budget
@@ -99,7 +98,7 @@ def read_shared_budget(config: Path) -> CollectorBudget:
 class OpenCollectorBudget:
     """Counts against the collector's budget, and waits while live answers are in its queue."""
 
-    files: Files
+    store: Path
     """Where its queue is."""
     stop: asyncio.Event
     clock: Clock
@@ -137,7 +136,7 @@ class OpenCollectorBudget:
     def _count(self, now_ns: int) -> int:
         from ragtrace_collector.store.ledger import count_due
 
-        return sum(count_due(file, now_ns=now_ns) for file in self.files().values())
+        return count_due(self.store, now_ns=now_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

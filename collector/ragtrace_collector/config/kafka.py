@@ -1,12 +1,11 @@
-"""Apache Kafka: the topics that spans are read from (``receive.kafka``), and a cluster's store."""
+"""Apache Kafka: the topics that spans are read from, ``receive.kafka``."""
 
 from __future__ import annotations
 
 import logging
 import re
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Final, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
@@ -74,13 +73,16 @@ Brokers = Annotated[
 ]
 
 
-class BrokersConfig(Section):
-    """How brokers are reached, and which member of its group a collector is."""
-
-    key: ClassVar[str]
-    """The section's name in messages."""
+class KafkaConfig(Section):
+    """Spans that an OpenTelemetry Collector wrote into topics of Apache Kafka."""
 
     brokers: Brokers
+    topics: Annotated[
+        tuple[Topic, ...], Field(min_length=1), BeforeValidator(_one_or_more), AlternativeForm("string")
+    ] = ("otlp_spans",)
+    group: str = Field(default="ragtrace", min_length=1)
+    start: Literal["earliest", "latest"] = "earliest"
+    dead_letter: Annotated[str, AfterValidator(_dead_letter)] | None = "{topic}.dead-letter"
     group_instance_id: str | None = Field(default=None, min_length=1)
     session_timeout: Timeout = timedelta(seconds=45)
     encoding: Literal["otlp_proto", "otlp_json"] = "otlp_proto"
@@ -128,21 +130,8 @@ class BrokersConfig(Section):
     def _leaves_own_options(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
         own = sorted(_OWN_OPTIONS & value.keys())
         if own:
-            raise ValueError(f"{own[0]!r} is set by the collector: use the other keys of `{cls.key}`")
+            raise ValueError(f"{own[0]!r} is set by the collector: use the other keys of `receive.kafka`")
         return value
-
-
-class KafkaConfig(BrokersConfig):
-    """Spans that an OpenTelemetry Collector wrote into topics of Apache Kafka."""
-
-    key = "receive.kafka"
-
-    topics: Annotated[
-        tuple[Topic, ...], Field(min_length=1), BeforeValidator(_one_or_more), AlternativeForm("string")
-    ] = ("otlp_spans",)
-    group: str = Field(default="ragtrace", min_length=1)
-    start: Literal["earliest", "latest"] = "earliest"
-    dead_letter: Annotated[str, AfterValidator(_dead_letter)] | None = "{topic}.dead-letter"
 
     def dead_letter_topic(self, topic: str) -> str | None:
         """Return the topic that gets what cannot be used of this one; ``None`` if none does."""
@@ -156,77 +145,6 @@ class KafkaConfig(BrokersConfig):
                     f"`dead_letter` of {topic!r} is one of `topics`: dead letters would be read again"
                 )
         return self
-
-
-class KafkaStoreConfig(BrokersConfig):
-    """The work of several collectors in Apache Kafka, a shard a partition."""
-
-    key = "store.kafka"
-
-    prefix: Annotated[str, AfterValidator(_topic)] = "ragtrace"
-    spans_topic: Topic | None = None
-
-    @property
-    def url(self) -> str:
-        """Its short form, without secrets."""
-        return f"kafka://{','.join(self.brokers)}/{self.prefix}"
-
-    @property
-    def spans(self) -> str:
-        """The topic of spans, with the trace id as key."""
-        return self.spans_topic or f"{self.prefix}.spans"
-
-    @property
-    def state(self) -> str:
-        """The compacted topic of the shards' rows."""
-        return f"{self.prefix}.state"
-
-    @property
-    def budget(self) -> str:
-        """The topic of reservations."""
-        return f"{self.prefix}.budget"
-
-    def transactional_id(self, shard: int) -> str:
-        """Return the name under which a shard's owner writes: a later one fences the one before."""
-        return f"{self.prefix}-shard-{shard}"
-
-    def receiver(self) -> KafkaConfig:
-        """Return how the spans are read: by the group that is named as the prefix."""
-        return self._group(topics=(self.spans,), group=self.prefix)
-
-    def ingest_group(self) -> KafkaConfig:
-        """Return the group of the processes that ingest, by which each knows how many there are.
-
-        It reads nothing: its topic is the smallest one. A member that leaves is gone at once, so its name is
-        not kept.
-        """
-        return self._group(
-            topics=(self.budget,), group=f"{self.prefix}.ingest", start="latest", group_instance_id=None
-        )
-
-    def _group(self, **changes: Any) -> KafkaConfig:
-        common = {name: getattr(self, name) for name in BrokersConfig.model_fields}
-        return _GroupOfCluster.model_construct(**{**common, **changes})  # checked already
-
-
-class _GroupOfCluster(KafkaConfig):
-    """A consumer group of a cluster."""
-
-    key = KafkaStoreConfig.key
-
-
-def store_of_url(value: object) -> object:
-    """Let ``store`` and ``store.kafka`` be written as ``kafka://HOST:PORT,HOST:PORT/PREFIX``."""
-    if not isinstance(value, str):
-        return value
-    parts = urlsplit(value)
-    brokers = [broker for broker in parts.netloc.split(",") if broker]
-    if parts.scheme != "kafka" or not brokers or parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError(
-            "write kafka://HOST:PORT,HOST:PORT/PREFIX, or a section; a login belongs into `store.kafka.sasl`"
-        )
-    prefix = parts.path.strip("/")
-    return {"brokers": brokers, **({"prefix": prefix} if prefix else {})}
 
 
 def _is_here(address: str) -> bool:

@@ -20,7 +20,6 @@ from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.config._problems import problems
 from ragtrace_collector.config._references import References
 from ragtrace_collector.config.drift import DriftConfig
-from ragtrace_collector.config.kafka import BrokersConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.sections import (
     CollectorConfig,
@@ -159,7 +158,6 @@ def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
             ),
             "judge": judge.model_copy(update=found),
             "drift": _drift_beside(folder, config.drift),
-            "store": config.store.model_copy(update={"kafka": _brokers_beside(folder, config.store.kafka)}),
             "evaluate": config.evaluate.model_copy(update={"metrics": metrics}),
         }
     )
@@ -172,13 +170,11 @@ def _drift_beside(folder: Path, drift: DriftConfig) -> DriftConfig:
 
 def _receive_beside(folder: Path, receive: ReceiveConfig) -> ReceiveConfig:
     tokens_file = receive.tokens_file and folder / receive.tokens_file
-    kafka = _brokers_beside(folder, receive.kafka)
+    kafka = receive.kafka and receive.kafka.model_copy(
+        update={"tls": _paths_beside(folder, receive.kafka.tls)}
+    )
     update = {"tls": _paths_beside(folder, receive.tls), "tokens_file": tokens_file, "kafka": kafka}
     return receive.model_copy(update=update)
-
-
-def _brokers_beside(folder: Path, brokers: BrokersConfig | None) -> BrokersConfig | None:
-    return brokers and brokers.model_copy(update={"tls": _paths_beside(folder, brokers.tls)})
 
 
 def _paths_beside(folder: Path, tls: _Model | None) -> _Model | None:

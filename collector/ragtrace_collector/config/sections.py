@@ -26,7 +26,7 @@ from ragtrace.judge.cascade import ScreenSpec, judge_and_screen
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
 from ragtrace_collector.config.drift import DriftConfig
-from ragtrace_collector.config.kafka import KafkaConfig, KafkaStoreConfig, store_of_url
+from ragtrace_collector.config.kafka import KafkaConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.security import ReceiveTlsConfig, SpanLimitsConfig, TlsConfig, TokenConfig
 from ragtrace_collector.config.slo import AlertsConfig, SloConfig
@@ -331,16 +331,10 @@ class ExportConfig(Section):
         return reads_openinference(self.endpoint) if self.openinference == "auto" else self.openinference
 
 
-def _as_kafka(value: object) -> object:
-    """Let the section be written as the one address of a cluster."""
-    return {"kafka": value} if isinstance(value, str) else value
-
-
 class StoreConfig(Section):
-    """The file that survives a crash; with ``kafka``, the folder of the copies of what Kafka keeps."""
+    """The file that survives a crash."""
 
     path: Path | None = None
-    kafka: Annotated[KafkaStoreConfig | None, BeforeValidator(store_of_url), AlternativeForm("string")] = None
     max_bytes: Size = ByteSize(2 << 30)
     retention: Duration = timedelta(days=7)
     encryption_keys: tuple[SecretStr, ...] = ()
@@ -354,21 +348,9 @@ class StoreConfig(Section):
         """
         return default_store() if self.path is None else self.path
 
-    @property
-    def folder(self) -> Path:
-        """Where the files of shards are, if ``kafka`` keeps the work.
-
-        Raises:
-            ConfigError: there is no such default on this machine.
-        """
-        return default_store().with_name(_SHARDS) if self.path is None else self.path
-
     def over_file(self, path: Path) -> StoreConfig:
         """Return the same for a file, with the keys that may decrypt it."""
-        return self.model_copy(update={"path": path, "kafka": None})
-
-
-_SHARDS: Final = "shards"
+        return self.model_copy(update={"path": path})
 
 
 class IndexConfig(Section):
@@ -447,10 +429,6 @@ class UiConfig(Section):
     reviews: Path | None = None
 
 
-Role = Literal["all", "ingest", "evaluate"]
-"""What a process of a cluster does: take spans, judge answers, or both."""
-
-
 class CollectorConfig(Section):
     """Everything the collector can be told. All have defaults but ``export``."""
 
@@ -464,8 +442,7 @@ class CollectorConfig(Section):
     drift: DriftConfig = DriftConfig()
     attach: AttachConfig = AttachConfig()
     export: tuple[ExportConfig, ...] = Field(min_length=1)
-    store: Annotated[StoreConfig, BeforeValidator(_as_kafka), AlternativeForm("string")] = StoreConfig()
-    role: Role = "all"
+    store: StoreConfig = StoreConfig()
     index: IndexConfig = IndexConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     ui: UiConfig = UiConfig()
@@ -482,67 +459,10 @@ class CollectorConfig(Section):
         """How many rows the index may have: they take at most a quarter of ``store.max_bytes``."""
         return min(self.index.max_rows, self.store.max_bytes // _PARTS_OF_STORE // _INDEX_ROW_BYTES)
 
-    def with_role(self, role: Role) -> CollectorConfig:
-        """Return what a process with another role works by.
-
-        Raises:
-            ConfigError: only a cluster has roles.
-        """
-        if role != "all" and self.store.kafka is None:
-            raise ConfigError(
-                f"`--role {role}` needs a store that several processes share: set `store.kafka`"
-            )
-        return self.model_copy(update={"role": role})
-
-    @property
-    def takes_spans(self) -> bool:
-        """Whether this process takes spans over OTLP."""
-        return self.role != "evaluate"
-
     @property
     def has_listeners(self) -> bool:
-        """Whether it listens for them anywhere."""
-        return self.takes_spans and bool(self.receive.grpc or self.receive.http)
-
-    @property
-    def judges(self) -> bool:
-        """Whether this process judges answers: in a cluster, those of the shards that it is given."""
-        return self.role != "ingest"
-
-    @property
-    def judging(self) -> CollectorConfig:
-        """What opens the judge: in a process that only takes spans, one that needs nothing."""
-        if self.judges:
-            return self
-        nothing = {
-            "judge": JudgeConfig(use="lexical"),
-            "evaluate": EvaluateConfig(),
-            "budget": BudgetConfig(),
-        }
-        return self.model_copy(update=nothing)
-
-    @model_validator(mode="after")
-    def _is_a_cluster(self) -> CollectorConfig:
-        kafka = self.store.kafka
-        if kafka is None:
-            if self.role != "all":
-                raise ValueError(
-                    f"`role: {self.role}` needs a store that several processes share: set `store.kafka`"
-                )
-            return self
-        if self.receive.kafka is not None:
-            raise ValueError(
-                "`store.kafka` reads a topic of spans itself: leave `receive.kafka` out, and name the topic "
-                "as `store.kafka.spans_topic`"
-            )
-        if self.sessions.context_turns:
-            raise ValueError(
-                "`sessions.context_turns` shows the judge turns of other traces, which another shard may "
-                "have: set it to 0, or take a store in a file"
-            )
-        if kafka.sends_open_password and not self.receive.insecure:
-            raise ValueError(f"`store.kafka.sasl` {_OPEN_PASSWORD.format('store.kafka')}")
-        return self
+        """Whether it listens for spans anywhere."""
+        return bool(self.receive.grpc or self.receive.http)
 
     @model_validator(mode="after")
     def _can_hold(self) -> CollectorConfig:

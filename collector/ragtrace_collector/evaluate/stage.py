@@ -119,8 +119,6 @@ class EvaluateStage:
     tracer: Tracer = NO_TRACER
     holds: bool = False
     """Whether traces may be held, so that scores are written on the answer spans themselves."""
-    turn_mail: Callable[[KeptTurn], bytes] = lambda _: b""
-    """Returns a turn as mail, if another shard has its session."""
     partial: PartialEvaluations = field(default_factory=PartialEvaluations)
 
     async def step(self) -> bool:
@@ -304,7 +302,6 @@ class EvaluateStage:
         outbox_items = self._payloads(carrier, payload) if carrier else {}
         summary = _summary(job, carrier) if carrier and (is_indexed or self._tells) else None
         addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
-        mail = self.turn_mail(turn) if turn else b""
         finish = partial(
             self.store.finish,
             job,
@@ -316,8 +313,7 @@ class EvaluateStage:
             addition=addition,
             judged=judged,
             kept=_kept(summary, payload, is_watched) if summary and is_indexed else None,
-            turn=None if mail else turn,
-            mail=mail,
+            turn=turn,
         )
         is_on_span = await self._write(finish)
         self.counters.add(Counts.ANSWERS_ON_SPAN, bool(is_on_span))

@@ -10,8 +10,8 @@ from ragtrace.extras import install_command
 
 
 @contextmanager
-def needs_kafka(key: str) -> Iterator[None]:
-    """Import what uses the client; ``key`` is that of the configuration.
+def needs_kafka() -> Iterator[None]:
+    """Import what uses the client.
 
     Raises:
         ConfigError: it is not installed; says how to install it.
@@ -21,4 +21,4 @@ def needs_kafka(key: str) -> Iterator[None]:
     except ModuleNotFoundError as exc:
         if exc.name is None or not exc.name.startswith("confluent_kafka"):
             raise
-        raise ConfigError(f"`{key}` needs the extra `kafka`: {install_command('kafka')}") from None
+        raise ConfigError(f"`receive.kafka` needs the extra `kafka`: {install_command('kafka')}") from None

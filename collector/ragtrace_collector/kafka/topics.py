@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from datetime import timedelta
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
@@ -24,40 +25,34 @@ _TIMEOUT_S: Final = 20.0
 _MORE_S: Final = 5.0
 """The client says by itself when the time is over."""
 _CLEANUP: Final = "cleanup.policy"
+_RETENTION: Final = "retention.ms"
 _POLL_S: Final = 0.05
 _UNLIMITED: Final = -1
 _BY_DEFAULT: Final = -1
-_AT_LEAST: Final = frozenset({"delete.retention.ms", "max.message.bytes", "retention.bytes", "retention.ms"})
-"""Settings of which more is fine. The others must be equal."""
-_WRONG_CLEANUP: Final = {
-    "delete": "of messages with one key, only the last would stay",
-    "compact": "what is old would be deleted, and it must stay until a later message with its key",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedTopic:
-    """How a topic must be."""
+    """How a topic must be. It deletes what is old."""
 
     name: str
     purpose: str
     """What it holds, for people: ``spans``."""
-    partitions: int | None = None
-    """At least so many; ``None`` for any number."""
-    if_new: int | None = None
-    """With how many it is created, if any number will do; ``None`` for what the brokers take."""
-    is_exact: bool = False
-    """Not more partitions either."""
-    same_as: str | None = None
-    """Another topic of those that are checked, with as many partitions."""
-    cleanup: Literal["delete", "compact"] = "delete"
-    config: Mapping[str, str] = field(default_factory=dict)
-    """Further settings. Sizes and times are the least; ``-1`` is unlimited."""
+    partitions: int
+    """At least so many."""
+    retention: timedelta
+    """At least so long messages stay."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Its settings, as it is created."""
+        return {_CLEANUP: "delete", _RETENTION: str(int(self.retention.total_seconds() * 1000))}
 
     def wrong_settings(self, found: Mapping[str, str]) -> dict[str, str]:
         """Return the settings that are wrong, as they must be."""
-        wanted = {_CLEANUP: self.cleanup, **self.config}
-        return {name: value for name, value in wanted.items() if not _is_fine(name, found.get(name), value)}
+        return {
+            name: value for name, value in self.settings.items() if not _is_fine(name, found.get(name), value)
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +64,6 @@ class TopicState:
     """None if it does not exist."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Those that are wanted, as they are."""
-    partitions_of_other: int = 0
-    """Of the topic that must have as many."""
 
     @property
     def name(self) -> str:
@@ -99,40 +92,19 @@ class TopicState:
             return ("it does not exist",)
         return (*self._faults_of_settings(), *self._faults_of_partitions())
 
-    @property
-    def new_partitions(self) -> int:
-        """With how many partitions it is to be created."""
-        wanted = self.wanted
-        return self.partitions_of_other or wanted.partitions or wanted.if_new or _BY_DEFAULT
-
     def _faults_of_settings(self) -> Iterator[str]:
         for name, value in self.wrong_settings.items():
             found = self.settings.get(name, "not known")
             if name == _CLEANUP:
-                yield f"`{name}` is {found}: {_WRONG_CLEANUP[self.wanted.cleanup]}"
-            elif name not in _AT_LEAST:
-                yield f"`{name}` is {found}: it must be {value}"
-            elif int(value) == _UNLIMITED:
-                yield f"`{name}` is {found}: nothing may be deleted by itself, so it must be {value}"
+                yield f"`{name}` is {found}: of messages with one key, only the last would stay"
             else:
                 yield f"`{name}` is {found}: less than {value}"
 
     def _faults_of_partitions(self) -> Iterator[str]:
-        wanted = self.wanted
-        if wanted.partitions is not None and self.partitions < wanted.partitions:
+        if self.partitions < self.wanted.partitions:
             yield (
-                f"it has fewer than {wanted.partitions} partitions: add them while nothing is written, "
+                f"it has fewer than {self.wanted.partitions} partitions: add them while nothing is written, "
                 "because keys move then"
-            )
-        elif wanted.is_exact and self.partitions != wanted.partitions:
-            yield (
-                f"it has {self.partitions} partitions and must have {wanted.partitions}: partitions cannot "
-                "be removed, so choose another name, or delete it if nothing in it is needed"
-            )
-        if self.partitions_of_other and self.partitions != self.partitions_of_other:
-            yield (
-                f"it has {self.partitions} partitions and {wanted.same_as} has {self.partitions_of_other}: "
-                "add partitions to the one with fewer, while nothing is written"
             )
 
 
@@ -142,11 +114,8 @@ class TopicAdmin:
     Its methods raise ReadUnavailable if the brokers do not answer or refuse.
     """
 
-    def __init__(
-        self, settings: Mapping[str, Any], wanted: Sequence[WantedTopic], *, timeout_s: float = _TIMEOUT_S
-    ) -> None:
+    def __init__(self, settings: Mapping[str, Any], wanted: Sequence[WantedTopic]) -> None:
         self._wanted = wanted
-        self._timeout_s = timeout_s
         self._admin = Admin(settings)
 
     def states(self) -> Sequence[TopicState]:
@@ -158,7 +127,6 @@ class TopicAdmin:
                 wanted=each,
                 partitions=counts[each.name],
                 settings=settings.get(each.name, {}),
-                partitions_of_other=counts.get(each.same_as, 0) if each.same_as else 0,
             )
             for each in self._wanted
         ]
@@ -171,8 +139,7 @@ class TopicAdmin:
         Args:
             replication: Copies of a topic that is created; ``None`` for the brokers' default.
         """
-        for wanted in self._wanted:  # one by one: one may need as many partitions as one before it
-            (state,) = (each for each in self.states() if each.name == wanted.name)
+        for state in self.states():
             if not state.exists:
                 self._create(state, replication)
             elif state.wrong_settings:
@@ -182,7 +149,7 @@ class TopicAdmin:
     def _partitions(self) -> dict[str, int]:
         """Return how many partitions each topic has. This does not let brokers create one."""
         names = dict.fromkeys(each.name for each in self._wanted)
-        found = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=self._timeout_s)
+        found = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=_TIMEOUT_S)
         return {name: self._count(asked) for name, asked in found.items()}
 
     def _count(self, asked: Future[Any]) -> int:
@@ -197,7 +164,7 @@ class TopicAdmin:
         if not names:
             return {}
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-        found = self._admin.describe_configs(resources, request_timeout=self._timeout_s)
+        found = self._admin.describe_configs(resources, request_timeout=_TIMEOUT_S)
         return {
             resource.name: {name: str(entry.value) for name, entry in self._result(asked).items()}
             for resource, asked in found.items()
@@ -206,9 +173,9 @@ class TopicAdmin:
     def _create(self, state: TopicState, replication: int | None) -> None:
         new = NewTopic(
             state.name,
-            num_partitions=state.new_partitions,
+            num_partitions=state.wanted.partitions,
             replication_factor=replication or _BY_DEFAULT,
-            config={_CLEANUP: state.wanted.cleanup, **state.wanted.config},
+            config=state.wanted.settings,
         )
         for created in self._admin.create_topics([new]).values():
             try:
@@ -220,7 +187,7 @@ class TopicAdmin:
 
     def _await(self, name: str) -> None:
         """Wait until a broker knows a new topic: the controller says earlier that it is there."""
-        end_s = time.monotonic() + self._timeout_s
+        end_s = time.monotonic() + _TIMEOUT_S
         while not self._partitions()[name] and time.monotonic() < end_s:
             time.sleep(_POLL_S)
 
@@ -235,7 +202,7 @@ class TopicAdmin:
 
     def _result(self, asked: Future[Any]) -> Any:
         try:
-            return asked.result(self._timeout_s + _MORE_S)
+            return asked.result(_TIMEOUT_S + _MORE_S)
         except TimeoutError as exc:
             raise ReadUnavailable("the brokers do not answer") from exc
         except KafkaException as exc:
@@ -243,9 +210,9 @@ class TopicAdmin:
 
 
 def _is_fine(name: str, found: str | None, wanted: str) -> bool:
-    if found is None or name not in _AT_LEAST:
+    if found is None or name == _CLEANUP:
         return found == wanted
-    return int(found) == _UNLIMITED or _UNLIMITED < int(wanted) <= int(found)
+    return int(found) == _UNLIMITED or int(wanted) <= int(found)
 
 
 def _code_of(exc: ReadUnavailable) -> int | None:

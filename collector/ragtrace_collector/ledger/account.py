@@ -7,14 +7,10 @@ also makes both entries, one as seen and one under its state.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from ragtrace_collector.ledger.outcomes import PENDING, State
-
-MAIL: Final = "other shards"
-"""The sink of the outbox's mail: what concerns several traces goes from shard to shard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,47 +116,8 @@ class Ledger:
         }
 
     def outbox_items_in(self, state: str) -> int:
-        """Return how many outbox items are in a state, as ``waiting`` or ``delivered``, without mail."""
-        return sum(sums.get(state, 0) for sink, sums in self.outbox_items.items() if sink != MAIL)
-
-
-def merge_ledgers(parts: Sequence[Ledger]) -> Ledger:
-    """Return the ledger of all answers of several stores that share none. It adds up if all of them do.
-
-    The number of tenants with accounts of their own is bounded in each store.
-    """
-    accounts: Counter[tuple[State, str, str, str, str]] = Counter()
-    for each in (account for part in parts for account in part.accounts):
-        accounts[each.state, each.reason, each.rule, each.tenant, each.service] += each.number
-    sinks = sorted({sink for part in parts for sink in part.outbox_items})
-    pending = [part.oldest_pending_ns for part in parts if part.oldest_pending_ns is not None]
-    return Ledger(
-        seen=sum(part.seen for part in parts),
-        superseded=sum(part.superseded for part in parts),
-        accounts=tuple(
-            Account(state=state, reason=reason, rule=rule, tenant=tenant, service=service, number=number)
-            for (state, reason, rule, tenant, service), number in sorted(accounts.items(), key=_largest_first)
-        ),
-        oldest_pending_ns=min(pending, default=None),
-        open_traces=sum(part.open_traces for part in parts),
-        held_traces=sum(part.held_traces for part in parts),
-        poison_traces=sum(part.poison_traces for part in parts),
-        outbox_items={sink: _added(part.outbox_items.get(sink, {}) for part in parts) for sink in sinks},
-        dead_letters=_added(part.dead_letters for part in parts),
-        store_bytes=sum(part.store_bytes for part in parts),
-    )
-
-
-def _largest_first(account: tuple[tuple[State, str, str, str, str], int]) -> tuple[object, ...]:
-    """Order accounts as a store does."""
-    return (-account[1], *account[0])
-
-
-def _added(parts: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
-    added: Counter[str] = Counter()
-    for part in parts:
-        added.update(part)
-    return dict(sorted(added.items()))
+        """Return how many outbox items are in a state, as ``waiting`` or ``delivered``."""
+        return sum(sums.get(state, 0) for sums in self.outbox_items.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

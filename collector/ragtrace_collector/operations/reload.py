@@ -25,7 +25,6 @@ _NEEDS_A_RESTART: Final = (
     "attach.hold_max_bytes",
     "export",
     "store",
-    "role",
     "telemetry",
     "ui",
     "slo",

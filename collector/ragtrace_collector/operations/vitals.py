@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 from ragtrace.budget import LimitUsage
 from ragtrace.drift.runs import DriftState
@@ -19,34 +19,18 @@ from ragtrace_collector.operations._drift import drift_readings, drift_status
 from ragtrace_collector.operations._instruments import Measurement, Readings, read_all
 from ragtrace_collector.operations.health import LoopLag, Phase, Readiness
 from ragtrace_collector.operations.reload import digest_of
-from ragtrace_collector.store.port import IndexSize, LedgerStore, StoreUnavailable
+from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.consumer import ConsumerState
 from ragtrace_collector.telemetry.counters import Counters
 
 _STORE_TIMEOUT_S: Final = 5.0
 
 
-class VitalStore(LedgerStore, Protocol):
-    """What is read of the store, or of several as one."""
-
-    async def check(self) -> None:
-        """Check whether spans could be stored now.
-
-        Raises:
-            StoreUnavailable: they could not; its text says why.
-        """
-        ...
-
-    async def index_size(self) -> IndexSize:
-        """Return how much the index of answers holds."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class Vitals:
     """Reads the collector's state."""
 
-    store: VitalStore
+    store: WorkStore
     counters: Counters
     clock: Clock
     store_limit_bytes: int

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from google.rpc import code_pb2
 
 from ragtrace.errors import CodecError, ConfigError
-from ragtrace_collector.receive.intake import Receipt, SpanIntake
+from ragtrace_collector.receive.intake import Intake, Receipt
 from ragtrace_collector.receive.memory import TooSlow
 from ragtrace_collector.receive.signals import SIGNALS, Signal
 from ragtrace_collector.store.port import StoreUnavailable
@@ -39,7 +39,7 @@ _SILENT_MS: Final = 60_000
 
 
 async def serve_grpc(
-    intake: SpanIntake,
+    intake: Intake,
     endpoint: str,
     *,
     access: TokenAuth,
@@ -80,7 +80,7 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in 
     Calls are streams to gRPC, so that it is we who say when a message is received: it keeps what it receives.
     """
 
-    def __init__(self, intake: SpanIntake, access: TokenAuth) -> None:
+    def __init__(self, intake: Intake, access: TokenAuth) -> None:
         self._intake = intake
         self._access = access
         self._calls: Counter[str] = Counter()

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from ragtrace.errors import CodecError
 from ragtrace.traces.otlp import Encoding
 from ragtrace_collector.receive._gzip import inflated
-from ragtrace_collector.receive.intake import SpanIntake
+from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.memory import MemoryReservation, TooSlow
 from ragtrace_collector.receive.signals import SIGNALS, Signal
 from ragtrace_collector.store.port import StoreUnavailable
@@ -34,7 +34,7 @@ _READ_TIMEOUT_S: Final = 30
 
 
 def http_app(
-    intake: SpanIntake,
+    intake: Intake,
     *,
     status: Status,
     access: TokenAuth,

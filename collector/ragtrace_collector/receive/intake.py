@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
@@ -72,15 +71,34 @@ _LARGE_AT_ONCE: Final = 2
 _SMALL_LOGS_BYTES: Final = 64 << 10
 
 
-class SpanIntake(ABC):
-    """What receivers hand requests to. When ``accept`` returns, what must be kept is durable."""
+class Intake:
+    """Accepts export requests into a store. When ``accept`` returns, what must be kept is durable."""
 
-    def __init__(self, *, live: LiveConfig, counters: Counters, room: RequestMemory, forwards: bool) -> None:
-        """``forwards`` says that spans are taken whether or not their traces are sampled."""
+    def __init__(
+        self,
+        *,
+        store: WorkStore,
+        assembly: Assembly,
+        live: LiveConfig,
+        forward_to: tuple[str, ...],
+        counters: Counters,
+        clock: Clock,
+        received: asyncio.Event,
+        room: RequestMemory,
+        holding: Callable[[], HoldMode],
+        span_limits: SpanLimits,
+    ) -> None:
         self.room = room
-        self._forwards = forwards
+        self._store = store
+        self._assembly = assembly
         self._live = live
+        self._forward_to = forward_to
         self._counters = counters
+        self._clock = clock
+        self._received = received
+        """Set when there is something new to forward."""
+        self._holding = holding
+        self._span_limits = span_limits
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
         self._under_way: set[asyncio.Task[Any]] = set()
         """Accepted requests, also those whose sender has gone."""
@@ -164,9 +182,8 @@ class SpanIntake(ABC):
 
     def _kept(self, split: SplitRequest, body: bytes) -> Iterable[bytes]:
         """Return the bytes of what is kept or forwarded: nothing else needs a close look."""
-        return (body,) if self._forwards else (part.payload for part in split.slices)
+        return (body,) if self._forward_to else (part.payload for part in split.slices)
 
-    @abstractmethod
     def _prepared(
         self,
         split: SplitRequest,
@@ -181,6 +198,16 @@ class SpanIntake(ABC):
         Raises:
             CodecError: it cannot be kept as it is.
         """
+        if sender is not None:
+            split = _of_tenant(split, sender.tenant)
+        if split.rejected:  # they are not forwarded either
+            inbound = inbound.without_spans_without_ids()
+        split, again = self._without_repeats(split)
+        inbound = inbound.without(again)  # they were forwarded before
+        split, cut = self._within_limit(split, inbound.request, body_bytes=body_bytes)
+        left_out[Counts.SPANS_OVER_LIMIT] += sum(len(part.spans) for part in cut)
+        left_out[Counts.SPANS_REPEATED] += sum(len(part.spans) for part in again)
+        return partial(self._keep, split, inbound, cut=[part.trace_id for part in cut])
 
     def _is_wanted(self, sampler: Sampler, left_out: Counter[Counts], trace_id: str, spans: int) -> bool:
         """Return whether head sampling keeps a trace; if not, count its spans in ``left_out``."""
@@ -209,7 +236,7 @@ class SpanIntake(ABC):
         if encoding == "protobuf" and len(body) <= _LARGE_BYTES:
             unwanted: Counter[Counts] = Counter()
             sampler = self._live.now.sampler
-            needs_all = self._forwards or sampler.may_keep_all
+            needs_all = bool(self._forward_to) or sampler.may_keep_all
             wanted = None if needs_all else partial(self._is_wanted, sampler, unwanted)
             with suppress(CodecError):  # the slow path below reports it, unless it can repair the texts
                 parsed = read_request(body, encoding=encoding, repair=False, wanted=wanted)
@@ -217,54 +244,6 @@ class SpanIntake(ABC):
                 return parsed
         async with self._large:
             return await asyncio.to_thread(read_request, body, encoding=encoding)
-
-
-class Intake(SpanIntake):
-    """Accepts export requests into a store, for the stages of its pipeline."""
-
-    def __init__(
-        self,
-        *,
-        store: WorkStore,
-        assembly: Assembly,
-        live: LiveConfig,
-        forward_to: tuple[str, ...],
-        counters: Counters,
-        clock: Clock,
-        received: asyncio.Event,
-        room: RequestMemory,
-        holding: Callable[[], HoldMode],
-        span_limits: SpanLimits,
-    ) -> None:
-        super().__init__(live=live, counters=counters, room=room, forwards=bool(forward_to))
-        self._store = store
-        self._assembly = assembly
-        self._forward_to = forward_to
-        self._clock = clock
-        self._received = received
-        """Set when there is something new to forward."""
-        self._holding = holding
-        self._span_limits = span_limits
-
-    def _prepared(
-        self,
-        split: SplitRequest,
-        inbound: Inbound,
-        sender: Sender | None,
-        left_out: Counter[Counts],
-        *,
-        body_bytes: int,
-    ) -> Callable[[], Awaitable[None]]:
-        if sender is not None:
-            split = _of_tenant(split, sender.tenant)
-        if split.rejected:  # they are not forwarded either
-            inbound = inbound.without_spans_without_ids()
-        split, again = self._without_repeats(split)
-        inbound = inbound.without(again)  # they were forwarded before
-        split, cut = self._within_limit(split, inbound.request, body_bytes=body_bytes)
-        left_out[Counts.SPANS_OVER_LIMIT] += sum(len(part.spans) for part in cut)
-        left_out[Counts.SPANS_REPEATED] += sum(len(part.spans) for part in again)
-        return partial(self._keep, split, inbound, cut=[part.trace_id for part in cut])
 
     def _without_repeats(self, split: SplitRequest) -> tuple[SplitRequest, Sequence[TraceSlice]]:
         """Remove the slices that the store already has: a sender or a loop sent them twice."""

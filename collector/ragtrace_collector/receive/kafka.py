@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from confluent_kafka import KafkaException
 
@@ -23,19 +23,16 @@ from ragtrace.errors import CodecError
 from ragtrace.ports import Clock
 from ragtrace.traces.otlp import Encoding
 from ragtrace_collector.config.kafka import KafkaConfig
-from ragtrace_collector.deliver.mail import decode_mail
 from ragtrace_collector.receive.intake import Intake, Sender
 from ragtrace_collector.receive.kafka_client import (
-    AssignmentListener,
     ClientEnded,
     GroupConsumer,
     Partition,
     TopicMessage,
     reason_of,
 )
-from ragtrace_collector.receive.kafka_mail import is_mail
 from ragtrace_collector.receive.kafka_producers import Copy, DeadLetterProducer
-from ragtrace_collector.store.port import DeadLetter, DeadLetterStore, MailStore, StoreUnavailable
+from ragtrace_collector.store.port import DeadLetter, DeadLetterStore, StoreUnavailable
 from ragtrace_collector.telemetry.consumer import ConsumerState
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
@@ -49,8 +46,6 @@ _POLL_S: Final = 0.2
 _FIRST_DELAY_S: Final = 0.2
 _LONGEST_DELAY_S: Final = 5.0
 _REOPEN_S: Final = 30.0
-_ENDING_S: Final = 5.0
-"""How long the others of the group wait for what goes on with a partition that they get."""
 _SENDER: Final = "kafka"
 _ENCODINGS: Final[Mapping[str, Encoding]] = {"otlp_proto": "protobuf", "otlp_json": "json"}
 
@@ -64,8 +59,6 @@ class Unusable(StrEnum):
     """It is larger than ``receive.max_message_bytes``."""
     NOT_OTLP = "not_otlp"
     """It is not what ``receive.kafka.encoding`` says."""
-    NOT_MAIL = "not_mail"
-    """It is marked as mail between shards, and cannot be read."""
     NO_SPANS = "no_spans"
     """It holds no span with valid ids: logs or metrics, say."""
     ERROR = "error"
@@ -91,49 +84,6 @@ class _Taken:
     unusable: Unusable | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
-    """Where the messages of a partition go."""
-
-    intake: Intake
-    store: DeadLetterStore
-    mail: MailStore | None = None
-    """Gets what other shards sent; ``None`` where there are none."""
-
-
-class Destinations(Protocol):
-    """Where the messages of each partition go, as partitions come and go."""
-
-    def of(self, partition: int) -> Destination | None:
-        """Return where a partition's messages go; ``None``: they wait until there is something."""
-        ...
-
-    def assigned(self, partitions: Collection[int]) -> None:
-        """Note partitions that this member got."""
-        ...
-
-    async def revoked(self, partitions: Collection[int], *, is_lost: bool) -> None:
-        """End what goes on with partitions that another member gets next, or has already (``is_lost``)."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class OneDestination:
-    """Everything goes to one place."""
-
-    destination: Destination
-
-    def of(self, partition: int) -> Destination | None:
-        """Return the one."""
-        return self.destination
-
-    def assigned(self, partitions: Collection[int]) -> None:
-        """Do nothing."""
-
-    async def revoked(self, partitions: Collection[int], *, is_lost: bool) -> None:
-        """Do nothing."""
-
-
 @dataclass(slots=True, kw_only=True)
 class _Pressure:
     """How a partition is tried again whose messages cannot be stored."""
@@ -148,13 +98,14 @@ class _Pressure:
 
 @dataclass(slots=True, kw_only=True)
 class KafkaReceiver:
-    """A member of a consumer group: what it reads goes to the destinations of its partitions."""
+    """A member of a consumer group: what it reads goes into the store."""
 
     config: KafkaConfig
     max_message_bytes: int
-    destinations: Destinations
-    sender: Callable[[TopicMessage], Sender | None]
-    """Returns who sent a message, if the receivers need tokens or the topics have a tenant."""
+    intake: Intake
+    store: DeadLetterStore
+    sender: Callable[[], Sender | None]
+    """Returns who writes into the topics, if the receivers need tokens or the topics have a tenant."""
     counters: Counters
     clock: Clock
     state: ConsumerState = field(default_factory=lambda: ConsumerState(trouble="it has not started yet"))
@@ -197,7 +148,7 @@ class KafkaReceiver:
             self._thread.shutdown(wait=False)
 
     async def _read_as_member(self) -> None:
-        consumer = await self._call(GroupConsumer, self.config, self._listener())
+        consumer = await self._call(GroupConsumer, self.config)
         self._next, self._waiting, self._pressure = {}, [], {}
         try:
             while not self._stopping.is_set():
@@ -205,24 +156,6 @@ class KafkaReceiver:
                 await self._turn(consumer, messages)
         finally:
             await self._call(consumer.close)
-
-    def _listener(self) -> AssignmentListener:
-        """Return what the client's thread calls when partitions come and go; it waits for what ends."""
-        loop = asyncio.get_running_loop()
-
-        async def begin(partitions: Collection[int]) -> None:
-            self.destinations.assigned(partitions)
-
-        def assigned(partitions: Collection[int]) -> None:
-            # A task as well, so that it never overtakes what ends the same partitions.
-            asyncio.run_coroutine_threadsafe(begin(partitions), loop)
-
-        def revoked(partitions: Collection[int], is_lost: bool) -> None:
-            ending = self.destinations.revoked(partitions, is_lost=is_lost)
-            with suppress(TimeoutError):  # it goes on; whoever gets them next does not wait for it
-                asyncio.run_coroutine_threadsafe(ending, loop).result(_ENDING_S)
-
-        return AssignmentListener(assigned=assigned, revoked=revoked)
 
     async def _turn(self, consumer: GroupConsumer, messages: Sequence[TopicMessage]) -> None:
         self._waiting = [message for message in self._waiting if _is_kept(consumer, message.place)]
@@ -244,9 +177,7 @@ class KafkaReceiver:
         )
 
     def _is_due(self, message: TopicMessage, now_s: float) -> bool:
-        """Whether a message may be stored now: its destination is open, and not known to be full."""
-        if self.destinations.of(message.partition) is None:
-            return False
+        """Whether a message may be stored now: the store is not known to be full."""
         pressure = self._pressure.get(message.place)
         return pressure is None or now_s >= pressure.try_again_s
 
@@ -273,46 +204,11 @@ class KafkaReceiver:
 
     async def _take_all(self, messages: Sequence[TopicMessage]) -> set[int]:
         """Store what messages hold, which then share commits; return the ids of those to try again."""
-        mail: dict[Partition, list[TopicMessage]] = {}
-        for message in filter(self._is_mail, messages):
-            mail.setdefault(message.place, []).append(message)
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(self._take(message)) for message in messages if not self._is_mail(message)
-            ]
-            mail_tasks = [group.create_task(self._take_mail(each)) for each in mail.values()]
+            tasks = [group.create_task(self._take(message)) for message in messages]
         taken = [task.result() for task in tasks]
-        taken += [each for task in mail_tasks for each in task.result()]
         left = {id(each.message) for each in taken if each.is_postponed}
         return left | await self._bury([each for each in taken if each.unusable])
-
-    def _is_mail(self, message: TopicMessage) -> bool:
-        destination = self.destinations.of(message.partition)
-        return destination is not None and destination.mail is not None and is_mail(message)
-
-    async def _take_mail(self, messages: Sequence[TopicMessage]) -> Sequence[_Taken]:
-        """Store the mail of one partition in one transaction: later mail may replace earlier mail."""
-        taken, mail = [], []
-        for message in messages:
-            try:
-                mail += [each for each, _ in decode_mail(message.value or b"")]
-            except CodecError:
-                taken.append(_Taken(message=message, unusable=Unusable.NOT_MAIL))
-            else:
-                taken.append(_Taken(message=message))
-        try:
-            store = self._destination(messages[0]).mail
-            assert store is not None
-            await store.receive_mail(mail, now_ns=self.clock.now_ns())
-        except StoreUnavailable:
-            return [each if each.unusable else replace(each, is_postponed=True) for each in taken]
-        except Exception:  # mail that cannot be kept must not stop what follows it
-            self.counters.add(Counts.STAGE_ERRORS)
-            log.exception(
-                "mail could not be kept", extra=event("kafka_message_failed", **_place(messages[0]))
-            )
-            return [each if each.unusable else replace(each, unusable=Unusable.ERROR) for each in taken]
-        return taken
 
     async def _take(self, message: TopicMessage) -> _Taken:
         try:
@@ -334,24 +230,12 @@ class KafkaReceiver:
             return Unusable.EMPTY
         if len(body) > self.max_message_bytes:
             return Unusable.TOO_LARGE
-        intake = self._destination(message).intake
-        with intake.room.for_request(_SENDER) as place:
+        with self.intake.room.for_request(_SENDER) as place:
             await place.reserve(len(body))
-            receipt = await intake.accept(
-                body, encoding=_ENCODINGS[self.config.encoding], sender=self.sender(message)
+            receipt = await self.intake.accept(
+                body, encoding=_ENCODINGS[self.config.encoding], sender=self.sender()
             )
         return None if receipt.spans else Unusable.NO_SPANS
-
-    def _destination(self, message: TopicMessage) -> Destination:
-        """Return where a message goes.
-
-        Raises:
-            StoreUnavailable: its partition was lost meanwhile.
-        """
-        found = self.destinations.of(message.partition)
-        if found is None:
-            raise StoreUnavailable(f"partition {message.partition} is not here any more")
-        return found
 
     async def _bury(self, unusable: Sequence[_Taken]) -> set[int]:
         """Copy messages into their dead-letter topics and note them; return the ids of those not noted."""
@@ -367,8 +251,7 @@ class KafkaReceiver:
                 copied_to=copied_to,
             )
             try:
-                store = self._destination(message).store
-                is_new = await store.note_dead_letter(letter, now_ns=self.clock.now_ns())
+                is_new = await self.store.note_dead_letter(letter, now_ns=self.clock.now_ns())
             except StoreUnavailable:
                 left.add(id(message))
                 continue
@@ -413,7 +296,7 @@ class KafkaReceiver:
     async def _follow_pressure(
         self, consumer: GroupConsumer, tried: AbstractSet[Partition], now_s: float
     ) -> None:
-        """Fetch nothing of partitions whose messages wait: for room in the store, or for their shard."""
+        """Fetch nothing of partitions whose messages wait for room in the store."""
         waiting = {message.place for message in self._waiting}
         refused = waiting & tried
         before = set(self._pressure)

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -74,26 +73,17 @@ def check_settings(config: KafkaConfig) -> None:
     del settings["bootstrap.servers"]
     for key, path in config.tls or ():
         if path is not None and not os.access(path, os.R_OK):
-            raise ConfigError(f"`{config.key}.tls.{key}`: the file {str(path)!r} cannot be read")
+            raise ConfigError(f"`receive.kafka.tls.{key}`: the file {str(path)!r} cannot be read")
     try:
         Consumer(settings).close()
     except KafkaException as exc:
-        raise ConfigError(f"`{config.key}`: {_without_secrets(text_of(exc), config)}") from None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignmentListener:
-    """What is called in the client's thread when partitions come and go."""
-
-    assigned: Callable[[Collection[int]], None]
-    revoked: Callable[[Collection[int], bool], None]
-    """Another member gets them when this returns; with ``True``, it has them already."""
+        raise ConfigError(f"`receive.kafka`: {_without_secrets(text_of(exc), config)}") from None
 
 
 class GroupConsumer:
     """A member of the consumer group. Its offsets are committed by ``commit`` only."""
 
-    def __init__(self, config: KafkaConfig, listener: AssignmentListener) -> None:
+    def __init__(self, config: KafkaConfig) -> None:
         self.trouble: str | None = "no broker has answered yet"
         """Why nothing comes; ``None`` while the topics can be read."""
         self.partitions: dict[str, int] = {}
@@ -101,7 +91,6 @@ class GroupConsumer:
         self.assigned: set[Partition] = set()
         """Partitions that the last ``poll`` was given: what is known of them is of an earlier time."""
         self._config = config
-        self._listener = listener
         self._owned: set[Partition] = set()
         self._requested: dict[Partition, int] = {}
         self._committed: dict[Partition, int] = {}
@@ -119,8 +108,8 @@ class GroupConsumer:
         self._consumer.subscribe(
             list(config.topics),
             on_assign=self._note_assigned,
-            on_revoke=partial(self._note_revoked, is_lost=False),
-            on_lost=partial(self._note_revoked, is_lost=True),
+            on_revoke=self._note_revoked,
+            on_lost=self._note_revoked,
         )
 
     def poll(self, most: int, wait_s: float) -> Sequence[TopicMessage]:
@@ -144,11 +133,6 @@ class GroupConsumer:
     def owns(self, place: Partition) -> bool:
         """Say whether the group gave the partition to this member."""
         return place in self._owned
-
-    @property
-    def member_id(self) -> str:
-        """The name that the brokers gave to this member; empty before they did."""
-        return self._consumer.memberid()
 
     @property
     def owned(self) -> int:
@@ -260,7 +244,7 @@ class GroupConsumer:
 
     def _because(self, error: KafkaError) -> str:
         if error.code() == _AUTHENTICATION:
-            return f"{_REFUSED} of `{self._config.key}.sasl`: {text_of(error)}"
+            return f"{_REFUSED} of `receive.kafka.sasl`: {text_of(error)}"
         if self._last_error and self._last_error.startswith(_REFUSED):
             return self._last_error  # that its connections end says less
         return text_of(error)
@@ -272,10 +256,8 @@ class GroupConsumer:
         self._paused.difference_update((each.topic, each.partition) for each in places)
         self._unsure.update((each.topic, each.partition) for each in places)
         self._group_trouble = None
-        self._listener.assigned([each.partition for each in places])
 
-    def _note_revoked(self, _: Consumer, places: list[TopicPartition], *, is_lost: bool) -> None:
-        self._listener.revoked([each.partition for each in places], is_lost)
+    def _note_revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
         for place in ((each.topic, each.partition) for each in places):
             self._owned.discard(place)
             self._requested.pop(place, None)

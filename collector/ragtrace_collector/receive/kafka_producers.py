@@ -1,119 +1,20 @@
-"""What is written into Kafka: the spans of a cluster, and copies of messages that cannot be used."""
+"""What is written into Kafka: copies of messages that cannot be used."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from ragtrace_collector.config.kafka import KafkaConfig, KafkaStoreConfig
+from ragtrace_collector.config.kafka import KafkaConfig
 from ragtrace_collector.kafka.errors import text_of
 from ragtrace_collector.receive.kafka_client import TopicMessage
-from ragtrace_collector.store.shard import shard_of
 
 _DELIVERY_TIMEOUT_S: Final = 10.0
-_UNSENT_KILOBYTES: Final = 64 << 10
-_LINGER_MS: Final = 5
-_SERVE_S: Final = 0.1
 _LARGEST_BYTES: Final = 1_000_000_000
 """What librdkafka takes at most: the brokers say how large a message may be."""
-
-
-class SpanMessage(NamedTuple):
-    """The spans of one trace as OTLP, or mail between shards."""
-
-    key: str
-    """The trace id, which says the partition."""
-    payload: bytes
-    headers: list[tuple[str, bytes]]
-    partition: int | None = None
-    """Whatever the key says."""
-
-
-class SpanProducer:
-    """Writes the spans of traces into the partitions of their shards. ``write`` does not block."""
-
-    def __init__(self, config: KafkaStoreConfig, *, shards: int) -> None:
-        self._topic = config.spans
-        self._shards = shards
-        self._producer = Producer(
-            {
-                **config.client_settings(),
-                "acks": "all",
-                "enable.idempotence": True,
-                "compression.type": "zstd",
-                "linger.ms": _LINGER_MS,
-                "message.max.bytes": _LARGEST_BYTES,
-                "delivery.timeout.ms": int(_DELIVERY_TIMEOUT_S * 1000),
-                "queue.buffering.max.kbytes": _UNSENT_KILOBYTES,
-            }
-        )
-        self._is_open = True
-        self._thread = threading.Thread(target=self._serve, name="ragtrace-produce", daemon=True)
-        self._thread.start()
-
-    def write(self, messages: Sequence[SpanMessage], written: asyncio.Future[str | None]) -> None:
-        """Write messages; ``written`` gets why that failed, or ``None`` when the brokers have all of them."""
-        deliveries = _Deliveries(written, left=len(messages))
-        for message in messages:
-            try:
-                self._producer.produce(
-                    self._topic,
-                    value=message.payload,
-                    key=message.key.encode(),
-                    partition=self._partition_of(message),
-                    headers=[*message.headers],
-                    on_delivery=deliveries.note,
-                )
-            except (KafkaException, BufferError) as exc:
-                deliveries.end(text_of(exc))
-
-    def _partition_of(self, message: SpanMessage) -> int:
-        return shard_of(message.key, self._shards) if message.partition is None else message.partition
-
-    def close(self) -> None:
-        """Wait for what is under way. Blocks."""
-        self._producer.flush(_DELIVERY_TIMEOUT_S)
-        self._is_open = False
-        self._thread.join()
-
-    def _serve(self) -> None:
-        while self._is_open:
-            self._producer.poll(_SERVE_S)
-
-
-class _Deliveries:
-    """The messages of one request that are under way. Two threads end them."""
-
-    def __init__(self, written: asyncio.Future[str | None], *, left: int) -> None:
-        self._written = written
-        self._left = left
-        self._trouble: str | None = None
-        self._lock = threading.Lock()
-
-    def note(self, error: KafkaError | None, _: Message) -> None:
-        """End one, as the client says."""
-        self.end(text_of(error) if error is not None else None)
-
-    def end(self, trouble: str | None) -> None:
-        """End one; after the last, the request is answered."""
-        with self._lock:
-            self._left -= 1
-            self._trouble = self._trouble or trouble
-            is_last = not self._left
-        if is_last:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._written.get_loop().call_soon_threadsafe(_resolve, self._written, self._trouble)
-
-
-def _resolve(written: asyncio.Future[str | None], trouble: str | None) -> None:
-    if not written.done():
-        written.set_result(trouble)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from ragtrace_collector.receive.intake import Receipt, SpanIntake
+from ragtrace_collector.receive.intake import Intake, Receipt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +50,13 @@ SIGNALS: Final = (
     Signal(
         path="/v1/traces",
         method="/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-        accept=SpanIntake.accept,
+        accept=Intake.accept,
         response=_traces_response,
     ),
     Signal(
         path="/v1/logs",
         method="/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-        accept=SpanIntake.accept_logs,
+        accept=Intake.accept_logs,
         response=_logs_response,
     ),
 )

@@ -48,7 +48,7 @@ def _unruled(config: CollectorConfig) -> Iterator[str]:
 
 
 async def _old_prices(config: CollectorConfig) -> tuple[str, ...]:
-    async with open_evaluator(config.judging) as evaluator:
+    async with open_evaluator(config) as evaluator:
         return old_prices(evaluator, now_ns=SystemClock().now_ns())
 
 
@@ -65,7 +65,7 @@ def _check_auth(config: CollectorConfig) -> None:
 
 def _check_evaluator(config: CollectorConfig) -> None:
     async def open_and_close() -> None:
-        async with open_evaluator(config.judging):
+        async with open_evaluator(config):
             pass
 
     asyncio.run(open_and_close())
@@ -80,9 +80,6 @@ def _check_exports(config: CollectorConfig) -> None:
 
 def _check_store(config: CollectorConfig) -> None:
     cipher_of(config.store)
-    if config.store.kafka is not None:
-        _check_folder(config.store.folder, key="store.path")
-        return
     path = config.store.file
     _check_file(path, key="store.path", makes_folder=config.store.path is None, may_be_link=True)
     if _check_database(path, key="store.path"):
@@ -141,15 +138,6 @@ def _check_file(path: Path, *, key: str, makes_folder: bool = False, may_be_link
         raise ConfigError(f"`{key}`: the folder {str(folder)!r} {what}: make it, or name another")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"`{key}`: nothing can be written into the folder {str(folder)!r}: name another")
-
-
-def _check_folder(path: Path, *, key: str) -> None:
-    """See that files can be made in a folder, or that it can be made."""
-    there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
-    if not there.is_dir():
-        raise ConfigError(f"`{key}`: {str(there)!r} is a file: name a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(f"`{key}`: nothing can be written into the folder {str(there)!r}: name another")
 
 
 def _check_database(path: Path, *, key: str) -> bool:

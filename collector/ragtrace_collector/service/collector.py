@@ -29,7 +29,6 @@ from ragtrace_collector.receive.grpc import serve_grpc
 from ragtrace_collector.receive.http import http_app
 from ragtrace_collector.service.page import UiService
 from ragtrace_collector.service.pipeline import StorePipeline
-from ragtrace_collector.service.work import Work
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.web.auth import ReceiverAuth
@@ -49,7 +48,7 @@ class Collector:
     """One collector process: what receives, the pipeline, and the pages about them."""
 
     configuration: LiveConfig
-    work: Work
+    pipeline: StorePipeline
     kafka: KafkaReceiver | None
     counters: Counters
     clock: Clock
@@ -71,12 +70,6 @@ class Collector:
         return self.live.config
 
     @property
-    def pipeline(self) -> StorePipeline:
-        """The pipeline, if there is one store."""
-        assert isinstance(self.work, StorePipeline)
-        return self.work
-
-    @property
     def vitals(self) -> Vitals:
         """How it is: what its pages and metrics tell."""
         return self.operations.vitals
@@ -89,11 +82,11 @@ class Collector:
         """
         refuse_what_needs_a_restart(self.config, config)
         check_anchors(config)
-        guards = guards_of(config.judging, clock=self.clock, spend_ledger=self.work.spend_ledger)
-        evaluator = await SharedEvaluator.begin(open_evaluator(config.judging, guards))
+        guards = guards_of(config, clock=self.clock, spend_ledger=self.pipeline.store.budget)
+        evaluator = await SharedEvaluator.begin(open_evaluator(config, guards))
         async with AsyncExitStack() as undone:
             undone.push_async_callback(evaluator.retire)
-            follow = await self.work.prepare(config, evaluator)
+            follow = await self.pipeline.prepare(config, evaluator)
             self.auth.reload(config.receive)
             undone.pop_all()
         before = self.live.shared_evaluator
@@ -155,15 +148,15 @@ class Collector:
         on_ready: Callable[[Collector], None] | None,
     ) -> None:
         drained = asyncio.Event()
-        stages = tasks.create_task(self.work.run(drained), name="stages")
+        stages = tasks.create_task(self.pipeline.run(drained), name="stages")
         self._say_serving(on_ready)
         await stop.wait()
         self.vitals.phase = Phase.STOPPING
         notify_stopping()
         log.info("stopping: no new spans are taken", extra=event("stopping"))
         await receivers.aclose()
-        await self.work.intake.finish()
-        await self.work.drain()
+        await self.pipeline.intake.finish()
+        await self.pipeline.drain()
         drained.set()
         await asyncio.wait([stages], timeout=_LAST_TURN_S)
         stages.cancel()
@@ -183,12 +176,12 @@ class Collector:
         )
 
     def _bind_http(self) -> HttpServer | None:
-        if self.config.receive.http is None or not self.config.takes_spans:
+        if self.config.receive.http is None:
             return None
         listening = open_socket(self.config.receive.http)
         self.http_port = listening.getsockname()[1]
         app = http_app(
-            self.work.intake,
+            self.pipeline.intake,
             status=self.vitals.status,
             access=self.auth.access,
             counters=self.counters,
@@ -198,10 +191,10 @@ class Collector:
         return HttpServer(app, listening, certificate=self.auth.certificate)
 
     async def _start_grpc(self, receivers: AsyncExitStack) -> None:
-        if self.config.receive.grpc is None or not self.config.takes_spans:
+        if self.config.receive.grpc is None:
             return
         server, self.grpc_port = await serve_grpc(
-            self.work.intake,
+            self.pipeline.intake,
             self.config.receive.grpc,
             access=self.auth.access,
             certificate=self.auth.certificate,
@@ -210,5 +203,5 @@ class Collector:
         receivers.push_async_callback(server.stop, _GRPC_GRACE_S)
 
     async def _report(self) -> None:
-        left = await self.work.left()
+        left = await self.pipeline.left()
         log.info("stopped; left on disk: %s", left or "nothing", extra=event("stopped", **left))

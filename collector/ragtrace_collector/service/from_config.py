@@ -7,10 +7,8 @@ from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.ports import SpanSink
 from ragtrace_collector.assemble.open_traces import AssemblePolicy
 from ragtrace_collector.config import CollectorConfig, ExportConfig, FollowUpConfig, SampleConfig
-from ragtrace_collector.config.sampling import SampleLimitConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.sampling import FollowUpPolicy, FollowUps, Limits, Sampler, TenantFloor
-from ragtrace_collector.store.shard import WHOLE, Shard
 
 
 def forward_to(config: CollectorConfig) -> tuple[str, ...]:
@@ -23,34 +21,24 @@ def release_to(config: CollectorConfig) -> tuple[str, ...]:
     return forward_to(config) or tuple(export.endpoint for export in config.export if export.accepts_spans)
 
 
-def assemble_policy_of(config: CollectorConfig, shard: Shard = WHOLE) -> AssemblePolicy:
-    """Return how long a trace waits for its spans, and a shard's part of the open traces."""
+def assemble_policy_of(config: CollectorConfig) -> AssemblePolicy:
+    """Return how long a trace waits for its spans."""
     return AssemblePolicy(
         quiet_ns=nanoseconds(config.assemble.quiet_period),
         deadline_ns=nanoseconds(config.assemble.deadline),
-        max_open_traces=max(1, shard.share(config.assemble.max_open_traces)),
+        max_open_traces=config.assemble.max_open_traces,
         max_spans_per_trace=config.assemble.max_spans_per_trace,
     )
 
 
-def sampler_of(config: SampleConfig, shard: Shard = WHOLE) -> Sampler:
-    """Build the sampler of a shard, with its part of limits and guarantees; it has seen nothing yet."""
+def sampler_of(config: SampleConfig) -> Sampler:
+    """Build the sampler; it has seen nothing yet."""
     floor, limit, near = config.tenant_floor, config.limit, config.neighbours
     return Sampler(
         plan=config.plan(),
-        fairness=TenantFloor(answers=shard.guarantee(floor.answers), window_ns=nanoseconds(floor.window))
-        if floor
-        else None,
-        limits=_limits_of(limit, shard) if limit else None,
+        fairness=TenantFloor(answers=floor.answers, window_ns=nanoseconds(floor.window)) if floor else None,
+        limits=Limits(answers=limit.answers, per_tenant=limit.per_tenant) if limit else None,
         follow_ups=FollowUps(_follow_up_policy(near)) if near else None,
-    )
-
-
-def _limits_of(config: SampleLimitConfig, shard: Shard = WHOLE) -> Limits:
-    answers, per_tenant = config.answers, config.per_tenant
-    return Limits(
-        answers=None if answers is None else shard.share(answers),
-        per_tenant=None if per_tenant is None else shard.share(per_tenant),
     )
 
 

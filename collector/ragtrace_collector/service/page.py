@@ -52,7 +52,7 @@ class UiService:
             yield
             return
         async with (
-            open_store_place(self.config, waits=True) as place,
+            open_store_place(self.config) as place,
             open_configured_reviews(self.config) as reviews,
         ):
             app = configured_app(
@@ -81,17 +81,14 @@ class UiService:
 
 @asynccontextmanager
 async def open_store_place(
-    config: CollectorConfig, *, access: ConnectionSettings | None = None, waits: bool = False
+    config: CollectorConfig, *, access: ConnectionSettings | None = None
 ) -> AsyncIterator[AnswerPlace]:
     """Open the store of a collector for reading, while it runs or is stopped.
 
-    With ``waits``, brokers that are away are waited for: the pages say so meanwhile.
-
     Raises:
         ConfigError: a key of the store or the address of the traces cannot be used.
-        ReadError: the shards of a cluster cannot be read, without ``waits``.
     """
-    async with open_reading(config.store, waits=waits) as store, place_over(store, config, access) as place:
+    async with place_over(open_reading(config.store), config, access) as place:
         yield place
 
 
@@ -138,6 +135,4 @@ def open_configured_reviews(config: CollectorConfig) -> AbstractAsyncContextMana
 
 def reviews_of(config: CollectorConfig) -> Path:
     """Return where reviews are kept."""
-    store = config.store
-    beside = store.folder if store.kafka else store.file
-    return config.ui.reviews or beside.with_name(REVIEWS_NAME)
+    return config.ui.reviews or config.store.file.with_name(REVIEWS_NAME)

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ragtrace.answers.port import AnswerIndex
-from ragtrace.budget import SpendLedger
-from ragtrace.drift.runs import DriftState
 from ragtrace.ports import Clock
-from ragtrace_collector.alerts.forwarding import AnswerForwarding
 from ragtrace_collector.alerts.stage import AlertStage
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.assemble.sweep import Sweeper
@@ -27,7 +23,7 @@ from ragtrace_collector.deliver.hold import HoldStage
 from ragtrace_collector.deliver.outbox import DeliverStage
 from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.stage import EvaluateStage
-from ragtrace_collector.evaluate.workers import WorkerPool, WorkerSlots
+from ragtrace_collector.evaluate.workers import WorkerPool
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.sample.stage import SampleStage
@@ -35,7 +31,6 @@ from ragtrace_collector.service.from_config import assemble_policy_of, sampler_o
 from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.stage import Stage
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
-from ragtrace_collector.store.shard import WHOLE, Shard
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
 
@@ -63,14 +58,10 @@ class StorePipeline:
     deliverers: tuple[DeliverStage, ...]
     drift: DriftStage
     alerts: AlertStage
-    forwarding: AnswerForwarding
-    """To the shard that watches objectives."""
     sessions: SessionStage
     intake: Intake
     counters: Counters
-    slots: WorkerSlots
     clock: Clock
-    shard: Shard = WHOLE
 
     @property
     def live(self) -> Live:
@@ -82,42 +73,19 @@ class StorePipeline:
         """The live configuration."""
         return self.live.config
 
-    @property
-    def spend_ledger(self) -> SpendLedger:
-        """Where what judging costs is counted."""
-        return self.store.budget
-
-    @property
-    def reports(self) -> WorkStore:
-        """What is read of answers and spans, for the pages."""
-        return self.store
-
-    @property
-    def answers(self) -> AnswerIndex:
-        """The index of judged answers."""
-        return self.store.answers
-
     async def prepare(self, config: CollectorConfig, evaluator: SharedEvaluator) -> Callable[[], None]:
         """Get ready to follow another configuration; the result does it.
 
         Raises:
             ConfigError: it cannot be used.
         """
-        live = Live.of(config, evaluator, sampler_of(config.sample, self.shard))
+        live = Live.of(config, evaluator, sampler_of(config.sample))
         await self.sample_stage.recall(live.sampler)
         return partial(self._follow, live)
 
     def _follow(self, live: Live) -> None:
         self.configuration.exchange(live)
-        self.assembly.follow(assemble_policy_of(live.config, self.shard))
-
-    async def drift_state(self) -> DriftState:
-        """Return whether the judge is steady."""
-        return await self.drift.state()
-
-    async def active_alerts(self) -> Mapping[str, bool]:
-        """Return whether each objective is broken, by its name."""
-        return await self.alerts.active()
+        self.assembly.follow(assemble_policy_of(live.config))
 
     async def recover(self) -> None:
         """Look again at the traces that were open when the last process ended."""
@@ -129,19 +97,15 @@ class StorePipeline:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run every stage until ``stop`` is set."""
-        self.slots.join()
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for stage in self._stages(workers=tasks):
-                    tasks.create_task(stage.run(stop, self.counters), name=stage.name)
-        finally:
-            self.slots.leave(self.sample_stage.queued)
+        async with asyncio.TaskGroup() as tasks:
+            for stage in self._stages(workers=tasks):
+                tasks.create_task(stage.run(stop, self.counters), name=stage.name)
 
     def _stages(self, *, workers: asyncio.TaskGroup) -> tuple[Stage, ...]:
         """Return the table of stages."""
         queued, done = self.sample_stage.queued, self.evaluator.done
         pool = WorkerPool(
-            slots=self.slots,
+            most=self.config.evaluate.concurrency,
             take=self.evaluator.take,
             judge=self.evaluator.attempt,
             workers=workers,
@@ -163,20 +127,12 @@ class StorePipeline:
             ),
             *((release,) if self.config.attach.mode == "hold" else ()),
             Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
-            *(self._watching() if self.shard.is_first else self._forwarding()),
+            Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
+            Stage(name="alerts", step=self.alerts.step, pause_s=_WORK_PAUSE_S),
             Stage(name="sessions", step=self.sessions.step, pause_s=_SESSION_PAUSE_S),
             Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
             Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
         )
-
-    def _watching(self) -> tuple[Stage, ...]:
-        return (
-            Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
-            Stage(name="alerts", step=self.alerts.step, pause_s=_WORK_PAUSE_S),
-        )
-
-    def _forwarding(self) -> tuple[Stage, ...]:
-        return (Stage(name="forward-answers", step=self.forwarding.step, pause_s=_WORK_PAUSE_S),)
 
     async def _sample(self) -> bool:
         found_work = await self.sample_stage.step()
@@ -201,7 +157,7 @@ class StorePipeline:
             decided_before_ns=now_ns - nanoseconds(self.config.assemble.linger),
             ended_before_ns=now_ns - nanoseconds(self.config.store.retention),
             began_before_ns=now_ns - nanoseconds(self.config.index.max_age),
-            most_rows=self.shard.share(self.config.most_index_rows),
+            most_rows=self.config.most_index_rows,
         )
         return False
 

@@ -33,4 +33,4 @@ async def run_collector(
         async with open_collector(config) as collector:
             reloads = Reloads(asked=signals.reload, read=reread) if reread else None
             await collector.serve(signals.stop, on_ready=on_ready, reloads=reloads)
-            return (await collector.work.reports.ledger()).by_name()
+            return (await collector.pipeline.store.ledger()).by_name()

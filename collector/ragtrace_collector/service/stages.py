@@ -10,7 +10,6 @@ from functools import partial
 from opentelemetry.trace import Tracer
 
 from ragtrace.ports import Clock, SpanSink
-from ragtrace_collector.alerts.forwarding import AnswerForwarding
 from ragtrace_collector.alerts.notices import AnswerLinks, drift_notices
 from ragtrace_collector.alerts.sinks import NoticeSink
 from ragtrace_collector.alerts.stage import AlertStage
@@ -22,12 +21,10 @@ from ragtrace_collector.assemble.sweep import Sweeper
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
-from ragtrace_collector.deliver.mail import encode_turn
 from ragtrace_collector.deliver.outbox import DeliverStage
 from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage
-from ragtrace_collector.evaluate.workers import WorkerSlots
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.memory import RequestMemory
@@ -36,22 +33,20 @@ from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import forward_to
 from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.sessions.stage import SessionStage
-from ragtrace_collector.store.port import MAIL, HoldMode, KeptTurn, WorkStore
-from ragtrace_collector.store.shard import WHOLE, Shard, shard_of_session
+from ragtrace_collector.store.port import HoldMode, WorkStore
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.scores import Scores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedParts:
-    """What the pipelines of a process share."""
+    """What the pipeline shares with the pages of its process."""
 
     sinks: Mapping[str, SpanSink]
     notice_sinks: Mapping[str, NoticeSink]
     tracer: Tracer
     counters: Counters
     room: RequestMemory
-    slots: WorkerSlots
     scores: Scores | None = None
     """What verdicts add up to, if the metrics tell it."""
 
@@ -65,9 +60,6 @@ class StageParts:
     store: WorkStore
     assembly: Assembly
     clock: Clock
-    shard: Shard = WHOLE
-    mail: SpanSink | None = None
-    """Takes mail to other shards, if there are any."""
     queued: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to judge."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -91,9 +83,7 @@ class StageParts:
             store=self.store,
             assembly=self.assembly,
             counters=self.shared.counters,
-            slots=self.shared.slots,
             clock=self.clock,
-            shard=self.shard,
             intake=self._intake(holder),
             holder=holder,
             sample_stage=self._sample_stage(reader),
@@ -102,7 +92,6 @@ class StageParts:
             deliverers=tuple(self._deliverers()),
             drift=drift,
             alerts=self._alerts(drift),
-            forwarding=AnswerForwarding(store=self.store, shard=self.shard.number, done=self.done),
             sessions=self._sessions(),
         )
 
@@ -172,12 +161,7 @@ class StageParts:
             done=self.done,
             tracer=self.shared.tracer,
             holds=self.holds,
-            turn_mail=self._turn_mail,
         )
-
-    def _turn_mail(self, turn: KeptTurn) -> bytes:
-        owner = shard_of_session(turn.name.session, tenant=turn.name.tenant, shards=self.shard.of)
-        return b"" if owner == self.shard.number else encode_turn(turn, to=owner)
 
     def _sessions(self) -> SessionStage:
         return SessionStage(
@@ -202,14 +186,6 @@ class StageParts:
         )
 
     def _deliverers(self) -> Iterator[DeliverStage]:
-        if self.mail is not None:
-            yield DeliverStage(
-                store=self.store,
-                sink=self.mail,
-                endpoint=MAIL,
-                counters=self.shared.counters,
-                clock=self.clock,
-            )
         for key, notice_sink in self.shared.notice_sinks.items():
             yield DeliverStage(
                 store=self.store,

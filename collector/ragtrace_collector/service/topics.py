@@ -13,23 +13,20 @@ from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.web.tokens import TokenAuth
 
 if TYPE_CHECKING:
-    from ragtrace_collector.receive.kafka import KafkaReceiver, TopicSender
-    from ragtrace_collector.receive.kafka_client import TopicMessage
+    from ragtrace_collector.receive.kafka import KafkaReceiver
 
 
 def check_kafka(config: CollectorConfig) -> None:
-    """See that what `receive.kafka` and `store.kafka` say can be used, without a connection.
+    """See that what `receive.kafka` says can be used, without a connection.
 
     Raises:
         ConfigError: the extra is not installed, or its client refuses a setting.
     """
-    store = config.store.kafka
-    for kafka in (config.receive.kafka, store.receiver() if store else None):
-        if kafka is None:
-            continue
-        with needs_kafka(kafka.key):
-            from ragtrace_collector.receive.kafka_client import check_settings
-        check_settings(kafka)
+    if config.receive.kafka is None:
+        return
+    with needs_kafka():
+        from ragtrace_collector.receive.kafka_client import check_settings
+    check_settings(config.receive.kafka)
 
 
 def open_kafka(
@@ -45,16 +42,14 @@ def open_kafka(
     kafka = config.receive.kafka
     if kafka is None:
         return None
-    from ragtrace_collector.receive.kafka import Destination, KafkaReceiver, OneDestination, TopicSender
-
-    def sender(_: TopicMessage) -> TopicSender | None:
-        return TopicSender(kafka.tenant) if kafka.tenant or access.needs_tokens else None
+    from ragtrace_collector.receive.kafka import KafkaReceiver, TopicSender
 
     return KafkaReceiver(
         config=kafka,
         max_message_bytes=config.receive.max_message_bytes,
-        destinations=OneDestination(Destination(intake=intake, store=store)),
-        sender=sender,
+        intake=intake,
+        store=store,
+        sender=lambda: TopicSender(kafka.tenant) if kafka.tenant or access.needs_tokens else None,
         counters=counters,
         clock=clock,
     )

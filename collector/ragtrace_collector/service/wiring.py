@@ -18,7 +18,6 @@ from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.deliver.observed_sink import ObservedSink
 from ragtrace_collector.drift.check import check_anchors
-from ragtrace_collector.evaluate.workers import WorkerSlots
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.judge.guard import guards_of
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
@@ -34,11 +33,10 @@ from ragtrace_collector.service.from_config import (
     sampler_of,
 )
 from ragtrace_collector.service.page import UiService
+from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.service.stages import SharedParts, StageParts
 from ragtrace_collector.service.topics import check_kafka, open_kafka
-from ragtrace_collector.service.work import Work
-from ragtrace_collector.store.open import OpenStore, open_store
-from ragtrace_collector.store.port import MAIL
+from ragtrace_collector.store.open import open_store
 from ragtrace_collector.telemetry.clock import SteadyClock
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
@@ -63,12 +61,11 @@ async def open_collector(
     *,
     clock: Clock | None = None,
     monotonic_ns: Callable[[], int] | None = None,
-    open_store: OpenStore = open_store,
 ) -> AsyncIterator[Collector]:
     """Open the store, the judge and the sinks; close them in the end.
 
     ``monotonic_ns`` is the clock for waiting times; nothing ever sets it. The default is ``clock``, if given,
-    else the machine's monotonic clock. ``open_store`` opens the work store.
+    else the machine's monotonic clock.
 
     Raises:
         ConfigError: something that the configuration names cannot be used.
@@ -83,9 +80,6 @@ async def open_collector(
             open_tracer(config.telemetry.otlp_endpoint, ratio=config.telemetry.trace_ratio)
         )
         shared = _open_shared(config, SteadyClock(clock), tracer, stack)
-        if config.store.kafka is not None:
-            yield await _open_member(config, shared, auth, clock, monotonic_ns, stack)
-            return
         store = await open_store(config.store, forward_to=release_to(config), tenants=_tenants(config, auth))
         stack.push_async_callback(store.aclose)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
@@ -110,29 +104,10 @@ async def open_collector(
         yield _collector(config, pipeline, live, shared, auth=auth, clock=clock, kafka=kafka)
 
 
-async def _open_member(
-    config: CollectorConfig,
-    shared: SharedParts,
-    auth: ReceiverAuth,
-    clock: Clock,
-    monotonic_ns: Callable[[], int],
-    stack: AsyncExitStack,
-) -> Collector:
-    """Open a process of a cluster: what it works on comes later, from its group."""
-    from ragtrace_collector.service.member import Member
-
-    member = await Member.open(config, auth=auth, stack=stack)
-    clock = SteadyClock(clock)
-    live = LiveConfig(await _open_live(config, clock, member.spend_ledger))
-    stack.push_async_callback(lambda: live.now.shared_evaluator.retire())
-    host = member.host(live, shared, clock=clock, monotonic_ns=monotonic_ns)
-    return _collector(config, host, live, shared, auth=auth, clock=clock, reads_by=host.receiver)
-
-
 async def _open_live(config: CollectorConfig, clock: Clock, spend_ledger: SpendLedger) -> Live:
     """Open the judge behind its guards, and put the first snapshot together."""
-    guards = guards_of(config.judging, clock=clock, spend_ledger=spend_ledger)
-    evaluator = await SharedEvaluator.begin(open_evaluator(config.judging, guards))
+    guards = guards_of(config, clock=clock, spend_ledger=spend_ledger)
+    evaluator = await SharedEvaluator.begin(open_evaluator(config, guards))
     async with AsyncExitStack() as undone:
         undone.push_async_callback(evaluator.retire)
         live = Live.of(config, evaluator, sampler_of(config.sample))
@@ -152,43 +127,37 @@ def _open_shared(config: CollectorConfig, clock: Clock, tracer: Tracer, stack: A
         room=RequestMemory(
             _REQUESTS_AT_ONCE * config.receive.max_message_bytes, counters, most_unread=_UNREAD_AT_ONCE
         ),
-        slots=WorkerSlots(config.evaluate.concurrency),
         scores=_open_scores(config, clock),
     )
 
 
 def _collector(
     config: CollectorConfig,
-    work: Work,
+    pipeline: StorePipeline,
     live: LiveConfig,
     shared: SharedParts,
     *,
     auth: ReceiverAuth,
     clock: Clock,
-    kafka: KafkaReceiver | None = None,
-    reads_by: KafkaReceiver | None = None,
+    kafka: KafkaReceiver | None,
 ) -> Collector:
-    """Put a process together around its work. ``reads_by`` is a receiver that the work itself runs."""
-    receiver = kafka or reads_by
+    """Put a process together around its pipeline."""
     vitals = Vitals(
-        store=work.reports,
+        store=pipeline.store,
         counters=shared.counters,
         clock=clock,
         store_limit_bytes=config.store.max_bytes,
         live=live,
-        drift=work.drift_state,
-        alerts=work.active_alerts,
-        kafka=(lambda: receiver.state) if receiver else None,
+        drift=pipeline.drift.state,
+        alerts=pipeline.alerts.active,
+        kafka=(lambda: kafka.state) if kafka else None,
         has_listeners=config.has_listeners,
-        sink_names={
-            **{key: sink.name for key, sink in (*shared.sinks.items(), *shared.notice_sinks.items())},
-            MAIL: MAIL,
-        },
+        sink_names={key: sink.name for key, sink in (*shared.sinks.items(), *shared.notice_sinks.items())},
     )
-    accounts = account_routes(live, work.reports, work.answers, clock=clock, access=auth.access)
+    accounts = account_routes(live, pipeline.store, pipeline.store.answers, clock=clock, access=auth.access)
     return Collector(
         configuration=live,
-        work=work,
+        pipeline=pipeline,
         counters=shared.counters,
         clock=clock,
         auth=auth,

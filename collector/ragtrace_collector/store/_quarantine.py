@@ -78,6 +78,6 @@ def set_aside(db: sqlite3.Connection, trace_id: str, *, poison: str, now_ns: int
     ).rowcount
 
 
-def end_all(db: sqlite3.Connection, *, crashes: int) -> None:
-    """End all looks of a process that is gone; ``crashes`` (0 or 1) count against their traces."""
-    db.execute("UPDATE suspect SET is_looked_at = 0, crashes = crashes + ? WHERE is_looked_at", (crashes,))
+def end_all(db: sqlite3.Connection) -> None:
+    """End all looks of a process that is gone; they count against their traces."""
+    db.execute("UPDATE suspect SET is_looked_at = 0, crashes = crashes + 1 WHERE is_looked_at")

@@ -58,9 +58,9 @@ def give_back(db: sqlite3.Connection, job: Job) -> None:
     )
 
 
-def end_all(db: sqlite3.Connection, *, crashes: int) -> None:
-    """End all leases of a process that is gone; ``crashes`` (0 or 1) count against their jobs."""
-    db.execute("UPDATE job SET state = 'queued', crashes = crashes + ? WHERE state = 'leased'", (crashes,))
+def end_all(db: sqlite3.Connection) -> None:
+    """End all leases of a process that is gone; they count against their jobs."""
+    db.execute("UPDATE job SET state = 'queued', crashes = crashes + 1 WHERE state = 'leased'")
 
 
 def _lease(db: sqlite3.Connection, which: str, *values: int) -> tuple[Job, ...]:

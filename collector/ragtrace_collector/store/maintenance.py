@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,6 @@ from ragtrace.errors import InputError, ReadError
 from ragtrace.files.private import PendingFile
 from ragtrace_collector.store import _watch
 from ragtrace_collector.store.reader import reading
-from ragtrace_collector.store.schema import refuse_copy
 
 
 class RefusedDeliveries(NamedTuple):
@@ -80,21 +79,6 @@ def refused(store: Path) -> tuple[RefusedDeliveries, ...]:
         return tuple(RefusedDeliveries(*row) for row in rows)
 
 
-def refused_in(stores: Iterable[Path]) -> tuple[RefusedDeliveries, ...]:
-    """Return the items that sinks refused for good in several stores, by sink and reason.
-
-    Raises:
-        ReadError: a store cannot be read.
-    """
-    found: dict[tuple[str, str], RefusedDeliveries] = {}
-    for each in (each for store in stores for each in refused(store)):
-        known = found.get((each.sink, each.reason), each._replace(requests=0))
-        found[each.sink, each.reason] = each._replace(
-            requests=known.requests + each.requests, oldest_ns=min(known.oldest_ns, each.oldest_ns)
-        )
-    return tuple(sorted(found.values()))
-
-
 def send_again(store: Path, *, sink: str | None = None) -> int:
     """Put the items that a sink (or any sink) refused back into the outbox; return how many.
 
@@ -128,7 +112,6 @@ def _writing(path: Path) -> Iterator[sqlite3.Connection]:
         pass  # raises if the file is not a store
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db, db:
-            refuse_copy(db)
             yield db
     except sqlite3.Error as exc:
         raise ReadError(f"{str(path)!r} cannot be written: {exc}") from exc

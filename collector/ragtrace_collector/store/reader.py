@@ -96,14 +96,6 @@ class StoreReader:
         """
         return await asyncio.to_thread(self._carriers, key)
 
-    async def keys(self, trace_id: str) -> Sequence[str]:
-        """Return the keys of the stored traces with an id: one for each tenant that uses it.
-
-        Raises:
-            ReadError: the file is no collector's store or cannot be read.
-        """
-        return await asyncio.to_thread(self._keys_with, trace_id_of(trace_id).lower())
-
     async def traces(self) -> AsyncIterator[Trace]:
         """Yield every trace in the store.
 
@@ -126,7 +118,8 @@ class StoreReader:
             if BEHIND_ID in wanted:
                 keys = _of_tenant(db, keys, tenant_of(wanted))
             if len(keys) > 1:
-                raise several_have(trace_id, keys)
+                named = ", ".join(key if BEHIND_ID in key else f"{key}{BEHIND_ID}" for key in keys)
+                raise ReadError(f"several tenants have a trace {trace_id}: name one of {named}")
             return self._trace(db, keys[0]) if keys else None
 
     def _carriers(self, answer: AnswerKey) -> list[Span]:
@@ -140,10 +133,6 @@ class StoreReader:
                 for supersedes, payload in db.execute(_CARRIERS, (key,)).fetchall()
                 for span in self._spans(payload, key)
             ]
-
-    def _keys_with(self, trace_id: str) -> list[str]:
-        with reading(self._path) as db:
-            return _keys_of(db, trace_id)
 
     def _keys(self) -> list[str]:
         with reading(self._path) as db:
@@ -189,12 +178,6 @@ class StoreReader:
             f"{str(self._path)!r} is encrypted with the key {missing}, which is not among those given: add "
             "that key to `store.encryption_keys`"
         )
-
-
-def several_have(trace_id: str, keys: Sequence[str]) -> ReadError:
-    """Return what to say if a trace is read by its id alone, and there are several."""
-    named = ", ".join(key if BEHIND_ID in key else f"{key}{BEHIND_ID}" for key in keys)
-    return ReadError(f"several tenants have a trace {trace_id}: name one of {named}")
 
 
 def _keys_of(db: sqlite3.Connection, trace_id: str) -> list[str]:

@@ -11,12 +11,10 @@ from ragtrace_collector.store._dead_letters import DEAD_LETTERS
 from ragtrace_collector.store._holds import HOLDS
 from ragtrace_collector.store._judged import KEPT
 from ragtrace_collector.store._ledger_tables import LEDGER, UNCONFIRMED
-from ragtrace_collector.store._mail import RECEIVED_MAIL
 from ragtrace_collector.store._quarantine import SUSPECTS
 from ragtrace_collector.store._tenant_keys import UNKEYED
 from ragtrace_collector.store._watch import WATCH
 from ragtrace_collector.store.budget import BUDGET
-from ragtrace_collector.store.changelog.tables import COPY
 from ragtrace_collector.store.cipher import KEYS
 from ragtrace_collector.store.drift import DRIFT
 from ragtrace_collector.store.leases import LEASES
@@ -74,7 +72,7 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     INDEX_STEPS[2],
     DEAD_LETTERS,
     INDEX_STEPS[3],
-    RECEIVED_MAIL,
+    "DROP TABLE IF EXISTS received_mail;",  # of a store that several processes shared
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 NEWEST: Final = len(_MIGRATIONS)
@@ -90,21 +88,8 @@ def prepare(db: sqlite3.Connection) -> None:
     """
     _refuse_damage(db)
     check_application_id(db)
-    refuse_copy(db)
     db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect in a new file only
     migrate(db, _MIGRATIONS)
-
-
-def refuse_copy(db: sqlite3.Connection) -> None:
-    """Refuse a file into which rows come from a log.
-
-    Raises:
-        UnfitFile: it is one: what is written into it otherwise would be lost.
-    """
-    if db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (COPY,)).fetchone():
-        raise UnfitFile(
-            "it is a copy of a log in Kafka, and only its owner may change it", "give it a path of its own"
-        )
 
 
 def migrate_to(db: sqlite3.Connection, version: int) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -20,7 +18,7 @@ from ragtrace.sqlite_file import primary_code
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
-from ragtrace_collector.store import _dead_letters, _judged, _mail, _watch, leases, revisions
+from ragtrace_collector.store import _dead_letters, _judged, _watch, leases, revisions
 from ragtrace_collector.store import _quarantine as suspects
 from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store._holds import HeldTraces
@@ -30,7 +28,6 @@ from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.drift import SqliteDrift
 from ragtrace_collector.store.open_errors import DAMAGED, lock_file, unusable
 from ragtrace_collector.store.port import (
-    MAIL,
     DeadLetter,
     HoldMode,
     IndexSize,
@@ -38,7 +35,6 @@ from ragtrace_collector.store.port import (
     JudgedInput,
     KeptCarrier,
     KeptTurn,
-    Mail,
     Notice,
     OutboxItem,
     Outcome,
@@ -124,27 +120,9 @@ class SqliteStore:
             lock.close()
             raise unusable(path, exc) from exc
         store = cls(commits, lock, max_bytes=max_bytes, forward_to=forward_to, cipher=cipher)
-        await store.take_over(tenants)
+        await store._all_of(lambda db: key_by_tenant(db, tenants))
+        await store._submit(_end_all)
         return store
-
-    async def take_over(self, tenants: Collection[str] = (), *, is_crash: bool = True) -> None:
-        """End the leases that a process left, and give what an older ragtrace stored of tenants their keys.
-
-        ``is_crash`` says that it crashed: its own answers and traces may be the reason.
-
-        Raises:
-            StoreUnavailable: that cannot be written.
-        """
-        await self._all_of(lambda db: key_by_tenant(db, tenants))
-        await self._submit(partial(_end_all, crashes=int(is_crash)))
-
-    @property
-    def lost(self) -> asyncio.Event:
-        """Set when a store whose rows are logged can do nothing more, as when another process owns it now.
-
-        Every method that writes fails at once then: close the store, and open it again to go on.
-        """
-        return self._commits.lost
 
     @property
     def budget(self) -> SqliteBudget:
@@ -279,7 +257,6 @@ class SqliteStore:
         judged: JudgedInput | None = None,
         kept: KeptCarrier | None = None,
         turn: KeptTurn | None = None,
-        mail: bytes = b"",
     ) -> bool | None:
         ended = FinalOutcome.of(outcome)
 
@@ -297,8 +274,6 @@ class SqliteStore:
                 _judged.keep(db, job, kept, self._names)
             if turn is not None:
                 add_turn(db, turn, now_ns=now_ns)
-            if mail:
-                _put_outbox_items(db, {MAIL: mail})
             db.execute(
                 "UPDATE job SET is_on_span = ? WHERE trace_id = ? AND span_id = ? AND is_on_span != ?1",
                 (is_added, job.trace_id, job.span_id),
@@ -405,12 +380,6 @@ class SqliteStore:
     async def dead_letters(self, limit: int) -> tuple[DeadLetter, ...]:
         return await self._submit(lambda db: _dead_letters.latest(db, limit))
 
-    async def receive_mail(self, mail: Sequence[Mail], *, now_ns: int) -> int:
-        def work(db: sqlite3.Connection) -> int:
-            return sum(_mail.receive(db, each, now_ns=now_ns) for each in mail)
-
-        return await self._submit(work, is_acknowledged=True)
-
     async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
         with _readable():
             return await self._reports.find_traces(begin, limit=limit, tenant=tenant)
@@ -446,7 +415,6 @@ class SqliteStore:
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: _judged.forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
         await self._submit(lambda db: _dead_letters.forget(db, before_ns=ended_before_ns))
-        await self._all_of(lambda db: _mail.forget(db, before_ns=ended_before_ns))
         await self._all_of(shrink)
         return number
 
@@ -480,8 +448,6 @@ class SqliteStore:
         except sqlite3.OperationalError as exc:  # such as: database or disk is full
             raise StoreUnavailable(f"the store cannot be used: {exc}") from exc
         except sqlite3.DatabaseError as exc:
-            if exc.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_TRIGGER:  # a row that its log cannot take
-                raise StoreUnavailable(f"the store cannot keep this: {exc}") from exc
             if primary_code(exc) != sqlite3.SQLITE_CORRUPT:
                 raise
             raise StoreUnavailable(
@@ -558,10 +524,10 @@ def _prepare_encrypted(cipher: PayloadCipher) -> Callable[[sqlite3.Connection], 
     return prepare_encrypted
 
 
-def _end_all(db: sqlite3.Connection, *, crashes: int) -> None:
+def _end_all(db: sqlite3.Connection) -> None:
     """Take back what a process left."""
-    leases.end_all(db, crashes=crashes)
-    suspects.end_all(db, crashes=crashes)
+    leases.end_all(db)
+    suspects.end_all(db)
 
 
 def _write_nothing_new(db: sqlite3.Connection) -> None:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ragtrace_collector.store._files import StoreFiles
 from ragtrace_collector.telemetry.logs import event
@@ -44,47 +44,12 @@ class _LostFile(sqlite3.OperationalError):
     """One of the store's files is not the one that was opened."""
 
 
-class CommitHook(Protocol):
-    """What takes part in every commit, on the thread of the commits."""
-
-    def before_commit(self, db: sqlite3.Connection) -> None:
-        """Do what belongs to a transaction, at its end.
-
-        Raises:
-            sqlite3.Error: nothing of the transaction is to be kept.
-        """
-        ...
-
-    def committed(self) -> None:
-        """Note that the transaction was committed."""
-        ...
-
-    def is_lost_by(self, exc: sqlite3.Error) -> bool:
-        """Say whether nothing can be committed any more after this error, which ended a transaction."""
-        ...
-
-    def file_lost(self) -> None:
-        """Note that one of the store's files is not the one that was opened."""
-        ...
-
-    def close(self) -> None:
-        """Give back what it holds. The connection is closed."""
-        ...
-
-
 class GroupCommit:
     """One thread that owns the connection and commits submissions in groups, in order."""
 
-    def __init__(
-        self, path: Path, prepare: Callable[[sqlite3.Connection], None], hook: CommitHook | None = None
-    ) -> None:
-        """With a hook, which keeps what is committed too, the file is synced less often."""
-        self.lost = asyncio.Event()
-        """Set when nothing can be committed any more, because of the hook: every submission fails at once."""
+    def __init__(self, path: Path, prepare: Callable[[sqlite3.Connection], None]) -> None:
         self._path = path
         self._prepare = prepare
-        self._hook = hook
-        self._lost_by: sqlite3.Error | None = None
         self._is_closed = False
         self._submissions: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
@@ -140,7 +105,6 @@ class GroupCommit:
             connection = self._connect()
             self._files = StoreFiles.of(self._path)
         except Exception as exc:  # noqa: BLE001 -- whoever opens it must hear of it, and says what it is
-            self._close_hook()
             self._resolve([(self._opened, exc)])
             return
         self._resolve([(self._opened, None)])
@@ -149,11 +113,6 @@ class GroupCommit:
                 self._commit(connection, group)
         finally:
             connection.close()
-            self._close_hook()
-
-    def _close_hook(self) -> None:
-        if self._hook is not None:
-            self._hook.close()
 
     def _connect(self) -> sqlite3.Connection:
         # It holds content: only its owner may read it. SQLite gives its other files the same mode.
@@ -164,7 +123,7 @@ class GroupCommit:
             (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
             if journal != "wal":
                 raise sqlite3.OperationalError("no write-ahead log can be kept here, as on a network's disk")
-            connection.execute(f"PRAGMA synchronous={'NORMAL' if self._hook else 'FULL'}")
+            connection.execute("PRAGMA synchronous=FULL")
             # Some systems build SQLite to write zeros over what is deleted. Measured, that is two fifths of
             # the cost of forwarding, and copies may be in the log anyway: encryption is what hides content.
             connection.execute("PRAGMA secure_delete=FAST")
@@ -194,14 +153,12 @@ class GroupCommit:
 
     def _commit(self, connection: sqlite3.Connection, group: list[_Submission]) -> None:
         try:
-            self._refuse_if_lost()
             self._refuse_other_files(connection)
             self._cut_log(connection)
             connection.execute("BEGIN IMMEDIATE")
             done = [(each.future, self._run_one(connection, each.work)) for each in group]
-            self._finish(connection)
+            connection.execute("COMMIT")
         except _LostFile as exc:
-            self._lose_by(exc)
             done = [(each.future, exc) for each in group]
         except sqlite3.Error as exc:
             with suppress(sqlite3.Error):
@@ -209,39 +166,16 @@ class GroupCommit:
             with suppress(sqlite3.Error):
                 # On a full disk the log cannot grow: with its pages in place, it begins again from its start.
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            if self._hook is not None and self._hook.is_lost_by(exc):
-                self._lose_by(exc)
             done = [(each.future, exc) for each in group]
         except Exception as exc:  # whoever waits for a commit must hear that this thread cannot go on
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             log.exception("a commit failed unexpectedly", extra=event("commit_failed"))
-            self._lose_by(sqlite3.OperationalError(f"a commit failed unexpectedly: {type(exc).__name__}"))
-            done = [(each.future, self._lost_by) for each in group]
+            failed = sqlite3.OperationalError(f"a commit failed unexpectedly: {type(exc).__name__}")
+            done = [(each.future, failed) for each in group]
         else:
             done = self._without_lost(connection, group, done)
         self._resolve(done)
-
-    def _finish(self, connection: sqlite3.Connection) -> None:
-        if self._hook is not None:
-            self._hook.before_commit(connection)
-        connection.execute("COMMIT")
-        if self._hook is not None:
-            self._hook.committed()
-
-    def _refuse_if_lost(self) -> None:
-        if self._lost_by is not None:
-            raise self._lost_by
-
-    def _lose_by(self, exc: sqlite3.Error) -> None:
-        """End the store if a hook keeps what it holds: it can be opened again with all of it."""
-        if self._hook is None or self._lost_by is not None:
-            return
-        self._lost_by = exc
-        if isinstance(exc, _LostFile):
-            self._hook.file_lost()
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self.lost.set)
 
     def _without_lost(
         self, connection: sqlite3.Connection, group: list[_Submission], done: list[_Result]
@@ -250,9 +184,6 @@ class GroupCommit:
         try:
             self._refuse_other_files(connection)
         except _LostFile as exc:
-            if self._hook is not None:  # it has the data
-                self._lose_by(exc)
-                return done
             return [
                 (future, exc if each.is_acknowledged else result)
                 for each, (future, result) in zip(group, done, strict=True)

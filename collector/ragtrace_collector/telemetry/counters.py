@@ -28,10 +28,6 @@ class Counts(StrEnum):
         "spans_repeated",
         "spans that a sender or a loop sent a second time: neither stored nor forwarded again",
     )
-    SPANS_TO_TOPIC = (
-        "spans_to_topic",
-        "spans written into the topic of a cluster: the owner of their shard receives them from there",
-    )
     SPANS_OVER_LIMIT = "spans_over_limit", "spans beyond assemble.max_spans_per_trace: not stored"
     LOG_RECORDS = "log_records", "log records with messages of a GenAI call: kept, and read with their span"
     LOG_RECORDS_OTHER = (

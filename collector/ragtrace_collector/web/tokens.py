@@ -64,28 +64,17 @@ class TokenSender:
         for what in self._left:
             self._left[what] -= used[what]
 
-    def check(self, processes: int | None) -> None:
-        """See that this process's part of the allowance is not used up.
-
-        Args:
-            processes: How many share the allowance, in equal parts; ``None`` if that is not known.
+    def check(self) -> None:
+        """See that the allowance is not used up.
 
         Raises:
-            RequestRefused: it is used up, or its size is not known; with the time to wait.
+            RequestRefused: it is used up; with the time to wait.
         """
         if not self._left:
             return
-        if processes is None:
-            raise RequestRefused(
-                code_pb2.UNAVAILABLE,
-                "this token has an allowance, and how many processes share it is not known yet: try again",
-                retry_after_s=1,
-            )
-        self._fill(processes)
+        self._fill()
         waits_s = [
-            (1 - left) * 60 * processes / self.grant.a_minute[what]
-            for what, left in self._left.items()
-            if left < 1
+            (1 - left) * 60 / self.grant.a_minute[what] for what, left in self._left.items() if left < 1
         ]
         if waits_s:
             raise RequestRefused(
@@ -94,13 +83,12 @@ class TokenSender:
                 retry_after_s=math.ceil(max(waits_s)),
             )
 
-    def _fill(self, processes: int) -> None:
+    def _fill(self) -> None:
         now_ns = self._clock.now_ns()
         minutes = max(0, now_ns - self._filled_ns) / _MINUTE_NS  # a clock that was set back refills nothing
         self._filled_ns = now_ns
         for what, most in self.grant.a_minute.items():
-            part = most / processes
-            self._left[what] = min(max(part, 1.0), self._left[what] + part * minutes)
+            self._left[what] = min(most, self._left[what] + most * minutes)
 
 
 class TokenAuth:
@@ -110,8 +98,6 @@ class TokenAuth:
         self, grants: Sequence[TokenGrant], clock: Clock, *, hosts: KnownHosts | None = None
     ) -> None:
         """``hosts`` are checked as long as no tokens are configured."""
-        self.processes: int | None = 1
-        """How many processes share the tokens' allowances; ``None`` while that is not known."""
         self._clock = clock
         self._hosts = hosts
         self._senders: tuple[TokenSender, ...] = ()
@@ -127,11 +113,6 @@ class TokenAuth:
     def needs_tokens(self) -> bool:
         """Whether senders need a token."""
         return bool(self._senders)
-
-    @property
-    def has_allowances(self) -> bool:
-        """Whether any token has a limit."""
-        return any(sender.grant.a_minute for sender in self._senders)
 
     @property
     def tenants(self) -> frozenset[str]:
@@ -171,7 +152,7 @@ class TokenAuth:
                 f"this token may not {_DOING[permission]}: add {permission!r} to its `may`",
             )
         if permission == "send":
-            sender.check(self.processes)
+            sender.check()
             sender.charge(requests=1)
         return sender
 

@@ -17,7 +17,6 @@ from ragtrace.answers.index._rows import DOLLARS, HOUR_NS
 from ragtrace.answers.index._scope import SumRange, listed, ranges_in, streams_in
 from ragtrace.answers.index._sums import DAY, LIMB, METRIC_SUMS, SUMS, UNIT
 from ragtrace.answers.index._words import Kind, find_word, words
-from ragtrace.answers.index.parts import TrendSums
 from ragtrace.answers.port import MetricTrend, Quadrant, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
 from ragtrace.model import Label, VerdictLabel
@@ -84,8 +83,8 @@ def _occurs(db: sqlite3.Connection, metric: int, scope: TrafficScope, streams: l
     )
 
 
-def trend_sums(db: sqlite3.Connection, metric: str, scope: TrafficScope, *, period_ns: int) -> TrendSums:
-    """Return what a metric's trend is made of.
+def trend(db: sqlite3.Connection, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
+    """Return a metric over time.
 
     Raises:
         ValueError: the period is not a multiple of an hour.
@@ -93,27 +92,23 @@ def trend_sums(db: sqlite3.Connection, metric: str, scope: TrafficScope, *, peri
     period = period_hours(period_ns)
     number = find_word(db, Kind.METRIC, metric)
     streams = streams_in(db, scope)
-    found = TrendSums(is_lower_better=is_lower_better(db, number))
+    whole: Counter[str] = Counter()
+    periods: dict[int, Counter[str]] = {}  # by the hour since 1970 at which each begins
     if number:
         for part in ranges_in(scope, period_hours=period):
             for start, amounts in _periods(db, number, part, streams, period):
-                found.periods.setdefault(start, Counter()).update(amounts)
+                periods.setdefault(start, Counter()).update(amounts)
         for part in ranges_in(scope) if period % DAY else ():
             for _, amounts in _periods(db, number, part, streams, 0):
-                found.whole.update(amounts)
-        for amounts in () if period % DAY else found.periods.values():  # the same sums, read once
-            found.whole.update(amounts)
-    return found
-
-
-def trend_of(found: TrendSums, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
-    """Return the trend that sums tell."""
-    start_ns = scope.since_ns if scope.since_ns is not None else min(found.periods, default=0) * HOUR_NS
+                whole.update(amounts)
+        for amounts in () if period % DAY else periods.values():  # the same sums, read once
+            whole.update(amounts)
+    start_ns = scope.since_ns if scope.since_ns is not None else min(periods, default=0) * HOUR_NS
     return MetricTrend(
         metric=metric,
-        lower_is_better=found.is_lower_better,
-        whole=_point(start_ns, found.whole),
-        points=tuple(_point(start * HOUR_NS, found.periods[start]) for start in sorted(found.periods)),
+        lower_is_better=is_lower_better(db, number),
+        whole=_point(start_ns, whole),
+        points=tuple(_point(start * HOUR_NS, periods[start]) for start in sorted(periods)),
         period_ns=period_ns,
     )
 

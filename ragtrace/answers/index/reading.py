@@ -24,8 +24,7 @@ from ragtrace.answers.index._rows import (
 )
 from ragtrace.answers.index._search import BY_POSITION, FEW, Found, Search, order_of
 from ragtrace.answers.index._words import Kind, find_word, streams, words
-from ragtrace.answers.index.parts import PlacedAnswer, PlacedPage, PlacedSession, TrendSums
-from ragtrace.answers.index.sessions import judged_sessions, placed_sessions, session_page
+from ragtrace.answers.index.sessions import judged_sessions, session_page
 from ragtrace.answers.port import (
     AnswerFilter,
     AnswerPage,
@@ -71,42 +70,7 @@ class SqliteAnswerIndex:
             ReadError: the index cannot be read.
         """
         place = None if after is None else decode(after, chosen, sort)
-        found = await self.placed(chosen, sort=sort, after=place, limit=limit)
-        is_by_time = sort in (SortBy.NEWEST, SortBy.OLDEST)
-        return AnswerPage(
-            answers=tuple(each.answer for each in found.answers),
-            next=None if found.more is None else encode(found.more, chosen, sort),
-            is_cut=found.is_cut,
-            searched_to_ns=found.more.key if found.is_cut and found.more and is_by_time else None,
-        )
-
-    async def placed(
-        self,
-        chosen: AnswerFilter,
-        *,
-        sort: SortBy,
-        after: Place | None,
-        limit: int,
-        is_lower_better: bool | None = None,
-        parts: int = 1,
-    ) -> PlacedPage:
-        """Return a page of a list with the places of its answers.
-
-        ``is_lower_better`` is by default what this index knows of the filter's metric. One of several
-        ``parts`` looks at its share of candidates.
-        """
-
-        def place(db: sqlite3.Connection) -> PlacedPage:
-            wanted = conditions_of(db, chosen)
-            is_lower = is_lower_better
-            if is_lower is None:
-                is_lower = _overview.is_lower_better(db, wanted.metric)
-            order = order_of(sort, is_lower_better=is_lower)
-            few = self._few // parts
-            search = Search(db=db, wanted=wanted, scope=chosen.scope, order=order, few=few)
-            return self._placed(search, after, limit)
-
-        return await self._read(place)
+        return await self._read(lambda db: self._page(db, chosen, sort, place, limit))
 
     async def every(
         self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST
@@ -151,21 +115,9 @@ class SqliteAnswerIndex:
             lambda db: session_page(db, tenant=tenant, label=label, after=after, limit=limit)
         )
 
-    async def placed_sessions(
-        self, *, tenant: str | None, label: Label | None, before: Place | None, limit: int
-    ) -> Sequence[PlacedSession]:
-        """Return judged sessions with their places in the list, the newest first."""
-        return await self._read(
-            lambda db: placed_sessions(db, tenant=tenant, label=label, before=before, limit=limit)
-        )
-
     async def judged_sessions(self, session: str, *, tenant: str | None) -> Sequence[SessionSummary]:
         """Return the judged sessions under an id, the newest first."""
         return await self._read(lambda db: judged_sessions(db, session, tenant))
-
-    async def is_lower_better(self, metric: str) -> bool:
-        """Return whether less of a metric is better; false if no answer has a score of it."""
-        return await self._read(lambda db: _overview.is_lower_better(db, find_word(db, Kind.METRIC, metric)))
 
     async def metrics(self, scope: TrafficScope) -> Sequence[str]:
         """Return the names of the metrics that occur, ``faithfulness`` first."""
@@ -178,12 +130,7 @@ class SqliteAnswerIndex:
             ValueError: the period is not a multiple of an hour.
             ReadError: the index cannot be read.
         """
-        found = await self.trend_sums(metric, scope, period_ns=period_ns)
-        return _overview.trend_of(found, metric, scope, period_ns=period_ns)
-
-    async def trend_sums(self, metric: str, scope: TrafficScope, *, period_ns: int) -> TrendSums:
-        """Return what the trend is made of, which can be added to that of other answers."""
-        return await self._read(lambda db: _overview.trend_sums(db, metric, scope, period_ns=period_ns))
+        return await self._read(lambda db: _overview.trend(db, metric, scope, period_ns=period_ns))
 
     async def sums(self, scope: TrafficScope) -> Sums:
         """Return a scope in numbers. It is widened to whole hours."""
@@ -207,13 +154,10 @@ class SqliteAnswerIndex:
         return await self._read(lambda db: _overview.newest_ns(db, scope))
 
     async def random_order(
-        self, scope: TrafficScope, *, after: float, limit: int, parts: int = 1
+        self, scope: TrafficScope, *, after: float, limit: int
     ) -> Sequence[tuple[float, AnswerSummary]]:
-        """Return the next answers in random order, with their positions in [0, 1).
-
-        One of several ``parts`` looks at its share of candidates.
-        """
-        return await self._read(lambda db: self._random_order(db, scope, after, limit, self._few // parts))
+        """Return the next answers in random order, with their positions in [0, 1)."""
+        return await self._read(lambda db: self._random_order(db, scope, after, limit))
 
     async def _read(self, query: Callable[[sqlite3.Connection], ReadT]) -> ReadT:
         return await asyncio.to_thread(self._run, query)
@@ -225,17 +169,27 @@ class SqliteAnswerIndex:
         except sqlite3.Error as exc:
             raise ReadError(f"the index of answers cannot be read: {exc}") from exc
 
-    def _placed(self, search: Search, after: Place | None, limit: int) -> PlacedPage:
+    def _page(
+        self, db: sqlite3.Connection, chosen: AnswerFilter, sort: SortBy, after: Place | None, limit: int
+    ) -> AnswerPage:
+        wanted = conditions_of(db, chosen)
+        order = order_of(sort, is_lower_better=_overview.is_lower_better(db, wanted.metric))
+        search = Search(db=db, wanted=wanted, scope=chosen.scope, order=order, few=self._few)
         deadline = time.monotonic() + self._limit_s
         found = search.find(after, limit=limit, is_over=lambda: time.monotonic() >= deadline)
-        answers = map(PlacedAnswer, found.places, _summaries(search.db, found))
-        return PlacedPage(answers=tuple(answers), more=found.more, is_cut=found.is_cut)
+        is_by_time = sort in (SortBy.NEWEST, SortBy.OLDEST)
+        return AnswerPage(
+            answers=tuple(_summaries(db, found)),
+            next=None if found.more is None else encode(found.more, chosen, sort),
+            is_cut=found.is_cut,
+            searched_to_ns=found.more.key if found.is_cut and found.more and is_by_time else None,
+        )
 
     def _random_order(
-        self, db: sqlite3.Connection, scope: TrafficScope, after: float, limit: int, few: int
+        self, db: sqlite3.Connection, scope: TrafficScope, after: float, limit: int
     ) -> list[tuple[float, AnswerSummary]]:
         wanted = conditions_of(db, AnswerFilter(scope=scope))
-        search = Search(db=db, wanted=wanted, scope=scope, order=BY_POSITION, few=few)
+        search = Search(db=db, wanted=wanted, scope=scope, order=BY_POSITION, few=self._few)
         start = Place(int(after * POSITIONS), 2**62) if after >= 0 else None
         found = search.find(start, limit=limit, is_over=lambda: False)
         positions = (place.key / POSITIONS for place in found.places)

@@ -8,8 +8,6 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ragtrace.answers.index._cursor import Place
-from ragtrace.answers.index.parts import PlacedSession
 from ragtrace.answers.port import SessionPage
 from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
 from ragtrace.answers.summary import AnswerKey
@@ -60,39 +58,25 @@ def session_page(
     Raises:
         InputError: the cursor is none.
     """
-    before = None if after is None else Place(*session_place(after, numbers=2))
-    found = placed_sessions(db, tenant=tenant, label=label, before=before, limit=limit + 1)
-    shown = found[:limit]
-    is_more = len(found) > limit
-    return SessionPage(
-        sessions=tuple(each.session for each in shown),
-        next="-".join(map(str, shown[-1].place)) if is_more else None,
-    )
-
-
-def session_place(cursor: str, *, numbers: int) -> tuple[int, ...]:
-    """Return the numbers of a cursor of the list of sessions: it is made of so many, with hyphens between.
-
-    Raises:
-        InputError: it is none.
-    """
-    if not re.fullmatch(r"\d{1,19}" + r"-\d{1,19}" * (numbers - 1), cursor):
-        raise InputError("this is no place in the list of sessions")
-    return tuple(min(int(number), _LATEST) for number in cursor.split("-"))
-
-
-def placed_sessions(
-    db: sqlite3.Connection, *, tenant: str | None, label: Label | None, before: Place | None, limit: int
-) -> list[PlacedSession]:
-    """Return valid sessions with their places, the newest first."""
+    before = (_LATEST, _LATEST) if after is None else _place(after)
     rows = db.execute(
         f"SELECT {_COLUMNS}, id FROM answer_session WHERE is_valid = 1 AND (time_ns, id) < (?1, ?2)"
         " AND (?3 IS NULL OR tenant = ?3) AND (?4 IS NULL OR label = ?4)"
         " ORDER BY time_ns DESC, id DESC LIMIT ?5",
-        (*(before or (_LATEST, _LATEST)), tenant, label and label.value, limit),
+        (*before, tenant, label and label.value, limit + 1),
     ).fetchall()
-    found = [(_summary(row), row[-1]) for row in rows]
-    return [PlacedSession(Place(session.time_ns, number), session) for session, number in found]
+    shown = [_summary(row) for row in rows[:limit]]
+    return SessionPage(
+        sessions=tuple(shown),
+        next=f"{shown[-1].time_ns}-{rows[limit - 1][-1]}" if len(rows) > limit else None,
+    )
+
+
+def _place(cursor: str) -> tuple[int, int]:
+    if not re.fullmatch(r"\d{1,19}-\d{1,19}", cursor):
+        raise InputError("this is no place in the list of sessions")
+    time_ns, row = (min(int(number), _LATEST) for number in cursor.split("-"))
+    return time_ns, row
 
 
 def judged_sessions(db: sqlite3.Connection, session: str, tenant: str | None) -> Sequence[SessionSummary]:

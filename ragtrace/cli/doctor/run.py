@@ -145,7 +145,7 @@ class _Plan:
             verify_of=lambda judge: evaluator.limits(judge).verify,
             endpoints={**named, **(self.endpoints if self.must_answer else {})},
             must_answer=True,
-            store=None if config.store.kafka else config.store.file,
+            store=config.store.file,
             secrets=self.secrets | _secrets(*_secrets_in(config)),
         )
 

@@ -305,7 +305,6 @@ async def _opened_store(config: Path | None, store: Path | None) -> AsyncIterato
     """Open the answers of the named store, else of the configured or the default one."""
     with needs_extra("collector"):
         from ragtrace_collector.config import default_config_text, load_config, parse_config
-        from ragtrace_collector.ledger.account import merge_ledgers
         from ragtrace_collector.service.page import place_over
         from ragtrace_collector.store.ledger import read_screened, take_stock
         from ragtrace_collector.store.open_reading import open_reading
@@ -318,21 +317,20 @@ async def _opened_store(config: Path | None, store: Path | None) -> AsyncIterato
     section = configured.store
     if store is not None or config is None:
         section = section.over_file(store or default_store())
-    if section.kafka is None and not section.file.is_file():
+    if not section.file.is_file():
         raise InputError(
             f"there is no collector's store {str(section.file)!r}: start `ragtrace collector`, name "
             "another with --from store:PATH or --config FILE, or read a back end: "
             "--from jaeger:http://localhost:16686"
         )
-    async with open_reading(section) as found, place_over(found, configured) as opened:
+    found = open_reading(section)
+    async with place_over(found, configured) as opened:
 
         def states() -> Mapping[str, int]:
-            ledger = merge_ledgers([take_stock(file) for file in found.files().values()])
-            return ledger.by(lambda account: account.state)
+            return take_stock(found.path).by(lambda account: account.state)
 
         def screened(since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
-            files = found.files().values()
-            return [each for file in files for each in read_screened(file, since_ns, until_ns)]
+            return read_screened(found.path, since_ns, until_ns)
 
         yield _Place(
             name=found.name, index=opened.index, source=opened.source, states=states, screened=screened

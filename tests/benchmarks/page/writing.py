@@ -32,7 +32,6 @@ TITLES: Final = {
     "backfill": "Back-fill",
     "answer_index": "The page's queries",
     "judge_cost": "Other tools' judging",
-    "cluster": "Several processes over Kafka",
 }
 
 

@@ -19,7 +19,6 @@ from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig, parse_config
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.wiring import open_collector
-from ragtrace_collector.store.open import OpenStore, open_store
 from tests.patience import PATIENCE_S
 
 __all__ = ["carriers_in", "config_of", "half_a_request", "post", "running_collector", "send_grpc", "until"]
@@ -48,11 +47,11 @@ def config_of(folder: Path, **changes: Any) -> CollectorConfig:
 
 @asynccontextmanager
 async def running_collector(
-    config: CollectorConfig, *, clock: Clock | None = None, open_store: OpenStore = open_store
+    config: CollectorConfig, *, clock: Clock | None = None
 ) -> AsyncIterator[Collector]:
     """Serve until the block ends, then shut down in order."""
     ready, stop = asyncio.Event(), asyncio.Event()
-    async with open_collector(config, clock=clock, open_store=open_store) as collector:
+    async with open_collector(config, clock=clock) as collector:
         serving = asyncio.create_task(collector.serve(stop, on_ready=lambda _: ready.set()))
         waiting = asyncio.create_task(ready.wait())
         await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)

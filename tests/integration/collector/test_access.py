@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -177,35 +176,6 @@ def test_what_was_sent_too_much_is_made_up_for(what: str) -> None:
         access.admit(BEARER["authorization"], "send")
     clock.s += 31
     assert access.admit(BEARER["authorization"], "send") is sender
-
-
-def test_processes_share_an_allowance_and_wait_until_they_know_how_many_they_are() -> None:
-    clock = HandClock()
-    grant = TokenGrant(name="a", digest=digest_of(TOKEN), a_minute={"requests": 60})
-    access = TokenAuth([grant], clock)
-
-    def taken() -> int:
-        for taken in itertools.count():
-            try:
-                access.admit(BEARER["authorization"], "send")
-            except RequestRefused:
-                return taken
-        raise AssertionError
-
-    access.processes = None
-    with pytest.raises(RequestRefused, match="not known yet") as caught:
-        access.admit(BEARER["authorization"], "send")
-    assert (caught.value.http_status, caught.value.retry_after_s) == (503, 1)
-    access.processes = 3
-    assert taken() == 20
-    clock.s += 30
-    assert taken() == 10
-    access.processes = 1
-    clock.s += 30
-    assert taken() == 30
-    access.processes = 600  # each request has its turn, however many share few
-    clock.s += 3_600
-    assert taken() == 1
 
 
 async def test_tokens_are_changed_while_the_collector_runs(tmp_path: Path) -> None:

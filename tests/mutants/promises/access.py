@@ -85,16 +85,6 @@ MUTANTS: Final = (
         tests=(f"{_ACCESS_TESTS}::test_an_allowance_that_is_used_up_is_answered_with_the_time_to_wait",),
     ),
     Mutant(
-        promise="tokens",
-        breaks="each process of a cluster gives a token its whole allowance",
-        file=_ACCESS,
-        old="            part = most / processes\n",
-        new="            part = most\n",
-        tests=(
-            f"{_ACCESS_TESTS}::test_processes_share_an_allowance_and_wait_until_they_know_how_many_they_are",
-        ),
-    ),
-    Mutant(
         promise="TLS",
         breaks="HTTP lets in clients without a certificate of the authority",
         file=_TLS,

@@ -69,8 +69,8 @@ MUTANTS: Final = (
             promise="durability",
             breaks=f"commits are not synced (synchronous={mode})",
             file=_WRITER,
-            old="'NORMAL' if self._hook else 'FULL'",
-            new=f"'{mode}'",
+            old="PRAGMA synchronous=FULL",
+            new=f"PRAGMA synchronous={mode}",
             tests=(f"{_POWER_TESTS}::test_a_state_folder_that_was_made_does_not_go_with_the_power",),
         )
         for mode in ("OFF", "NORMAL")
@@ -79,10 +79,10 @@ MUTANTS: Final = (
         promise="durability",
         breaks="spans are acknowledged before the commit",
         file=_WRITER,
-        old="            self._finish(connection)\n",
+        old='            connection.execute("COMMIT")\n',
         new="            self._resolve(done)\n"
         '            __import__("time").sleep(0.05)\n'
-        "            self._finish(connection)\n",
+        '            connection.execute("COMMIT")\n',
         tests=(f"{_POWER_TESTS}::test_whatever_the_power_fails_in_nothing_that_was_told_is_gone",),
     ),
     Mutant(

@@ -21,8 +21,8 @@ MUTANTS: Final = (
         promise="leases",
         breaks="what a killed process had leased is never leased again",
         file=_LEASES,
-        old="crashes = crashes + ? WHERE state = 'leased'",
-        new="crashes = crashes + ? WHERE state = 'lost'",
+        old="crashes = crashes + 1 WHERE state = 'leased'",
+        new="crashes = crashes + 1 WHERE state = 'lost'",
         tests=(f"{_STORE_TESTS}::test_a_lease_ends_with_the_process",),
     ),
     Mutant(

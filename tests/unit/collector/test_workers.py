@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ragtrace.traces.attach import Sample
-from ragtrace_collector.evaluate.workers import WorkerPool, WorkerSlots
+from ragtrace_collector.evaluate.workers import WorkerPool
 from ragtrace_collector.store.port import Job
 from ragtrace_collector.telemetry.counters import Counters
 
@@ -35,11 +35,9 @@ class Work:
         if self.failing:
             raise RuntimeError("a hand that fails")
 
-    def worker_pool(
-        self, most: int, workers: asyncio.TaskGroup, *, slots: WorkerSlots | None = None
-    ) -> WorkerPool:
+    def worker_pool(self, most: int, workers: asyncio.TaskGroup) -> WorkerPool:
         return WorkerPool(
-            slots=slots or WorkerSlots(most),
+            most=most,
             take=self.take,
             judge=self.judge,
             workers=workers,
@@ -97,22 +95,3 @@ async def test_a_hand_that_fails_is_counted_and_harms_no_other() -> None:
     async with asyncio.TaskGroup() as workers:
         await work.worker_pool(2, workers).step()
     assert (len(work.begun), work.counters.snapshot()["stage_errors"]) == (2, 2)
-
-
-async def test_pools_share_the_workers_of_a_process() -> None:
-    slots, first, second = WorkerSlots(4), Work(waiting=jobs(5)), Work(waiting=jobs(5))
-    async with asyncio.TaskGroup() as workers:
-        pools = [work.worker_pool(0, workers, slots=slots) for work in (first, second)]
-        for _ in pools:
-            slots.join()
-        for pool in pools:
-            while await pool.step():
-                pass
-        await asyncio.sleep(0)
-        assert (len(first.begun), len(second.begun)) == (4, 0)
-        first.may_end.set()
-        await second.wake.wait()
-        await pools[1].step()
-        await asyncio.sleep(0)
-        assert 0 < len(second.begun) <= 4
-        second.may_end.set()

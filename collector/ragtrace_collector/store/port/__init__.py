@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from ragtrace_collector.ledger.account import MAIL
 from ragtrace_collector.store.port._dead_letters import DeadLetter, DeadLetterStore
 from ragtrace_collector.store.port._drift import DriftStore
 from ragtrace_collector.store.port._errors import StoreUnavailable
 from ragtrace_collector.store.port._index import IndexSize, IndexStore, KeptCarrier, StoredContent
 from ragtrace_collector.store.port._jobs import Job, JobStore, JudgedInput, Outcome, TraceDecided
 from ragtrace_collector.store.port._ledger import LedgerStore, StoredTrace, TraceReport
-from ragtrace_collector.store.port._mail import Mail, MailStore
 from ragtrace_collector.store.port._maintenance import MaintenanceStore
 from ragtrace_collector.store.port._outbox import OutboxItem, OutboxStore
 from ragtrace_collector.store.port._quarantine import QuarantineReason, QuarantineRecord, QuarantineStore
@@ -23,7 +21,6 @@ from ragtrace_collector.store.port._watch import Notice, WatchedAnswer, WatchSto
 from ragtrace_collector.store.port._work_store import WorkStore
 
 __all__ = [
-    "MAIL",
     "DeadLetter",
     "DeadLetterStore",
     "DriftStore",
@@ -36,8 +33,6 @@ __all__ = [
     "KeptCarrier",
     "KeptTurn",
     "LedgerStore",
-    "Mail",
-    "MailStore",
     "MaintenanceStore",
     "Notice",
     "OutboxItem",

@@ -150,7 +150,6 @@ class JobStore(Protocol):
         judged: JudgedInput | None = None,
         kept: KeptCarrier | None = None,
         turn: KeptTurn | None = None,
-        mail: bytes = b"",
     ) -> bool | None:
         """End a job and put its payloads, by sink, into the outbox.
 
@@ -162,8 +161,7 @@ class JobStore(Protocol):
 
         ``outcome`` is a final `State` with its reason, ``carrier`` the span id of the carrier in the items,
         and ``evaluator`` its evaluator's version: `ragtrace why` shows both. What is ``kept`` goes into the
-        index, and a ``turn`` into its session; or ``mail`` about it into the outbox, if another
-        shard has the session.
+        index, and a ``turn`` into its session.
 
         Raises:
             ValueError: the state is unknown.

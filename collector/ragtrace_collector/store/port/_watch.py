@@ -31,8 +31,7 @@ class Notice:
 class WatchStore(Protocol):
     """Counts each judged answer once, also across crashes: states, answers and notices change together.
 
-    Answers are put there by the transaction that ends their job, if ``KeptCarrier.is_watched``, or that
-    receives them from another shard.
+    Answers are put there by the transaction that ends their job, if ``KeptCarrier.is_watched``.
     """
 
     async def watched(self, limit: int) -> tuple[WatchedAnswer, ...]:

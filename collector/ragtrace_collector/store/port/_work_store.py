@@ -10,7 +10,6 @@ from ragtrace_collector.store.port._drift import DriftStore
 from ragtrace_collector.store.port._index import IndexStore
 from ragtrace_collector.store.port._jobs import JobStore
 from ragtrace_collector.store.port._ledger import LedgerStore
-from ragtrace_collector.store.port._mail import MailStore
 from ragtrace_collector.store.port._maintenance import MaintenanceStore
 from ragtrace_collector.store.port._outbox import OutboxStore
 from ragtrace_collector.store.port._quarantine import QuarantineStore
@@ -29,7 +28,6 @@ class WorkStore(
     OutboxStore,
     LedgerStore,
     DeadLetterStore,
-    MailStore,
     MaintenanceStore,
     Protocol,
 ):
