@@ -7,7 +7,6 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 from tests.mutants.promises import (
     access,
-    alerts,
     answer_page,
     blame,
     capture,
@@ -17,7 +16,6 @@ from tests.mutants.promises import (
     index,
     judging,
     limits,
-    mail,
     opening,
     reviews,
     sampling,
@@ -37,7 +35,6 @@ CATALOGUE: Final[tuple[Mutant, ...]] = (
     *delivery.MUTANTS,
     *access.MUTANTS,
     *limits.MUTANTS,
-    *mail.MUTANTS,
     *sampling.MUTANTS,
     *shared_budget.MUTANTS,
     *statistics.MUTANTS,
@@ -45,7 +42,6 @@ CATALOGUE: Final[tuple[Mutant, ...]] = (
     *opening.MUTANTS,
     *answer_page.MUTANTS,
     *reviews.MUTANTS,
-    *alerts.MUTANTS,
     *blame.MUTANTS,
     *capture.MUTANTS,
     *conversations.MUTANTS,

@@ -27,7 +27,6 @@ from ragtrace_collector.store.port import (
     KeptCarrier,
     KeptTurn,
     Mail,
-    Notice,
     OutboxItem,
     Outcome,
     QuarantineRecord,
@@ -37,7 +36,6 @@ from ragtrace_collector.store.port import (
     StoreUnavailable,
     TraceDecided,
     TraceReport,
-    WatchedAnswer,
 )
 from ragtrace_collector.store.trace_key import tenant_of
 from tests.stores.memory_content import MemoryContent
@@ -422,8 +420,6 @@ class MemoryStore:
             state.put(self._judged(ended, judged, job.span_id if is_added else carrier, now_ns))
         if kept is not None:
             state.index.keep(job, kept)
-            if kept.is_watched:
-                state.watch(kept.summary)
         if turn is not None:
             add_turn(state.sessions, turn, now_ns=now_ns)
         state.post({MAIL: mail} if mail else {})
@@ -467,27 +463,6 @@ class MemoryStore:
             for answer in state.answers.values()
         )
         return jobs + sum(item.rejected_ns is None for item in state.items.values())
-
-    # watch
-
-    async def watched(self, limit: int) -> tuple[WatchedAnswer, ...]:
-        state = await self._turn()
-        first = sorted(state.watched.items())[:limit]
-        return tuple(WatchedAnswer(id=id_, summary=summary) for id_, summary in first)
-
-    async def watch_states(self) -> Mapping[str, str]:
-        state = await self._turn()
-        return dict(state.watch_states)
-
-    async def note_watch(
-        self, *, states: Mapping[str, str | None], up_to: int, notices: Sequence[Notice]
-    ) -> None:
-        state = await self._turn()
-        kept = {**state.watch_states, **states}
-        state.watch_states = {name: text for name, text in kept.items() if text is not None}
-        state.watched = {id_: summary for id_, summary in state.watched.items() if id_ > up_to}
-        for notice in notices:
-            state.post({notice.sink: notice.payload})
 
     # the outbox
 
@@ -548,8 +523,6 @@ class MemoryStore:
             state.received_mail[each.id] = now_ns
             if each.turn is not None:
                 add_turn(state.sessions, each.turn, now_ns=now_ns)
-            for answer in each.answers:
-                state.watch(answer)
         return len(state.received_mail) - known
 
     async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:

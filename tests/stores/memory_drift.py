@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ragtrace.drift.runs import AnchorRun, SeenModel
@@ -16,10 +16,9 @@ class MemoryDrift:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
 
-    async def add_run(self, run: AnchorRun, outbox_items: Mapping[str, bytes]) -> None:
+    async def add_run(self, run: AnchorRun) -> None:
         await asyncio.sleep(0)
         self._state.anchor_runs.append(run)
-        self._state.post(outbox_items)
 
     async def runs(self) -> tuple[AnchorRun, ...]:
         await asyncio.sleep(0)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from ragtrace.answers.summary import AnswerSummary
 from ragtrace.budget import Period, Spend
 from ragtrace.conversations.span import SessionName
 from ragtrace.drift.runs import AnchorRun, SeenModel
@@ -162,9 +161,6 @@ class MemoryState:
     left_out: set[tuple[str, int, str, str]] = field(default_factory=set)
     """Key, time, trace and span of answers that were sampled out."""
     index: MemoryIndex = field(default_factory=MemoryIndex)
-    watched: dict[int, AnswerSummary] = field(default_factory=dict)
-    watch_states: dict[str, str] = field(default_factory=dict)
-    last_watched: int = 0
     anchor_runs: list[AnchorRun] = field(default_factory=list)
     judge_models: dict[tuple[str, str, str], SeenModel] = field(default_factory=dict)
     sessions: dict[SessionName, MemorySession] = field(default_factory=dict)
@@ -212,13 +208,6 @@ class MemoryState:
 
     def _tenant(self, answer: Answer) -> str:
         return answer.tenant if answer.tenant in self.seen else OTHERS
-
-    def watch(self, summary: AnswerSummary) -> None:
-        """Let an answer wait for the watch over objectives."""
-        self.last_watched += 1
-        self.watched[self.last_watched] = summary
-
-    # the outbox
 
     def post(self, payloads: Mapping[str, bytes], answer: Key | None = None) -> None:
         """Put a payload for each sink into the outbox."""

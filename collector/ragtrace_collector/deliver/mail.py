@@ -8,11 +8,9 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.conversations.span import SessionName
 from ragtrace.errors import CodecError
-from ragtrace.model import Label
-from ragtrace_collector.store.port import KeptTurn, Mail, WatchedAnswer
+from ragtrace_collector.store.port import KeptTurn, Mail
 
 _ID_DIGITS: Final = 32
 _MOST: Final = (1 << 63) - 1
@@ -40,23 +38,9 @@ class _Turn(_Form):
     most_turns: Number
 
 
-class _Answer(_Form):
-    key: tuple[str, str, str]
-    judged_ns: Number
-    probability: float | None
-    label: Label
-    metrics: tuple[tuple[str, Label, float | None], ...]
-    service: str
-    model: str
-    prompt_version: str
-
-
 class _Body(_Form):
     to: Number
-    sender: tuple[Number, Number] | None = None
-    """The shard, and the number of what it sends: they tell apart what is otherwise the same."""
     turn: _Turn | None = None
-    answers: tuple[_Answer, ...] = ()
 
 
 class _Line(_Form):
@@ -79,14 +63,6 @@ def encode_turn(kept: KeptTurn, *, to: int) -> bytes:
         most_turns=kept.most_turns,
     )
     return _line(_Body(to=to, turn=turn))
-
-
-def encode_answers(answers: Sequence[WatchedAnswer], *, sender: int, to: int) -> bytes:
-    """Return judged answers that wait in their shard as mail to the shard that counts them."""
-    body = _Body(
-        to=to, sender=(sender, answers[-1].id), answers=tuple(_answer(each.summary) for each in answers)
-    )
-    return _line(body)
 
 
 def decode_mail(payload: bytes) -> Sequence[tuple[Mail, bytes]]:
@@ -117,7 +93,6 @@ def _mail(line: _Line) -> Mail:
         id=line.id,
         to=body.to,
         turn=_kept(body.turn) if body.turn else None,
-        answers=tuple(map(_summary, body.answers)),
     )
 
 
@@ -132,34 +107,4 @@ def _kept(turn: _Turn) -> KeptTurn:
         turn=turn.turn,
         place=turn.place,
         most_turns=turn.most_turns,
-    )
-
-
-def _answer(summary: AnswerSummary) -> _Answer:
-    return _Answer(
-        key=summary.key,
-        judged_ns=summary.judged_ns,
-        probability=summary.probability,
-        label=summary.label,
-        metrics=tuple((metric.name, metric.label, metric.score) for metric in summary.metrics),
-        service=summary.service,
-        model=summary.model,
-        prompt_version=summary.prompt_version,
-    )
-
-
-def _summary(answer: _Answer) -> AnswerSummary:
-    return AnswerSummary(
-        key=AnswerKey(*answer.key),
-        carrier_span_id="",
-        time_ns=answer.judged_ns,
-        judged_ns=answer.judged_ns,
-        label=answer.label,
-        probability=answer.probability,
-        metrics=tuple(
-            MetricSummary(name=name, label=label, score=score) for name, label, score in answer.metrics
-        ),
-        service=answer.service,
-        model=answer.model,
-        prompt_version=answer.prompt_version,
     )

@@ -28,8 +28,6 @@ _NEEDS_A_RESTART: Final = (
     "role",
     "telemetry",
     "ui",
-    "slo",
-    "alerts",
     "drain_timeout",
     "cancel_timeout",
     "log_format",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,8 +17,6 @@ from ragtrace.answers.port import AnswerIndex
 from ragtrace.budget import SpendLedger
 from ragtrace.drift.runs import DriftState
 from ragtrace.ports import Clock
-from ragtrace_collector.alerts.forwarding import AnswerForwarding
-from ragtrace_collector.alerts.stage import AlertStage
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.assemble.sweep import Sweeper
 from ragtrace_collector.config import CollectorConfig
@@ -62,9 +60,6 @@ class StorePipeline:
     holder: HoldStage
     deliverers: tuple[DeliverStage, ...]
     drift: DriftStage
-    alerts: AlertStage
-    forwarding: AnswerForwarding
-    """To the shard that watches objectives."""
     sessions: SessionStage
     intake: Intake
     counters: Counters
@@ -115,10 +110,6 @@ class StorePipeline:
         """Return whether the judge is steady."""
         return await self.drift.state()
 
-    async def active_alerts(self) -> Mapping[str, bool]:
-        """Return whether each objective is broken, by its name."""
-        return await self.alerts.active()
-
     async def recover(self) -> None:
         """Look again at the traces that were open when the last process ended."""
         if self.config.attach.mode != "hold":  # it was, before
@@ -163,20 +154,15 @@ class StorePipeline:
             ),
             *((release,) if self.config.attach.mode == "hold" else ()),
             Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
-            *(self._watching() if self.shard.is_first else self._forwarding()),
+            *(
+                (Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),)
+                if self.shard.is_first
+                else ()
+            ),
             Stage(name="sessions", step=self.sessions.step, pause_s=_SESSION_PAUSE_S),
             Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
             Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
         )
-
-    def _watching(self) -> tuple[Stage, ...]:
-        return (
-            Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
-            Stage(name="alerts", step=self.alerts.step, pause_s=_WORK_PAUSE_S),
-        )
-
-    def _forwarding(self) -> tuple[Stage, ...]:
-        return (Stage(name="forward-answers", step=self.forwarding.step, pause_s=_WORK_PAUSE_S),)
 
     async def _sample(self) -> bool:
         found_work = await self.sample_stage.step()

@@ -170,11 +170,6 @@ class ShardHost:
         first = self._first()
         return await first.drift_state() if first else DriftState()
 
-    async def active_alerts(self) -> Mapping[str, bool]:
-        """Return whether each objective is broken, if the first shard is here."""
-        first = self._first()
-        return await first.active_alerts() if first else {}
-
     def of(self, partition: int) -> Destination | None:
         """Return the intake of an open shard. This is `Destinations.of`."""
         owned = self._owned.get(partition)

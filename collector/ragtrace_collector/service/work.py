@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 from ragtrace.answers.port import AnswerIndex
@@ -60,8 +60,4 @@ class Work(Protocol):
 
     async def drift_state(self) -> DriftState:
         """Return whether the judge is steady."""
-        ...
-
-    async def active_alerts(self) -> Mapping[str, bool]:
-        """Return whether each objective is broken, by its name."""
         ...

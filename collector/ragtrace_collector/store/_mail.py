@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from ragtrace_collector.store import _watch
 from ragtrace_collector.store.port import Mail
 from ragtrace_collector.store.sessions import add_turn
 
@@ -23,8 +22,6 @@ def receive(db: sqlite3.Connection, mail: Mail, *, now_ns: int) -> bool:
         return False
     if mail.turn is not None:
         add_turn(db, mail.turn, now_ns=now_ns)
-    for answer in mail.answers:
-        _watch.add(db, answer)
     return True
 
 

@@ -14,7 +14,6 @@ from ragtrace_collector.store._ledger_tables import LEDGER, UNCONFIRMED
 from ragtrace_collector.store._mail import RECEIVED_MAIL
 from ragtrace_collector.store._quarantine import SUSPECTS
 from ragtrace_collector.store._tenant_keys import UNKEYED
-from ragtrace_collector.store._watch import WATCH
 from ragtrace_collector.store.budget import BUDGET
 from ragtrace_collector.store.changelog.tables import COPY
 from ragtrace_collector.store.cipher import KEYS
@@ -67,7 +66,6 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
 {KEPT}
 """,
     INDEX_STEPS[1],
-    WATCH,
     DRIFT,
     SESSIONS,
     SCREENING,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ragtrace.answers.summary import AnswerSummary
 from ragtrace_collector.store.port._sessions import KeptTurn
 
 
@@ -20,19 +19,17 @@ class Mail:
     """The number of the shard that gets it."""
     turn: KeptTurn | None = None
     """A judged answer of a session that the receiver keeps."""
-    answers: tuple[AnswerSummary, ...] = ()
-    """Judged answers for the watch over objectives, as a `WatchedAnswer` has them."""
 
 
 class MailStore(Protocol):
     """Takes in what other shards sent.
 
     Mail waits at its sender in the outbox under the name `MAIL`, encoded, and is put there by the transaction
-    that it belongs to: `JobStore.finish`, or `WatchStore.note_watch`.
+    that it belongs to: `JobStore.finish`.
     """
 
     async def receive_mail(self, mail: Sequence[Mail], *, now_ns: int) -> int:
-        """Keep turns in their sessions and answers for the watch, in order; return how many were new.
+        """Keep turns in their sessions, in order; return how many were new.
 
         What came before is left out, until `MaintenanceStore.expire` has forgotten that it came.
         """
