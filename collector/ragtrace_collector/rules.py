@@ -214,7 +214,7 @@ class ObjectiveRules:
 
     def _asked(self, what: str, window: timedelta, recorded: bool) -> str:
         if recorded:
-            return f'{_recorded(what, window)}{{slo="{self.objective.name}"}}'
+            return f"{_recorded(what, window)}{{slo={json.dumps(self.objective.name)}}}"
         return self._failing(window) if what == "failing" else self._judged(window)
 
     def _burning(self, pair: _BurnRate, recorded: bool) -> AlertRule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ragtrace_collector.rules import ObjectiveRules
 
 _SHORTEST: Final = timedelta(days=7)
+_WORDS: Final = re.compile(r"[a-z0-9]+")
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +95,13 @@ class ObjectiveOptions:
             raise click.UsageError(
                 "--at-least and --at-most: choose the one that bounds the good scores of the metric"
             )
+        if self.name and not _NAME.fullmatch(self.name):
+            raise click.UsageError("--name: write small letters, digits and hyphens, such as shop-faithful")
         if self.window < _SHORTEST:
             raise click.UsageError("--window: a week is the shortest; write 7d or more")
         return ObjectiveRules(
             Objective(
-                name=self.name or f"{self.service}-{self.metric}",
+                name=self.name or "-".join(_WORDS.findall(f"{self.service} {self.metric}".lower())),
                 metric=self.metric,
                 service=self.service,
                 tenant=self.tenant,
