@@ -124,14 +124,9 @@ _ENTRIES: Final = (
         "ragtrace_collector.cli.outbox:outbox",
     ),
     CommandEntry(
-        "slo",
-        "Write objectives as alert rules of Prometheus or Grafana.",
-        "ragtrace_collector.cli.slo:slo",
-    ),
-    CommandEntry(
-        "alerts",
-        "Show which objectives are broken, or send a test notice.",
-        "ragtrace_collector.cli.alerts:alerts",
+        "rules",
+        "Write alert rules for Prometheus or Grafana.",
+        "ragtrace_collector.cli.rules:rules",
     ),
     CommandEntry(
         "kafka",

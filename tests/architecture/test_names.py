@@ -34,7 +34,6 @@ PUBLIC = {
     "ragtrace.ports": (
         "Embedder Embeddings FreeText Judge JudgeReply JudgeRequest Metric SpanSink Steps YesProbability"
     ),
-    "ragtrace.sequential": "ShareDetector SinceChange",
     "ragtrace.stats": "Weighed weighted_mean",
     "ragtrace.testing": (
         "Script ScriptedJudge assert_faithful assert_metrics check_embedder check_judge check_metric"
@@ -43,10 +42,10 @@ PUBLIC = {
     "ragtrace_collector.store.port": (
         "MAIL DeadLetter DeadLetterStore"
         " DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier KeptTurn"
-        " LedgerStore Mail MailStore MaintenanceStore Notice OutboxItem OutboxStore Outcome QuarantineReason"
+        " LedgerStore Mail MailStore MaintenanceStore OutboxItem OutboxStore Outcome QuarantineReason"
         " QuarantineRecord QuarantineStore RelatedAnswer ReleasedTraces SamplingStore SessionStore SpanStore"
         " StoreUnavailable StoredContent StoredSession StoredSpans StoredTrace StoredTurn TraceDecided"
-        " TraceReport WatchStore WatchedAnswer WorkStore"
+        " TraceReport WorkStore"
     ),
     "ragtrace_collector.testing": "check_store",
 }

@@ -39,7 +39,7 @@ from tests.dashboards.frames import (
     properties,
     states_panel,
 )
-from tests.dashboards.series import ALERT_NAME, METRIC, MODEL_CHANGES, RANGE, Amount, gauge, label
+from tests.dashboards.series import METRIC, MODEL_CHANGES, RANGE, Amount, gauge, label
 from tests.dashboards.traces import TraceSource
 
 __all__ = ["rows"]
@@ -230,7 +230,7 @@ def _running() -> Panels:
 
 
 def _drift() -> Panels:
-    name, alert = label(semconv.EVALUATION_NAME), label(ALERT_NAME)
+    name = label(semconv.EVALUATION_NAME)
     anchors = [
         Ask(expr=f"avg by ({name}) ({gauge('ragtrace.drift.score')})", name=f"mean of {{{{{name}}}}}"),
         Ask(expr=f"avg({gauge('ragtrace.drift.agreement')})", name="agreement with known labels"),
@@ -239,8 +239,6 @@ def _drift() -> Panels:
         Ask(expr=f"max({gauge('ragtrace.drift.detected')})", name="judge drift"),
         Ask(expr=f"{MODEL_CHANGES} > bool 0", name="model of the judge"),
     ]
-    alerts = [Ask(expr=f"max by ({alert}) ({gauge('ragtrace.alert.active')})", name=f"{{{{{alert}}}}}")]
-    quiet = {"0": ("quiet", "green"), "1": ("active", "red")}
     return (
         lines_panel(
             "Anchors: the same answers, judged again and again",
@@ -258,5 +256,4 @@ def _drift() -> Panels:
             },
         ),
         alerts_panel("Alerts of Prometheus and Grafana", "Those that fire, as for missed objectives."),
-        states_panel("Alerts of the collector", "Its own, which need no Prometheus.", alerts, quiet),
     )

@@ -22,7 +22,7 @@ SOURCES: Final = (TEMPO, JAEGER)
 ALL: Final = ".*"
 """What a variable is where all values are chosen: it also matches series without the label."""
 _SCORES: Final = f"{label(SCORE.name)}_count"
-_COLORS: Final = {"Judge drift": "orange", "Another model as judge": "purple", "Alert": "red"}
+_COLORS: Final = {"Judge drift": "orange", "Another model as judge": "purple"}
 
 
 def file_name(source: TraceSource) -> str:
@@ -99,7 +99,6 @@ def _annotations() -> list[build.AnnotationQuery]:
     asked = {
         "Judge drift": f"max({gauge('ragtrace.drift.detected')}) > 0",
         "Another model as judge": f"{MODEL_CHANGES} > 0",
-        "Alert": f"{gauge('ragtrace.alert.active')} > 0",
     }
     return [
         build.AnnotationQuery()

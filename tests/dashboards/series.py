@@ -10,7 +10,6 @@ from ragtrace_collector.operations._instruments import METRICS, Instrument, Inst
 from ragtrace_collector.telemetry.score_table import DIMENSIONS, ScoreMetric, ScoreMetricKind
 
 __all__ = [
-    "ALERT_NAME",
     "METRIC",
     "MODEL_CHANGES",
     "RANGE",
@@ -28,7 +27,6 @@ WINDOW: Final = "$window"
 RANGE: Final = "$__range"
 """The time range that the reader chose."""
 
-ALERT_NAME: Final = "ragtrace.alert.name"
 
 _OWN: Final = {metric.name: metric for metric in METRICS}
 

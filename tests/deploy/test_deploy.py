@@ -62,17 +62,14 @@ def names_in(text: str) -> set[str]:
 def test_prometheus_takes_its_configuration_and_rules() -> None:
     run("promtool", "check", "config", PROMETHEUS / "prometheus.yml")
     run("promtool", "check", "rules", PROMETHEUS / "alerts.yml")
-    run("promtool", "check", "rules", PROMETHEUS / "slo-rules.yml")
+    run("promtool", "check", "rules", PROMETHEUS / "judging-rules.yml")
 
 
-@pytest.mark.slow
-def test_the_rules_of_objectives_are_those_of_the_configuration(tmp_path: Path) -> None:
-    written = tmp_path / "slo-rules.yml"
-    done = program("slo", "rules", "--config", str(COMPOSE / "collector.yaml"), "--out", str(written))
+def test_the_shipped_rules_about_judging_are_those_of_the_command(tmp_path: Path) -> None:
+    written = tmp_path / "judging-rules.yml"
+    done = program("rules", "--out", str(written))
     assert done.exit_code == 0, done.output
-    assert written.read_text() == (PROMETHEUS / "slo-rules.yml").read_text(), (
-        "run `ragtrace slo rules` as its configuration says"
-    )
+    assert written.read_text() == (PROMETHEUS / written.name).read_text(), "run `ragtrace rules --out` again"
 
 
 @pytest.mark.slow

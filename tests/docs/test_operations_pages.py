@@ -13,10 +13,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from ragtrace_collector.alerts.rules import EVALUATION_ALERTS, SloRules
-from ragtrace_collector.config import parse_config
 from ragtrace_collector.operations._instruments import METRICS, InstrumentKind, Measurement, Readings
 from ragtrace_collector.operations.metrics import SelfMetrics
+from ragtrace_collector.rules import JUDGING
 from ragtrace_collector.telemetry.score_table import SCORE_METRICS
 from tests.integration.cli.program import run
 
@@ -105,11 +104,9 @@ def test_the_page_has_every_event_of_the_log() -> None:
 def test_the_runbook_has_every_alert() -> None:
     groups = yaml.safe_load((ROOT / "examples/deploy/prometheus/alerts.yml").read_text())["groups"]
     alerts = [rule["alert"] for group in groups for rule in group["rules"]]
-    objective = parse_config(
-        "export: [{endpoint: 'http://localhost:4317'}]\nslo: [{name: faithful}]", where="here"
-    )
-    written = SloRules.of(objective.slo[0], objective).alerts(recorded=True)
-    names = dict.fromkeys(rule.name for rule in (*written, *EVALUATION_ALERTS))
+    written = yaml.safe_load(run("rules", "--metric", "faithfulness", "--service", "shop").stdout)["groups"]
+    burning = [rule["alert"] for group in written for rule in group["rules"] if "alert" in rule]
+    names = dict.fromkeys((*burning, *(rule.name for rule in JUDGING.alerts)))
     assert re.findall(r"^## (\w+)$", RUNBOOK.read_text("utf-8"), re.MULTILINE) == [*alerts, *names]
 
 

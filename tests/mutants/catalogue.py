@@ -7,7 +7,6 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 from tests.mutants.promises import (
     access,
-    alerts,
     answer_page,
     blame,
     capture,
@@ -41,7 +40,6 @@ CATALOGUE: Final[tuple[Mutant, ...]] = (
     *opening.MUTANTS,
     *answer_page.MUTANTS,
     *reviews.MUTANTS,
-    *alerts.MUTANTS,
     *blame.MUTANTS,
     *capture.MUTANTS,
     *conversations.MUTANTS,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -77,7 +76,6 @@ def drift(action: str, options: DriftOptions) -> None:
 
 
 async def _run(config: CollectorConfig) -> None:
-    from ragtrace_collector.alerts.notices import drift_notices
     from ragtrace_collector.drift.check import DriftCheck
     from ragtrace_collector.store.open import cipher_of
     from ragtrace_collector.store.sqlite import open_drift
@@ -90,7 +88,6 @@ async def _run(config: CollectorConfig) -> None:
             store=tables.drift,
             spend_ledger=tables.budget,
             clock=SystemClock(),
-            notices=partial(drift_notices, sinks=[sink.key for sink in config.alerts.to]),
         )
         await check.run()
 

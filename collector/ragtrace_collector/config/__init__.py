@@ -32,4 +32,3 @@ from ragtrace_collector.config.security import (
     TokenConfig,
     TokenLimitsConfig,
 )
-from ragtrace_collector.config.slo import AlertsConfig, AlertSinkConfig, SloAlertsConfig, SloConfig

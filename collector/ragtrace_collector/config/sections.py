@@ -17,7 +17,6 @@ from pydantic import (
     model_validator,
 )
 
-from ragtrace.answers.summary import base_name
 from ragtrace.backends import accepts_spans, reads_openinference
 from ragtrace.conversations.settings import SessionSettings
 from ragtrace.errors import ConfigError
@@ -29,7 +28,6 @@ from ragtrace_collector.config.drift import DriftConfig
 from ragtrace_collector.config.kafka import KafkaConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.security import ReceiveTlsConfig, SpanLimitsConfig, TlsConfig, TokenConfig
-from ragtrace_collector.config.slo import AlertsConfig, SloConfig
 from ragtrace_collector.config.values import (
     Address,
     AlternativeForm,
@@ -447,8 +445,6 @@ class CollectorConfig(Section):
     telemetry: TelemetryConfig = TelemetryConfig()
     ui: UiConfig = UiConfig()
     sessions: SessionsConfig = SessionsConfig()
-    slo: tuple[SloConfig, ...] = ()
-    alerts: AlertsConfig = AlertsConfig()
     drain_timeout: Duration = timedelta(seconds=20)
     cancel_timeout: Timeout = timedelta(seconds=10)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -484,28 +480,6 @@ class CollectorConfig(Section):
     def _has_a_cheaper_judge(self) -> CollectorConfig:
         if (self.budget.at_limit == "cheaper") != (self.judge.cheaper is not None):
             raise ValueError("`budget.at_limit: cheaper` and `judge.cheaper` need each other: set both")
-        return self
-
-    @model_validator(mode="after")
-    def _objectives_are_measured(self) -> CollectorConfig:
-        names = [slo.name for slo in self.slo]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"`slo` names {twice!r} twice: an alert could not say which")
-        judged = {metric.name for metric in self.evaluate.metrics}
-        for slo in self.slo:
-            if base_name(slo.metric) not in judged and not any(":" in name for name in judged):
-                raise ValueError(
-                    f"`slo` {slo.name!r} is about {slo.metric!r}, which is not judged: add it to"
-                    f" `evaluate.metrics`, or choose one of {', '.join(sorted(judged))}"
-                )
-        if self.alerts.to and not self.slo and self.drift.anchors is None:
-            raise ValueError(
-                "`alerts.to` names who is told, and there is nothing to tell of: add an objective to `slo`,"
-                " or set `drift.anchors`"
-            )
-        if self.alerts.to and not self.index.enabled:
-            raise ValueError("`alerts.to` reads what `index` notes of judged answers: set `index.enabled`")
         return self
 
     @model_validator(mode="after")

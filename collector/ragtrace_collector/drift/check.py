@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ragtrace.budget import SpendLedger
@@ -39,8 +39,6 @@ class DriftCheck:
     store: DriftStore
     spend_ledger: SpendLedger
     clock: Clock
-    notices: Callable[[AnchorRun, int], Mapping[str, bytes]]
-    """Returns by sink what is told of a drift that no earlier run showed; gets how many anchors flipped."""
 
     async def run(self) -> tuple[AnchorRun, JudgeGuards]:
         """Judge the anchors now; return the run, and the guards that the requests passed.
@@ -54,9 +52,7 @@ class DriftCheck:
         judged = await judging.run(anchors)
         runs = await self.store.runs()
         run = compared(runs, judged, alpha=self.config.drift.alpha)
-        earlier = series_of(runs, run)
-        is_new = run.result is RunResult.DRIFTED and earlier[-1].result is not RunResult.DRIFTED
-        await self.store.add_run(run, self.notices(run, _flipped(earlier, run)) if is_new else {})
+        await self.store.add_run(run)
         _tell(runs, run)
         return run, judging.guards
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from ragtrace.drift.runs import AnchorRun, DriftState, RunResult, SeenModel
-from ragtrace.errors import ConfigError
 from ragtrace.ports import Clock
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.drift.check import DriftCheck
@@ -20,9 +18,6 @@ from ragtrace_collector.store.port import WorkStore
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
-
-_FRESH_NS: Final = 3_600 * 1_000_000_000
-"""Before an alert, the judge is checked again unless it was in this time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,8 +29,6 @@ class DriftStage:
     clock: Clock
     changes: Counter[str] = field(default_factory=Counter)
     """Model changes since the process started, by requested model."""
-    notices: Callable[[AnchorRun, int], Mapping[str, bytes]]
-    """Returns by sink what is told when drift is found first; gets the number of flipped anchors."""
     _running: asyncio.Lock = field(default_factory=asyncio.Lock)
     """A run that is due and one before an alert would pay for the same anchors."""
 
@@ -59,33 +52,10 @@ class DriftStage:
                 store=self.store.drift,
                 spend_ledger=self.store.budget,
                 clock=self.clock,
-                notices=self.notices,
             )
             run, guards = await check.run()
         await self._note(guards.by_name.values())
         return run
-
-    async def is_judge_steady(self) -> bool:
-        """Say whether a change of scores may be blamed on the system: check the ruler before an alert.
-
-        If the last check is an hour old, the anchors are judged first. Without anchors, or if the budget or
-        the judge leaves the check incomplete, nothing speaks against the judge: it counts as steady.
-
-        Raises:
-            StoreUnavailable: the store cannot be read.
-        """
-        if not self._is_configured:
-            return True
-        state = await self.state()
-        if not state.is_drifted and await self._is_older(_FRESH_NS):
-            try:
-                await self.run()
-            except (
-                ConfigError
-            ) as exc:  # such as a file of anchors that is gone: no reason to keep an alert back
-                log.error("the judge cannot be checked: %s", exc, extra=event("drift_check"))  # noqa: TRY400
-            state = await self.state()
-        return not state.is_drifted
 
     async def state(self) -> DriftState:
         """Return what is known now, of this evaluator version.

@@ -280,7 +280,6 @@ class EvaluateStage:
             evaluator=evaluation.evaluator_version if span else "",
             judged=judged,
             is_indexed=setup.live.config.index.enabled,
-            is_watched=bool(setup.live.config.slo),
             turn=kept_turn(job, record, evaluation, span, most_turns=sessions.max_turns)
             if sessions.enabled and span
             else None,
@@ -295,7 +294,6 @@ class EvaluateStage:
         evaluator: str = "",
         judged: JudgedInput | None = None,
         is_indexed: bool = False,
-        is_watched: bool = False,
         turn: KeptTurn | None = None,
     ) -> None:
         payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
@@ -312,7 +310,7 @@ class EvaluateStage:
             evaluator=evaluator,
             addition=addition,
             judged=judged,
-            kept=_kept(summary, payload, is_watched) if summary and is_indexed else None,
+            kept=KeptCarrier(summary=summary, payload=payload) if summary and is_indexed else None,
             turn=turn,
         )
         is_on_span = await self._write(finish)
@@ -358,11 +356,6 @@ class EvaluateStage:
 
 def _summary(job: Job, carrier: Span) -> AnswerSummary | None:
     return summary_of(carrier, tenant=tenant_of(job.trace_id) or job.tenant)
-
-
-def _kept(summary: AnswerSummary, payload: bytes, is_watched: bool) -> KeptCarrier:
-    is_first = not summary.supersedes  # an answer that is judged again counts by its first verdict
-    return KeptCarrier(summary=summary, payload=payload, is_watched=is_watched and is_first)
 
 
 def _of(job: Job, name: str, **fields: str) -> dict[str, object]:

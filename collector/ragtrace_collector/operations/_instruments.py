@@ -212,12 +212,6 @@ METRICS: Final = (
         "1 while nothing is judged, by reason: until a response shows that the judge is back",
     ),
     Instrument(
-        "ragtrace.alert.active",
-        InstrumentKind.GAUGE,
-        "",
-        "1 while the built-in test finds an objective broken, by ragtrace.alert.name",
-    ),
-    Instrument(
         "ragtrace.kafka.connected",
         InstrumentKind.GAUGE,
         "",

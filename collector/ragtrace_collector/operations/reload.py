@@ -27,8 +27,6 @@ _NEEDS_A_RESTART: Final = (
     "store",
     "telemetry",
     "ui",
-    "slo",
-    "alerts",
     "drain_timeout",
     "cancel_timeout",
     "log_format",

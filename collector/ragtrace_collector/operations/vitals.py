@@ -39,8 +39,6 @@ class Vitals:
     """Reads whether the judge is steady."""
     sink_names: Mapping[str, str]
     """The display name of each endpoint, without parts that may be a key."""
-    alerts: Callable[[], Awaitable[Mapping[str, bool]]]
-    """Whether each objective is broken, by its name."""
     kafka: Callable[[], ConsumerState] | None = None
     """Reads how the receiver of topics is, if there is one."""
     has_listeners: bool = True
@@ -126,10 +124,6 @@ class Vitals:
             "ragtrace.budget.limit": tuple(Measurement(each.most, {"limit": each.limit}) for each in left),
             "ragtrace.budget.share_to_sample": tuple(self._shares()),
             "ragtrace.judge.stopped": tuple(self._stops()),
-            "ragtrace.alert.active": tuple(
-                Measurement(int(is_active), {"ragtrace.alert.name": name})
-                for name, is_active in (await self.alerts()).items()
-            ),
             **(_consumer_readings(self.kafka()) if self.kafka else {}),
             "ragtrace.collector.ready": (Measurement(int(ready.is_ready)),),
             "ragtrace.collector.tasks": (Measurement(len(asyncio.all_tasks())),),

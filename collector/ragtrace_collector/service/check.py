@@ -10,8 +10,6 @@ from typing import Final
 
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
-from ragtrace_collector.alerts.objectives import good_by
-from ragtrace_collector.alerts.sinks import signing_key
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.drift.check import check_anchors
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
@@ -35,16 +33,7 @@ def check_config(config: CollectorConfig) -> tuple[str, ...]:
     faults = [fault for check in _CHECKS for fault in _faults(check, config)]
     if faults:
         raise ConfigError("\n".join(faults))
-    return (*_busy(config), *asyncio.run(_old_prices(config)), *_unruled(config))
-
-
-def _unruled(config: CollectorConfig) -> Iterator[str]:
-    """Name the objectives that Prometheus cannot watch; the built-in test can."""
-    for slo in config.slo:
-        try:
-            good_by(slo, config)
-        except ConfigError as exc:
-            yield f"`ragtrace slo rules` cannot write this objective: {exc}"
+    return (*_busy(config), *asyncio.run(_old_prices(config)))
 
 
 async def _old_prices(config: CollectorConfig) -> tuple[str, ...]:
@@ -99,12 +88,6 @@ def _check_page(config: CollectorConfig) -> None:
         _check_database(config.ui.reviews, key="ui.reviews")
 
 
-def _check_alerts(config: CollectorConfig) -> None:
-    for sink in config.alerts.to:
-        if sink.secret is not None:
-            signing_key(sink.secret.get_secret_value())
-
-
 _CHECKS: Final = (
     _check_auth,
     check_kafka,
@@ -114,7 +97,6 @@ _CHECKS: Final = (
     _check_cache,
     _check_page,
     check_anchors,
-    _check_alerts,
 )
 
 

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final
 
 from ragtrace.ports import Clock
-from ragtrace_collector.alerts.stage import AlertStage
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.assemble.sweep import Sweeper
 from ragtrace_collector.config import CollectorConfig
@@ -57,7 +56,6 @@ class StorePipeline:
     holder: HoldStage
     deliverers: tuple[DeliverStage, ...]
     drift: DriftStage
-    alerts: AlertStage
     sessions: SessionStage
     intake: Intake
     counters: Counters
@@ -128,7 +126,6 @@ class StorePipeline:
             *((release,) if self.config.attach.mode == "hold" else ()),
             Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
             Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
-            Stage(name="alerts", step=self.alerts.step, pause_s=_WORK_PAUSE_S),
             Stage(name="sessions", step=self.sessions.step, pause_s=_SESSION_PAUSE_S),
             Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
             Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),

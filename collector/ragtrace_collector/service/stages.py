@@ -5,15 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from opentelemetry.trace import Tracer
 
 from ragtrace.ports import Clock, SpanSink
-from ragtrace_collector.alerts.notices import AnswerLinks, drift_notices
-from ragtrace_collector.alerts.sinks import NoticeSink
-from ragtrace_collector.alerts.stage import AlertStage
-from ragtrace_collector.alerts.watch import SloWatch
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.assemble.quarantine import Quarantine
@@ -43,7 +38,6 @@ class SharedParts:
     """What the pipeline shares with the pages of its process."""
 
     sinks: Mapping[str, SpanSink]
-    notice_sinks: Mapping[str, NoticeSink]
     tracer: Tracer
     counters: Counters
     room: RequestMemory
@@ -76,7 +70,6 @@ class StageParts:
     def pipeline(self) -> StorePipeline:
         """Wire the stages together."""
         holder = self._holder()
-        drift = self._drift()
         reader = AnswerReader(store=self.store, counters=self.shared.counters)
         return StorePipeline(
             configuration=self.live,
@@ -90,17 +83,8 @@ class StageParts:
             sweeper=Sweeper(store=self.store, assembly=self.assembly, counters=self.shared.counters),
             evaluator=self._evaluator(reader),
             deliverers=tuple(self._deliverers()),
-            drift=drift,
-            alerts=self._alerts(drift),
+            drift=DriftStage(live=self.live, store=self.store, clock=self.clock),
             sessions=self._sessions(),
-        )
-
-    def _drift(self) -> DriftStage:
-        return DriftStage(
-            live=self.live,
-            store=self.store,
-            clock=self.clock,
-            notices=partial(drift_notices, sinks=tuple(self.shared.notice_sinks)),
         )
 
     def _holder(self) -> HoldStage:
@@ -173,28 +157,7 @@ class StageParts:
             done=self.done,
         )
 
-    def _alerts(self, drift: DriftStage) -> AlertStage:
-        config = self.config
-        return AlertStage(
-            store=self.store,
-            watches=tuple(SloWatch.of(slo, config.sample) for slo in config.slo),
-            sinks=tuple(self.shared.notice_sinks),
-            links=AnswerLinks(page_url=config.ui.public_url or "", traces=config.ui.links),
-            clock=self.clock,
-            done=self.done,
-            is_judge_steady=drift.is_judge_steady,
-        )
-
     def _deliverers(self) -> Iterator[DeliverStage]:
-        for key, notice_sink in self.shared.notice_sinks.items():
-            yield DeliverStage(
-                store=self.store,
-                sink=notice_sink,
-                endpoint=key,
-                counters=self.shared.counters,
-                clock=self.clock,
-                most_at_once=1,  # notices are JSON documents, which nothing merges
-            )
         for endpoint, sink in self.shared.sinks.items():
             yield DeliverStage(
                 store=self.store,

@@ -13,7 +13,6 @@ from opentelemetry.trace import Tracer
 from ragtrace.budget import SpendLedger
 from ragtrace.clock import SystemClock
 from ragtrace.ports import Clock, SpanSink
-from ragtrace_collector.alerts.sinks import NoticeSink
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.deliver.observed_sink import ObservedSink
@@ -121,7 +120,6 @@ def _open_shared(config: CollectorConfig, clock: Clock, tracer: Tracer, stack: A
     counters = Counters()
     return SharedParts(
         sinks=_open_sinks(config, tracer, stack),
-        notice_sinks=_open_notice_sinks(config, clock, stack),
         tracer=tracer,
         counters=counters,
         room=RequestMemory(
@@ -149,10 +147,9 @@ def _collector(
         store_limit_bytes=config.store.max_bytes,
         live=live,
         drift=pipeline.drift.state,
-        alerts=pipeline.alerts.active,
         kafka=(lambda: kafka.state) if kafka else None,
         has_listeners=config.has_listeners,
-        sink_names={key: sink.name for key, sink in (*shared.sinks.items(), *shared.notice_sinks.items())},
+        sink_names={key: sink.name for key, sink in shared.sinks.items()},
     )
     accounts = account_routes(live, pipeline.store, pipeline.store.answers, clock=clock, access=auth.access)
     return Collector(
@@ -184,14 +181,4 @@ def _open_sinks(config: CollectorConfig, tracer: Tracer, stack: AsyncExitStack) 
     for export in config.export:
         sinks[export.endpoint] = ObservedSink(open_export(export), tracer)
         stack.push_async_callback(sinks[export.endpoint].aclose)
-    return sinks
-
-
-def _open_notice_sinks(
-    config: CollectorConfig, clock: Clock, stack: AsyncExitStack
-) -> Mapping[str, NoticeSink]:
-    sinks = {}
-    for sink in config.alerts.to:
-        sinks[sink.key] = NoticeSink(config=sink, clock=clock)
-        stack.push_async_callback(sinks[sink.key].aclose)
     return sinks

@@ -13,7 +13,6 @@ from typing import Final
 
 from ragtrace.answers.index.writes import NameCache, forget, note_feedback, put
 from ragtrace.answers.summary import AnswerKey
-from ragtrace_collector.store import _watch
 from ragtrace_collector.store.port import IndexSize, Job, KeptCarrier
 from ragtrace_collector.store.trace_key import tenant_of, trace_id_of
 
@@ -34,8 +33,6 @@ def keep(db: sqlite3.Connection, job: Job, kept: KeptCarrier, names: NameCache) 
     if summary.supersedes:
         summary = replace(summary, supersedes=_superseded(db, job, summary.supersedes))
     put(db, summary, names)
-    if kept.is_watched:
-        _watch.add(db, summary)
     db.execute(
         "INSERT OR REPLACE INTO kept_carrier (trace_id, span_id, carrier, supersedes, payload)"
         " VALUES (?1, ?2, ?3, ?4, sealed(?5, ?1))",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from ragtrace.drift.runs import AnchorRun, SeenModel
@@ -29,22 +29,12 @@ _MOST_MODELS: Final = 1_000
 class SqliteDrift:
     """The [`DriftStore`][ragtrace_collector.store.port.DriftStore] of a SQLite store."""
 
-    def __init__(
-        self,
-        commits: GroupCommit,
-        put_outbox_items: Callable[[sqlite3.Connection, Mapping[str, bytes]], None],
-    ) -> None:
+    def __init__(self, commits: GroupCommit) -> None:
         self._commits = commits
-        self._put_outbox_items = put_outbox_items
 
-    async def add_run(self, run: AnchorRun, outbox_items: Mapping[str, bytes]) -> None:
-        """Keep a run, and put what is told of it into the outbox, by sink."""
-
-        def work(db: sqlite3.Connection) -> None:
-            _add_run(db, run)
-            self._put_outbox_items(db, outbox_items)
-
-        await self._submit(work)
+    async def add_run(self, run: AnchorRun) -> None:
+        """Keep a run."""
+        await self._submit(lambda db: _add_run(db, run))
 
     async def runs(self) -> tuple[AnchorRun, ...]:
         """Return the runs since the last new baseline, the oldest first."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from ragtrace.errors import InputError, ReadError
 from ragtrace.files.private import PendingFile
-from ragtrace_collector.store import _watch
 from ragtrace_collector.store.reader import reading
 
 
@@ -93,17 +92,6 @@ def send_again(store: Path, *, sink: str | None = None) -> int:
             " WHERE rejected_ns IS NOT NULL AND (?1 IS NULL OR sink = ?1)",
             (sink,),
         ).rowcount
-
-
-def watch_states(store: Path) -> Mapping[str, str]:
-    """Return what the watch keeps of each objective; nothing from the store of an older version.
-
-    Raises:
-        ReadError: the store cannot be read.
-    """
-    with reading(store) as db:
-        there = db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'watch_state'").fetchone()
-        return _watch.states(db) if there else {}
 
 
 @contextmanager

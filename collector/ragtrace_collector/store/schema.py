@@ -13,7 +13,6 @@ from ragtrace_collector.store._judged import KEPT
 from ragtrace_collector.store._ledger_tables import LEDGER, UNCONFIRMED
 from ragtrace_collector.store._quarantine import SUSPECTS
 from ragtrace_collector.store._tenant_keys import UNKEYED
-from ragtrace_collector.store._watch import WATCH
 from ragtrace_collector.store.budget import BUDGET
 from ragtrace_collector.store.cipher import KEYS
 from ragtrace_collector.store.drift import DRIFT
@@ -65,7 +64,6 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
 {KEPT}
 """,
     INDEX_STEPS[1],
-    WATCH,
     DRIFT,
     SESSIONS,
     SCREENING,

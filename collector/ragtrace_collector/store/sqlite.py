@@ -18,7 +18,7 @@ from ragtrace.sqlite_file import primary_code
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
-from ragtrace_collector.store import _dead_letters, _judged, _watch, leases, revisions
+from ragtrace_collector.store import _dead_letters, _judged, leases, revisions
 from ragtrace_collector.store import _quarantine as suspects
 from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store._holds import HeldTraces
@@ -35,7 +35,6 @@ from ragtrace_collector.store.port import (
     JudgedInput,
     KeptCarrier,
     KeptTurn,
-    Notice,
     OutboxItem,
     Outcome,
     QuarantineRecord,
@@ -44,7 +43,6 @@ from ragtrace_collector.store.port import (
     StoreUnavailable,
     TraceDecided,
     TraceReport,
-    WatchedAnswer,
 )
 from ragtrace_collector.store.reader import StoreReader, index_of
 from ragtrace_collector.store.reports import SqliteReports
@@ -132,7 +130,7 @@ class SqliteStore:
     @property
     def drift(self) -> SqliteDrift:
         """What the drift check found, in the same file."""
-        return SqliteDrift(self._commits, _put_outbox_items)
+        return SqliteDrift(self._commits)
 
     @property
     def sessions(self) -> SqliteSessions:
@@ -338,22 +336,6 @@ class SqliteStore:
         await self._each_outbox_item(
             "UPDATE parcel SET rejected_ns = ?, reason = ? WHERE id = ?", outbox_items, now_ns, reason
         )
-
-    async def watched(self, limit: int) -> tuple[WatchedAnswer, ...]:
-        return await self._submit(lambda db: _watch.oldest(db, limit))
-
-    async def watch_states(self) -> Mapping[str, str]:
-        return await self._submit(_watch.states)
-
-    async def note_watch(
-        self, *, states: Mapping[str, str | None], up_to: int, notices: Sequence[Notice]
-    ) -> None:
-        def work(db: sqlite3.Connection) -> None:
-            _watch.note(db, states, up_to=up_to)
-            for notice in notices:
-                _put_outbox_items(db, {notice.sink: notice.payload})
-
-        await self._submit(work)
 
     async def unfinished(self, *, now_ns: int) -> int:
         def work(db: sqlite3.Connection) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from ragtrace_collector.config import load_config
 from tests.integration.cli.program import run
 from tests.integration.collector.drifting_model import DriftingModel, running_drifting_model, write_anchors
-from tests.integration.collector.stepping import stepped_collector
-from tests.integration.collector.webhook import webhook
 
 pytestmark = pytest.mark.slow
 
@@ -61,25 +57,6 @@ def test_a_changed_judge_is_told_with_the_anchors_that_flipped_and_exit_code_1(
     assert (told["drifted"], len(told["flips"])) == (True, 16)
     assert [run["result"] for run in told["runs"]] == ["baseline", *["steady"] * 3, "drifted"]
     assert "Refunds" not in json.dumps(told)
-
-
-def test_a_drift_that_the_command_finds_is_told_by_the_collector(config: Path, model: DriftingModel) -> None:
-    with webhook() as hook:
-        config.write_text(
-            json.dumps(json.loads(config.read_text()) | {"alerts": {"to": [{"webhook": hook.url}]}})
-        )
-        for _ in range(4):
-            drift("run", config)
-        model.strictness = 1.0
-        drift("run", config)
-        drift("run", config)  # drifted still: told already
-        asyncio.run(deliver(config))
-        assert [notice["slo"]["name"] for notice in hook.notices] == ["judge drift"]
-
-
-async def deliver(config: Path) -> None:
-    async with stepped_collector(load_config(config)) as stepped:
-        await stepped.work()
 
 
 def test_accepting_the_judge_begins_a_new_baseline(config: Path, model: DriftingModel) -> None:

@@ -58,7 +58,6 @@ class Stepped:
         stages = (
             self.collector.pipeline.sample_stage.step,
             self.collector.pipeline.evaluator.step,
-            self.collector.pipeline.alerts.step,
             self.collector.pipeline.sessions.step,
             *(deliverer.step for deliverer in self.collector.pipeline.deliverers),
         )

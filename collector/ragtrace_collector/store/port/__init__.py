@@ -17,7 +17,6 @@ from ragtrace_collector.store.port._quarantine import QuarantineReason, Quaranti
 from ragtrace_collector.store.port._sampling import RelatedAnswer, SamplingStore
 from ragtrace_collector.store.port._sessions import KeptTurn, SessionStore, StoredSession, StoredTurn
 from ragtrace_collector.store.port._spans import HoldMode, ReleasedTraces, SpanStore, StoredSpans
-from ragtrace_collector.store.port._watch import Notice, WatchedAnswer, WatchStore
 from ragtrace_collector.store.port._work_store import WorkStore
 
 __all__ = [
@@ -34,7 +33,6 @@ __all__ = [
     "KeptTurn",
     "LedgerStore",
     "MaintenanceStore",
-    "Notice",
     "OutboxItem",
     "OutboxStore",
     "Outcome",
@@ -54,7 +52,5 @@ __all__ = [
     "StoredTurn",
     "TraceDecided",
     "TraceReport",
-    "WatchStore",
-    "WatchedAnswer",
     "WorkStore",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from ragtrace.drift.runs import AnchorRun, SeenModel
@@ -14,8 +14,8 @@ class DriftStore(Protocol):
     Each method is one transaction. All raise StoreUnavailable.
     """
 
-    async def add_run(self, run: AnchorRun, outbox_items: Mapping[str, bytes]) -> None:
-        """Keep a run, and put what is told of it into the outbox, by sink."""
+    async def add_run(self, run: AnchorRun) -> None:
+        """Keep a run."""
         ...
 
     async def runs(self) -> tuple[AnchorRun, ...]:

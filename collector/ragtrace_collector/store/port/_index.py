@@ -20,8 +20,6 @@ class KeptCarrier:
     """Its row. It stays as long as the index allows."""
     payload: bytes
     """The carrier as serialized ``TracesData``. It is deleted together with the spans of its trace."""
-    is_watched: bool = False
-    """Whether the watch over objectives counts it."""
 
 
 class IndexSize(NamedTuple):

@@ -16,7 +16,6 @@ from ragtrace_collector.store.port._quarantine import QuarantineStore
 from ragtrace_collector.store.port._sampling import SamplingStore
 from ragtrace_collector.store.port._sessions import SessionStore
 from ragtrace_collector.store.port._spans import SpanStore
-from ragtrace_collector.store.port._watch import WatchStore
 
 
 class WorkStore(
@@ -24,7 +23,6 @@ class WorkStore(
     QuarantineStore,
     JobStore,
     IndexStore,
-    WatchStore,
     OutboxStore,
     LedgerStore,
     DeadLetterStore,

@@ -1,4 +1,4 @@
-"""The rules of `ragtrace slo rules`, tried by promtool on made series and loaded by a real Prometheus."""
+"""The rules of `ragtrace rules`, tried by promtool on made series and loaded by a real Prometheus."""
 
 from __future__ import annotations
 
@@ -22,23 +22,15 @@ from tests.integration.collector.test_score_metrics import config as score_confi
 from tests.integration.collector.test_score_metrics import send as send_answers
 from tests.patience import PATIENCE_S
 
-CONFIG = """
-export: [{{endpoint: 'http://localhost:4317'}}]
-evaluate: {{metrics: [{{name: faithfulness, threshold: 0.5}}, context_recall]}}
-slo: [{slo}]
-"""
-FAITHFUL = "{name: faithful, service: shop, objective: 0.95}"
+FAITHFUL = ("--metric", "faithfulness", "--service", "shop")
 LABELS = 'gen_ai_evaluation_name="faithfulness", service_name="shop"'
 HOUR, DAY = 60, 24 * 60
 FAST, SLOW, UNJUDGED = "RagtraceSloBurnsFast", "RagtraceSloBurnsSlowly", "RagtraceSloUnjudged"
 
 
-def write_rules(folder: Path, slo: str = FAITHFUL, form: str = "prometheus") -> Path:
-    (folder / "collector.yaml").write_text(CONFIG.format(slo=slo))
+def write_rules(folder: Path, *flags: str, form: str = "prometheus") -> Path:
     out = folder / f"{form}-rules.yml"
-    done = program.run(
-        "slo", "rules", "--config", str(folder / "collector.yaml"), "--format", form, "--out", str(out)
-    )
+    done = program.run("rules", *(flags or FAITHFUL), "--format", form, "--out", str(out))
     assert done.exit_code == 0, done.output
     return out
 
@@ -135,31 +127,81 @@ def of_others(metric: str, service: str) -> list[dict[str, str]]:
     ]
 
 
-@pytest.mark.slow
-def test_scores_below_a_bound_fail_where_the_metric_passes_by_another(tmp_path: Path) -> None:
-    rules = write_rules(tmp_path, "{name: faithful, service: shop, objective: 0.95, at_least: 0.8}")
-    series = [
-        *weighed("pass", "0+10x200"),
-        {"series": f'ragtrace_evaluation_score_weighted_bucket{{{LABELS}, le="0.75"}}', "values": "0+9x200"},
-        {"series": f'ragtrace_evaluation_score_weighted_bucket{{{LABELS}, le="0.8"}}', "values": "0+10x200"},
+def scored(metric: str, label: str, *, up_to: dict[str, str], every: str) -> list[dict[str, str]]:
+    """Return the series of one label as the collector has them: counts, and counts up to some scores."""
+    both = f'gen_ai_evaluation_name="{metric}", service_name="shop", gen_ai_evaluation_score_label="{label}"'
+    name = "ragtrace_evaluation_score"
+    return [
+        {"series": f"{name}_count{{{both}}}", "values": every},
+        {"series": f"{name}_weighted_count{{{both}}}", "values": every},
+        *(
+            {"series": f'{name}_weighted_bucket{{{both}, le="{le}"}}', "values": values}
+            for le, values in up_to.items()
+        ),
     ]
-    assert firing(rules, series, 2 * HOUR) == {(FAST, "1h"), (FAST, "6h"), (SLOW, "3d")}
-    series[2]["values"] = "0+0x200"
-    assert firing(rules, series, 2 * HOUR) == set()
+
+
+MANY, NONE = "0+10x200", "0x200"
+BROKEN = {(FAST, "1h"), (FAST, "6h"), (SLOW, "3d")}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", [0.5, 0.9, 0.999])
-def test_every_objective_can_be_broken_fast(objective: float, tmp_path: Path) -> None:
-    rules = write_rules(tmp_path, f"{{name: faithful, service: shop, objective: {objective}}}")
-    series = [*weighed("pass", "0x200"), *weighed("fail", "0+10x200")]
-    assert firing(rules, series, 2 * HOUR) == {(FAST, "1h"), (FAST, "6h"), (SLOW, "3d")}
+@pytest.mark.parametrize(
+    ("metric", "bound", "bad", "good"),
+    [
+        ("faithfulness", ("--at-least", "0.8"), {"0.75": MANY, "0.8": MANY}, {"0.75": NONE, "0.8": NONE}),
+        ("faithfulness", ("--at-least", "1"), {"0.95": MANY}, {"0.95": NONE}),
+        ("hallucination", ("--at-most", "0.1"), {"0.1": NONE}, {"0.1": MANY}),
+        ("hallucination", ("--at-most", "0"), {"0.0": NONE}, {"0.0": MANY}),
+    ],
+)
+def test_a_bound_fails_bad_scores_and_never_perfect_ones(
+    metric: str, bound: tuple[str, str], bad: dict[str, str], good: dict[str, str], tmp_path: Path
+) -> None:
+    """The labels are of the metric's own rule, and say the opposite: they do not count here."""
+    rules = write_rules(tmp_path, "--metric", metric, "--service", "shop", *bound)
+    assert firing(rules, scored(metric, "pass", up_to=bad, every=MANY), 2 * HOUR) == BROKEN
+    assert firing(rules, scored(metric, "fail", up_to=good, every=MANY), 2 * HOUR) == set()
+
+
+@pytest.mark.slow
+def test_without_a_bound_the_own_rule_of_a_metric_decides_where_lower_is_better(tmp_path: Path) -> None:
+    rules = write_rules(tmp_path, "--metric", "hallucination", "--service", "shop")
+    assert firing(rules, scored("hallucination", "pass", up_to={}, every=MANY), 2 * HOUR) == set()
+    assert firing(rules, scored("hallucination", "fail", up_to={}, every=MANY), 2 * HOUR) == BROKEN
+
+
+@pytest.mark.slow
+def test_the_direction_of_an_own_metric_counts(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    address = f"{tmp_path / 'own.py'}:Toxicity"
+    rules = write_rules(tmp_path, "--metric", address, "--service", "shop", "--at-most", "0.2")
+    assert firing(rules, scored("toxicity", "pass", up_to={"0.2": MANY}, every=MANY), 2 * HOUR) == set()
+    assert firing(rules, scored("toxicity", "pass", up_to={"0.2": NONE}, every=MANY), 2 * HOUR) == BROKEN
+    refused = program.run("rules", "--metric", address, "--service", "shop", "--at-least", "0.9")
+    assert "a low score of toxicity is the good one" in refused.stderr
+
+
+OWN = """
+from ragtrace.metrics.hallucination import Hallucination
+
+class Toxicity(Hallucination):
+    "Measures the share of claims that hurt."
+    name = "toxicity"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["0.5", "0.9", "0.999"])
+def test_every_objective_can_be_broken_fast(objective: str, tmp_path: Path) -> None:
+    rules = write_rules(tmp_path, *FAITHFUL, "--objective", objective)
+    assert firing(rules, [*weighed("pass", NONE), *weighed("fail", MANY)], 2 * HOUR) == BROKEN
 
 
 @pytest.mark.slow
 def test_promtool_takes_the_rules_with_names_of_any_kind(tmp_path: Path) -> None:
-    hostile = r"""{name: a, service: "it's \"\\ {x} ünï", tenant: 'a"} or vector(1) #'}"""
-    assert "SUCCESS" in run("promtool", "check", "rules", write_rules(tmp_path, hostile))
+    hostile = ("--service", r"""it's "\ {x} ünï""", "--tenant", 'a"} or vector(1) #')
+    assert "SUCCESS" in run("promtool", "check", "rules", write_rules(tmp_path, *FAITHFUL[:2], *hostile))
 
 
 @pytest.mark.slow
@@ -167,7 +209,7 @@ def test_grafana_asks_what_prometheus_understands(tmp_path: Path) -> None:
     document = yaml.safe_load(write_rules(tmp_path, form="grafana").read_text())
     assert document["apiVersion"] == 1
     rules = [rule for group in document["groups"] for rule in group["rules"]]
-    assert len({rule["uid"] for rule in rules}) == len(rules) == 7
+    assert len({rule["uid"] for rule in rules}) == len(rules) == 4
     as_prometheus = [{"alert": f"a{number}", "expr": asked(rule)} for number, rule in enumerate(rules)]
     (tmp_path / "as.yml").write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": as_prometheus}]}))
     run("promtool", "check", "rules", tmp_path / "as.yml")
@@ -227,92 +269,76 @@ def states(port: int) -> set[str]:
         rule["health"]
         for group in groups
         for rule in group["rules"]
-        if group["name"] == "ragtrace-slo-faithful"
+        if group["name"] == "ragtrace-slo-shop-faithfulness"
     }
 
 
-def test_a_score_between_two_buckets_is_refused_with_a_way_out(tmp_path: Path) -> None:
-    (tmp_path / "collector.yaml").write_text(
-        CONFIG.format(slo="{name: faithful, metric: context_recall, at_least: 0.87}")
-    )
-    done = program.run("slo", "rules", "--config", str(tmp_path / "collector.yaml"))
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--metric", "nope", "--service", "shop"], "no metric 'nope': choose from answer_relevance,"),
+        (["--metric", "faithfulness"], "--metric needs --service NAME"),
+        (["--service", "shop"], "an objective needs --metric NAME"),
+        ([*FAITHFUL, "--at-least", "0.9", "--at-most", "0.1"], "--at-least and --at-most: choose"),
+        ([*FAITHFUL, "--at-least", "1.2"], "scores of faithfulness are from 0 to 1"),
+        ([*FAITHFUL, "--at-least", "0"], "write a number above 0"),
+        ([*FAITHFUL, "--at-least", "nan"], "scores of faithfulness are from 0 to 1"),
+        ([*FAITHFUL, "--at-least", "0.87"], "write --at-least 0.85; or give the metric"),
+        ([*FAITHFUL, "--at-most", "0.1"], "a high score of faithfulness is the good one: write --at-least"),
+        (
+            ["--metric", "hallucination", "--service", "shop", "--at-least", "0.9"],
+            "a low score of hallucination is the good one: write --at-most",
+        ),
+        (["--metric", "hallucination", "--service", "shop", "--at-most", "1"], "write a number 0 or more"),
+        ([*FAITHFUL, "--window", "2h"], "a week is the shortest"),
+        ([*FAITHFUL, "--name", "Shop {{x}}"], "--name: write small letters"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused_in_a_sentence(flags: list[str], said: str) -> None:
+    done = program.run("rules", *flags)
     assert done.exit_code == 2
-    assert "write `at_least: 0.85`" in done.stderr
-    assert "`threshold: 0.87`" in done.stderr
+    assert said in " ".join(done.stderr.split())
+    assert not done.stdout
 
 
-def test_any_score_will_do_where_the_metric_itself_passes_there(tmp_path: Path) -> None:
-    text = write_rules(tmp_path, "{name: faithful, at_least: 0.5}").read_text()
-    assert 'gen_ai_evaluation_score_label="fail"' in text
-    assert "_bucket" not in text
-
-
-def test_what_the_rules_cannot_see_is_told(tmp_path: Path) -> None:
-    (tmp_path / "collector.yaml").write_text(
-        CONFIG.format(slo="{name: faithful, metric: context_recall, at_least: 0.8, objective: 0.9}")
-    )
-    done = program.run("slo", "rules", "--config", str(tmp_path / "collector.yaml"))
-    assert "a score between 0.75 and 0.8 counts as good in these rules" in done.stderr
+def test_what_the_rules_cannot_see_is_told() -> None:
+    flags = ("--metric", "context_recall", "--service", "shop", "--at-least", "0.8", "--objective", "0.9")
+    done = program.run("rules", *flags)
+    assert "A score between 0.75 and 0.8 counts as good in these rules" in done.stderr
     assert "the usual burn rate of 1h could hardly be reached" in done.stderr
     assert yaml.safe_load(done.stdout)["groups"]
 
 
-def test_a_configuration_without_an_objective_is_told_so(tmp_path: Path) -> None:
-    (tmp_path / "collector.yaml").write_text(CONFIG.format(slo=""))
-    done = program.run("slo", "rules", "--config", str(tmp_path / "collector.yaml"))
-    assert done.exit_code == 2
-    assert "`slo` names no objective: add one" in done.stderr
-
-
-def test_every_alert_links_into_the_runbook(tmp_path: Path) -> None:
-    document = yaml.safe_load(write_rules(tmp_path).read_text())
+def test_every_alert_has_a_severity_and_links_into_the_runbook(tmp_path: Path) -> None:
     runbook = (PROMETHEUS.parents[2] / "docs" / "runbook.md").read_text()
-    known = {rule["alert"] for rule in alert_rules()}
-    alerts = [rule for group in document["groups"] for rule in group["rules"] if "alert" in rule]
-    assert alerts
+    alerts = [*alert_rules()]
+    for file in (write_rules(tmp_path), PROMETHEUS / "judging-rules.yml"):
+        groups = yaml.safe_load(file.read_text())["groups"]
+        alerts += [rule for group in groups for rule in group["rules"] if "alert" in rule]
+    assert len(alerts) > 20
     for rule in alerts:
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}
         assert rule["annotations"]["runbook_url"].endswith(f"docs/runbook.md#{rule['alert'].lower()}")
         assert f"## {rule['alert']}\n" in runbook
-        assert rule["alert"] not in known
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("telemetry", "said"),
-    [
-        ("{scores: {by: [model]}}", "add `service` to `telemetry.scores.by`"),
-        ("{scores: {enabled: false}}", "Prometheus gets no scores"),
-    ],
-)
-def test_an_objective_that_no_metric_shows_is_refused(telemetry: str, said: str, tmp_path: Path) -> None:
-    config = tmp_path / "collector.yaml"
-    config.write_text(CONFIG.format(slo=FAITHFUL) + f"telemetry: {telemetry}\n")
-    done = program.run("slo", "rules", "--config", str(config))
-    assert done.exit_code == 2
-    assert said in " ".join(done.stderr.split())
-    checked = program.run("collector", "--config", str(config), "--check")
-    assert checked.exit_code == 0
-    assert said in " ".join(checked.stderr.split())
 
 
 @pytest.mark.slow
 def test_the_rules_find_what_a_real_collector_tells_a_real_prometheus(tmp_path: Path) -> None:
     """Half of the shop's answers fail, and none of the bot's."""
-    few = "alerts: {fewest_answers: 1}"
-    slos = ", ".join(
-        (
-            f"{{name: shop, service: shop, {few}}}",
-            f"{{name: shop-by-score, service: shop, at_least: 0.8, {few}}}",
-            f"{{name: bot, service: bot, {few}}}",
-        )
-    )
-    rules = write_rules(tmp_path, slos)
-    rules.write_text(re.sub(r"interval: 10?m", "interval: 200ms", rules.read_text()))
+    few = ("--metric", "faithfulness", "--fewest-answers", "1")
+    rules = []
+    by_score = ("shop", "--at-least", "0.8", "--name", "shop-by-score")
+    for name, *more in (("shop",), by_score, ("bot",)):
+        folder = tmp_path / "-".join(more[-1:] or [name])
+        folder.mkdir()
+        file = write_rules(folder, *few, "--service", name, *more)
+        file.write_text(re.sub(r"interval: 10?m", "interval: 200ms", file.read_text()))
+        rules.append(file)
     (port,) = free_ports(1)
     settings = score_config(tmp_path, telemetry={"listen": f"127.0.0.1:{port}"})
     with (
         collector_process(tmp_path, settings) as collector,
-        running_prometheus(tmp_path, scrapes={"ragtrace": port}, rule_files=[rules]) as prometheus,
+        running_prometheus(tmp_path, scrapes={"ragtrace": port}, rule_files=rules) as prometheus,
     ):
         send_answers(collector, first=1_000)  # Prometheus sees growth only from a first scrape on
         eventually(
@@ -321,10 +347,13 @@ def test_the_rules_find_what_a_real_collector_tells_a_real_prometheus(tmp_path: 
         send_answers(collector)
         burning = 'ALERTS{alertname="RagtraceSloBurnsFast", long_window="6h"}'
         eventually(lambda: len(prometheus.series(burning)) == 2, what="an alert")
-        assert {labels["slo"] for labels, _ in prometheus.series(burning)} == {"shop", "shop-by-score"}
+        assert {labels["slo"] for labels, _ in prometheus.series(burning)} == {
+            "shop-faithfulness",
+            "shop-by-score",
+        }
         share = "slo:ragtrace_failing:ratio_increase6h"
         eventually(lambda: len(prometheus.series(share)) == 3, what="the share of each objective")
         shares = {labels["slo"]: value for labels, value in prometheus.series(share)}
-        assert shares["shop"] == pytest.approx(shares["shop-by-score"], abs=0.1)
-        assert shares["shop"] == pytest.approx(0.5, abs=0.3)
-        assert shares["bot"] == 0
+        assert shares["shop-faithfulness"] == pytest.approx(shares["shop-by-score"], abs=0.1)
+        assert shares["shop-faithfulness"] == pytest.approx(0.5, abs=0.3)
+        assert shares["bot-faithfulness"] == 0

@@ -1,1 +1,0 @@
-"""Objectives as rules of Prometheus and Grafana, and the alerts that need neither."""
