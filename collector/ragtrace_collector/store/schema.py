@@ -70,7 +70,6 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     INDEX_STEPS[2],
     DEAD_LETTERS,
     INDEX_STEPS[3],
-    "DROP TABLE IF EXISTS received_mail;",  # of a store that several processes shared
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 NEWEST: Final = len(_MIGRATIONS)
