@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_REASONS = 64
-MESSAGES_NAMES = ("messages", "prompt", "input", "question", "query", "text")
 
 
 @overload
@@ -111,7 +110,7 @@ class GenerationCall(AnsweredRecording):
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each call becomes a generation."""
-        find = finder(function, self._messages, MESSAGES_NAMES)
+        find = finder(function, self._messages, first=("messages", "prompt", "input"))
 
         def begin(given: Arguments) -> Recording:
             call = copy(self)

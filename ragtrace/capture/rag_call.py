@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 
 from opentelemetry.trace import SpanKind
 
 from ragtrace import semconv
 from ragtrace.capture._answer import AnsweredRecording, AnswerOf
 from ragtrace.capture._guard import guarded, note_unread
+from ragtrace.capture._hints import hint
 from ragtrace.capture._recording import Recording
-from ragtrace.capture._wrapping import Arguments, finder, traced
+from ragtrace.capture._wrapping import Arguments, called, finder, traced
 from ragtrace.capture.privacy.policy import METADATA, ContentFilter, ContentPolicy, cut
 from ragtrace.capture.values.messages import text_message
 from ragtrace.capture.values.names import identity, name
-from ragtrace.capture.values.text import QUESTION_NAMES, is_request, question_in
+from ragtrace.capture.values.questions import is_request, question_in
 from ragtrace.model import Part
 
 if TYPE_CHECKING:
@@ -132,12 +133,12 @@ class RagCall(AnsweredRecording):
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each call becomes a RAG call."""
-        find = finder(function, self._question, QUESTION_NAMES)
+        find = finder(function, self._question)
 
         def begin(given: Arguments) -> Recording:
             call = copy(self)
             asked = question_in(find(given))
-            call.set_question(asked if asked is not None else given)
+            call.set_question(asked if asked is not None else _Unasked(called(function), given))
             return call
 
         return traced(function, begin, self)
@@ -191,20 +192,32 @@ class RagCall(AnsweredRecording):
 def _asked(question: object) -> str | None:
     if question is None or type(question) is str:
         return question
-    if type(question) is Arguments:
-        return _asked_meanwhile((*question.args, *question.kwargs.values()))
+    if isinstance(question, _Unasked):
+        return _asked_meanwhile(question)
     text = question_in(question)
     if text is None:
         note_unread("question", question)
     return text
 
 
-def _asked_meanwhile(given: Sequence[object]) -> str | None:
+class _Unasked(NamedTuple):
+    """A call whose question was not found when it began."""
+
+    function: str
+    given: Arguments
+
+
+def _asked_meanwhile(call: _Unasked) -> str | None:
     """Search a request again: Starlette's has a body only after the function has read it."""
-    texts = (question_in(value) for value in given if is_request(value))
-    text = next((text for text in texts if text is not None), None)
+    given = (*call.given.args, *call.given.kwargs.values())
+    text = next((text for value in given if is_request(value) and (text := question_in(value))), None)
     if text is None:
         note_unread("question", given[0] if given else None)
+        hint(
+            f"question of {call.function}",
+            f"no argument of {call.function} is surely the question, so none is recorded: name it with "
+            "@ragtrace.rag(question=…), as a parameter's name or a function of the arguments",
+        )
     return text
 
 

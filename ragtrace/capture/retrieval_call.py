@@ -16,7 +16,7 @@ from ragtrace.capture.privacy.policy import ContentFilter, ContentPolicy
 from ragtrace.capture.values.chunks import MAX_CHUNKS, ChunkDocuments, chunk_documents
 from ragtrace.capture.values.documents import documents_in
 from ragtrace.capture.values.names import hook, identity, name, whole_number
-from ragtrace.capture.values.text import question_in
+from ragtrace.capture.values.questions import question_in
 from ragtrace.model import Part
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 ChunksOf = Callable[[object], object]
 """Extracts the chunks from a function's return value."""
-
-QUERY_NAMES = ("query", "question", "q", "text", "search", "input", "prompt")
 
 
 @overload
@@ -108,7 +106,7 @@ class RetrievalCall(Recording):
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each of its calls becomes a retrieval of its own."""
-        find = finder(function, self._query, QUERY_NAMES)
+        find = finder(function, self._query, first=("query",))
 
         def begin(given: Arguments) -> Recording:
             call = copy(self)
