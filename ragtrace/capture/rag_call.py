@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanKind
 
 from ragtrace import semconv
 from ragtrace.capture._answer import AnsweredRecording, AnswerOf
-from ragtrace.capture._guard import guarded, note_unread
+from ragtrace.capture._guard import count_unread, guarded, note_unread
 from ragtrace.capture._hints import hint
 from ragtrace.capture._recording import Recording
 from ragtrace.capture._wrapping import Arguments, called, finder, traced
@@ -212,7 +212,7 @@ def _asked_meanwhile(call: _Unasked) -> str | None:
     given = (*call.given.args, *call.given.kwargs.values())
     text = next((text for value in given if is_request(value) and (text := question_in(value))), None)
     if text is None:
-        note_unread("question", given[0] if given else None)
+        count_unread()
         hint(
             f"question of {call.function}",
             f"no argument of {call.function} is surely the question, so none is recorded: name it with "

@@ -62,20 +62,19 @@ _TEXT = (
     "body",
 )
 _FROM_THE_USER = words("user human customer new current latest last")
-_HELD = words("body payload request req data event state inputs json")
-"""Names of whole requests: a string of JSON in them is read."""
 _NEVER_A_TEXT = words(
     "id uid uuid guid sid cid pid tid key token secret password session sess user tenant org organization"
     " organisation account customer client owner author sender role name title label tag type kind mode model"
     " llm engine deployment provider vendor lang language locale region country timezone tz currency"
     " namespace collection index table database db schema bucket folder dir directory path file filename url"
     " uri link host hostname port endpoint address email mail phone ip domain version env environment"
-    " temperature limit top format encoding mime status level date time timestamp hash digest cursor offset workspace"
-    " project app application service channel room thread conversation conv chat trace span run correlation"
-    " device agent bot assistant tool style tone chain retriever category department source"
+    " temperature limit top format encoding mime status level date time timestamp hash digest cursor offset"
+    " workspace project app application service channel room thread conversation conv chat trace span run"
+    " correlation device agent bot assistant tool style tone chain retriever category department source"
+    " option param parameter"
 )
 _NEVER = words(
-    "config configuration configurable setting option param parameter metadata meta header filter template"
+    "config configuration configurable setting metadata meta header filter template"
     " system developer persona instruction context ctx document doc chunk passage example answer response"
     " reply expected reference kwarg callback history"
 )
@@ -90,7 +89,8 @@ _FIELDS = (
 _REQUEST_FIELDS = ("_json", "_form", "query_params", "path_params")
 """Fields of a Starlette request. The body is available only after the application has read it."""
 _ASKERS = ("user", "human")
-_ROLES = frozenset({*_ASKERS, "assistant", "ai", "system", "developer", "tool", "function", "model", "bot"})
+_ANSWERERS = ("assistant", "ai", "model", "bot")
+_ROLES = frozenset({*_ASKERS, *_ANSWERERS, "system", "developer", "tool", "function"})
 _MAX_JSON = 1_048_576
 _PAIR = 2
 
@@ -122,14 +122,12 @@ class _Name(NamedTuple):
     """Place among the usual names of a text."""
     never_text: bool = False
     never: bool = False
-    holds: bool = False
 
 
 @lru_cache(maxsize=1_024)
 def _read_name(name: str) -> _Name:
     """Read a name by its parts. The last part that is known is the head: ``user_message``, ``message_id``."""
     parts = [_singular(part) for part in parts_of(name)]
-    holds = bool(parts) and (parts[-1] in _HELD or parts[-1] + "s" in _HELD)
     material = not _NEVER.isdisjoint(parts) and not _ASKING.intersection(parts[-1:])
     for part in reversed(parts):
         stem = part.removeprefix("user") or part
@@ -143,10 +141,10 @@ def _read_name(name: str) -> _Name:
             if stem != part or not _FROM_THE_USER.isdisjoint(parts):
                 return _Name(asks=True)
             asks = not _ASKING.isdisjoint(parts)
-            return _Name(asks=asks, text=None if asks else _TEXT.index(stem), holds=holds)
+            return _Name(asks=asks, text=None if asks else _TEXT.index(stem))
         if part in _NEVER_A_TEXT or (part.endswith("id") and part[:-2] in _NEVER_A_TEXT | {"message", "doc"}):
             return _Name(never_text=True)
-    return _Name(holds=holds)
+    return _Name()
 
 
 def _singular(part: str) -> str:
@@ -168,7 +166,7 @@ def _chosen(named: Iterable[Named], way: Way, *, by_look: bool) -> Asked | None:
             text = decoded(value)
             if read.never or read.never_text or not text.strip():
                 continue
-            inner = _in_json(text, way) if read.holds else None
+            inner = None if read.asks else _in_json(text, way)
             if inner is not None:
                 found.append((max(inner.rank, _IN_CHAT), 0, inner))
             elif read.asks:
@@ -216,7 +214,7 @@ def _asked(value: object, way: Way) -> Asked | None:
         return next(way.each(_asked, (getattr(value, name, None) for name in _REQUEST_FIELDS)), None)
     if _role(value) is not None and (text := _text_of_message(value, way)) is not None:
         return Asked(text, value, _IN_CHAT)
-    fields = [(name, held) for name, held in fields_of(value) if isinstance(name, str)]
+    fields = list(fields_of(value))
     if fields or isinstance(value, Mapping):
         return _chosen(fields, way, by_look=False)
     asked = _chosen(((name, field(value, name)) for name in _FIELDS), way, by_look=False)
@@ -239,38 +237,38 @@ def _asked_in_list(values: Sequence[object], way: Way) -> Asked | None:
     last = values[: -MAX_VISITS - 1 : -1]
     for place, message in enumerate(last):
         if _role(message) in _ASKERS and (text := way.down(_text_of_message, message)) is not None:
-            answered = any(_role(later) in {"assistant", "ai", "model", "bot"} for later in last[:place])
+            answered = any(_role(later) in _ANSWERERS for later in last[:place])
             return Asked(text, values, _IN_PAST if answered else _IN_CHAT)
     if any(_role(message) is not None for message in last):
         return None
-    if last and _is_exchange(last[0]):
-        return _asked_in_exchange(last[0])
+    if last and (exchange := _exchange(last[0])) is not None:
+        text = decoded(exchange[0])
+        return Asked(text, text, _IN_PAST if exchange[1] else _IN_CHAT)
     for value in last[:1]:
         if (asked := way.down(_asked, value)) is not None:
             return Asked(asked.text, values, max(asked.rank, _IN_FIELD))
     return None
 
 
-def _is_exchange(value: object) -> bool:
-    """Return whether this is a pair of what a user said and its answer, ``None`` while it has none."""
-    return isinstance(value, list | tuple) and len(value) == _PAIR and isinstance(value[0], str)
-
-
-def _asked_in_exchange(pair: Sequence[object]) -> Asked:
-    text = decoded(pair[0])
-    return Asked(text, text, _IN_PAST if pair[1] else _IN_CHAT)
+def _exchange(value: object) -> tuple[str, object] | None:
+    """Return what a user said and its answer, if this is such a pair. It may have no answer yet."""
+    if isinstance(value, Mapping):
+        said, answer = first_field(value, _ASKERS), first_field(value, _ANSWERERS)
+        return (said, answer) if isinstance(said, str) else None
+    is_pair = isinstance(value, list | tuple) and len(value) == _PAIR and isinstance(value[0], str)
+    return (value[0], value[1]) if is_pair else None  # type: ignore[index]  # checked
 
 
 def _role(message: object) -> str | None:
     """Return the role of a message: of an object, a mapping, or a pair of a role and a text."""
     if isinstance(message, str | bytes | Number) or message is None:
         return None
-    if isinstance(message, tuple | list):
-        role = message[0] if len(message) == _PAIR else None
-    else:
-        role = first_field(message, ("role", "type"))
+    pair = message[:1] if isinstance(message, tuple | list) and len(message) == _PAIR else ()
+    for role in pair or (field(message, key) for key in ("role", "type", "sender", "speaker", "author")):
         role = getattr(role, "value", role)
-    return role.lower() if isinstance(role, str) and role.lower() in _ROLES else None
+        if isinstance(role, str) and role.lower() in _ROLES:
+            return role.lower()
+    return None
 
 
 def _text_of_message(message: object, way: Way) -> str | None:

@@ -23,11 +23,24 @@ def words(listed: str) -> frozenset[str]:
 
 _ANSWER_FIELDS = (
     *("delta", "answer", "output_text", "output", "response", "result", "text", "content", "token"),
-    *("completion", "reply", "replies", "answers", "choices", "message", "messages", "parts", "data"),
+    *(
+        "completion",
+        "reply",
+        "replies",
+        "answers",
+        "choices",
+        "candidates",
+        "messages",
+        "parts",
+        "data",
+        "message",
+    ),
 )
-_ONE_OF_MANY = {"choices": 0, "replies": 0, "answers": 0, "messages": -1}
-_ANSWERING = ("assistant", "ai")
-_TEXTS = words("text output response message msg content reply answer completion generation markdown md")
+_ONE_OF_MANY = {"choices": 0, "candidates": 0, "replies": 0, "answers": 0, "messages": -1}
+_ANSWERING = ("assistant", "ai", "model", "bot")
+_TEXTS = words(
+    "text output response message msg content reply answer completion generation markdown md assistant bot"
+)
 _OF_MODEL = words("final generated response bot assistant ai llm model output completion")
 _WRAPPERS = words("data result results response output body payload")
 _NO_ANSWER = words(
@@ -119,10 +132,10 @@ def field(value: object, name: str) -> object:
     return None if callable(held) and not isinstance(held, str) else held
 
 
-def fields_of(value: object) -> Iterator[tuple[object, object]]:
+def fields_of(value: object) -> Iterator[tuple[str, object]]:
     """Yield the names and values of a mapping, a data class, a pydantic model or a named tuple."""
     if isinstance(value, Mapping):
-        yield from islice(value.items(), MAX_PARTS)
+        yield from (item for item in islice(value.items(), MAX_PARTS) if isinstance(item[0], str))
         return
     for listed in ("__dataclass_fields__", "__pydantic_fields__", "_fields"):
         names = getattr(type(value), listed, None)
@@ -131,10 +144,8 @@ def fields_of(value: object) -> Iterator[tuple[object, object]]:
             return
 
 
-def parts_of(name: object) -> Sequence[str]:
+def parts_of(name: str) -> Sequence[str]:
     """Split a name into its lower-case words: ``user_question``, ``userQuestion``."""
-    if not isinstance(name, str):
-        return ()
     return re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:200]).lower())
 
 
@@ -215,7 +226,7 @@ def _answer(value: object, way: Way) -> str | None:
 def _named_answer(value: object, way: Way) -> str | None:
     """Return the value under a name that surely means the answer, here or within a wrapper."""
     fields = [(grade, name, held) for name, held in fields_of(value) if (grade := _grade(name)) is not None]
-    for grade, _, held in sorted(fields, key=lambda each: each[0]):
+    for grade, _, held in sorted(fields, key=lambda each: (each[0], len(each[1]))):
         if grade < _WRAPPER and (found := way.down(_answer, held)):
             return found
         if (
@@ -231,7 +242,7 @@ _SURE, _LIKELY, _SHORT, _WRAPPER, _WEAK = range(5)
 
 
 @lru_cache(maxsize=1_024)
-def _grade(name: object) -> int | None:
+def _grade(name: str) -> int | None:
     """Return how surely a field of this name holds the answer; ``None`` if it does not."""
     parts = parts_of(name)
     if not parts or not _NO_ANSWER.isdisjoint(parts):
@@ -240,7 +251,7 @@ def _grade(name: object) -> int | None:
         return _SURE
     if len(parts) > 1 and (not _OF_MODEL.isdisjoint(parts) and parts[-1] in _TEXTS):
         return _LIKELY
-    if parts[-1] in {"reply", "completion"} and len(parts) > 1:
+    if parts[-1] in {"reply", "completion", "final"}:
         return _LIKELY
     if parts[-1] == "summary":
         return _SHORT

@@ -194,5 +194,16 @@ def test_one_part_of_a_rag_call_is_enough_to_say_nothing(joined: bool, http_rece
     assert said(start + CALL + others) == []
 
 
+def test_a_call_whose_question_is_not_sure_is_said_once(http_receiver: Any) -> None:
+    code = """
+@ragtrace.rag
+def chat(session_id, model): return "Ada"
+chat("s1", "m"); chat("s2", "m")
+"""
+    (line,) = said(ON + code, http_receiver)
+    assert line.startswith("ragtrace: no argument of chat is surely the question, so none is recorded: name it")
+    assert "s1" not in line
+
+
 def test_a_program_that_records_nothing_is_left_in_peace(http_receiver: Any) -> None:
     assert said(ON, http_receiver) == []

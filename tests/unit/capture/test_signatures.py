@@ -71,6 +71,18 @@ class Said:
     content: Any
 
 
+class Plain:
+    """An object of a class that lists no fields."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+
+@dataclass
+class Plain2:
+    body: bytes
+
+
 class Chain:
     prompt = "Answer the question: {question}"
     model = "gpt-4o"
@@ -238,7 +250,73 @@ HELD_OUT = [
 ]
 
 
-@pytest.mark.parametrize("signature", REPORTED + HELD_OUT, ids=lambda signature: signature[0])
+# invented after the rules were written, to count how many they read
+HELD_OUT_LATER = [
+    row("user_input, chat_session", lambda user_input, chat_session: None, Q, object()),
+    row("tenant_id, payload", lambda tenant_id, payload: None, "t1", {"text": Q, "meta": {"text": "no"}}),
+    row("Telegram update", lambda update, context: None, Plain(message=Plain(text=Q)), object()),
+    row("Chainlit message", lambda message: None, Plain(content=Q, author="ada")),
+    row("query string", lambda event, context: None, {"queryStringParameters": {"q": Q}}, None),
+    row("search_query", lambda req: None, {"search_query": Q, "top_k": 3}),
+    row(
+        "senders",
+        lambda req: None,
+        {"conversation": [{"sender": "bot", "text": "Hi."}, {"sender": "user", "text": Q}]},
+    ),
+    row("thread with messages", lambda thread: None, Plain(id="t1", messages=CHAT)),
+    row("inputs, config", lambda inputs, config=None: None, {"question": Q}),
+    row("text_input, image_path", lambda image_path, text_input: None, "/tmp/a.png", Q),
+    row("customer_id, customer_question", lambda customer_id, customer_question: None, "c1", Q),
+    row("question_type, question_text", lambda question_type, question_text: None, "open ended", Q),
+    row("prompt_id, variables", lambda prompt_id, variables: None, "p1", {"user_question": Q}),
+    row("query_embedding, query_text", lambda query_embedding, query_text: None, [0.1, 0.2], Q),
+    row("sql, question", lambda sql, question: None, "select * from faq", Q),
+    row("system_message, human_message", lambda system_message, human_message: None, "Be kind to us.", Q),
+    row("instructions, input", lambda instructions, input: None, "You are a clerk.", Q),  # noqa: A006
+    row(
+        "model, input",
+        lambda model, input: None,  # noqa: A006
+        "m",
+        [{"role": "user", "content": [{"type": "input_text", "text": Q}]}],
+    ),
+    row("contents of objects", lambda contents: None, [Plain(role="user", parts=[Plain(text=Q)])]),
+    row("en, 5, text", lambda a, b, c: None, "en", 5, Q),
+    row("who, what", lambda who, what: None, "Ada Lovelace", Q),
+    row("user object, text", lambda user, text: None, Plain(name="Ada", text="no"), Q),
+    row("username, line", lambda username, line: None, "Ada Lovelace", Q),
+    row("apiKey, ragQuery", lambda apiKey, ragQuery: None, "sk-1", Q),  # noqa: N803
+    row("deployment_name, chat_prompt", lambda deployment_name, chat_prompt: None, "prod eu", Q),
+    row("access_token, what_to_ask", lambda access_token, what_to_ask: None, "eyJh", Q),
+    row("index, search_term", lambda index, search_term: None, "faq", Q),
+    row("k, lookup", lambda k, lookup: None, 3, Q),
+    row("pairs, query_str", lambda pairs, query_str: None, [("Hi", "Hello")], Q),
+    row("message_id, message", lambda message_id, message: None, "m1", Q),
+    row("bytes of JSON", lambda request: None, Plain2(json.dumps({"question": Q}).encode())),
+    row("JSON under any name", lambda raw: None, json.dumps({"question": Q})),
+    row("form", lambda form: None, {"name": "Ada", "email": "a@example.org", "message": Q}),
+    row("msgs", lambda msgs: None, CHAT),
+    row("speakers", lambda turns: None, [{"speaker": "user", "text": Q}]),
+    row("user and bot", lambda turns: None, [{"user": "Hi", "bot": "Hello"}, {"user": Q, "bot": None}]),
+    row("MCP arguments", lambda params: None, {"name": "ask", "arguments": {"query": Q}}),
+    row("id, text", lambda id, text: None, "r1", Q),  # noqa: A006
+    row("input, config in **kw", with_names, input=Q, config={"configurable": {"thread_id": "t"}}),
+    row("question None", lambda question=None, messages=None: None, None, CHAT),
+    row("question blank", lambda question="", messages=None: None, "", CHAT),
+    row("conversation_history, current_query", lambda conversation_history, current_query: None, PAST, Q),
+    row("domain, problem_statement", lambda domain, problem_statement: None, "after sales", Q),
+    row("reply_language, reply_to", lambda reply_language, topic: None, "plain English", Q),
+    row("answer, question", lambda answer, question: None, A, Q),
+    row("ground_truth, ask", lambda ground_truth, ask: None, A, Q),
+    row("workspace slug alone", lambda workspace_slug: None, "after-sales", wanted=None),
+    row("a file alone", lambda source_file: None, "refund policy.pdf", wanted=None),
+    row("a document alone", lambda document: None, {"text": "Refunds take 14 days."}, wanted=None),
+    row("settings alone", lambda settings: None, {"prompt": "Answer politely.", "model": "m"}, wanted=None),
+]
+
+
+@pytest.mark.parametrize(
+    "signature", REPORTED + HELD_OUT + HELD_OUT_LATER, ids=lambda signature: signature[0]
+)
 def test_the_question_is_the_right_argument(recorded: Any, signature: Signature) -> None:
     _, function, args, kwargs, wanted = signature
     decorated = function if hasattr(function, "__wrapped__") else ragtrace.rag(function)
@@ -284,6 +362,27 @@ ANSWERS = {
     "state of a graph": {"messages": [ASKED, {"role": "assistant", "content": A}], "session_id": "s1"},
     "result of a chain": {"query": Q, "result": A, "source_documents": []},
     "answer_text beside context": {"context": "Refunds.", "prompt": "Answer:", "answer_text": A},
+    "output with text": {"output": {"text": A}},
+    "result with answer": {"result": {"answer": A, "confidence": 0.9}, "text": "raw"},
+    "Gemini": {"candidates": [{"content": {"parts": [{"text": A}]}}]},
+    "success, data": {"message": "success", "data": {"reply": A}},
+    "code, msg, data": {"code": 0, "msg": "ok", "data": {"content": A}},
+    "message ok": {"message": "ok", "data": {"content": A}},
+    "success, response": {"success": True, "response": {"message": A}},
+    "answer with citations": {"answer": {"content": A, "citations": ["faq-12"]}},
+    "final": {"final": A},
+    "chat_response": {"chat_response": A, "thread_id": "t1"},
+    "ai_message": {"ai_message": A},
+    "outputText": {"outputText": A},
+    "llm_response": {"llm_response": {"text": A}},
+    "generation": {"generation": A, "documents": [{"text": "Refunds."}]},
+    "assistant": {"user": Q, "assistant": A},
+    "answer_html": {"answer_html": "<p>Refunds</p>", "answer": A},
+    "score, text": (0.93, A),
+    "documents, text, usage": ([{"text": "Refunds."}], A, {"tokens": 3}),
+    "ok, text": ("ok", A),
+    "answer_type first": {"answer_type": "short text", "answer_text": A},
+    "expected_answer first": {"expected_answer": "Two weeks it is.", "actual_answer": A},
     "choices": {"id": "x", "choices": [{"message": {"role": "assistant", "content": A}}]},
 }
 
