@@ -13,6 +13,7 @@ from ragtrace import _moved
 if TYPE_CHECKING:
     from ragtrace.capture import (
         ContentPolicy,
+        current,
         feedback,
         flush,
         generation,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         retrieval,
         statistics,
         uninstrument,
+        update,
     )
     from ragtrace.errors import RagtraceError
     from ragtrace.frames import evaluate_records, evaluate_records_async
@@ -35,6 +37,7 @@ _moved.install()
 _HOME = {
     "Chunk": "ragtrace.model",
     "ContentPolicy": "ragtrace.capture",
+    "current": "ragtrace.capture",
     "Evaluation": "ragtrace.model",
     "RagRecord": "ragtrace.model",
     "RagtraceError": "ragtrace.errors",
@@ -50,6 +53,7 @@ _HOME = {
     "retrieval": "ragtrace.capture",
     "statistics": "ragtrace.capture",
     "uninstrument": "ragtrace.capture",
+    "update": "ragtrace.capture",
 }
 
 __all__ = [
@@ -59,6 +63,7 @@ __all__ = [
     "RagRecord",
     "RagtraceError",
     "__version__",
+    "current",
     "evaluate",
     "evaluate_records",
     "evaluate_records_async",
@@ -71,6 +76,7 @@ __all__ = [
     "retrieval",
     "statistics",
     "uninstrument",
+    "update",
 ]
 
 

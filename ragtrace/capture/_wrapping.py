@@ -307,6 +307,7 @@ async def _iterate_async(pieces: AsyncIterable[Any]) -> AsyncGenerator[Any, None
 def _streaming(opened: Callable[..., tuple[Recording, Generator[Any, Any, Any]]]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         recording, inner = opened(*args, **kwargs)
+        recording.is_stream = True
         resume: Callable[[], Any] = functools.partial(inner.send, None)
         ended: BaseException | None = None
         try:
@@ -347,6 +348,7 @@ def _async_streaming(
 ) -> Callable[..., Any]:
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         recording, inner = opened(*args, **kwargs)
+        recording.is_stream = True
         resume: Callable[[], Awaitable[Any]] = functools.partial(inner.asend, None)
         ended: BaseException | None = None
         try:

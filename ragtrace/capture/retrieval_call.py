@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import Span, SpanKind
 
 from ragtrace import semconv
 from ragtrace.capture._guard import guarded, note_unread
@@ -41,7 +41,7 @@ def retrieval(
     name: str | None = None,
     data_source: str | None = None,
     top_k: int | None = None,
-    parent: Recording | None = None,
+    parent: Recording | Span | None = None,
     chunks: ChunksOf | None = None,
 ) -> RetrievalCall: ...
 
@@ -54,7 +54,7 @@ def retrieval(
     name: str | None = None,
     data_source: str | None = None,
     top_k: int | None = None,
-    parent: Recording | None = None,
+    parent: Recording | Span | None = None,
     chunks: ChunksOf | None = None,
 ) -> F | RetrievalCall:
     """Record a retrieval, as a context manager or as a decorator.
@@ -72,7 +72,7 @@ def retrieval(
         name: The name of the span, if there is no ``data_source``.
         data_source: The index or collection: ``gen_ai.data_source.id``.
         top_k: The number of requested chunks.
-        parent: The RAG call, if this runs in a thread that does not inherit the context.
+        parent: The RAG call, or any OpenTelemetry span, that this is part of, if it is not the current one.
         chunks: Extracts the chunks from the return value.
     """
     asked = query if function is None or callable(function) else function
@@ -94,7 +94,7 @@ class RetrievalCall(Recording):
         called: str | None,
         data_source: str | None,
         top_k: int | None,
-        parent: Recording | None,
+        parent: Recording | Span | None,
         chunks_of: ChunksOf | None,
     ) -> None:
         self._query = query

@@ -201,7 +201,7 @@ def chat(session_id, model): return "Ada"
 chat("s1", "m"); chat("s2", "m")
 """
     (line,) = said(ON + code, http_receiver)
-    assert line.startswith("ragtrace: no argument of chat is surely the question, so none is recorded: name it")
+    assert line.startswith("ragtrace: no argument of chat is surely the question, so none is recorded")
     assert "s1" not in line
 
 
