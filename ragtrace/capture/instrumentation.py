@@ -317,7 +317,22 @@ def _new_provider(settings: Settings) -> TracerProvider:
     _own[provider] = True
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         trace.set_tracer_provider(provider)
+        logging.getLogger(trace.__name__).addFilter(_say_too_late)
     return provider
+
+
+def _say_too_late(record: logging.LogRecord) -> bool:
+    """Print a hint in place of OpenTelemetry's own line, which says neither why nor what to do."""
+    if (
+        not record.getMessage().startswith("Overriding of current TracerProvider")
+        or not _own_global_provider()
+    ):
+        return True
+    return not hint(
+        "too late",
+        "the application set its tracer provider after ragtrace.instrument(), so OpenTelemetry ignored it, "
+        "and its exporters get no spans: call ragtrace.instrument() after set_tracer_provider()",
+    )
 
 
 def _takes(provider: TracerProvider) -> bool:

@@ -9,11 +9,13 @@ stream waits for its reader, is never a parent: what the reader does is no part 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from importlib import import_module
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -52,10 +54,11 @@ class _NestingTracer(WrappedTracer):
 
 
 @guarded
-def follow_runs(instrumentor: Any) -> None:
+def follow_runs(instrumentor: Any) -> Callable[[], None] | None:
     """Track the active run and the ids of its chunks through OpenInference's LangChain tracer.
 
     There is no public API for it. If the private names change, spans are siblings instead of children.
+    Returns a function that restores what it replaced in LangChain.
     """
     tracer = instrumentor._tracer  # noqa: SLF001
     start, end = tracer._start_trace, tracer._end_trace  # noqa: SLF001 - LangChain's tracers override these
@@ -70,6 +73,39 @@ def follow_runs(instrumentor: Any) -> None:
 
     tracer._start_trace, tracer._end_trace = start_trace, end_trace  # noqa: SLF001
     tracer.run_inline = True  # else callbacks of an async application run in threads with copied contexts
+    return _follow_closing()
+
+
+def _follow_closing() -> Callable[[], None]:
+    """Notice that a reader leaves a chain's ``stream``: LangChain ends the run as if it were whole."""
+    runnable = import_module("langchain_core.runnables.base").Runnable
+    stream = runnable._transform_stream_with_config  # noqa: SLF001 - all chains stream through it
+
+    @functools.wraps(stream)
+    def streamed(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        pieces = stream(*args, **kwargs)
+        for piece in pieces:
+            try:
+                yield piece
+            except GeneratorExit:
+                closing = _closing.set(True)
+                try:
+                    pieces.close()
+                finally:
+                    _closing.reset(closing)
+                raise
+
+    runnable._transform_stream_with_config = streamed  # noqa: SLF001
+
+    def restore() -> None:
+        if runnable._transform_stream_with_config is streamed:  # noqa: SLF001
+            runnable._transform_stream_with_config = stream  # noqa: SLF001
+
+    return restore
+
+
+_closing: ContextVar[bool] = ContextVar("ragtrace.langchain.closing", default=False)
+"""Whether a stream is being closed by its reader."""
 
 
 def in_retriever() -> bool:
@@ -161,7 +197,7 @@ def _complete(tracer: Any, run: Any) -> None:
         under_way.set(here.around)
     if run.run_type == "retriever" and run.outputs:
         span.set_attributes(dict(_document_ids(run.outputs["documents"])))
-    if run.error and run.error.startswith(_LEFT):
+    if _closing.get() or (run.error and run.error.startswith(_LEFT)):
         # for OpenInference this is an error like any other
         span.set_attributes({semconv.RAG_STREAM_COMPLETE: False, semconv.RAG_STREAM_END: semconv.READER_LEFT})
 

@@ -194,6 +194,22 @@ def test_one_part_of_a_rag_call_is_enough_to_say_nothing(joined: bool, http_rece
     assert said(start + CALL + others) == []
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_a_tracer_provider_that_comes_too_late_is_said_with_the_order(
+    before: bool, http_receiver: Any
+) -> None:
+    lines = said(PROVIDER + ON if before else ON + PROVIDER + PROVIDER + CALL, http_receiver)
+    if before:
+        assert [line for line in lines if "set_tracer_provider" in line] == []
+        return
+    late, *_ = lines
+    assert late == (
+        "ragtrace: the application set its tracer provider after ragtrace.instrument(), so OpenTelemetry "
+        "ignored it, and its exporters get no spans: call ragtrace.instrument() after set_tracer_provider()"
+    )
+    assert sum("instrument()" in line for line in lines) == 1
+
+
 def test_a_call_whose_question_is_not_sure_is_said_once(http_receiver: Any) -> None:
     code = """
 @ragtrace.rag
