@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ragtrace.capture import (
         ContentPolicy,
+        current,
         feedback,
         flush,
         generation,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         retrieval,
         statistics,
         uninstrument,
+        update,
     )
     from ragtrace.errors import RagtraceError
     from ragtrace.frames import evaluate_records, evaluate_records_async
@@ -31,6 +33,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Chunk": "ragtrace.model",
     "ContentPolicy": "ragtrace.capture",
+    "current": "ragtrace.capture",
     "Evaluation": "ragtrace.model",
     "RagRecord": "ragtrace.model",
     "RagtraceError": "ragtrace.errors",
@@ -46,6 +49,7 @@ _HOME = {
     "retrieval": "ragtrace.capture",
     "statistics": "ragtrace.capture",
     "uninstrument": "ragtrace.capture",
+    "update": "ragtrace.capture",
 }
 
 __all__ = [
@@ -55,6 +59,7 @@ __all__ = [
     "RagRecord",
     "RagtraceError",
     "__version__",
+    "current",
     "evaluate",
     "evaluate_records",
     "evaluate_records_async",
@@ -67,6 +72,7 @@ __all__ = [
     "retrieval",
     "statistics",
     "uninstrument",
+    "update",
 ]
 
 

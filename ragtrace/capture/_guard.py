@@ -41,11 +41,16 @@ def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
 
 def note_unread(what: str, value: object) -> None:
     """Count a value that could not be recorded; log its role and its class once."""
-    global _unread
-    _unread = next(_unreads)
+    count_unread()
     kind = type.__getattribute__(type(value), "__name__")  # its metaclass may lie
     if first_time(what, kind):
         log.warning("ragtrace: no %s was found in a value of type %s", what, kind)
+
+
+def count_unread() -> None:
+    """Count a value that could not be recorded."""
+    global _unread
+    _unread = next(_unreads)
 
 
 def stopped() -> int:

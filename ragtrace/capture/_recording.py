@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -27,14 +26,10 @@ from ragtrace.capture.libraries.langchain_runs import run_context
 from ragtrace.capture.privacy.policy import ContentFilter, ContentPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from opentelemetry.context import Context
     from opentelemetry.util.types import AttributeValue
-
-
-_ABANDONED = (GeneratorExit, asyncio.CancelledError)
-"""Exceptions that end a stream if its reader leaves: not application errors."""
 
 
 class Recording:
@@ -46,19 +41,27 @@ class Recording:
     span_kind: ClassVar[SpanKind]
 
     # Class-level defaults keep an instance cheap while capture is off.
-    _parent: Recording | None = None
+    _parent: Recording | Span | None = None
     _span: Span | None = None
     _content_filter: ContentFilter | None = None
     _inside: Context | None = None
     _token: Token[Context] | None = None
-    _marker: Token[object] | None = None
+    _marker: Token[Recording | None] | None = None
+    _around: Recording | None = None
     _open = False
     _streaming = False
+    is_stream = False
+    """Whether the function returns its result in pieces."""
 
     @property
     def span(self) -> Span | None:
         """The OpenTelemetry span, for your own attributes; ``None`` while capture is off."""
         return self._span
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the span has begun and not ended."""
+        return self._open
 
     @property
     def trace_id(self) -> str | None:
@@ -113,7 +116,9 @@ class Recording:
         """Make the span current for the code that runs next in this thread or task."""
         if self._inside is not None:
             self._token = otel_context.attach(self._inside)
-            self._marker = _here.set(self)
+            if self._around is None:
+                self._around = here.get()
+            self._marker = here.set(self)
 
     def pause(self) -> None:
         """Leave the span between two pieces of a stream; the next step restores the context of its code."""
@@ -129,7 +134,7 @@ class Recording:
         if token is None or marker is None:
             return
         try:
-            _here.reset(marker)
+            here.reset(marker)
         except ValueError:
             # Closed in another context than it was opened in, as when an event loop closes a forgotten
             # generator: our span is not current here.
@@ -166,12 +171,17 @@ class Recording:
     def _write(self, span: Span, content_filter: ContentFilter, exc: BaseException | None) -> None:
         attributes = _content(self, content_filter) or {}
         attributes.update(content_filter.marks())
-        abandoned = isinstance(exc, GeneratorExit) or (self._streaming and isinstance(exc, _ABANDONED))
-        if abandoned or self._streaming:
+        is_stream = self._streaming or self.is_stream
+        # cancellation in asyncio, trio and gevent, and a closed generator: no errors of the application
+        cancelled = exc is not None and not isinstance(exc, Exception | SystemExit | KeyboardInterrupt)
+        left = isinstance(exc, GeneratorExit) or (cancelled and is_stream)
+        if left or is_stream:
             # a hand-made stream has no finish reason: only we know that it was read to its end
             attributes[semconv.RAG_STREAM_COMPLETE] = exc is None
+            if exc is not None:
+                attributes[semconv.RAG_STREAM_END] = semconv.READER_LEFT if left else semconv.STREAM_FAILED
         span.set_attributes(attributes)
-        if exc is not None and not abandoned:
+        if exc is not None and not left:
             _write_error(span, exc, content_filter)
 
     @guarded
@@ -190,19 +200,26 @@ class Recording:
         raise NotImplementedError
 
 
-_here: ContextVar[object] = ContextVar("ragtrace.here")
+here: ContextVar[Recording | None] = ContextVar("ragtrace.here", default=None)
+"""The recording whose code runs."""
 
 
-def _span_of(parent: object) -> Span | None:
-    recording = _recording(parent)
-    if recording is None:
-        note_unread("parent", parent)
-    return None if recording is None else recording.span
+def enclosing() -> Iterator[Recording]:
+    """Yield the open recordings that this code runs in, the nearest first."""
+    recording = here.get()
+    while recording is not None:
+        if recording.is_open:
+            yield recording
+        recording = recording._around  # noqa: SLF001 - this module's
 
 
 @guarded
-def _recording(value: object) -> Recording | None:
-    return value if isinstance(value, Recording) else None
+def _span_of(parent: object) -> Span | None:
+    found = parent.span if isinstance(parent, Recording) else parent
+    if isinstance(found, Span):
+        return found
+    note_unread("parent", parent)
+    return None
 
 
 @guarded

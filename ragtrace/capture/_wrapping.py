@@ -21,12 +21,13 @@ from collections.abc import (
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, NamedTuple, TypeVar
 
-from ragtrace.capture._guard import guarded, log
+from ragtrace.capture._guard import guarded
+from ragtrace.capture._hints import hint
 from ragtrace.capture._recorder import active
 from ragtrace.capture._recording import Recording
 from ragtrace.capture.values.names import name
+from ragtrace.capture.values.questions import Named, question_among
 from ragtrace.capture.values.responses import streamed_body
-from ragtrace.capture.values.text import ASKING_NAMES, first_field, question_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,44 +43,15 @@ Begin = Callable[[Arguments], Recording]
 Find = Callable[[Arguments], object]
 
 
-BODY_NAMES = ("body", "payload", "request", "req", "data", "event")
-"""Usual names of a route's request parameter: web frameworks pass every argument by name."""
-
-
 class Argument(NamedTuple):
     """Locates one argument of a function."""
 
-    name: str | None = None
+    name: str
     position: int | None = None
     default: object = None
-    is_method: bool = False
 
-    @classmethod
-    def of(cls, function: Callable[..., Any], wanted: object, usual: Sequence[str]) -> Argument:
-        """Find the parameter named ``wanted``, else the first that has one of the usual names."""
-        parameters = _parameters(function)
-        chosen = name(wanted, "name of a parameter")
-        if chosen is not None and chosen not in parameters:
-            kind = type.__getattribute__(type(function), "__name__")
-            log.warning("ragtrace: %s has no parameter %r", getattr(function, "__qualname__", kind), chosen)
-        for known in ([chosen] if chosen is not None else []) + list(usual):
-            if known in parameters:
-                parameter = parameters[known]
-                keyword = parameter.kind is inspect.Parameter.KEYWORD_ONLY
-                default = None if parameter.default is inspect.Parameter.empty else parameter.default
-                return cls(known, None if keyword else list(parameters).index(known), default)
-        return cls(is_method=next(iter(parameters), None) in {"self", "cls"})
-
-    def value(self, given: Arguments) -> object:
-        """Return the argument's value; without such a parameter, the first that looks like a question."""
-        if self.name is None:
-            bodies = [given.kwargs[name] for name in BODY_NAMES if name in given.kwargs]
-            asking = next((body for body in bodies if question_in(body) is not None), None)
-            return (
-                asking
-                if asking is not None
-                else _asking((*given.args[self.is_method :], *given.kwargs.values()))
-            )
+    def value(self, given: Arguments) -> Any:
+        """Return the argument's value in a call."""
         if self.name in given.kwargs:
             return given.kwargs[self.name]
         if self.position is not None and self.position < len(given.args):
@@ -87,16 +59,76 @@ class Argument(NamedTuple):
         return self.default
 
 
-def finder(function: Callable[..., Any], wanted: object, usual: Sequence[str]) -> Find:
-    """Return a function that finds one argument of a call: the application's hook, or by parameter name."""
-    if not callable(wanted):
-        return (guarded(Argument.of)(function, wanted, usual) or Argument()).value
+class Parameters:
+    """The parameters of a decorated function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        listed = guarded(_parameters)(function) or ()
+        self._takes_any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in listed)
+        single = [each for each in listed if each.kind not in _VARIADIC]
+        self.arguments = {
+            each.name: Argument(
+                each.name,
+                None if each.kind is inspect.Parameter.KEYWORD_ONLY else place,
+                None if each.default is inspect.Parameter.empty else each.default,
+            )
+            for place, each in enumerate(single)
+        }
+        positional = [each.name for each in single if each.kind is not inspect.Parameter.KEYWORD_ONLY]
+        self._positional = positional
+        self._is_method = bool(positional) and positional[0] in {"self", "cls"}
+
+    def value(self, wanted: str, given: Arguments) -> Any:
+        """Return the argument of a name that the application gave; print a hint if there is none."""
+        argument = self.arguments.get(wanted) or Argument(wanted)
+        if wanted not in self.arguments and wanted not in given.kwargs and not self._takes_any_name:
+            function = called(self._function)
+            hint(
+                f"{function}({wanted})", f"{function} has no parameter {wanted!r}, which its decorator names"
+            )
+        return argument.value(given)
+
+    def named(self, given: Arguments) -> list[Named]:
+        """Return the arguments of a call with their names, and the defaults of those left out."""
+        names = self._positional
+        values: list[Named] = [
+            (names[place] if place < len(names) else None, value) for place, value in enumerate(given.args)
+        ]
+        left = (each for each in self.arguments.values() if each.default is not None)
+        defaults = [(each.name, each.default) for each in left if each.value(given) is each.default]
+        return [*values[self._is_method :], *given.kwargs.items(), *defaults]
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def finder(function: Callable[..., Any], wanted: object, first: Sequence[str] = ()) -> Find:
+    """Return a function that finds the question in a call: by the application's hook, or by its argument.
+
+    That is the argument of the name ``wanted``, else of the names in ``first``, else the one that looks most
+    like a question.
+    """
+    if callable(wanted):
+        return lambda given: guarded(wanted)(*given.args, **given.kwargs)
+    parameters = Parameters(function)
+    wanted_name = name(wanted, "name of a parameter")
 
     @guarded
-    def ask_hook(given: Arguments) -> object:
-        return wanted(*given.args, **given.kwargs)
+    def find(given: Arguments) -> object:
+        value = None if wanted_name is None else parameters.value(wanted_name, given)
+        for each in first:
+            value = (
+                value
+                if value is not None
+                else (parameters.arguments.get(each) or Argument(each)).value(given)
+            )
+        if value is not None:
+            return value
+        asked = question_among(parameters.named(given))
+        return None if asked is None else asked.value
 
-    return ask_hook
+    return find
 
 
 class CallableObject:
@@ -275,6 +307,7 @@ async def _iterate_async(pieces: AsyncIterable[Any]) -> AsyncGenerator[Any, None
 def _streaming(opened: Callable[..., tuple[Recording, Generator[Any, Any, Any]]]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         recording, inner = opened(*args, **kwargs)
+        recording.is_stream = True
         resume: Callable[[], Any] = functools.partial(inner.send, None)
         ended: BaseException | None = None
         try:
@@ -315,6 +348,7 @@ def _async_streaming(
 ) -> Callable[..., Any]:
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         recording, inner = opened(*args, **kwargs)
+        recording.is_stream = True
         resume: Callable[[], Awaitable[Any]] = functools.partial(inner.asend, None)
         ended: BaseException | None = None
         try:
@@ -350,17 +384,15 @@ async def _async_step(recording: Recording, resume: Callable[[], Awaitable[Any]]
         recording.pause()
 
 
-def _asking(values: Sequence[object]) -> object:
-    """Return a request with a question, else the first string, else any value that holds a question."""
-    for value in values:
-        if not isinstance(value, str | bytes) and isinstance(first_field(value, ASKING_NAMES), str):
-            return value
-    found = next((value for value in values if isinstance(value, str)), None)
-    return found if found is not None else next((v for v in values if question_in(v) is not None), None)
+@guarded
+def called(function: object) -> str:
+    """Return a function's name."""
+    kind = type.__getattribute__(type(function), "__name__")
+    return str(getattr(function, "__qualname__", kind))
 
 
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def _parameters(function: Callable[..., Any]) -> Sequence[inspect.Parameter]:
     try:
-        return inspect.signature(function).parameters
+        return tuple(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # built-ins have none
-        return {}
+        return ()

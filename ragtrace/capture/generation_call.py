@@ -8,7 +8,7 @@ from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import Span, SpanKind
 
 from ragtrace import semconv
 from ragtrace.capture._answer import AnsweredRecording, AnswerOf
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_REASONS = 64
-MESSAGES_NAMES = ("messages", "prompt", "input", "question", "query", "text")
 
 
 @overload
@@ -43,7 +42,7 @@ def generation(
     provider: str | None = None,
     messages: object = None,
     prompt: str | None = None,
-    parent: Recording | None = None,
+    parent: Recording | Span | None = None,
     answer: AnswerOf | None = None,
 ) -> GenerationCall: ...
 
@@ -56,7 +55,7 @@ def generation(
     provider: str | None = None,
     messages: object = None,
     prompt: str | None = None,
-    parent: Recording | None = None,
+    parent: Recording | Span | None = None,
     answer: AnswerOf | None = None,
 ) -> F | GenerationCall:
     """Record a call of a language model, as a context manager or as a decorator.
@@ -77,7 +76,7 @@ def generation(
         messages: The model's input, a list of ``{"role", "content"}``; in a decorator, the name of the
             parameter.
         prompt: The same as one string.
-        parent: The RAG call, if this runs in a thread that does not inherit the context.
+        parent: The RAG call, or any OpenTelemetry span, that this is part of, if it is not the current one.
         answer: Extracts the text from the returned or yielded values, if they are not strings.
     """
     given = messages if messages is not None else prompt
@@ -100,7 +99,7 @@ class GenerationCall(AnsweredRecording):
         messages: object,
         model: str | None,
         provider: str | None,
-        parent: Recording | None,
+        parent: Recording | Span | None,
         answer_of: AnswerOf | None,
     ) -> None:
         self._messages = messages
@@ -111,7 +110,7 @@ class GenerationCall(AnsweredRecording):
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each call becomes a generation."""
-        find = finder(function, self._messages, MESSAGES_NAMES)
+        find = finder(function, self._messages, first=("messages", "prompt", "input"))
 
         def begin(given: Arguments) -> Recording:
             call = copy(self)

@@ -6,7 +6,7 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -43,6 +43,7 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     only: Iterable[str] | None = None,
     exclude: Iterable[str] | None = None,
+    threads: bool = True,
     max_queue_bytes: int | None = None,
     quiet: bool | None = None,
 ) -> bool:
@@ -70,6 +71,8 @@ def instrument(
         tracer_provider: The provider to join, if it is not the global one.
         only: Libraries by name: ``["openai"]``. Else ``RAGTRACE_ONLY`` (commas), else all; ``[]`` is none.
         exclude: The libraries to skip. Else ``RAGTRACE_EXCLUDE``.
+        threads: Carry a call into the threads that it starts and the pools that it uses, so that a retrieval
+            there belongs to it: ``ThreadPoolExecutor.submit`` and ``Thread.start`` are replaced.
         max_queue_bytes: Approximate memory limit of the export queue. Beyond it, the oldest spans are dropped
             and counted. Else ``RAGTRACE_MAX_QUEUE_BYTES``, else 64 MiB. No effect on a joined provider.
         quiet: Send hints about missing verdicts (no instrumentor, unreachable endpoint, no RAG call) to the
@@ -88,6 +91,7 @@ def instrument(
             redact=redact,
             only=only,
             exclude=exclude,
+            threads=threads,
             max_queue_bytes=max_queue_bytes,
         )
         return settings is not None and _switch_on(settings, tracer_provider) is True
@@ -158,6 +162,7 @@ class _Installed:
     watch: RagCallWatch
     export_switches: tuple[ExportSwitch, ...]
     libraries: InstrumentedLibraries
+    restore_threads: Callable[[], None] | None
 
 
 _lock = threading.RLock()  # two threads that start an application race to instrument it
@@ -200,6 +205,7 @@ def _switch_on(settings: Settings, provider: TracerProvider | None) -> bool:
 
 def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -> None:
     global _installed
+    from ragtrace.capture._threads import follow_threads
     from ragtrace.capture._watch import RagCallWatch
     from ragtrace.capture.pipeline import Pipeline
 
@@ -226,6 +232,7 @@ def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -
         watch=watch,
         export_switches=export_switches,
         libraries=libraries,
+        restore_threads=follow_threads() if settings.threads else None,
     )
     atexit.register(uninstrument)
     libraries.turn_on(chosen(settings.only, settings.exclude))
@@ -248,6 +255,8 @@ def _switch_off(timeout_s: float) -> bool:
     if installed is None:
         return True
     installed.libraries.turn_off()
+    if installed.restore_threads is not None:
+        installed.restore_threads()
     for export_switch in installed.export_switches:
         export_switch.pipeline = export_switch.watch = None
     _report(installed)
@@ -308,7 +317,22 @@ def _new_provider(settings: Settings) -> TracerProvider:
     _own[provider] = True
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         trace.set_tracer_provider(provider)
+        logging.getLogger(trace.__name__).addFilter(_say_too_late)
     return provider
+
+
+def _say_too_late(record: logging.LogRecord) -> bool:
+    """Print a hint in place of OpenTelemetry's own line, which says neither why nor what to do."""
+    if (
+        not record.getMessage().startswith("Overriding of current TracerProvider")
+        or not _own_global_provider()
+    ):
+        return True
+    return not hint(
+        "too late",
+        "the application set its tracer provider after ragtrace.instrument(), so OpenTelemetry ignored it, "
+        "and its exporters get no spans: call ragtrace.instrument() after set_tracer_provider()",
+    )
 
 
 def _takes(provider: TracerProvider) -> bool:

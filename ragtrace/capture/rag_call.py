@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypedDict, TypeVar, Unpack, overload
 
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import Span, SpanKind
 
 from ragtrace import semconv
 from ragtrace.capture._answer import AnsweredRecording, AnswerOf
-from ragtrace.capture._guard import guarded, note_unread
-from ragtrace.capture._recording import Recording
-from ragtrace.capture._wrapping import Arguments, finder, traced
+from ragtrace.capture._guard import count_unread, guarded, note_unread
+from ragtrace.capture._hints import hint
+from ragtrace.capture._recording import Recording, enclosing
+from ragtrace.capture._wrapping import Arguments, Parameters, called, finder, traced
 from ragtrace.capture.privacy.policy import METADATA, ContentFilter, ContentPolicy, cut
 from ragtrace.capture.values.messages import text_message
 from ragtrace.capture.values.names import identity, name
-from ragtrace.capture.values.text import QUESTION_NAMES, is_request, question_in
+from ragtrace.capture.values.questions import is_request, question_in
 from ragtrace.model import Part
 
 if TYPE_CHECKING:
@@ -24,12 +26,33 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-QuestionOf = Callable[..., object]
-"""Finds the question in the arguments of the decorated function, before it runs."""
+OfCall = Callable[..., Any]
+"""Finds a value in the arguments of the decorated function, before it runs."""
 
 DEFAULT_NAME = "rag"
 MAX_METADATA = 64
 """Below the SDK's limit of 128 attributes, so that the application's keys never displace ours."""
+MAX_TAGS = 64
+
+
+class CallFacts(TypedDict, total=False):
+    """What can be known of a RAG call beside its texts, when it begins or while it runs.
+
+    In a decorator, a value is that of the parameter with this name, or what a function returns for the
+    call's arguments. A prompt version, tag or reference that names no parameter is meant itself.
+    """
+
+    session_id: str | OfCall | None
+    conversation_id: str | OfCall | None
+    user_id: str | OfCall | None
+    prompt_version: str | OfCall | None
+    tags: str | Iterable[str] | OfCall | None
+    """At most 64; those of ``update`` are added."""
+    reference: str | OfCall | None
+    """A reference ("ground truth") answer."""
+    metadata: Mapping[str, object] | OfCall | None
+    """Your own searchable keys, written as ``ragtrace.metadata.<key>``; at most 64. Those of ``update`` are
+    added."""
 
 
 @overload
@@ -38,30 +61,24 @@ def rag(function: F, /) -> F: ...
 
 @overload
 def rag(
-    question: str | None,
+    question: str | None = None,
     /,
     *,
     name: str = DEFAULT_NAME,
-    session_id: str | None = None,
-    conversation_id: str | None = None,
-    user_id: str | None = None,
-    reference: str | None = None,
-    metadata: Mapping[str, object] | None = None,
     answer: AnswerOf | None = None,
+    parent: Recording | Span | None = None,
+    **facts: Unpack[CallFacts],
 ) -> RagCall: ...
 
 
 @overload
 def rag(
     *,
-    question: str | QuestionOf | None = None,
+    question: str | OfCall | None = None,
     name: str = DEFAULT_NAME,
-    session_id: str | None = None,
-    conversation_id: str | None = None,
-    user_id: str | None = None,
-    reference: str | None = None,
-    metadata: Mapping[str, object] | None = None,
     answer: AnswerOf | None = None,
+    parent: Recording | Span | None = None,
+    **facts: Unpack[CallFacts],
 ) -> RagCall: ...
 
 
@@ -69,40 +86,66 @@ def rag(
     function: F | str | None = None,
     /,
     *,
-    question: str | QuestionOf | None = None,
+    question: str | OfCall | None = None,
     name: str = DEFAULT_NAME,
-    session_id: str | None = None,
-    conversation_id: str | None = None,
-    user_id: str | None = None,
-    reference: str | None = None,
-    metadata: Mapping[str, object] | None = None,
     answer: AnswerOf | None = None,
+    parent: Recording | Span | None = None,
+    **facts: Unpack[CallFacts],
 ) -> F | RagCall:
     """Record a RAG call, as a context manager or as a decorator.
 
     As a context manager, set the answer::
 
-        with ragtrace.rag(question=question) as call:
+        with ragtrace.rag(question=question, session_id=session) as call:
             call.answer = respond(question)
 
-    As a decorator, of a function or generator, sync or async, the question is the parameter named by
-    ``question`` (default: ``question``, ``query`` and the like, else the first string), and the answer is the
-    return value, or all yielded pieces::
+    As a decorator, of a function or generator, sync or async, the question is the argument that asks: the one
+    that ``question`` names, else one called ``question`` or the like, the last user's message of a chat, a
+    request with a question, or the only text that is no id or setting. The answer is the return value, or all
+    yielded pieces::
 
-        @ragtrace.rag
-        def ask(question: str) -> Iterator[str]: ...
+        @ragtrace.rag(session_id="conversation_id")
+        def ask(question: str, conversation_id: str) -> Iterator[str]: ...
 
     Args:
         question: The question; in a decorator, the name of the parameter, or a function that finds the
             question in the arguments (for a Flask route: ``lambda: flask.request.json["question"]``).
         name: The name of the pipeline: ``gen_ai.workflow.name``.
-        reference: A reference ("ground truth") answer.
-        metadata: Your own searchable keys, written as ``ragtrace.metadata.<key>``; at most 64.
         answer: Extracts the text from the returned or yielded values, if ragtrace does not find it.
+        parent: The span that the call is part of, if it is not the current one.
+        facts: ``session_id``, ``conversation_id``, ``user_id``, ``prompt_version``, ``tags``, ``reference``
+            and ``metadata``: [`CallFacts`][ragtrace.capture.rag_call.CallFacts].
+
+    Raises:
+        TypeError: an argument has another name.
     """
     asked = question if function is None or callable(function) else function
-    call = RagCall(asked, name, session_id, conversation_id, user_id, reference, metadata, answer)
+    call = RagCall(asked, name, answer, parent, _known(facts))
     return call(function) if callable(function) else call
+
+
+def current() -> RagCall | None:
+    """Return the RAG call that this code runs in; ``None`` outside a call, or while capture is off."""
+    return next((each for each in enclosing() if isinstance(each, RagCall)), None)
+
+
+def update(**facts: Unpack[CallFacts]) -> None:
+    """Add facts to the RAG call that this code runs in, wherever it is; nothing happens outside a call.
+
+    Raises:
+        TypeError: an argument has a name that is not in [`CallFacts`][ragtrace.capture.rag_call.CallFacts].
+    """
+    _known(facts)
+    call = current()
+    if call is not None:
+        call.update(**facts)
+
+
+def _known(facts: CallFacts) -> CallFacts:
+    unknown = sorted(facts.keys() - CallFacts.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"a RAG call has no {unknown[0]!r}: there are {', '.join(CallFacts.__annotations__)}")
+    return facts
 
 
 class RagCall(AnsweredRecording):
@@ -114,30 +157,26 @@ class RagCall(AnsweredRecording):
         self,
         question: object,
         workflow: str,
-        session_id: str | None,
-        conversation_id: str | None,
-        user_id: str | None,
-        reference: str | None,
-        metadata: Mapping[str, object] | None,
         answer_of: AnswerOf | None,
+        parent: Recording | Span | None,
+        facts: CallFacts,
     ) -> None:
         self._question = question
         self._workflow = workflow
-        self._session_id = session_id
-        self._conversation_id = conversation_id
-        self._user_id = user_id
-        self._reference: object = reference
-        self._metadata = metadata
         self._answer_of = answer_of
+        self._parent = parent
+        self._facts = facts
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each call becomes a RAG call."""
-        find = finder(function, self._question, QUESTION_NAMES)
+        find = finder(function, self._question)
+        parameters = Parameters(function)
 
         def begin(given: Arguments) -> Recording:
             call = copy(self)
             asked = question_in(find(given))
-            call.set_question(asked if asked is not None else given)
+            call.set_question(asked if asked is not None else _Unasked(called(function), given))
+            call._facts = _of_call(self._facts, parameters, given) or {}  # noqa: SLF001 - a copy
             return call
 
         return traced(function, begin, self)
@@ -148,7 +187,19 @@ class RagCall(AnsweredRecording):
 
     def set_reference(self, text: str | None) -> None:
         """Set a reference answer."""
-        self._reference = text
+        self.update(reference=text)
+
+    @guarded
+    def update(self, **facts: Unpack[CallFacts]) -> None:
+        """Add facts that were unknown at the start. A later value replaces an earlier one."""
+        known = self._facts
+        if facts.get("tags") is not None:
+            facts["tags"] = [*_tags(known.get("tags")), *_tags(facts["tags"])]
+        if known.get("metadata") and facts.get("metadata"):
+            facts["metadata"] = {**known["metadata"], **facts["metadata"]}  # type: ignore[dict-item]
+        self._facts = {**known, **facts}
+        if self._open and self._span is not None and self._content_filter is not None:
+            self._span.set_attributes(self._identities(self._content_filter.policy))
 
     def _name(self, attributes: Mapping[str, AttributeValue]) -> str:
         return f"{semconv.OP_INVOKE_WORKFLOW} {attributes.get(semconv.WORKFLOW_NAME)}"
@@ -159,18 +210,27 @@ class RagCall(AnsweredRecording):
             semconv.RAG_KIND: semconv.KIND_RAG,
             semconv.WORKFLOW_NAME: policy.identifier(name(self._workflow, "name") or DEFAULT_NAME),
         }
+        return attributes | self._identities(policy)
+
+    def _identities(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
+        facts = self._facts
+        attributes: dict[str, AttributeValue] = {}
         for key, value in (
-            (semconv.CONVERSATION_ID, identity(self._conversation_id, "conversation id")),
-            (semconv.SESSION_ID, identity(self._session_id, "session id")),
-            (semconv.USER_ID, identity(self._user_id, "user id")),
+            (semconv.CONVERSATION_ID, identity(facts.get("conversation_id"), "conversation id")),
+            (semconv.SESSION_ID, identity(facts.get("session_id"), "session id")),
+            (semconv.USER_ID, identity(facts.get("user_id"), "user id")),
+            (semconv.PROMPT_VERSION, identity(facts.get("prompt_version"), "prompt version")),
         ):
             if value is not None:
                 attributes[key] = policy.identifier(value)
+        tags = [policy.identifier(tag) for tag in _tags(facts.get("tags"))]
+        if tags:
+            attributes[semconv.TAGS] = tags
         return attributes
 
     def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
         policy = content_filter.policy
-        attributes = (None if self._metadata is None else _metadata(self._metadata, content_filter)) or {}
+        attributes = _metadata(self._facts.get("metadata") or {}, content_filter) or {}
         question = content_filter.text(_asked(self._question), Part.QUESTION, policy.max_question_bytes)
         if question is not None:
             messages = attributes[semconv.INPUT_MESSAGES] = text_message("user", question)
@@ -181,30 +241,65 @@ class RagCall(AnsweredRecording):
             messages = attributes[semconv.OUTPUT_MESSAGES] = text_message("assistant", answer)
             if _is_long(messages):
                 attributes[semconv.RAG_ANSWER] = (answer,)
-        reference = content_filter.text(self._reference, Part.REFERENCE, policy.max_reference_bytes)
+        reference = content_filter.text(
+            self._facts.get("reference"), Part.REFERENCE, policy.max_reference_bytes
+        )
         if reference is not None:
             attributes[semconv.REFERENCE_ANSWER] = reference
         return attributes
 
 
 @guarded
+def _of_call(facts: CallFacts, parameters: Parameters, given: Arguments) -> CallFacts:
+    """Return the facts of one call of a decorated function."""
+    found: dict[str, object] = {}
+    for key, fact in facts.items():
+        if callable(fact):
+            found[key] = guarded(fact)(*given.args, **given.kwargs)
+        elif isinstance(fact, str) and (fact in parameters.arguments or key.endswith("_id")):
+            found[key] = parameters.value(fact, given)
+        else:
+            found[key] = fact
+    return found  # type: ignore[return-value]  # the same keys
+
+
+def _tags(tags: object) -> list[str]:
+    listed = (
+        [tags] if isinstance(tags, str) else tags if isinstance(tags, list | tuple | set | frozenset) else []
+    )
+    return [text for tag in islice(listed, MAX_TAGS) if (text := name(tag, "tag"))]
+
+
+@guarded
 def _asked(question: object) -> str | None:
     if question is None or type(question) is str:
         return question
-    if type(question) is Arguments:
-        return _asked_meanwhile((*question.args, *question.kwargs.values()))
+    if isinstance(question, _Unasked):
+        return _asked_meanwhile(question)
     text = question_in(question)
     if text is None:
         note_unread("question", question)
     return text
 
 
-def _asked_meanwhile(given: Sequence[object]) -> str | None:
+class _Unasked(NamedTuple):
+    """A call whose question was not found when it began."""
+
+    function: str
+    given: Arguments
+
+
+def _asked_meanwhile(call: _Unasked) -> str | None:
     """Search a request again: Starlette's has a body only after the function has read it."""
-    texts = (question_in(value) for value in given if is_request(value))
-    text = next((text for text in texts if text is not None), None)
+    given = (*call.given.args, *call.given.kwargs.values())
+    text = next((text for value in given if is_request(value) and (text := question_in(value))), None)
     if text is None:
-        note_unread("question", given[0] if given else None)
+        count_unread()
+        hint(
+            f"question of {call.function}",
+            f"no argument of {call.function} is surely the question, so none is recorded: name it with "
+            "@ragtrace.rag(question=…), as a parameter's name or a function of the arguments",
+        )
     return text
 
 
@@ -216,7 +311,7 @@ def _is_long(text: str) -> bool:
 
 
 @guarded
-def _metadata(metadata: Mapping[str, object], content_filter: ContentFilter) -> dict[str, AttributeValue]:
+def _metadata(metadata: Any, content_filter: ContentFilter) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {}
     budget = content_filter.policy.max_metadata_bytes
     for number, (key, value) in enumerate(content_filter.metadata(metadata).items()):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import Span, SpanKind
 
 from ragtrace import semconv
 from ragtrace.capture._guard import guarded, note_unread
@@ -16,7 +16,7 @@ from ragtrace.capture.privacy.policy import ContentFilter, ContentPolicy
 from ragtrace.capture.values.chunks import MAX_CHUNKS, ChunkDocuments, chunk_documents
 from ragtrace.capture.values.documents import documents_in
 from ragtrace.capture.values.names import hook, identity, name, whole_number
-from ragtrace.capture.values.text import question_in
+from ragtrace.capture.values.questions import question_in
 from ragtrace.model import Part
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 ChunksOf = Callable[[object], object]
 """Extracts the chunks from a function's return value."""
-
-QUERY_NAMES = ("query", "question", "q", "text", "search", "input", "prompt")
 
 
 @overload
@@ -43,7 +41,7 @@ def retrieval(
     name: str | None = None,
     data_source: str | None = None,
     top_k: int | None = None,
-    parent: Recording | None = None,
+    parent: Recording | Span | None = None,
     chunks: ChunksOf | None = None,
 ) -> RetrievalCall: ...
 
@@ -56,7 +54,7 @@ def retrieval(
     name: str | None = None,
     data_source: str | None = None,
     top_k: int | None = None,
-    parent: Recording | None = None,
+    parent: Recording | Span | None = None,
     chunks: ChunksOf | None = None,
 ) -> F | RetrievalCall:
     """Record a retrieval, as a context manager or as a decorator.
@@ -74,7 +72,7 @@ def retrieval(
         name: The name of the span, if there is no ``data_source``.
         data_source: The index or collection: ``gen_ai.data_source.id``.
         top_k: The number of requested chunks.
-        parent: The RAG call, if this runs in a thread that does not inherit the context.
+        parent: The RAG call, or any OpenTelemetry span, that this is part of, if it is not the current one.
         chunks: Extracts the chunks from the return value.
     """
     asked = query if function is None or callable(function) else function
@@ -96,7 +94,7 @@ class RetrievalCall(Recording):
         called: str | None,
         data_source: str | None,
         top_k: int | None,
-        parent: Recording | None,
+        parent: Recording | Span | None,
         chunks_of: ChunksOf | None,
     ) -> None:
         self._query = query
@@ -108,7 +106,7 @@ class RetrievalCall(Recording):
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each of its calls becomes a retrieval of its own."""
-        find = finder(function, self._query, QUERY_NAMES)
+        find = finder(function, self._query, first=("query",))
 
         def begin(given: Arguments) -> Recording:
             call = copy(self)

@@ -40,6 +40,8 @@ class Settings:
     only: frozenset[str] | None = None
     """The libraries to instrument, by name; ``None`` means all known libraries."""
     exclude: frozenset[str] = frozenset()
+    threads: bool = True
+    """Whether a call is carried into the threads that it starts."""
     max_queue_bytes: int = MAX_QUEUE_BYTES
     """The memory limit of the export queue."""
     target: str = ""
@@ -60,6 +62,7 @@ def resolve(
     redact: Redact | None = None,
     only: Iterable[str] | None = None,
     exclude: Iterable[str] | None = None,
+    threads: bool = True,
     max_queue_bytes: int | None = None,
 ) -> Settings:
     """Resolve each setting: code first, then environment, then default."""
@@ -77,6 +80,7 @@ def resolve(
         policy=resolved_policy(env, capture_content, content, redact),
         only=_names(only, env.get("RAGTRACE_ONLY")),
         exclude=_names(exclude, env.get("RAGTRACE_EXCLUDE")) or frozenset(),
+        threads=bool(threads),
         max_queue_bytes=_queue_bytes(env, max_queue_bytes),
         target=_shown(by_code or by_env or _DEFAULT_TARGET[spoken]),
         target_by="code" if by_code else "environment" if by_env else "default",

@@ -114,9 +114,13 @@ def _turn_on_openinference(library: Library, provider: TracerProvider, content: 
     )
     if not instrumentor.is_instrumented_by_opentelemetry:
         return None
-    if library.name == "langchain":
-        follow_runs(instrumentor)
-    take_back: TakeBack = instrumentor.uninstrument
+    restore = follow_runs(instrumentor) if library.name == "langchain" else None
+
+    def take_back() -> None:
+        instrumentor.uninstrument()
+        if restore is not None:
+            restore()
+
     return take_back
 
 

@@ -2,14 +2,21 @@
 
 OpenInference never makes a run's span current, because a callback that is never closed would leave it current
 forever. So the spans of an OpenAI client or a vector store inside the run would start new traces. Here
-ragtrace only *tracks* the active run and looks it up when a span starts. A run that has ended, or was left
-open in an abandoned context, is never a parent.
+ragtrace only *tracks* the active run and looks it up when a span starts. A run that has ended, or whose
+stream waits for its reader, is never a parent: what the reader does is no part of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import functools
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from importlib import import_module
+from types import FrameType
 from typing import Any, NamedTuple
 
 from opentelemetry.context import Context
@@ -21,6 +28,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from ragtrace import semconv
 from ragtrace.capture._guard import guarded
 from ragtrace.capture.libraries.wrapped_tracer import WrappedTracer
 
@@ -46,10 +54,11 @@ class _NestingTracer(WrappedTracer):
 
 
 @guarded
-def follow_runs(instrumentor: Any) -> None:
+def follow_runs(instrumentor: Any) -> Callable[[], None] | None:
     """Track the active run and the ids of its chunks through OpenInference's LangChain tracer.
 
     There is no public API for it. If the private names change, spans are siblings instead of children.
+    Returns a function that restores what it replaced in LangChain.
     """
     tracer = instrumentor._tracer  # noqa: SLF001
     start, end = tracer._start_trace, tracer._end_trace  # noqa: SLF001 - LangChain's tracers override these
@@ -64,20 +73,50 @@ def follow_runs(instrumentor: Any) -> None:
 
     tracer._start_trace, tracer._end_trace = start_trace, end_trace  # noqa: SLF001
     tracer.run_inline = True  # else callbacks of an async application run in threads with copied contexts
+    return _follow_closing()
+
+
+def _follow_closing() -> Callable[[], None]:
+    """Notice that a reader leaves a chain's ``stream``: LangChain ends the run as if it were whole."""
+    runnable = import_module("langchain_core.runnables.base").Runnable
+    stream = runnable._transform_stream_with_config  # noqa: SLF001 - all chains stream through it
+
+    @functools.wraps(stream)
+    def streamed(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        pieces = stream(*args, **kwargs)
+        for piece in pieces:
+            try:
+                yield piece
+            except GeneratorExit:
+                closing = _closing.set(True)
+                try:
+                    pieces.close()
+                finally:
+                    _closing.reset(closing)
+                raise
+
+    runnable._transform_stream_with_config = streamed  # noqa: SLF001
+
+    def restore() -> None:
+        if runnable._transform_stream_with_config is streamed:  # noqa: SLF001
+            runnable._transform_stream_with_config = stream  # noqa: SLF001
+
+    return restore
+
+
+_closing: ContextVar[bool] = ContextVar("ragtrace.langchain.closing", default=False)
+"""Whether a stream is being closed by its reader."""
 
 
 def in_retriever() -> bool:
     """Return whether a LangChain retriever is active here."""
-    run = _under_way.get()
-    return run is not None and run.kind == "retriever" and run.is_open
+    run = current_run()
+    return run is not None and run.kind == "retriever"
 
 
 def run_context() -> Context | None:
     """Return the context of the active LangChain run, unless a nearer span is current."""
-    here = _under_way.get()
-    if here is None:
-        return None
-    run = _open(here)
+    run = current_run()
     if run is None:
         return None
     begun = getattr(get_current_span(), "start_time", None)
@@ -86,27 +125,66 @@ def run_context() -> Context | None:
     return set_span_in_context(run.span)
 
 
-class _Run(NamedTuple):
+def current_run() -> Run | None:
+    """Return the nearest LangChain run that this code is part of."""
+    run = under_way.get()
+    while run is not None and not run.is_active:
+        run = run.around
+    return run
+
+
+class Run(NamedTuple):
+    """A LangChain run with its span."""
+
     span: Span
     id: object
     kind: str
-    around: _Run | None
+    around: Run | None
     tracer: Any
+    place: tuple[int, int]
+    """Where it began: a thread and a task."""
+    stream: int | None
+    """The frame of the generator that it began in, by id: keeping the frame would keep what it holds."""
 
     @property
-    def is_open(self) -> bool:
+    def is_active(self) -> bool:
+        """Whether it is open, and no stream that waits for its reader."""
         # not `is_recording`: calls of an unsampled run must be unsampled too
-        return self.tracer.get_span(self.id) is not None
+        if self.tracer.get_span(self.id) is None:
+            return False
+        # what runs in another thread or task was started by the run
+        return self.stream is None or self.place != _place() or self.stream in _generators()
 
 
-_under_way: ContextVar[_Run | None] = ContextVar("ragtrace.langchain", default=None)
+under_way: ContextVar[Run | None] = ContextVar("ragtrace.langchain", default=None)
+
+
+def _place() -> tuple[int, int]:
+    try:
+        task = id(asyncio.current_task())
+    except RuntimeError:  # no event loop runs here
+        task = 0
+    return threading.get_ident(), task
+
+
+def _generators() -> Iterator[int]:
+    """Yield the ids of the generators that are executing, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to know who executes
+    while frame is not None:
+        if frame.f_code.co_flags & _GENERATOR:
+            yield id(frame)
+        frame = frame.f_back
+
+
+_GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
 @guarded
 def _begin(tracer: Any, run: Any) -> None:
     span = tracer.get_span(run.id)
     if span is not None:
-        _under_way.set(_Run(span, run.id, run.run_type, _open(_under_way.get()), tracer))
+        stream = next(_generators(), None)
+        under_way.set(Run(span, run.id, run.run_type, current_run(), tracer, _place(), stream))
 
 
 @guarded
@@ -114,20 +192,21 @@ def _complete(tracer: Any, run: Any) -> None:
     span = tracer.get_span(run.id)
     if span is None:
         return
-    here = _under_way.get()
+    here = under_way.get()
     if here is not None and here.span is span:
-        _under_way.set(_open(here.around))
+        under_way.set(here.around)
     if run.run_type == "retriever" and run.outputs:
         span.set_attributes(dict(_document_ids(run.outputs["documents"])))
+    if _closing.get() or (run.error and run.error.startswith(_LEFT)):
+        # for OpenInference this is an error like any other
+        span.set_attributes({semconv.RAG_STREAM_COMPLETE: False, semconv.RAG_STREAM_END: semconv.READER_LEFT})
+
+
+_LEFT = ("GeneratorExit", "CancelledError", "asyncio.exceptions.CancelledError")
+"""How the errors of a run begin whose reader left, or whose task was cancelled."""
 
 
 def _document_ids(documents: list[Any]) -> Iterator[tuple[str, str]]:
     for index, document in enumerate(documents):
         if document.id is not None:  # OpenInference writes only content and metadata
             yield f"retrieval.documents.{index}.document.id", str(document.id)
-
-
-def _open(run: _Run | None) -> _Run | None:
-    while run is not None and not run.is_open:
-        run = run.around
-    return run

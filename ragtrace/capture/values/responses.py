@@ -39,9 +39,9 @@ def streamed_body(result: object) -> StreamedBody | None:
 
 def body_of(result: object) -> object:
     """Return a response's body, with JSON parsed, or ``None``; return any other value unchanged."""
-    if isinstance(result, tuple) and result:
-        failed = any(isinstance(part, int) and part >= _FIRST_ERROR for part in result[1:2])
-        return None if failed else body_of(result[0])
+    status = result[1] if isinstance(result, tuple) and len(result) > 1 else None
+    if isinstance(result, tuple) and result and (type(status) is int or _is_response(result[0])):
+        return None if type(status) is int and status >= _FIRST_ERROR else body_of(result[0])
     if not _is_response(result):
         return result
     body = None if _is_streamed(result) else _bytes_of(result)

@@ -1,25 +1,54 @@
-"""Find the text in values of any shape: questions in requests, answers in replies. Only the shape counts."""
+"""Find the answer in values of any shape: replies, results, events of a stream. Only the shape counts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from numbers import Number
+from typing import TypeVar
 
 from ragtrace.capture._guard import guarded
 from ragtrace.capture.privacy.policy import plain_text
 from ragtrace.capture.values.plain import CONTAINERS
 
-ASKING_NAMES = ("question", "query", "user_query", "user_input", "q")
-QUESTION_NAMES = (*ASKING_NAMES, "input", "prompt", "message", "text")
-_QUESTION_FIELDS = (*QUESTION_NAMES, "query_str", "content", "messages", "parts")
-_REQUEST_FIELDS = ("_json", "_form", "query_params", "path_params")
-"""Fields of a Starlette request. The body is available only after the application has read it."""
+V = TypeVar("V")
+
+
+def words(listed: str) -> frozenset[str]:
+    """Return the words of a list in one string."""
+    return frozenset(listed.split())
+
+
 _ANSWER_FIELDS = (
     *("delta", "answer", "output_text", "output", "response", "result", "text", "content", "token"),
-    *("completion", "reply", "replies", "answers", "choices", "message", "messages", "parts", "data"),
+    *(
+        "completion",
+        "reply",
+        "replies",
+        "answers",
+        "choices",
+        "candidates",
+        "messages",
+        "parts",
+        "data",
+        "message",
+    ),
 )
-_ONE_OF_MANY = {"choices": 0, "replies": 0, "answers": 0, "messages": -1}
+_ONE_OF_MANY = {"choices": 0, "candidates": 0, "replies": 0, "answers": 0, "messages": -1}
+_ANSWERING = ("assistant", "ai", "model", "bot")
+_TEXTS = words(
+    "text output response message msg content reply answer completion generation markdown md assistant bot"
+)
+_OF_MODEL = words("final generated response bot assistant ai llm model output completion")
+_WRAPPERS = words("data result results response output body payload")
+_NO_ANSWER = words(
+    "question query prompt input user human context source sources document documents docs chunk chunks id"
+    " ids score confidence type status code time latency length token tokens count url reference expected"
+    " error usage metadata info thought thoughts reasoning language format model_name"
+)
+"""Words in the names of fields that describe an answer, or hold something else."""
 _THOUGHTS = ("reasoning", "thinking", "tool_", "function_call")
 _AGAIN = ("response.", "message_", "content_block_", "text-", "text_")
 _PIECES = ("response.output_text.delta", "content_block_delta", "text-delta", "text_delta")
@@ -31,26 +60,49 @@ MAX_VISITS = 500
 
 
 @guarded
-def question_in(value: object) -> str | None:
-    """Return the question in a string, a request that holds one, or the last user's message of a chat."""
-    return value if type(value) is str else _question(value, _Way())
-
-
-@guarded
 def answer_in(value: object) -> str | None:
     """Return the answer in a returned value, or its next piece in a yielded value.
 
-    That is a string, a number, the first item of a tuple, or the field ``answer``, ``output``, ``content`` or
-    similar of a mapping or object: replies of the OpenAI and Anthropic SDKs, messages and results of
-    LangChain, LlamaIndex, Haystack and pydantic-ai, and events of their streams.
+    That is a string, a number, or a field whose name says answer, reply, output, content or the like, of a
+    mapping or object: replies of the OpenAI and Anthropic SDKs, messages and results of LangChain,
+    LlamaIndex, Haystack and pydantic-ai, and events of their streams. Of a tuple, it is the item that looks
+    most like an answer.
     """
     if type(value) is str:
         return value
     if isinstance(value, Number) and not isinstance(value, bool):
         return str(value)
-    if isinstance(value, tuple) and value and not isinstance(value[0], list | tuple):
-        return answer_in(value[0])
-    return None if isinstance(value, list | tuple) else _answer(value, _Way())
+    way = Way()
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return _answer_among(value, way)
+    return _answer_of_list(value, way) if isinstance(value, list) else _answer(value, way)
+
+
+def _answer_among(values: Sequence[object], way: Way) -> str | None:
+    """Return the answer of several returned values, such as sources and a text."""
+    values = values[:MAX_PARTS]
+    texts = [value for value in values if isinstance(value, str)]
+    rest = [value for value in values if not isinstance(value, str | bool | Number)]
+    spoken = next((text for text in texts if is_spoken(text)), None)
+    if spoken is not None:
+        return decoded(spoken)
+    named = next(way.each(_named_answer, rest), None)
+    if named is not None:
+        return named
+    word = next((text for text in texts if not is_opaque(text)), None)
+    if word is not None:
+        return decoded(word)
+    found = next(way.each(_answer, (value for value in rest if not isinstance(value, list | tuple))), None)
+    number = next((value for value in values if isinstance(value, Number | str) and value is not True), None)
+    return found if found is not None or number is None else str(number)
+
+
+def _answer_of_list(values: Sequence[object], way: Way) -> str | None:
+    """Return the answer of a list of messages, or of the one result in a list."""
+    last = values[-1] if values else None
+    if first_field(last, ("role", "type")) in _ANSWERING:
+        return _answer(last, way)
+    return _named_answer(last, way) if len(values) == 1 else None
 
 
 @guarded
@@ -64,11 +116,6 @@ def stated_answer(value: object) -> str | None:
         dumped = dump()
         return dumped if isinstance(dumped, str) else None
     return plain_text(value) if isinstance(value, CONTAINERS) else None
-
-
-def is_request(value: object) -> bool:
-    """Return whether the value is a Starlette request."""
-    return getattr(value, "query_params", None) is not None
 
 
 def first_field(value: object, names: Iterable[str]) -> object:
@@ -85,7 +132,43 @@ def field(value: object, name: str) -> object:
     return None if callable(held) and not isinstance(held, str) else held
 
 
-class _Way:
+def fields_of(value: object) -> Iterator[tuple[str, object]]:
+    """Yield the names and values of a mapping, a data class, a pydantic model or a named tuple."""
+    if isinstance(value, Mapping):
+        yield from (item for item in islice(value.items(), MAX_PARTS) if isinstance(item[0], str))
+        return
+    for listed in ("__dataclass_fields__", "__pydantic_fields__", "_fields"):
+        names = getattr(type(value), listed, None)
+        if isinstance(names, Mapping | tuple):
+            yield from ((name, field(value, name)) for name in islice(names, MAX_PARTS))
+            return
+
+
+def parts_of(name: str) -> Sequence[str]:
+    """Split a name into its lower-case words: ``user_question``, ``userQuestion``."""
+    return re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:200]).lower())
+
+
+def decoded(value: str | bytes | bytearray) -> str:
+    """Return the text of a string or of bytes."""
+    return str.__str__(value) if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
+
+
+def is_spoken(text: str) -> bool:
+    """Return whether a text looks like language: two words, a question mark, or letters beyond ASCII."""
+    return _SPOKEN.search(text) is not None
+
+
+def is_opaque(text: str) -> bool:
+    """Return whether a text is one token that is no word: a UUID, a key, a path, an address, a slug."""
+    return _OPAQUE.fullmatch(text.strip()) is not None
+
+
+_SPOKEN = re.compile(r"\w[^\S\n]+\w|[?\uff1f\u061f]\s*$|[^\W\d_a-zA-Z]{2}")
+_OPAQUE = re.compile(r"\S*[\d_:/\\@=.{}<>-]\S*|\S{40,}")
+
+
+class Way:
     """The bounds of a search inside a value."""
 
     __slots__ = ("depth", "visits")
@@ -93,54 +176,31 @@ class _Way:
     def __init__(self) -> None:
         self.depth = self.visits = 0
 
-    def first(self, search: Callable[[object, _Way], str | None], values: Iterable[object]) -> str | None:
-        """Return the first text in these values, one level down."""
-        return next(self.each(search, values), None)
+    def down(self, search: Callable[[object, Way], V | None], value: object) -> V | None:
+        """Return what is found in this value, one level down."""
+        if value is None or self.depth == MAX_DEPTH or self.visits >= MAX_VISITS:
+            return None
+        self.visits += 1
+        self.depth += 1
+        try:
+            return search(value, self)
+        finally:
+            self.depth -= 1
 
-    def each(self, search: Callable[[object, _Way], str | None], values: Iterable[object]) -> Iterator[str]:
-        """Yield the texts in these values, one level down."""
+    def each(self, search: Callable[[object, Way], V | None], values: Iterable[object]) -> Iterator[V]:
+        """Yield what is found in these values, one level down."""
         if self.depth == MAX_DEPTH:
             return
         for value in values:
             if self.visits >= MAX_VISITS:
                 return
-            if value is None:
-                continue
-            self.visits += 1
-            self.depth += 1
-            found = search(value, self)
-            self.depth -= 1
-            if found is not None:
+            if (found := self.down(search, value)) is not None:
                 yield found
 
 
-def _question(value: object, way: _Way) -> str | None:
+def _answer(value: object, way: Way) -> str | None:
     if isinstance(value, str | bytes | bytearray):
-        return _decoded(value)
-    if isinstance(value, Number):
-        return None
-    if isinstance(value, list | tuple):
-        return way.first(_question, _asked_last(value))
-    if is_request(value):
-        return way.first(_question, (getattr(value, name, None) for name in _REQUEST_FIELDS))
-    return way.first(_question, (field(value, name) for name in _QUESTION_FIELDS))
-
-
-def _asked_last(messages: Sequence[object]) -> Sequence[object]:
-    """Return the user messages, last first; without any, the last message."""
-    last = messages[: -MAX_VISITS - 1 : -1]
-    return [message for message in last if _role(message) in {"user", "human"}] or last[:1]
-
-
-def _role(message: object) -> object:
-    role = None if isinstance(message, str | bytes) else first_field(message, ("role", "type"))
-    role = getattr(role, "value", role)
-    return role if isinstance(role, str) else None
-
-
-def _answer(value: object, way: _Way) -> str | None:
-    if isinstance(value, str | bytes | bytearray):
-        return _decoded(value)
+        return decoded(value)
     if isinstance(value, Number):
         return None
     if isinstance(value, list | tuple):
@@ -148,7 +208,56 @@ def _answer(value: object, way: _Way) -> str | None:
         return "".join(found) if found else None
     if _is_no_piece(value):
         return None
-    return way.first(_answer, (_held(value, name) for name in _ANSWER_FIELDS)) or _reply_of_part(value, way)
+    found = _named_answer(value, way)
+    if found is None:
+        found = next(way.each(_answer, (_held(value, name) for name in _ANSWER_FIELDS)), None)
+    if found is None:
+        found = next(
+            (
+                text
+                for name, held in fields_of(value)
+                if _grade(name) == _WEAK and (text := way.down(_answer, held))
+            ),
+            None,
+        )
+    return found or _reply_of_part(value, way)
+
+
+def _named_answer(value: object, way: Way) -> str | None:
+    """Return the value under a name that surely means the answer, here or within a wrapper."""
+    fields = [(grade, name, held) for name, held in fields_of(value) if (grade := _grade(name)) is not None]
+    for grade, _, held in sorted(fields, key=lambda each: (each[0], len(each[1]))):
+        if grade < _WRAPPER and (found := way.down(_answer, held)):
+            return found
+        if (
+            grade == _WRAPPER
+            and not isinstance(held, str | list)
+            and (found := way.down(_named_answer, held))
+        ):
+            return found
+    return None
+
+
+_SURE, _LIKELY, _SHORT, _WRAPPER, _WEAK = range(5)
+
+
+@lru_cache(maxsize=1_024)
+def _grade(name: str) -> int | None:
+    """Return how surely a field of this name holds the answer; ``None`` if it does not."""
+    parts = parts_of(name)
+    if not parts or not _NO_ANSWER.isdisjoint(parts):
+        return None
+    if "answer" in parts:
+        return _SURE
+    if len(parts) > 1 and (not _OF_MODEL.isdisjoint(parts) and parts[-1] in _TEXTS):
+        return _LIKELY
+    if parts[-1] in {"reply", "completion", "final"}:
+        return _LIKELY
+    if parts[-1] == "summary":
+        return _SHORT
+    if parts[-1] in _WRAPPERS:
+        return _WRAPPER
+    return _WEAK if parts[-1] in _TEXTS else None
 
 
 def _is_no_piece(value: object) -> bool:
@@ -167,13 +276,9 @@ def _held(value: object, name: str) -> object:
     return held
 
 
-def _reply_of_part(value: object, way: _Way) -> str | None:
+def _reply_of_part(value: object, way: Way) -> str | None:
     """Search the reply of a pipeline's component, as Haystack and LangGraph name them."""
     if way.depth or not isinstance(value, Mapping):
         return None
     parts = (part for part in islice(value.values(), MAX_PARTS) if isinstance(part, Mapping))
-    return way.first(_answer, (_held(part, name) for part in parts for name in _ONE_OF_MANY))
-
-
-def _decoded(value: str | bytes | bytearray) -> str:
-    return str.__str__(value) if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
+    return next(way.each(_answer, (_held(part, name) for part in parts for name in _ONE_OF_MANY)), None)

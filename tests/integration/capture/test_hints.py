@@ -194,5 +194,32 @@ def test_one_part_of_a_rag_call_is_enough_to_say_nothing(joined: bool, http_rece
     assert said(start + CALL + others) == []
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_a_tracer_provider_that_comes_too_late_is_said_with_the_order(
+    before: bool, http_receiver: Any
+) -> None:
+    lines = said(PROVIDER + ON if before else ON + PROVIDER + PROVIDER + CALL, http_receiver)
+    if before:
+        assert [line for line in lines if "set_tracer_provider" in line] == []
+        return
+    late, *_ = lines
+    assert late == (
+        "ragtrace: the application set its tracer provider after ragtrace.instrument(), so OpenTelemetry "
+        "ignored it, and its exporters get no spans: call ragtrace.instrument() after set_tracer_provider()"
+    )
+    assert sum("instrument()" in line for line in lines) == 1
+
+
+def test_a_call_whose_question_is_not_sure_is_said_once(http_receiver: Any) -> None:
+    code = """
+@ragtrace.rag
+def chat(session_id, model): return "Ada"
+chat("s1", "m"); chat("s2", "m")
+"""
+    (line,) = said(ON + code, http_receiver)
+    assert line.startswith("ragtrace: no argument of chat is surely the question, so none is recorded")
+    assert "s1" not in line
+
+
 def test_a_program_that_records_nothing_is_left_in_peace(http_receiver: Any) -> None:
     assert said(ON, http_receiver) == []

@@ -386,3 +386,82 @@ def test_what_the_agent_turned_on_follows_the_content_policy(run_by_agent: Run) 
     assert [span.name for span in spans].count("Pipeline.run") == 1
     assert of_kind(spans, "RETRIEVER")
     assert [span.name for span in spans if "lamp" in span.text.replace("handbook", "")] == []
+
+
+STREAMS = """
+import asyncio
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import RunnableLambda
+ragtrace.instrument(only=["langchain"])
+
+@ragtrace.retrieval
+def search(query): return ["Refunds take 14 days."]
+
+def prompt(question): return search("in the chain")[0] + question
+
+def chain(last=StrOutputParser()):
+    model = GenericFakeChatModel(messages=iter([AIMessage("Refunds take 14 days.")]))
+    return RunnableLambda(prompt) | model | last
+"""
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        """
+async def read():
+    stream = chain().astream("Who?")
+    async for piece in stream: break
+    search("next")
+asyncio.run(read())
+""",
+        """
+async def read():
+    async for piece in chain().astream("Who?"): break
+    search("next")
+asyncio.run(read())
+""",
+        """
+for piece in chain().stream("Who?"): break
+search("next")
+""",
+        """
+async def read():
+    ready = asyncio.Event()
+    async def wait(message):
+        ready.set()
+        await asyncio.Event().wait()
+    async def consume():
+        try:
+            async for piece in chain(RunnableLambda(wait)).astream("Who?"): pass
+        finally:
+            search("next")
+    task = asyncio.create_task(consume())
+    await ready.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+asyncio.run(read())
+""",
+    ],
+    ids=["left and kept", "left", "left, sync", "cancelled"],
+)
+def test_what_comes_after_a_stream_that_was_left_is_no_part_of_it(run: Run, reading: str) -> None:
+    spans = run(STREAMS + reading)
+    (root,) = [span for span in spans if span.name == "RunnableSequence"]
+    inside, after = (span for span in spans if span.name == "retrieval")
+    assert inside.trace_id == root.trace_id
+    assert (after.parent_id, after.trace_id == root.trace_id) == (None, False)
+    assert root.attributes["ragtrace.stream.complete"] is False
+    assert root.attributes["ragtrace.stream.end"] == "reader_left"
+
+
+def test_what_a_streams_reader_does_between_two_pieces_is_no_part_of_it(run: Run) -> None:
+    spans = run(STREAMS + 'for piece in chain().stream("Who?"): search("between")\n')
+    inside, *between = (span for span in spans if span.name == "retrieval")
+    (root,) = [span for span in spans if span.name == "RunnableSequence"]
+    assert inside.trace_id == root.trace_id
+    assert between
+    assert {span.parent_id for span in between} == {None}
+    assert "ragtrace.stream.complete" not in root.attributes

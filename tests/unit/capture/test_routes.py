@@ -191,7 +191,10 @@ async def test_a_request_without_a_question_is_told_once_and_counted(
         await post(from_request, {"secret": 7})
     assert ragtrace.statistics().values_unread == counted + 2
     assert [message for message in caplog.messages if "ragtrace" in message] == [
-        "ragtrace: no question was found in a value of type Request"
+        (
+            "ragtrace: no argument of from_request is surely the question, so none is recorded: name it with "
+            "@ragtrace.rag(question=…), as a parameter's name or a function of the arguments"
+        )
     ]
 
 

@@ -1,0 +1,152 @@
+"""What a call does in other threads belongs to it, as long as it lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from opentelemetry.trace import get_current_span
+
+import ragtrace
+from ragtrace import semconv
+
+
+@ragtrace.retrieval
+def search(query: str) -> list[str]:
+    return ["Refunds take 14 days."]
+
+
+def by_submit(pool: ThreadPoolExecutor) -> None:
+    pool.submit(search, "refunds").result()
+
+
+def by_map(pool: ThreadPoolExecutor) -> None:
+    list(pool.map(search, ["refunds"]))
+
+
+def by_thread(pool: ThreadPoolExecutor) -> None:
+    thread = threading.Thread(target=search, args=("refunds",))
+    thread.start()
+    thread.join()
+
+
+class Searching(threading.Thread):
+    def run(self) -> None:
+        search("refunds")
+
+
+def by_own_thread(pool: ThreadPoolExecutor) -> None:
+    thread = Searching()
+    thread.start()
+    thread.join()
+
+
+def by_timer(pool: ThreadPoolExecutor) -> None:
+    timer = threading.Timer(0, search, ["refunds"])
+    timer.start()
+    timer.join()
+
+
+def by_nested_pools(pool: ThreadPoolExecutor) -> None:
+    with ThreadPoolExecutor(1) as inner:
+        pool.submit(lambda: inner.submit(search, "refunds").result()).result()
+
+
+def by_executor(pool: ThreadPoolExecutor) -> None:
+    async def run() -> None:
+        await asyncio.get_running_loop().run_in_executor(pool, search, "refunds")
+
+    asyncio.run(run())
+
+
+WAYS = [by_submit, by_map, by_thread, by_own_thread, by_timer, by_nested_pools, by_executor]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_retrieval_in_a_thread_belongs_to_its_call(
+    recorded: Any, way: Callable[[ThreadPoolExecutor], None]
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        for question in ("Who?", "What?"):
+            with ragtrace.rag(question=question):
+                way(pool)
+    roots = [span for span in recorded.spans if span.attributes[semconv.RAG_KIND] == "rag"]
+    searches = [span for span in recorded.spans if span.attributes[semconv.RAG_KIND] == "retrieval"]
+    assert [span.parent for span in searches] == [span.context for span in roots]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_switch_leaves_threads_alone(
+    recording: Callable[..., Any], way: Callable[[ThreadPoolExecutor], None]
+) -> None:
+    submit, start = ThreadPoolExecutor.submit, threading.Thread.start
+    ragtrace.uninstrument()
+    recorded = recording(threads=False)
+    with ThreadPoolExecutor(1) as pool, ragtrace.rag(question="Who?"):
+        way(pool)
+    assert recorded.span("retrieval").parent is None
+    assert (ThreadPoolExecutor.submit, threading.Thread.start) == (submit, start)
+
+
+def test_a_worker_that_outlives_the_call_is_no_part_of_it(recorded: Any) -> None:
+    work = threading.Event()
+
+    def later() -> None:
+        search("early")
+        work.wait()
+        assert ragtrace.current() is None
+        assert not get_current_span().get_span_context().is_valid
+        search("late")
+
+    with ragtrace.rag(question="Who?"), ThreadPoolExecutor(1) as pool:
+        thread = threading.Thread(target=later)
+        thread.start()
+        pool.submit(search, "pooled").result()
+    work.set()
+    thread.join()
+    (root,) = [span for span in recorded.spans if span.attributes[semconv.RAG_KIND] == "rag"]
+    parents = {span.attributes.get(semconv.RETRIEVAL_QUERY): span.parent for span in recorded.spans}
+    assert parents == {None: None, "early": root.context, "pooled": root.context, "late": None}
+
+
+def test_a_pool_that_a_call_starts_serves_others_without_it(recorded: Any) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with ragtrace.rag(question="Who?"):
+            pool.submit(search, "inside").result()
+        pool.submit(search, "outside").result()
+    parents = {span.attributes.get(semconv.RETRIEVAL_QUERY): span.parent for span in recorded.spans}
+    assert parents["outside"] is None
+    assert parents["inside"] is not None
+
+
+def test_what_a_thread_raises_and_returns_is_its_own(recorded: Any) -> None:
+    def fail() -> None:
+        raise LookupError("nothing")
+
+    with ragtrace.rag(question="Who?"), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(divmod, 7, 2).result() == (3, 1)
+        with pytest.raises(LookupError, match="nothing"):
+            pool.submit(fail).result()
+        thread = threading.Thread(target=search, args=("refunds",))
+        thread.start()
+        with pytest.raises(RuntimeError, match="once"):
+            thread.start()
+        thread.join()
+        assert "run" not in vars(thread)
+
+
+def test_facts_told_in_a_thread_stand_on_the_call(recorded: Any) -> None:
+    with ragtrace.rag(question="Who?"), ThreadPoolExecutor(1) as pool:
+        pool.submit(ragtrace.update, session_id="s1").result()
+    assert recorded.span("rag").attributes[semconv.SESSION_ID] == "s1"
+
+
+def test_an_applications_own_span_is_carried_too(recorded: Any) -> None:
+    tracer = recorded.provider.get_tracer("app")
+    with tracer.start_as_current_span("request") as request, ThreadPoolExecutor(1) as pool:
+        pool.submit(search, "refunds").result()
+    assert recorded.span("retrieval").parent == request.get_span_context()
