@@ -78,16 +78,22 @@ def _record(scenario: Scenario, url: str, path: str) -> bool:
     if ended.returncode:
         print(f"{scenario.name}: failed\n{ended.stderr}", file=sys.stderr)
         return True
-    write(scenario.name, json.loads(ended.stdout.splitlines()[-1]))
+    write(scenario.name, json.loads(ended.stdout.splitlines()[-1]), folder=FOLDER / scenario.kind)
     return False
 
 
-def write(name: str, recording: Mapping[str, Any]) -> None:
-    """Write a recording: what people read line by line, the trace in one line."""
+def write(name: str, recording: Mapping[str, Any], *, folder: Path = FOLDER) -> None:
+    """Write a recording: what people read line by line, the trace in one line; log records beside it."""
     head = json.dumps({part: recording[part] for part in ("about", "truth")}, indent=1, ensure_ascii=False)
     trace = json.dumps(recording["trace"], separators=(",", ":"), ensure_ascii=False)
     text = f'{head.removesuffix("}").rstrip()},\n "trace": {trace}\n}}\n'
-    (FOLDER / f"{name}.json").write_text(text, encoding="utf-8")
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    logs = [
+        json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in recording.get("logs") or ()
+    ]
+    if logs:
+        (folder / f"{name}.logs.jsonl").write_text("\n".join(logs) + "\n", encoding="utf-8")
     print(name, flush=True)
 
 

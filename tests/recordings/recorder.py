@@ -14,9 +14,9 @@ from importlib.metadata import distributions
 from typing import Any
 
 from opentelemetry import trace
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from ragtrace.traces import otlp
+from ragtrace.traces._otlp_json import to_json
 from tests.recordings.applications.application import Application, Json
 from tests.recordings.applications.table import APPLICATIONS
 from tests.recordings.applications.two_services import ENDPOINT
@@ -29,7 +29,9 @@ __all__ = ["record"]
 _OF_THE_MACHINE = ("host.", "os.", "process.", "service.instance.", "service.version")
 _VERSIONED = (
     "anthropic",
+    "boto3",
     "chromadb",
+    "dspy",
     "haystack-ai",
     "langchain",
     "langchain-core",
@@ -40,6 +42,7 @@ _VERSIONED = (
     "logfire",
     "mlflow-tracing",
     "openai",
+    "openai-agents",
     "openinference-",
     "opentelemetry-haystack",
     "opentelemetry-instrumentation-",
@@ -63,11 +66,14 @@ def record(scenario: Scenario) -> Json:
             with _root(scenario, application):
                 answer = application.ask(application.question)
         sent = stub.spans_since(asked_at)
-    _drop_facts_of_the_machine(sent)
+        logs = stub.logs_of(sent)
+    for group in (*sent.resource_spans, *(group for each in logs for group in each.resource_logs)):
+        _drop_facts_of_the_machine(group.resource)
     return {
         "about": _about(scenario),
         "truth": _truth(application, answer),
-        "trace": json.loads(otlp.request_to_json(sent)),
+        "trace": json.loads(to_json(sent)),
+        "logs": [json.loads(to_json(each)) for each in logs],
     }
 
 
@@ -78,12 +84,11 @@ def _root(scenario: Scenario, application: Application) -> Any:
     return trace.get_tracer("handbook").start_as_current_span("POST /ask", kind=trace.SpanKind.SERVER)
 
 
-def _drop_facts_of_the_machine(sent: ExportTraceServiceRequest) -> None:
-    """Leave out what resources tell of where they were made."""
-    for group in sent.resource_spans:
-        kept = [pair for pair in group.resource.attributes if not pair.key.startswith(_OF_THE_MACHINE)]
-        del group.resource.attributes[:]
-        group.resource.attributes.extend(kept)
+def _drop_facts_of_the_machine(resource: Resource) -> None:
+    """Leave out what a resource tells of where it was made."""
+    kept = [pair for pair in resource.attributes if not pair.key.startswith(_OF_THE_MACHINE)]
+    del resource.attributes[:]
+    resource.attributes.extend(kept)
 
 
 def _about(scenario: Scenario) -> Json:

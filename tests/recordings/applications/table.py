@@ -7,6 +7,9 @@ from collections.abc import Callable
 from tests.recordings.applications.application import Application
 from tests.recordings.applications.by_hand import (
     anthropic,
+    anthropic_async,
+    anthropic_streaming,
+    anthropic_tools,
     chroma,
     openai_abandoned,
     openai_async,
@@ -16,6 +19,7 @@ from tests.recordings.applications.by_hand import (
     openai_responses,
     openai_streaming,
     openai_talk,
+    openai_tools,
     qdrant,
 )
 from tests.recordings.applications.decorated import (
@@ -25,6 +29,8 @@ from tests.recordings.applications.decorated import (
     openinference_evaluated,
     traceloop_decorated,
 )
+from tests.recordings.applications.on_bedrock import bedrock
+from tests.recordings.applications.on_dspy import dspy
 from tests.recordings.applications.on_haystack import (
     haystack,
     haystack_hybrid,
@@ -32,6 +38,7 @@ from tests.recordings.applications.on_haystack import (
 from tests.recordings.applications.on_langchain import (
     langchain,
     langchain_agent,
+    langchain_async,
     langchain_ensemble,
     langchain_faiss,
     langchain_forty,
@@ -41,12 +48,15 @@ from tests.recordings.applications.on_langchain import (
 )
 from tests.recordings.applications.on_llamaindex import (
     llamaindex,
+    llamaindex_agent,
+    llamaindex_async,
     llamaindex_chat,
     llamaindex_fusion,
     llamaindex_many,
     llamaindex_reranker,
     llamaindex_streaming,
 )
+from tests.recordings.applications.on_openai_agents import openai_agents, openai_agents_streaming
 from tests.recordings.applications.on_pydantic_ai import (
     pydantic_ai,
     pydantic_ai_streaming,
@@ -60,11 +70,17 @@ APPLICATIONS: dict[str, Callable[[], Application]] = {
     made.__name__.replace("_", "-"): made
     for made in (
         anthropic,
+        anthropic_async,
+        anthropic_streaming,
+        anthropic_tools,
+        bedrock,
         chroma,
+        dspy,
         haystack,
         haystack_hybrid,
         langchain,
         langchain_agent,
+        langchain_async,
         langchain_ensemble,
         langchain_faiss,
         langchain_forty,
@@ -73,6 +89,8 @@ APPLICATIONS: dict[str, Callable[[], Application]] = {
         langfuse_decorated,
         langfuse_langchain,
         llamaindex,
+        llamaindex_agent,
+        llamaindex_async,
         llamaindex_chat,
         llamaindex_fusion,
         llamaindex_many,
@@ -80,6 +98,8 @@ APPLICATIONS: dict[str, Callable[[], Application]] = {
         llamaindex_streaming,
         mlflow_decorated,
         openai_abandoned,
+        openai_agents,
+        openai_agents_streaming,
         openai_async,
         openai_chat,
         openai_choices,
@@ -87,6 +107,7 @@ APPLICATIONS: dict[str, Callable[[], Application]] = {
         openai_responses,
         openai_streaming,
         openai_talk,
+        openai_tools,
         openinference_decorated,
         openinference_evaluated,
         pydantic_ai,
