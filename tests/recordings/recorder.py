@@ -1,6 +1,6 @@
-"""Record one scenario; runs in the environment of the frameworks.
+"""Record scenarios, one JSON line each; runs in the environment of the frameworks.
 
-python -m tests.recordings.recorder openinference.langchain
+python -m tests.recordings.recorder openinference.langchain ...
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib.metadata import distributions
 from typing import Any
 
 from opentelemetry import trace
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from ragtrace.traces._otlp_json import to_json
@@ -69,6 +71,7 @@ def record(scenario: Scenario) -> Json:
         logs = stub.logs_of(sent)
     for group in (*sent.resource_spans, *(group for each in logs for group in each.resource_logs)):
         _drop_facts_of_the_machine(group.resource)
+    _drop_frames_of_the_stack(sent)
     return {
         "about": _about(scenario),
         "truth": _truth(application, answer),
@@ -89,6 +92,21 @@ def _drop_facts_of_the_machine(resource: Resource) -> None:
     kept = [pair for pair in resource.attributes if not pair.key.startswith(_OF_THE_MACHINE)]
     del resource.attributes[:]
     resource.attributes.extend(kept)
+
+
+def _drop_frames_of_the_stack(sent: ExportTraceServiceRequest) -> None:
+    """Leave of stack traces what the first and last lines tell: the others name files of the machine."""
+    spans = [span for group in sent.resource_spans for scope in group.scope_spans for span in scope.spans]
+    for span in spans:
+        span.status.message = _without_frames(span.status.message)
+        for event in span.events:
+            for pair in event.attributes:
+                if "Traceback" in pair.value.string_value:
+                    pair.value.string_value = _without_frames(pair.value.string_value)
+
+
+def _without_frames(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if line and not line.startswith("  "))
 
 
 def _about(scenario: Scenario) -> Json:
@@ -130,5 +148,16 @@ def _truth(application: Application, answer: str) -> Json:
     }
 
 
+def main(names: Sequence[str]) -> None:
+    """Record each in a process of its own, forked when all is imported, which takes longest."""
+    for name in names:
+        APPLICATIONS[SCENARIOS[name].application]()
+    for name in names:
+        if (pid := os.fork()) == 0:
+            print(json.dumps({name: record(SCENARIOS[name])}), flush=True)
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+
 if __name__ == "__main__":
-    print(json.dumps(record(SCENARIOS[sys.argv[1]])))
+    main(sys.argv[1:])

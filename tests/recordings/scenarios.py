@@ -437,6 +437,75 @@ _OTHERS = (
     ),
 )
 
+_NEGATIVES = tuple(
+    Scenario(
+        instrumentation=instrumentation,
+        application=name,
+        libraries=libraries,
+        environment=environment,
+        packages=packages,
+        kind="negatives",
+    )
+    for instrumentation, libraries, environment, packages, names in (
+        ("openinference", ("openai",), {}, (), ("openai-title", "openai-guardrail", "openai-grading")),
+        (
+            "openinference",
+            ("langchain",),
+            {},
+            (),
+            ("langchain-talk", "langchain-calculator", "langchain-ingestion", "langchain-grading"),
+        ),
+        ("openinference", ("llamaindex",), {}, (), ("llamaindex-talk", "llamaindex-ingestion")),
+        ("openinference", ("haystack",), {}, (), ("haystack-talk", "haystack-ingestion")),
+        ("openinference", ("pydantic-ai",), {}, (), ("pydantic-ai-calculator",)),
+        ("openllmetry", ("openai",), {}, (), ("openai-rewrite", "openai-summary", "openai-grading")),
+        (
+            "openllmetry",
+            ("langchain",),
+            {},
+            (),
+            ("langchain-talk", "langchain-calculator", "langchain-ingestion", "langchain-grading"),
+        ),
+        ("openllmetry", ("llamaindex", "openai"), {}, (), ("llamaindex-talk", "llamaindex-ingestion")),
+        (
+            "otel-genai",
+            ("openai",),
+            {_CONTENT: "SPAN_ONLY"},
+            _NEW,
+            ("openai-title", "openai-rewrite", "openai-grading"),
+        ),
+        (
+            "otel-genai",
+            ("langchain",),
+            {_CONTENT: "SPAN_ONLY"},
+            _NEW,
+            ("langchain-talk", "langchain-calculator", "langchain-ingestion", "langchain-grading"),
+        ),
+        ("otel-genai", ("llamaindex", "openai"), {_CONTENT: "SPAN_ONLY"}, _NEW, ("llamaindex-calculator",)),
+        ("langfuse", (), {}, (), ("langfuse-talk", "langfuse-grading")),
+        ("langsmith", (), {}, (), ("langchain-talk", "langchain-calculator", "langchain-grading")),
+        ("llamaindex", (), {}, (), ("llamaindex-talk", "llamaindex-ingestion")),
+        ("logfire", ("openai",), {}, (), ("openai-title",)),
+        ("logfire", ("pydantic-ai",), {}, (), ("pydantic-ai-talk", "pydantic-ai-calculator")),
+        ("mlflow", ("openai",), {}, (), ("mlflow-summary", "mlflow-calculator")),
+        ("pydantic-ai", (), {}, (), ("pydantic-ai-talk", "pydantic-ai-calculator")),
+        (
+            "haystack",
+            (),
+            {"HAYSTACK_CONTENT_TRACING_ENABLED": "true"},
+            ("opentelemetry-haystack==2.0.0",),
+            ("haystack-talk", "haystack-ingestion"),
+        ),
+    )
+    for name in names
+)
+
+_STREAMS = tuple(
+    Scenario(instrumentation="ragtrace", application=f"{name}-{ending}", kind="streams")
+    for name in ("openai-chat", "openai-responses", "langchain", "llamaindex", "pydantic-ai")
+    for ending in ("whole", "left", "cancelled", "broken")
+)
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
@@ -447,5 +516,7 @@ SCENARIOS = {
         *_OPENLLMETRY,
         *_OTHERS,
         *_PITFALLS,
+        *_NEGATIVES,
+        *_STREAMS,
     )
 }

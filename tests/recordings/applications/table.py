@@ -29,6 +29,7 @@ from tests.recordings.applications.decorated import (
     openinference_evaluated,
     traceloop_decorated,
 )
+from tests.recordings.applications.negatives import NEGATIVES
 from tests.recordings.applications.on_bedrock import bedrock
 from tests.recordings.applications.on_dspy import dspy
 from tests.recordings.applications.on_haystack import (
@@ -62,11 +63,16 @@ from tests.recordings.applications.on_pydantic_ai import (
     pydantic_ai_streaming,
     pydantic_ai_two_hops,
 )
+from tests.recordings.applications.streams import STREAMS
 from tests.recordings.applications.two_services import two_services
 
 __all__ = ["APPLICATIONS"]
 
 APPLICATIONS: dict[str, Callable[[], Application]] = {
+    **NEGATIVES,
+    **STREAMS,
+}
+APPLICATIONS |= {
     made.__name__.replace("_", "-"): made
     for made in (
         anthropic,
