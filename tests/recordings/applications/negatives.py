@@ -196,12 +196,12 @@ def llamaindex_ingestion() -> Application:
 
     def ask(_: str) -> str:
         from llama_index.core import Document
-        from llama_index.core.node_parser import SentenceSplitter
+        from llama_index.core.node_parser import TokenTextSplitter
 
         embedder = app.OpenAIEmbedding(model="text-embedding-3-small", api_base=app.BASE_URL)
         index = app.VectorStoreIndex.from_documents(
             [Document(text=" ".join(app.CHUNKS.values()))],
-            transformations=[SentenceSplitter(chunk_size=64, chunk_overlap=0)],
+            transformations=[TokenTextSplitter(chunk_size=64, chunk_overlap=0)],
             embed_model=embedder,
         )
         return str(len(index.docstore.docs))
