@@ -28,6 +28,7 @@ QUIET = {
     "HAYSTACK_TELEMETRY_ENABLED": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "TRACELOOP_TELEMETRY": "false",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "true",
     "LOGFIRE_SEND_TO_LOGFIRE": "false",
 }
 _SETTINGS = (

@@ -7,7 +7,7 @@ import functools
 import gc
 import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -162,15 +162,16 @@ async def _read(pieces: Pieces, read: list[str], ending: str) -> None:
     first = asyncio.Event()
 
     async def consume() -> None:
-        async for piece in pieces:
-            read.append(piece)
-            if not piece:  # LangChain's first, before there is a word
-                continue
-            first.set()
-            if ending == "left":
-                break
-            if ending == "cancelled":
-                await asyncio.Event().wait()
+        async with aclosing(pieces):
+            async for piece in pieces:
+                read.append(piece)
+                if not piece:  # LangChain's first, before there is a word
+                    continue
+                first.set()
+                if ending == "left":
+                    break
+                if ending == "cancelled":
+                    await asyncio.Event().wait()
 
     task = asyncio.create_task(consume())
     if ending == "cancelled":
@@ -178,7 +179,6 @@ async def _read(pieces: Pieces, read: list[str], ending: str) -> None:
         task.cancel()
     with suppress(Exception if ending == "broken" else asyncio.CancelledError):
         await task
-    await pieces.aclose()
 
 
 def _url(ending: str) -> str:
