@@ -1,4 +1,4 @@
-"""A model server without a model: the HTTP APIs of OpenAI and Anthropic, answered by a rule.
+"""A model server without a model: the HTTP APIs of OpenAI, Anthropic and Bedrock, answered by a rule.
 
     python tests/model_server.py
 
@@ -7,6 +7,7 @@ embeddings are near where texts share words. Its answer is the sentence of the p
 question, so that a RAG application's answers come from its chunks. Where tools are offered, the first one is
 called with the question before it is answered; a question of two parts ("..., and ...?") is looked up twice.
 Below the path ``/careless`` the same model doubles every number of its answers: what it says is wrong then.
+Below ``/breaking`` the connection breaks in the middle of every streamed answer.
 
 It needs nothing but the standard library: every environment runs it.
 """
@@ -23,7 +24,7 @@ import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -33,6 +34,7 @@ DIMENSIONS = 256
 UNKNOWN = "I do not know."
 _CREATED = 1_760_000_000
 _CARELESS = "/careless"
+_BREAKING = "/breaking"
 _STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -40,6 +42,8 @@ _STOP_WORDS = frozenset(
         "the their them there this to was we what when where which who why will with you your",
     )
 )
+_DSPY_FIELD = "[[ ## answer ## ]]"
+_DSPY_MARK = re.compile(r"\[\[ ## \w+ ## \]\]|\[\d+\] ")
 _LABEL = re.compile(r"^(\[[^\]]*\]|[-*]|[A-Za-z][\w ]{0,20}:(?=\s))\s*")
 
 Json = dict[str, Any]
@@ -139,6 +143,13 @@ def _arguments(schema: Json, query: str) -> Json:
 
 def _answer(messages: Sequence[_Message]) -> str:
     question = _question(messages)
+    if any(_DSPY_FIELD in message.text for message in messages):
+        said = _said([replace(each, text=_DSPY_MARK.sub("", each.text)) for each in messages], question)
+        return f"{_DSPY_FIELD}\n{said}\n\n[[ ## completed ## ]]"
+    return _said(messages, question)
+
+
+def _said(messages: Sequence[_Message], question: str) -> str:
     if any("standalone question" in message.text.lower() for message in messages):
         return _standalone(messages, question)
     sentences = [sentence for message in messages for sentence in _sentences(message.text)]
@@ -495,8 +506,29 @@ def _stop_reason(reply: _Reply) -> str:
     return "tool_use" if reply.tool_call else "end_turn"
 
 
+# --- Bedrock's Converse
+
+
+def converse(request: Json) -> Json:
+    """Answer ``POST /model/MODEL/converse``."""
+    system = [_Message(role="system", text=_text(request.get("system")))]
+    said = [_Message(role=each["role"], text=_text(each["content"])) for each in request["messages"]]
+    reply = _reply(request, [*system, *said], ())
+    return {
+        "output": {"message": {"role": "assistant", "content": [{"text": reply.text}]}},
+        "stopReason": "end_turn",
+        "usage": {
+            "inputTokens": reply.input_tokens,
+            "outputTokens": reply.output_tokens,
+            "totalTokens": reply.input_tokens + reply.output_tokens,
+        },
+        "metrics": {"latencyMs": 1},
+    }
+
+
 # --- HTTP
 
+_CONVERSE = re.compile(r"/model/([^/]+)/converse")
 _ANSWERS = {
     "/v1/embeddings": embeddings,
     "/v1/chat/completions": chat,
@@ -510,6 +542,17 @@ _STREAMS = {
 }
 
 
+def _is_word(event: Json) -> bool:
+    """Tell the events of a stream that hold a piece of the answer's text."""
+    in_chat = any(choice["delta"].get("content") for choice in event.get("choices") or ())
+    delta = event.get("delta")
+    return (
+        in_chat
+        or event.get("type") == "response.output_text.delta"
+        or (isinstance(delta, dict) and delta.get("type") == "text_delta")
+    )
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -521,13 +564,23 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         asked = self.path.partition("?")[0]
-        path = asked.removeprefix(_CARELESS)
+        path = asked.removeprefix(_CARELESS).removeprefix(_BREAKING)
+        if found := _CONVERSE.fullmatch(path):
+            self._send(200, converse(json.loads(body) | {"model": found[1]}))
+            return
         if path not in _ANSWERS:
             self._send(404, {"error": {"message": f"no such path: {path}", "type": "invalid_request_error"}})
             return
-        request = json.loads(body) | ({_CARELESS: True} if path != asked else {})
+        request = json.loads(body) | ({_CARELESS: True} if asked.startswith(_CARELESS) else {})
         if request.get("stream"):
-            self._stream(_STREAMS[path](request), is_chat=path == "/v1/chat/completions")
+            events = list(_STREAMS[path](request))
+            words = [at for at, event in enumerate(events) if _is_word(event)]
+            is_breaking = asked.startswith(_BREAKING) and bool(words)
+            self._stream(
+                events[: words[len(words) // 2]] if is_breaking else events,
+                is_chat=path == "/v1/chat/completions",
+                is_breaking=is_breaking,
+            )
         else:
             self._send(200, _ANSWERS[path](request))
 
@@ -542,17 +595,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _stream(self, events: Iterator[Json], *, is_chat: bool) -> None:
+    def _stream(self, events: Sequence[Json], *, is_chat: bool, is_breaking: bool) -> None:
         self.close_connection = True
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
+        if is_breaking:
+            self.send_header("content-length", "1000000")  # less comes: to a client, the connection broke
         self.end_headers()
         try:
             for event in events:
                 name = "" if is_chat else f"event: {event['type']}\n"
                 self.wfile.write(f"{name}data: {json.dumps(event)}\n\n".encode())
-            if is_chat:
+            if is_chat and not is_breaking:
                 self.wfile.write(b"data: [DONE]\n\n")
         except OSError:
             pass  # who asked has heard enough

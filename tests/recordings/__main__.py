@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
@@ -27,6 +28,7 @@ QUIET = {
     "HAYSTACK_TELEMETRY_ENABLED": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "TRACELOOP_TELEMETRY": "false",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "true",
     "LOGFIRE_SEND_TO_LOGFIRE": "false",
 }
 _SETTINGS = (
@@ -50,8 +52,15 @@ def main(words: Sequence[str]) -> int:
         ThreadPoolExecutor(max_workers=2) as pool,
     ):
         paths = {packages: _installed(packages, folder) for packages in {each.packages for each in wanted}}
-        failures = pool.map(lambda scenario: _record(scenario, url, paths[scenario.packages]), wanted)
+        batches = [list(batch) for _, batch in groupby(sorted(wanted, key=_batch), key=_batch)]
+        failures = pool.map(lambda batch: _record(batch, url, paths[batch[0].packages]), batches)
         return sum(failures)
+
+
+def _batch(scenario: Scenario) -> tuple[str, ...]:
+    """Name those that one process can record: they import the same."""
+    library = scenario.application.partition("-")[0]
+    return (scenario.kind, scenario.instrumentation, library, *scenario.libraries, "", *scenario.packages)
 
 
 def _installed(packages: tuple[str, ...], folder: str) -> str:
@@ -65,29 +74,41 @@ def _installed(packages: tuple[str, ...], folder: str) -> str:
     return target
 
 
-def _record(scenario: Scenario, url: str, path: str) -> bool:
+def _record(batch: Sequence[Scenario], url: str, path: str) -> int:
     ended = subprocess.run(
-        [PYTHON, "-m", "tests.recordings.recorder", scenario.name],
+        [PYTHON, "-m", "tests.recordings.recorder", *(scenario.name for scenario in batch)],
         cwd=ROOT,
         env=_environment() | QUIET | model_environment(url) | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=300 * len(batch),
         check=False,
     )
-    if ended.returncode:
-        print(f"{scenario.name}: failed\n{ended.stderr}", file=sys.stderr)
-        return True
-    write(scenario.name, json.loads(ended.stdout.splitlines()[-1]))
-    return False
+    recorded: dict[str, Any] = {}
+    for line in ended.stdout.splitlines():
+        if line.startswith('{"'):
+            recorded |= json.loads(line)
+    for scenario in batch:
+        if scenario.name in recorded:
+            write(scenario.name, recorded[scenario.name], folder=FOLDER / scenario.kind)
+    failed = [scenario.name for scenario in batch if scenario.name not in recorded]
+    if failed:
+        print(f"failed: {', '.join(failed)}\n{ended.stderr}", file=sys.stderr)
+    return len(failed)
 
 
-def write(name: str, recording: Mapping[str, Any]) -> None:
-    """Write a recording: what people read line by line, the trace in one line."""
+def write(name: str, recording: Mapping[str, Any], *, folder: Path = FOLDER) -> None:
+    """Write a recording: what people read line by line, the trace in one line; log records beside it."""
     head = json.dumps({part: recording[part] for part in ("about", "truth")}, indent=1, ensure_ascii=False)
     trace = json.dumps(recording["trace"], separators=(",", ":"), ensure_ascii=False)
     text = f'{head.removesuffix("}").rstrip()},\n "trace": {trace}\n}}\n'
-    (FOLDER / f"{name}.json").write_text(text, encoding="utf-8")
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    logs = [
+        json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in recording.get("logs") or ()
+    ]
+    if logs:
+        (folder / f"{name}.logs.jsonl").write_text("\n".join(logs) + "\n", encoding="utf-8")
     print(name, flush=True)
 
 

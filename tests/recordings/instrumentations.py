@@ -35,8 +35,12 @@ _OPENLLMETRY = {
 }
 _OTEL_GENAI = {
     "anthropic": "opentelemetry.instrumentation.genai.anthropic:AnthropicInstrumentor",
+    "bedrock": "opentelemetry.instrumentation.genai.bedrock:BedrockInstrumentor",
+    "dspy": "opentelemetry.instrumentation.genai.dspy:DSPyInstrumentor",
     "langchain": "opentelemetry.instrumentation.genai.langchain:LangChainInstrumentor",
+    "llamaindex": "opentelemetry.instrumentation.genai.llama_index:LlamaIndexInstrumentor",
     "openai": "opentelemetry.instrumentation.genai.openai:OpenAIInstrumentor",
+    "openai-agents": "opentelemetry.instrumentation.genai.openai_agents:OpenAIAgentsInstrumentor",
 }
 
 
@@ -80,7 +84,7 @@ def openai_v2(url: str, libraries: Sequence[str]) -> Iterator[None]:
 @contextmanager
 def otel_genai(url: str, libraries: Sequence[str]) -> Iterator[None]:
     with _sdk(url):
-        _instrument(_OTEL_GENAI, libraries)
+        _instrument(_OTEL_GENAI, libraries, disable_openai_trace_export=True)  # of openai-agents, to OpenAI
         yield
 
 
@@ -195,24 +199,33 @@ def mlflow(url: str, libraries: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _sdk(url: str, *processors: Any) -> Iterator[None]:
-    """Set the SDK up as an application does, with nothing that makes spans yet."""
+    """Set the SDK up as an application does, for spans and log records, with nothing that makes them yet."""
+    from opentelemetry import _logs
+    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk._logs import LoggerProvider
+    from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-    provider = TracerProvider(resource=Resource.create({"service.name": SERVICE}))
+    resource = Resource.create({"service.name": SERVICE})
+    provider = TracerProvider(resource=resource)
     trace.set_tracer_provider(provider)
     for processor in (*processors, SimpleSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces"))):
         provider.add_span_processor(processor)
+    logs = LoggerProvider(resource=resource)
+    _logs.set_logger_provider(logs)
+    logs.add_log_record_processor(SimpleLogRecordProcessor(OTLPLogExporter(f"{url}/v1/logs")))
     yield
     provider.shutdown()
+    logs.shutdown()
 
 
-def _instrument(table: dict[str, str], libraries: Sequence[str]) -> None:
+def _instrument(table: dict[str, str], libraries: Sequence[str], **options: bool) -> None:
     for library in libraries:
         module, _, name = table[library].partition(":")
-        getattr(import_module(module), name)().instrument()
+        getattr(import_module(module), name)().instrument(**options)
 
 
 def _instrument_agents() -> None:

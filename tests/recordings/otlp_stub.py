@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.traces import otlp
@@ -19,11 +20,12 @@ _INFLATE = {"gzip": gzip.decompress, "deflate": zlib.decompress}
 
 
 class OtlpStub:
-    """Takes spans at any path that ends in ``/traces``, and anything else without a look."""
+    """Takes spans and log records at paths that end in ``/traces`` and ``/logs``, the rest without a look."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.requests: list[ExportTraceServiceRequest] = []
+        self.logs: list[ExportLogsServiceRequest] = []
 
     def spans_since(self, start_ns: int) -> ExportTraceServiceRequest:
         """Put together the spans that started since then, under one entry for each resource and scope."""
@@ -37,6 +39,16 @@ class OtlpStub:
                         _entry(resource.scope_spans, "scope", scope).spans.extend(wanted)
         kept = [group for group in merged.resource_spans if group.scope_spans]
         return ExportTraceServiceRequest(resource_spans=kept)
+
+    def logs_of(self, spans: ExportTraceServiceRequest) -> list[ExportLogsServiceRequest]:
+        """Return the exports, one by one, that hold records of these spans."""
+        ids = {
+            span.span_id
+            for group in spans.resource_spans
+            for scope in group.scope_spans
+            for span in scope.spans
+        }
+        return [request for request in self.logs if _span_ids(request) & ids]
 
 
 @contextmanager
@@ -70,6 +82,8 @@ def _handler(stub: OtlpStub) -> type[BaseHTTPRequestHandler]:
                 is_json = "json" in (self.headers.get("content-type") or "")
                 encoding: otlp.Encoding = "json" if is_json else "protobuf"
                 stub.requests.append(otlp.parse_request(body, encoding=encoding))
+            if self.path.endswith("/logs"):
+                stub.logs.append(ExportLogsServiceRequest.FromString(body))
             self._answer()
 
         def _answer(self) -> None:
@@ -83,6 +97,15 @@ def _handler(stub: OtlpStub) -> type[BaseHTTPRequestHandler]:
             pass
 
     return Handler
+
+
+def _span_ids(request: ExportLogsServiceRequest) -> set[bytes]:
+    return {
+        record.span_id
+        for group in request.resource_logs
+        for scope in group.scope_logs
+        for record in scope.log_records
+    }
 
 
 def _body(request: BaseHTTPRequestHandler) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
-"""Record one scenario; runs in the environment of the frameworks.
+"""Record scenarios, one JSON line each; runs in the environment of the frameworks.
 
-python -m tests.recordings.recorder openinference.langchain
+python -m tests.recordings.recorder openinference.langchain ...
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib.metadata import distributions
 from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from ragtrace.traces import otlp
+from ragtrace.traces._otlp_json import to_json
 from tests.recordings.applications.application import Application, Json
 from tests.recordings.applications.table import APPLICATIONS
 from tests.recordings.applications.two_services import ENDPOINT
@@ -29,7 +31,9 @@ __all__ = ["record"]
 _OF_THE_MACHINE = ("host.", "os.", "process.", "service.instance.", "service.version")
 _VERSIONED = (
     "anthropic",
+    "boto3",
     "chromadb",
+    "dspy",
     "haystack-ai",
     "langchain",
     "langchain-core",
@@ -40,6 +44,7 @@ _VERSIONED = (
     "logfire",
     "mlflow-tracing",
     "openai",
+    "openai-agents",
     "openinference-",
     "opentelemetry-haystack",
     "opentelemetry-instrumentation-",
@@ -63,11 +68,15 @@ def record(scenario: Scenario) -> Json:
             with _root(scenario, application):
                 answer = application.ask(application.question)
         sent = stub.spans_since(asked_at)
-    _drop_facts_of_the_machine(sent)
+        logs = stub.logs_of(sent)
+    for group in (*sent.resource_spans, *(group for each in logs for group in each.resource_logs)):
+        _drop_facts_of_the_machine(group.resource)
+    _drop_frames_of_the_stack(sent)
     return {
         "about": _about(scenario),
         "truth": _truth(application, answer),
-        "trace": json.loads(otlp.request_to_json(sent)),
+        "trace": json.loads(to_json(sent)),
+        "logs": [json.loads(to_json(each)) for each in logs],
     }
 
 
@@ -78,12 +87,26 @@ def _root(scenario: Scenario, application: Application) -> Any:
     return trace.get_tracer("handbook").start_as_current_span("POST /ask", kind=trace.SpanKind.SERVER)
 
 
-def _drop_facts_of_the_machine(sent: ExportTraceServiceRequest) -> None:
-    """Leave out what resources tell of where they were made."""
-    for group in sent.resource_spans:
-        kept = [pair for pair in group.resource.attributes if not pair.key.startswith(_OF_THE_MACHINE)]
-        del group.resource.attributes[:]
-        group.resource.attributes.extend(kept)
+def _drop_facts_of_the_machine(resource: Resource) -> None:
+    """Leave out what a resource tells of where it was made."""
+    kept = [pair for pair in resource.attributes if not pair.key.startswith(_OF_THE_MACHINE)]
+    del resource.attributes[:]
+    resource.attributes.extend(kept)
+
+
+def _drop_frames_of_the_stack(sent: ExportTraceServiceRequest) -> None:
+    """Leave of stack traces what the first and last lines tell: the others name files of the machine."""
+    spans = [span for group in sent.resource_spans for scope in group.scope_spans for span in scope.spans]
+    for span in spans:
+        span.status.message = _without_frames(span.status.message)
+        for event in span.events:
+            for pair in event.attributes:
+                if "Traceback" in pair.value.string_value:
+                    pair.value.string_value = _without_frames(pair.value.string_value)
+
+
+def _without_frames(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if line and not line.startswith("  "))
 
 
 def _about(scenario: Scenario) -> Json:
@@ -125,5 +148,16 @@ def _truth(application: Application, answer: str) -> Json:
     }
 
 
+def main(names: Sequence[str]) -> None:
+    """Record each in a process of its own, forked when all is imported, which takes longest."""
+    for name in names:
+        APPLICATIONS[SCENARIOS[name].application]()
+    for name in names:
+        if (pid := os.fork()) == 0:
+            print(json.dumps({name: record(SCENARIOS[name])}), flush=True)
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+
 if __name__ == "__main__":
-    print(json.dumps(record(SCENARIOS[sys.argv[1]])))
+    main(sys.argv[1:])

@@ -22,6 +22,8 @@ class Scenario:
     is_served: bool = False
     """Whether it runs within the span of a web request, without which it sends more than one trace."""
     variant: str = ""
+    kind: str = ""
+    """The folder within that of all recordings, if it is not of an answer that was read whole."""
     shows: str = ""
     """What makes it hard to read, where something does."""
 
@@ -59,6 +61,8 @@ _RAGTRACE = tuple(
 )
 
 _BY_HAND = "the chunks are in the prompt only: nothing says which function is the retriever"
+_TOOL_BY_HAND = "a tool retrieves, in two hops; its results are in the model's messages only"
+_IDS_ONLY = "the retrieval has the chunks' ids, without their texts; the prompt has the texts"
 _UNREAD = "a stream that nobody reads to its end"
 _CLOSED = "a stream that is closed before its end"
 _TALK = "a conversation: nothing was retrieved"
@@ -203,7 +207,27 @@ _OPENINFERENCE = (
 
 _OLD = ("opentelemetry-util-genai==0.4b0",)  # openai-v2 2.4b0 does not load with later ones
 _NEW = tuple(
-    f"opentelemetry-instrumentation-genai-{name}==1.3b0" for name in ("anthropic", "langchain", "openai")
+    f"opentelemetry-instrumentation-genai-{name}==1.3b0"
+    for name in ("anthropic", "bedrock", "dspy", "langchain", "llama-index", "openai", "openai-agents")
+)
+_BOTO = ("boto3==1.44.8", "botocore==1.44.8", "jmespath==1.1.0", "s3transfer==0.19.3", "six==1.17.0")
+_DSPY = (
+    "diskcache==5.6.3",
+    "dspy==3.4.1",
+    "fastuuid==0.14.0",
+    "gepa==0.1.4",
+    "importlib-metadata==8.9.0",
+    "json-repair==0.64.6",
+    "litellm==1.110.2",
+    "zipp==4.1.2",
+)
+_AGENTS = (
+    "mcp==2.3.0",
+    "mcp-types==2.3.0",
+    "openai-agents==0.20.0",  # the last one for the openai of the environment
+    "pyjwt==2.15.1",
+    "python-multipart==0.0.34",
+    "sse-starlette==3.7.0",
 )
 _GENAI = {"OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental"}
 _CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -241,26 +265,57 @@ _OPENAI_V2 = (
     ),
 )
 
+_MODES = {"": "SPAN_ONLY", "events": "EVENT_ONLY", "both": "SPAN_AND_EVENT"}
 _OTEL_GENAI = (
     *(
         Scenario(
             instrumentation="otel-genai",
             application=name,
-            libraries=(library,),
+            libraries=libraries,
+            packages=(*_NEW, *packages),
+            environment={_CONTENT: mode},
+            is_served="llamaindex" in libraries,
+            variant=variant,
+            shows=shows,
+        )
+        for name, libraries, shows, packages in (
+            ("anthropic", ("anthropic",), _BY_HAND, ()),
+            ("anthropic-async", ("anthropic",), _BY_HAND, ()),
+            ("anthropic-streaming", ("anthropic",), _BY_HAND, ()),
+            ("anthropic-tools", ("anthropic",), _TOOL_BY_HAND, ()),
+            ("bedrock", ("bedrock",), _BY_HAND, _BOTO),
+            ("dspy", ("dspy",), "the chunks are a field of the prompt", (*_BOTO, *_DSPY)),
+            ("langchain", ("langchain",), _IDS_ONLY, ()),
+            ("langchain-agent", ("langchain",), "a tool retrieves, in two hops", ()),
+            ("langchain-async", ("langchain",), _IDS_ONLY, ()),
+            ("langchain-streaming", ("langchain",), _IDS_ONLY, ()),
+            ("llamaindex", ("llamaindex", "openai"), _IDS_ONLY, ()),
+            ("llamaindex-agent", ("llamaindex", "openai"), "a tool retrieves, in two hops", ()),
+            ("llamaindex-async", ("llamaindex", "openai"), _IDS_ONLY, ()),
+            ("llamaindex-streaming", ("llamaindex", "openai"), _IDS_ONLY, ()),
+            ("openai-agents", ("openai-agents",), "a tool retrieves, in two hops", _AGENTS),
+            ("openai-agents-streaming", ("openai-agents",), "a tool retrieves, in two hops", _AGENTS),
+            ("openai-async", ("openai",), _BY_HAND, ()),
+            ("openai-chat", ("openai",), _BY_HAND, ()),
+            ("openai-responses", ("openai",), _BY_HAND, ()),
+            ("openai-streaming", ("openai",), _BY_HAND, ()),
+            ("openai-tools", ("openai",), _TOOL_BY_HAND, ()),
+        )
+        for variant, mode in _MODES.items()
+    ),
+    *(
+        Scenario(
+            instrumentation="otel-genai",
+            application=name,
+            libraries=("openai",),
             packages=_NEW,
             environment={_CONTENT: "SPAN_ONLY"},
             shows=shows,
         )
-        for name, library, shows in (
-            ("anthropic", "anthropic", _BY_HAND),
-            ("langchain", "langchain", ""),
-            ("langchain-agent", "langchain", "a tool retrieves, in two hops"),
-            ("openai-chat", "openai", _BY_HAND),
-            ("openai-responses", "openai", _BY_HAND),
-            ("openai-streaming", "openai", _BY_HAND),
-            ("openai-abandoned", "openai", _UNREAD),
-            ("openai-closed", "openai", _CLOSED),
-            ("openai-talk", "openai", _TALK),
+        for name, shows in (
+            ("openai-abandoned", _UNREAD),
+            ("openai-closed", _CLOSED),
+            ("openai-talk", _TALK),
         )
     ),
     Scenario(
@@ -382,6 +437,75 @@ _OTHERS = (
     ),
 )
 
+_NEGATIVES = tuple(
+    Scenario(
+        instrumentation=instrumentation,
+        application=name,
+        libraries=libraries,
+        environment=environment,
+        packages=packages,
+        kind="negatives",
+    )
+    for instrumentation, libraries, environment, packages, names in (
+        ("openinference", ("openai",), {}, (), ("openai-title", "openai-guardrail", "openai-grading")),
+        (
+            "openinference",
+            ("langchain",),
+            {},
+            (),
+            ("langchain-talk", "langchain-calculator", "langchain-ingestion", "langchain-grading"),
+        ),
+        ("openinference", ("llamaindex",), {}, (), ("llamaindex-talk", "llamaindex-ingestion")),
+        ("openinference", ("haystack",), {}, (), ("haystack-talk", "haystack-ingestion")),
+        ("openinference", ("pydantic-ai",), {}, (), ("pydantic-ai-calculator",)),
+        ("openllmetry", ("openai",), {}, (), ("openai-rewrite", "openai-summary", "openai-grading")),
+        (
+            "openllmetry",
+            ("langchain",),
+            {},
+            (),
+            ("langchain-talk", "langchain-calculator", "langchain-ingestion", "langchain-grading"),
+        ),
+        ("openllmetry", ("llamaindex", "openai"), {}, (), ("llamaindex-talk", "llamaindex-ingestion")),
+        (
+            "otel-genai",
+            ("openai",),
+            {_CONTENT: "SPAN_ONLY"},
+            _NEW,
+            ("openai-title", "openai-rewrite", "openai-grading"),
+        ),
+        (
+            "otel-genai",
+            ("langchain",),
+            {_CONTENT: "SPAN_ONLY"},
+            _NEW,
+            ("langchain-talk", "langchain-calculator", "langchain-ingestion", "langchain-grading"),
+        ),
+        ("otel-genai", ("llamaindex", "openai"), {_CONTENT: "SPAN_ONLY"}, _NEW, ("llamaindex-calculator",)),
+        ("langfuse", (), {}, (), ("langfuse-talk", "langfuse-grading")),
+        ("langsmith", (), {}, (), ("langchain-talk", "langchain-calculator", "langchain-grading")),
+        ("llamaindex", (), {}, (), ("llamaindex-talk", "llamaindex-ingestion")),
+        ("logfire", ("openai",), {}, (), ("openai-title",)),
+        ("logfire", ("pydantic-ai",), {}, (), ("pydantic-ai-talk", "pydantic-ai-calculator")),
+        ("mlflow", ("openai",), {}, (), ("mlflow-summary", "mlflow-calculator")),
+        ("pydantic-ai", (), {}, (), ("pydantic-ai-talk", "pydantic-ai-calculator")),
+        (
+            "haystack",
+            (),
+            {"HAYSTACK_CONTENT_TRACING_ENABLED": "true"},
+            ("opentelemetry-haystack==2.0.0",),
+            ("haystack-talk", "haystack-ingestion"),
+        ),
+    )
+    for name in names
+)
+
+_STREAMS = tuple(
+    Scenario(instrumentation="ragtrace", application=f"{name}-{ending}", kind="streams")
+    for name in ("openai-chat", "openai-responses", "langchain", "llamaindex", "pydantic-ai")
+    for ending in ("whole", "left", "cancelled", "broken")
+)
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
@@ -392,5 +516,7 @@ SCENARIOS = {
         *_OPENLLMETRY,
         *_OTHERS,
         *_PITFALLS,
+        *_NEGATIVES,
+        *_STREAMS,
     )
 }

@@ -14,7 +14,9 @@ from ragtrace.traces import otlp
 from tests.recordings import through_tempo
 from tests.recordings.scenarios import SCENARIOS
 
-FILES = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*.json"))
+FOLDER = Path(__file__).parents[1] / "data" / "recordings"
+FILES = sorted(FOLDER.glob("*.json"))
+LOGS = sorted(FOLDER.glob("*.logs.jsonl"))
 VERCEL = {f"{version}.{how}" for version in ("vercel", "vercel-legacy") for how in ("generate", "stream")}
 OF_A_MACHINE = re.compile(
     r"/(?:home|opt|root|tmp|usr|work)/|site-packages|\.venv|process\.pid|host\.name|service\.version|-dirty"
@@ -27,7 +29,29 @@ def recording(file: Path) -> dict[str, Any]:
 
 
 def test_every_scenario_has_a_recording_and_every_recording_a_scenario() -> None:
-    assert {file.stem for file in FILES} == set(SCENARIOS) | VERCEL | through_tempo.NAMES
+    scenarios = {name for name, scenario in SCENARIOS.items() if not scenario.kind}
+    assert {file.stem for file in FILES} == scenarios | VERCEL | through_tempo.NAMES
+
+
+def test_log_records_lie_beside_each_trace_whose_content_is_in_events() -> None:
+    in_events = {
+        name for name, scenario in SCENARIOS.items() if "EVENT" in "".join(scenario.environment.values())
+    }
+    assert {file.name.removesuffix(".logs.jsonl") for file in LOGS} == in_events
+
+
+@pytest.mark.parametrize("file", LOGS, ids=lambda file: file.name.removesuffix(".logs.jsonl"))
+def test_log_records_are_of_the_spans_of_their_trace(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    trace = json.dumps(recording(file.with_name(file.name.replace(".logs.jsonl", ".json")))["trace"])
+    spans = set(re.findall(r'"spanId": "(\w+)"', trace))
+    assert spans >= set(re.findall(r'"spanId":"(\w+)"', text)) != set()
+    assert not OF_A_MACHINE.search(text)
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("streams/*.json")), ids=lambda file: file.stem)
+def test_stream_tells_nothing_of_a_machine(file: Path) -> None:
+    assert not OF_A_MACHINE.search(file.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from importlib import import_module
+from typing import Any
 
 from tests.recordings.applications.application import (
     MODEL,
+    TWO_QUESTIONS,
     Application,
     Json,
     chunk,
     complete,
+    parts,
     plain,
     plain_search,
+    union,
 )
 
 __all__ = [
     "anthropic",
+    "anthropic_async",
+    "anthropic_streaming",
+    "anthropic_tools",
     "chroma",
     "openai_abandoned",
     "openai_async",
@@ -27,6 +35,7 @@ __all__ = [
     "openai_responses",
     "openai_streaming",
     "openai_talk",
+    "openai_tools",
     "qdrant",
 ]
 
@@ -45,6 +54,109 @@ def openai_streaming() -> Application:
 
 def anthropic() -> Application:
     return _by_hand("anthropic_app", "How long do repairs take?", model="claude-sonnet-5")
+
+
+def anthropic_streaming() -> Application:
+    handbook = import_module("handbook")
+
+    def ask(question: str) -> str:
+        from anthropic import Anthropic
+
+        with Anthropic().messages.stream(**_to_claude(handbook, question)) as stream:
+            return "".join(stream.text_stream)
+
+    return replace(anthropic(), ask=ask)
+
+
+def anthropic_async() -> Application:
+    handbook = import_module("handbook")
+
+    async def answer(question: str) -> str:
+        from anthropic import AsyncAnthropic
+
+        async with AsyncAnthropic() as client:
+            message = await client.messages.create(**_to_claude(handbook, question))
+        return str(message.content[0].text)
+
+    return replace(anthropic(), ask=lambda question: asyncio.run(answer(question)))
+
+
+def anthropic_tools() -> Application:
+    """A loop that calls the tool as often as the model asks for it, which is twice."""
+    from anthropic import Anthropic
+
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+    tool = {"name": "retrieve", "description": "Find passages of the handbook.", "input_schema": schema}
+
+    def ask(question: str) -> str:
+        messages: list[Json] = [{"role": "user", "content": question}]
+        while True:
+            reply = Anthropic().messages.create(
+                model="claude-sonnet-5", max_tokens=500, tools=[tool], messages=messages
+            )
+            calls = [block for block in reply.content if block.type == "tool_use"]
+            if not calls:
+                return str(reply.content[0].text)
+            messages.append({"role": "assistant", "content": [call.to_dict() for call in calls]})
+            results = [
+                {"type": "tool_result", "tool_use_id": call.id, "content": _passages(call.input["query"])}
+                for call in calls
+            ]
+            messages.append({"role": "user", "content": results})
+
+    return replace(_tools(ask), model="claude-sonnet-5")
+
+
+def openai_tools() -> Application:
+    """A loop that calls the tool as often as the model asks for it, which is twice."""
+    from openai import OpenAI
+
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+    function = {"name": "retrieve", "description": "Find passages of the handbook.", "parameters": schema}
+
+    def ask(question: str) -> str:
+        messages: list[Any] = [{"role": "user", "content": question}]
+        while True:
+            reply = OpenAI().chat.completions.create(
+                model=MODEL, messages=messages, tools=[{"type": "function", "function": function}]
+            )
+            message = reply.choices[0].message
+            if not message.tool_calls:
+                return str(message.content)
+            messages.append(message.to_dict())
+            messages += [
+                {
+                    "role": "tool",
+                    "tool_call_id": call.id,
+                    "content": _passages(json.loads(call.function.arguments)["query"]),
+                }
+                for call in message.tool_calls
+            ]
+
+    return _tools(ask)
+
+
+def _tools(ask: Any) -> Application:
+    return Application(
+        question=TWO_QUESTIONS,
+        prepare=import_module("handbook").index,
+        ask=ask,
+        chunks=lambda question: union(plain_search(part) for part in parts(question)),
+        is_rooted=False,
+    )
+
+
+def _passages(query: str) -> str:
+    return "\n\n".join(found["text"] for found in plain_search(query))
+
+
+def _to_claude(handbook: Any, question: str) -> Any:
+    return {
+        "model": "claude-sonnet-5",
+        "max_tokens": 500,
+        "system": handbook.prompt(handbook.search(question)),
+        "messages": [{"role": "user", "content": question}],
+    }
 
 
 def _by_hand(name: str, question: str, *, model: str = MODEL) -> Application:

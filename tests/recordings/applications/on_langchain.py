@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -23,6 +25,7 @@ from tests.recordings.applications.application import (
 __all__ = [
     "langchain",
     "langchain_agent",
+    "langchain_async",
     "langchain_ensemble",
     "langchain_faiss",
     "langchain_forty",
@@ -50,6 +53,15 @@ def langchain_streaming() -> Application:
         ask=lambda question: "".join(app.chain().stream(question)),
         chunks=lambda question: _documents(app.retriever().invoke(question)),
     )
+
+
+def langchain_async() -> Application:
+    app = import_module("langchain_app")
+
+    async def read(question: str) -> str:
+        return "".join([piece async for piece in app.chain().astream(question)])
+
+    return replace(langchain(), ask=lambda question: asyncio.run(read(question)))
 
 
 def langchain_faiss() -> Application:

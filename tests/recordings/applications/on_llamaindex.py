@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from tests.recordings.applications.application import FOLLOW_UP, HISTORY, MODEL, Application, Json, chunk
+from tests.recordings.applications.application import (
+    FOLLOW_UP,
+    HISTORY,
+    MODEL,
+    TWO_QUESTIONS,
+    Application,
+    Json,
+    chunk,
+    parts,
+    union,
+)
 
 __all__ = [
     "llamaindex",
+    "llamaindex_agent",
+    "llamaindex_async",
     "llamaindex_chat",
     "llamaindex_fusion",
     "llamaindex_many",
@@ -22,6 +36,42 @@ __all__ = [
 def llamaindex() -> Application:
     app = import_module("llamaindex_app")
     return _llamaindex_with(app.query_engine, question="Who pays for the shipping of a return?")
+
+
+def llamaindex_async() -> Application:
+    app = import_module("llamaindex_app")
+
+    async def read(question: str) -> str:
+        return str(await app.query_engine().aquery(question))
+
+    return replace(llamaindex(), ask=lambda question: asyncio.run(read(question)))
+
+
+def llamaindex_agent() -> Application:
+    """An agent that retrieves by a tool, twice."""
+    app = import_module("llamaindex_app")
+
+    async def run(question: str) -> str:
+        from llama_index.core.agent.workflow import FunctionAgent
+
+        async def retrieve(query: str) -> str:
+            """Find passages of the handbook."""
+            found = await _llamaindex().as_retriever(similarity_top_k=3).aretrieve(query)
+            return "\n\n".join(each.text for each in found)
+
+        agent = FunctionAgent(
+            name="handbook", tools=[retrieve], llm=app.OpenAI(model=MODEL, api_base=app.BASE_URL)
+        )
+        return str(await agent.run(question))
+
+    return Application(
+        question=TWO_QUESTIONS,
+        prepare=_llamaindex,
+        ask=lambda question: asyncio.run(run(question)),
+        chunks=lambda question: union(
+            _nodes(_llamaindex().as_retriever(similarity_top_k=3).retrieve(part)) for part in parts(question)
+        ),
+    )
 
 
 def llamaindex_streaming() -> Application:

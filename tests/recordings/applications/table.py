@@ -7,6 +7,9 @@ from collections.abc import Callable
 from tests.recordings.applications.application import Application
 from tests.recordings.applications.by_hand import (
     anthropic,
+    anthropic_async,
+    anthropic_streaming,
+    anthropic_tools,
     chroma,
     openai_abandoned,
     openai_async,
@@ -16,6 +19,7 @@ from tests.recordings.applications.by_hand import (
     openai_responses,
     openai_streaming,
     openai_talk,
+    openai_tools,
     qdrant,
 )
 from tests.recordings.applications.decorated import (
@@ -25,6 +29,9 @@ from tests.recordings.applications.decorated import (
     openinference_evaluated,
     traceloop_decorated,
 )
+from tests.recordings.applications.negatives import NEGATIVES
+from tests.recordings.applications.on_bedrock import bedrock
+from tests.recordings.applications.on_dspy import dspy
 from tests.recordings.applications.on_haystack import (
     haystack,
     haystack_hybrid,
@@ -32,6 +39,7 @@ from tests.recordings.applications.on_haystack import (
 from tests.recordings.applications.on_langchain import (
     langchain,
     langchain_agent,
+    langchain_async,
     langchain_ensemble,
     langchain_faiss,
     langchain_forty,
@@ -41,30 +49,44 @@ from tests.recordings.applications.on_langchain import (
 )
 from tests.recordings.applications.on_llamaindex import (
     llamaindex,
+    llamaindex_agent,
+    llamaindex_async,
     llamaindex_chat,
     llamaindex_fusion,
     llamaindex_many,
     llamaindex_reranker,
     llamaindex_streaming,
 )
+from tests.recordings.applications.on_openai_agents import openai_agents, openai_agents_streaming
 from tests.recordings.applications.on_pydantic_ai import (
     pydantic_ai,
     pydantic_ai_streaming,
     pydantic_ai_two_hops,
 )
+from tests.recordings.applications.streams import STREAMS
 from tests.recordings.applications.two_services import two_services
 
 __all__ = ["APPLICATIONS"]
 
 APPLICATIONS: dict[str, Callable[[], Application]] = {
+    **NEGATIVES,
+    **STREAMS,
+}
+APPLICATIONS |= {
     made.__name__.replace("_", "-"): made
     for made in (
         anthropic,
+        anthropic_async,
+        anthropic_streaming,
+        anthropic_tools,
+        bedrock,
         chroma,
+        dspy,
         haystack,
         haystack_hybrid,
         langchain,
         langchain_agent,
+        langchain_async,
         langchain_ensemble,
         langchain_faiss,
         langchain_forty,
@@ -73,6 +95,8 @@ APPLICATIONS: dict[str, Callable[[], Application]] = {
         langfuse_decorated,
         langfuse_langchain,
         llamaindex,
+        llamaindex_agent,
+        llamaindex_async,
         llamaindex_chat,
         llamaindex_fusion,
         llamaindex_many,
@@ -80,6 +104,8 @@ APPLICATIONS: dict[str, Callable[[], Application]] = {
         llamaindex_streaming,
         mlflow_decorated,
         openai_abandoned,
+        openai_agents,
+        openai_agents_streaming,
         openai_async,
         openai_chat,
         openai_choices,
@@ -87,6 +113,7 @@ APPLICATIONS: dict[str, Callable[[], Application]] = {
         openai_responses,
         openai_streaming,
         openai_talk,
+        openai_tools,
         openinference_decorated,
         openinference_evaluated,
         pydantic_ai,
