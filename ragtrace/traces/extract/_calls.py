@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ragtrace import semconv
-from ragtrace.traces.extract._mapping import AttributeMapping, read_mapped
+from ragtrace.traces.extract._mapping import AttributeMapping
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
 from ragtrace.traces.extract._tools import RETRIEVAL_TOOLS
-from ragtrace.traces.extract.conventions import CONVENTIONS, own
+from ragtrace.traces.extract.conventions import OWN, read_span
 from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.trace import Span, Trace
 
@@ -116,8 +116,8 @@ def is_evaluator(span: Span) -> bool:
 def read_spans(spans: Iterable[Span], mapping: AttributeMapping | None = None) -> tuple[SpanReading, ...]:
     """Read every span with a role in the mapping or a convention."""
     tools = (mapping.tools if mapping else None) or RETRIEVAL_TOOLS
-    merged = (_with_tools(_read(span, mapping), tools) for span in spans)
-    return tuple(reading for reading in merged if reading.role is not None)
+    merged = (reading for span in spans if (reading := _read(span, mapping)) is not None)
+    return tuple(_with_tools(reading, tools) for reading in merged if reading.role is not None)
 
 
 def _with_tools(reading: SpanReading, tools: re.Pattern[str]) -> SpanReading:
@@ -130,11 +130,13 @@ def _with_tools(reading: SpanReading, tools: re.Pattern[str]) -> SpanReading:
     return replace(reading, handed=tuple(handed))
 
 
-def _read(span: Span, mapping: AttributeMapping | None) -> SpanReading:
-    by_convention = merge([reading for read in CONVENTIONS if (reading := read(span))])
-    mapped = read_mapped(span, mapping) if mapping else None
+def _read(span: Span, mapping: AttributeMapping | None) -> SpanReading | None:
+    by_convention = read_span(span)
+    mapped = mapping.read(span) if mapping else None
     if mapped is None or mapped.role is None:
         return by_convention
+    if by_convention is None:
+        return mapped
     has_role = by_convention.role not in (None, Role.STEP)
     return merge([replace(mapped, role=by_convention.role if has_role else mapped.role), by_convention])
 
@@ -161,7 +163,7 @@ def find_calls(tree: SpanTree, readings: Sequence[SpanReading]) -> tuple[Call, .
 def _roots(tree: SpanTree, readings: Sequence[SpanReading]) -> Mapping[str, Span]:
     """Choose the root spans of the calls: ids in order of start."""
     all_roots = {r.span.span_id: r for r in readings if r.role is Role.CALL}
-    all_marked = {span_id for span_id, r in all_roots.items() if r.convention == own.NAME}
+    all_marked = {span_id for span_id, r in all_roots.items() if r.convention == OWN.name}
     marked = all_marked - tree.nearest_above(all_marked, all_marked).keys()
     related = {*marked, *tree.all_above(marked), *tree.nearest_above(all_roots, marked)}
     others = all_roots.keys() - related

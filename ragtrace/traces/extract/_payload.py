@@ -15,7 +15,7 @@ from ragtrace.traces.extract._content import (
     is_cut_by_tempo,
     parse_loosely,
 )
-from ragtrace.traces.extract._documents import find_documents
+from ragtrace.traces.extract._documents import find_documents, has_text
 from ragtrace.traces.extract._messages import (
     Message,
     last_answer_text,
@@ -139,6 +139,20 @@ def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
     return texts if isinstance(texts, tuple) else ()
 
 
+def handed_on(span: Span, key: str) -> AttributeValue:
+    """Return the input documents of a LangChain step, with the ids that retrievers' spans omit."""
+    raw = first_text(span, key) or ""
+    parsed = parse_loosely(raw) if '"page_content"' in raw else None
+    return listed_documents(parsed.get("inputs")) if isinstance(parsed, Mapping) else None
+
+
+def returns_documents(span: Span, key: str) -> bool:
+    """Return whether a decorated function returned documents: then its name decides, like a tool's."""
+    listed = listed_documents(first_text(span, key))
+    items = listed if isinstance(listed, tuple) else ()
+    return bool(items) and all(isinstance(each, Mapping) and has_text(each) for each in items)
+
+
 def _scored(item: AttributeValue) -> AttributeValue:
     """Convert ``(document, score)``, as vector stores return it, to a document with a score."""
     if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], Mapping):
@@ -168,7 +182,7 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
     text = last_user_text(messages_of(node)[0])
     if text:
         return text, "the last message of the user"
-    text, how = _question_of_a_step(node.get("data"))
+    text, how = _question_of_a_step(node.get("data", node))
     texts = [(key, value) for key, value in node.items() if isinstance(value, str) and value]
     if text is None and len(texts) == 1 and "role" not in node:
         return texts[0][1], f"`{texts[0][0]}`, the only text in its JSON"

@@ -23,6 +23,8 @@ class Role(StrEnum):
     RERANK = "rerank"
     GENERATION = "generation"
     TOOL = "tool call"
+    GUARDRAIL = "guardrail"
+    EVALUATOR = "evaluator"
     STEP = "step"
     """Another kind of span; it overrides another convention on the same span."""
 
@@ -72,6 +74,8 @@ def merge(readings: Sequence[SpanReading]) -> SpanReading:
     The first known role wins. Of each part, the first undamaged one wins, because a span in two conventions
     holds the same text twice.
     """
+    if len(readings) == 1 and semconv.RAG_TRUNCATED not in readings[0].span.attributes:
+        return readings[0]
     role_giver = next((reading for reading in readings if reading.role), readings[0])
     span = role_giver.span
     return SpanReading(
