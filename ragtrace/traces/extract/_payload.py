@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -27,6 +28,10 @@ from ragtrace.traces.trace import Span
 
 _MAX_WRAPPERS: Final = 6
 _QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "query_str", "inputs", "user_query")
+_QUESTION_NAME: Final = re.compile(
+    r"question|query|utterance|^(user|human|customer|current|last|new|chat)_?(message|text|prompt|turn)$|^(message|prompt|ask)$",
+    re.IGNORECASE,
+)
 _ANSWER_KEYS: Final = (
     "answer",
     "output",
@@ -169,7 +174,17 @@ def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
         return _question_in_mapping(node, depth)
     if isinstance(node, tuple) and len(node) == 1 and isinstance(node[0], str):
         return node[0], "its only text"
-    return last_user_text(messages_of(node)[0]), "the last message of the user"
+    return _asked_in(last_user_text(messages_of(node)[0])), "the last message of the user"
+
+
+def _asked_in(text: str | None) -> str | None:
+    """Take the question out of a message that is the JSON of a chain's input."""
+    if text is None or text.lstrip()[:1] != "{":
+        return text
+    parsed = parse_loosely(text)
+    if not isinstance(parsed, Mapping) or not any(name in parsed for name in _QUESTION_KEYS):
+        return text
+    return _question(parsed, 1)[0]
 
 
 def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
@@ -186,6 +201,11 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
     texts = [(key, value) for key, value in node.items() if isinstance(value, str) and value]
     if text is None and len(texts) == 1 and "role" not in node:
         return texts[0][1], f"`{texts[0][0]}`, the only text in its JSON"
+    if text is None and "role" not in node:
+        named = [(key, value) for key, value in texts if _QUESTION_NAME.search(key)]
+        prose = named or [(key, value) for key, value in texts if " " in value.strip()]
+        if len(prose) == 1 or named:
+            return prose[0][1], f"`{prose[0][0]}` in its JSON"
     return text, how
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from ragtrace import semconv
-from ragtrace.model import Chunk, Part, SkipReason
+from ragtrace.model import AttributeValue, Chunk, Part, SkipReason
 from ragtrace.traces.extract._content import ContentDamage, FoundValue, best
 from ragtrace.traces.trace import Span
 
@@ -53,6 +53,11 @@ class SpanReading:
     handed: tuple[ToolResult, ...] = ()
     """Tool results in a generation's prompt, after the last user message."""
     answer: FoundValue[str] | None = None
+    told: AttributeValue = None
+    """All that a call was asked, as it was recorded."""
+    output: AttributeValue = None
+    """All that a call returned."""
+    output_at: str = ""
     reference: FoundValue[str] | None = None
     reference_chunk_ids: tuple[str, ...] = ()
     model: str | None = None
@@ -88,6 +93,9 @@ def merge(readings: Sequence[SpanReading]) -> SpanReading:
         tool=_first(reading.tool for reading in readings),
         handed=next((reading.handed for reading in readings if reading.handed), ()),
         answer=_marked(span, Part.ANSWER, best(*(reading.answer for reading in readings))),
+        told=next((each.told for each in readings if each.told is not None), None),
+        output=next((each.output for each in readings if each.output is not None), None),
+        output_at=_first(each.output_at for each in readings) or "",
         reference=best(*(reading.reference for reading in readings)),
         reference_chunk_ids=next(
             (each.reference_chunk_ids for each in readings if each.reference_chunk_ids), ()

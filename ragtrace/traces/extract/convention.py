@@ -18,8 +18,8 @@ from ragtrace.traces.extract._content import (
     best,
     broken_damage,
     cut_damage,
-    is_cut_by_tempo,
     is_broken_json,
+    is_cut_by_tempo,
     parse_loosely,
 )
 from ragtrace.traces.extract._documents import find_documents, is_unnamed
@@ -277,6 +277,11 @@ class Convention:
             tool=self._tool(span) if role is Role.TOOL else None,
             handed=self._handed(span) if role is Role.GENERATION else (),
             answer=self._answer(span, role),
+            told=_first(span, (*self.question, *self.input))[1] if role is Role.CALL else None,
+            output=(
+                output := _first(span, (*self.answer, *self.output)) if role is Role.CALL else ("", None)
+            )[1],
+            output_at=output[0],
             reference=self._text(span, self.reference, answer_in),
             reference_chunk_ids=_strings(span, self.reference_ids),
             model=_name(span, self.model) if role is not Role.STEP else None,
@@ -569,6 +574,11 @@ def _name(span: Span, places: Places) -> str | None:
             if isinstance(parsed, str) and parsed:
                 return text_of({"": parsed}, "")
     return None
+
+
+def _first(span: Span, places: Places) -> tuple[str, AttributeValue]:
+    found = ((place, _path(place).find_on(span)) for place in places)
+    return next(((place, value) for place, value in found if value is not None), ("", None))
 
 
 def _strings(span: Span, places: Places) -> tuple[str, ...]:
