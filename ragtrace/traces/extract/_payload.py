@@ -131,6 +131,8 @@ def listed_documents(value: AttributeValue) -> AttributeValue:
             break
         inner = next((parse_loosely(node[key]) for key in _LIST_KEYS if key in node), None)
         if not isinstance(inner, tuple | Mapping):
+            inner = _documents_under_any_key(node)
+        if inner is None:
             break
         node = inner
     return tuple(map(_scored, node)) if isinstance(node, tuple) else node
@@ -142,6 +144,18 @@ def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
     parsed = parse_loosely(raw) if raw and _SYNTHESIS in raw else None
     texts = parsed.get(_SYNTHESIS) if isinstance(parsed, Mapping) else None
     return texts if isinstance(texts, tuple) else ()
+
+
+def _documents_under_any_key(node: Mapping[str, AttributeValue]) -> AttributeValue:
+    """Return the first list of objects with text, whatever its key."""
+    for value in node.values():
+        listed = parse_loosely(value) if isinstance(value, str) and value[:1] == "[" else value
+        items = listed if isinstance(listed, tuple) else ()
+        if items and all(
+            isinstance(each, Mapping) and "role" not in each and has_text(each) for each in items
+        ):
+            return items
+    return None
 
 
 def handed_on(span: Span, key: str) -> AttributeValue:
