@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,7 @@ def passed_over(
     generation: SpanReading | None,
     sources: Sequence[SpanReading],
     chosen: Sequence[Provenance],
+    reasons: Mapping[str, str],
 ) -> tuple[Provenance, ...]:
     """Return the readings that hold a part of the record but were not chosen, with the rule."""
     spans = {part: {each.span_id for each in chosen if each.part is part} for part in Part}
@@ -30,7 +31,7 @@ def passed_over(
     considered = (
         *_questions(call, generation, is_own=own in spans[Part.QUESTION]),
         *_contexts(call, tree, generation, sources),
-        *_answers(call, tree, generation, is_own=own in spans[Part.ANSWER]),
+        *_answers(call, tree, generation, reasons, is_own=own in spans[Part.ANSWER]),
     )
     return tuple(each for each in considered if each.span_id not in spans[each.part])
 
@@ -100,28 +101,28 @@ def _why_not_chosen(each: SpanReading, generation: SpanReading | None, instead: 
 
 
 def _answers(
-    call: Call, tree: SpanTree, generation: SpanReading | None, *, is_own: bool
+    call: Call,
+    tree: SpanTree,
+    generation: SpanReading | None,
+    reasons: Mapping[str, str],
+    *,
+    is_own: bool,
 ) -> Iterator[Provenance]:
     generations = call.of(Role.GENERATION)
     chosen = {generation.span.span_id} if generation else set()
     inside = tree.nearest_above([each.span.span_id for each in generations], chosen)
-    retrieved = next(iter(call.of(*_RETRIEVALS)), None)
     for each in generations:
         if each.answer is None or each.answer.value is None:
             why = _NO_TEXT
+        elif each.span.span_id in reasons:
+            why = reasons[each.span.span_id]
         elif is_own:
             why = "the answer of the RAG call itself comes first"
         elif each.span.span_id in inside:
             why = "the generation around it holds the same text"
         else:
-            why = _why_not_last(each, retrieved)
+            why = "a later generation gave the answer"
         yield _over(Part.ANSWER, each, each.answer, why)
-
-
-def _why_not_last(each: SpanReading, first_retrieval: SpanReading | None) -> str:
-    if first_retrieval is not None and each.span.end_ns <= first_retrieval.span.start_ns:
-        return "it ended before anything was retrieved"
-    return "a later generation gave the answer"
 
 
 def _over(part: Part, reading: SpanReading, found: FoundValue[T] | None, why: str) -> Provenance:

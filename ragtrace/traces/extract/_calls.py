@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any, Final, TypeVar
 
 from ragtrace import semconv
-from ragtrace.traces.extract._mapping import AttributeMapping, read_mapped
+from ragtrace.traces.extract._content import FoundValue, parse_loosely
+from ragtrace.traces.extract._mapping import AttributeMapping
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
 from ragtrace.traces.extract._tools import RETRIEVAL_TOOLS
-from ragtrace.traces.extract.conventions import CONVENTIONS, own
+from ragtrace.traces.extract.conventions import OWN, read_span
 from ragtrace.traces.lineage import Lineage
-from ragtrace.traces.trace import Span, Trace
+from ragtrace.traces.trace import Span, SpanKind, Trace
 
 T = TypeVar("T")
 
@@ -100,6 +102,53 @@ class SpanTree:
         return shared[lowest]
 
 
+_SPANS_OVER_A_WIRE: Final = (SpanKind.SERVER, SpanKind.CONSUMER)
+
+
+def without_skew(trace: Trace) -> Trace:
+    """Move the spans of a service whose clock differs into the spans that called them.
+
+    The tree tells what happened when: a request is served while it is made. Only times that cannot be are
+    changed, and with a span all below it.
+    """
+    spans = {span.span_id: span for span in trace.spans}
+    shifts: dict[str, int] = {}
+    for span in trace.spans:
+        line: list[Span] = []
+        each: Span | None = span
+        while each is not None and each.span_id not in shifts:
+            shifts[each.span_id] = 0  # a cycle ends here
+            line.append(each)
+            each = spans.get(each.parent_span_id or "")
+        for below in reversed(line):
+            parent = spans.get(below.parent_span_id or "")
+            shift = shifts[parent.span_id] if parent else 0
+            if parent is not None and _crosses(parent, below):
+                shift += _misplaced(parent, below)
+            shifts[below.span_id] = shift
+    if not any(shifts.values()):
+        return trace
+    moved = (
+        replace(span, start_ns=span.start_ns + shift, end_ns=span.end_ns + shift) if shift else span
+        for span in trace.spans
+        for shift in (shifts[span.span_id],)
+    )
+    return Trace.of(trace.trace_id, moved)
+
+
+def _crosses(parent: Span, span: Span) -> bool:
+    """Return whether another process may have written the child, with a clock of its own."""
+    return span.kind in _SPANS_OVER_A_WIRE or parent.resource.attributes != span.resource.attributes
+
+
+def _misplaced(parent: Span, span: Span) -> int:
+    """Return by how much a span has to move to begin while its parent runs."""
+    if span.kind is SpanKind.CONSUMER or parent.start_ns <= span.start_ns <= parent.end_ns:
+        return 0
+    spare = (parent.end_ns - parent.start_ns) - (span.end_ns - span.start_ns)
+    return parent.start_ns + max(0, spare) // 2 - span.start_ns
+
+
 def is_evaluator(span: Span) -> bool:
     """Return whether the span belongs to an evaluator, ragtrace or another: such spans are never judged."""
     attributes = span.attributes
@@ -113,11 +162,52 @@ def is_evaluator(span: Span) -> bool:
     )
 
 
+_UNDER_TEST: Final = re.compile(
+    r"^(actual_?|model_?|generated_?|predicted_?)?(answer|response|output|prediction|completion|generation)s?$",
+    re.IGNORECASE,
+)
+_ASKED: Final = re.compile(r"^(user_?)?(question|query|input|prompt)$", re.IGNORECASE)
+_GIVEN: Final = re.compile(r"context|documents?$|^sources?$|^passages?$|^facts?$|statements?$", re.IGNORECASE)
+
+
+def judges_an_answer(reading: SpanReading) -> bool:
+    """Return whether a call was given an answer with its question and its context: it evaluates them."""
+    if reading.role is Role.EVALUATOR:
+        return True
+    if reading.role is not Role.CALL or not isinstance(reading.told, str | Mapping):
+        return False
+    if isinstance(reading.told, str) and reading.told.lstrip()[:1] != "{":
+        return False
+    return under_test(reading) is not None
+
+
+def under_test(reading: SpanReading) -> str | None:
+    """Return the answer that a call was given together with its question and its context."""
+    told = parse_loosely(reading.told)
+    if not isinstance(told, Mapping):
+        return None
+    for each in (told, told.get("data"), told.get("inputs"), told.get("sample")):
+        if not isinstance(each, Mapping):
+            continue
+        keys = {_snake(key): value for key, value in each.items() if value and isinstance(value, str | tuple)}
+        answer = next((value for key, value in keys.items() if _UNDER_TEST.match(key)), None)
+        if answer and any(map(_ASKED.match, keys)) and any(map(_GIVEN.search, keys)):
+            return " ".join(answer.split()) if isinstance(answer, str) else ""
+    return None
+
+
+def _snake(name: str) -> str:
+    return _CAMEL.sub("_", name)
+
+
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
 def read_spans(spans: Iterable[Span], mapping: AttributeMapping | None = None) -> tuple[SpanReading, ...]:
     """Read every span with a role in the mapping or a convention."""
     tools = (mapping.tools if mapping else None) or RETRIEVAL_TOOLS
-    merged = (_with_tools(_read(span, mapping), tools) for span in spans)
-    return tuple(reading for reading in merged if reading.role is not None)
+    merged = (reading for span in spans if (reading := _read(span, mapping)) is not None)
+    return tuple(_with_tools(reading, tools) for reading in merged if reading.role is not None)
 
 
 def _with_tools(reading: SpanReading, tools: re.Pattern[str]) -> SpanReading:
@@ -130,11 +220,13 @@ def _with_tools(reading: SpanReading, tools: re.Pattern[str]) -> SpanReading:
     return replace(reading, handed=tuple(handed))
 
 
-def _read(span: Span, mapping: AttributeMapping | None) -> SpanReading:
-    by_convention = merge([reading for read in CONVENTIONS if (reading := read(span))])
-    mapped = read_mapped(span, mapping) if mapping else None
+def _read(span: Span, mapping: AttributeMapping | None) -> SpanReading | None:
+    by_convention = read_span(span)
+    mapped = mapping.read(span) if mapping else None
     if mapped is None or mapped.role is None:
         return by_convention
+    if by_convention is None:
+        return mapped
     has_role = by_convention.role not in (None, Role.STEP)
     return merge([replace(mapped, role=by_convention.role if has_role else mapped.role), by_convention])
 
@@ -155,13 +247,196 @@ def find_calls(tree: SpanTree, readings: Sequence[SpanReading]) -> tuple[Call, .
         adopted = tuple(reading for reading in free if reading.role in _RETRIEVALS)
         calls = [Call(root=calls[0].root, members=_ordered((*calls[0].members, *adopted)))]
         free = tuple(reading for reading in free if reading.role not in _RETRIEVALS)
-    return (*calls, *_rootless(tree, free, is_alone=not calls))
+    every = (*calls, *_rootless(tree, free, is_alone=not calls))
+    return tuple(part for call in every for part in _parts(call, tree))
+
+
+# -- many calls below one root
+
+_MOST_PARTS: Final = 1_000
+_DEEPEST: Final = 6
+
+
+def _parts(call: Call, tree: SpanTree, depth: int = 0) -> tuple[Call, ...]:
+    """Divide what only surrounds many calls: a conversation, a batch, an evaluation script.
+
+    Each call inside with a question, a retrieval and an answer of its own is one, unless the root itself
+    answers from them: then they are its steps, as an agent's several retrievals for one question are.
+    """
+    if depth > _DEEPEST or (call.own and call.own.convention == OWN.name):
+        return (call,)
+    inside = _whole_inside(call, tree)
+    if len(inside) > 1:
+        return tuple(inside) if _are_independent(call, inside) else (call,)
+    if len(inside) == 1:
+        within = _parts(inside[0], tree, depth + 1)
+        if len(within) > 1 and not _answers_itself(call, within):
+            return within
+        if (
+            call.own
+            and call.own.question
+            and call.own.answer is None
+            and not _is_asked_the_same(call, inside[0])
+        ):
+            return within
+        return (call,)
+    return _in_turn(call, tree)
+
+
+def _whole_inside(call: Call, tree: SpanTree) -> list[Call]:
+    """Return the outermost calls inside that have a question, a retrieval and an answer."""
+    own_id = call.own.span.span_id if call.own else None
+    inner = {each.span.span_id: each for each in call.of(Role.CALL) if each.span.span_id != own_id}
+    if not inner:
+        return []
+    ids = inner.keys()
+    above = tree.nearest_above([each.span.span_id for each in call.members], ids)
+    members: dict[str, list[SpanReading]] = {span_id: [] for span_id in ids}
+    whole: set[str] = set()
+    # from the leaves upwards: what is below a call is below the calls around it
+    for each in call.members:
+        span_id = each.span.span_id
+        at: str | None = span_id if span_id in ids else above.get(span_id)
+        if at is not None:
+            members[at].append(each)
+    order = sorted(ids, key=lambda each: (inner[each].span.start_ns, each))
+    has: dict[str, set[str]] = {span_id: _has(inner[span_id], members[span_id]) for span_id in ids}
+    depths = _depths(ids, above)
+    for span_id in sorted(order, key=lambda each: -depths[each]):
+        outer = above.get(span_id)
+        if outer is not None:
+            has[outer] |= has[span_id] - {"question"}
+    whole = {span_id for span_id in order if has[span_id] >= {"question", "retrieval", "answer"}}
+    covered = tree.nearest_above(whole, whole)
+    outermost = [span_id for span_id in order if span_id in whole and span_id not in covered]
+    top = tree.nearest_above([each.span.span_id for each in call.members], set(outermost))
+    grouped: dict[str, list[SpanReading]] = {span_id: [] for span_id in outermost}
+    for each in call.members:
+        at = each.span.span_id if each.span.span_id in grouped else top.get(each.span.span_id)
+        if at is not None:
+            grouped[at].append(each)
+    return [
+        Call(root=inner[span_id].span, members=tuple(grouped[span_id])) for span_id in outermost[:_MOST_PARTS]
+    ]
+
+
+def _depths(ids: Collection[str], above: Mapping[str, str]) -> Mapping[str, int]:
+    depths: dict[str, int] = {}
+    for span_id in ids:
+        line: list[str] = []
+        at: str | None = span_id
+        while at is not None and at not in depths and at not in line[-1:]:
+            line.append(at)
+            at = above.get(at)
+            if len(line) > len(ids):
+                break
+        base = depths.get(at, -1) if at is not None else -1
+        for step, each in enumerate(reversed(line), start=1):
+            depths[each] = base + step
+    return depths
+
+
+def _has(own: SpanReading, members: Sequence[SpanReading]) -> set[str]:
+    found = set()
+    if own.question and own.question.value:
+        found.add("question")
+    if any(each.role in _RETRIEVALS or each.handed for each in members):
+        found.add("retrieval")
+    if (own.answer and own.answer.value) or any(
+        each.role is Role.GENERATION and each.answer and each.answer.value for each in members
+    ):
+        found.add("answer")
+    return found
+
+
+def _are_independent(call: Call, inside: Sequence[Call]) -> bool:
+    questions = [_key(each.own.question) for each in inside if each.own]
+    asked = _key(call.own.question if call.own else None)
+    if _answers_itself(call, inside):
+        return False
+    if len(set(questions)) > 1:
+        return True
+    return asked not in questions and (call.own is None or call.own.answer is None)
+
+
+def _answers_itself(call: Call, inside: Sequence[Call]) -> bool:
+    """Return whether the root gives an answer that is none of those inside it."""
+    within = {member.span.span_id for each in inside for member in each.members}
+    last = max(each.root.start_ns for each in inside if each.root)
+    free = [each for each in call.of(Role.GENERATION) if each.span.span_id not in within]
+    asked = _key(call.own.question if call.own else None)
+    answers = [(_key(each.own.question), _key(each.own.answer)) for each in inside if each.own]
+    told = _key(call.own.answer if call.own else None)
+    if told and " " in told and not any(told in answer or answer in told for _, answer in answers if answer):
+        held = sum(bool(answer) and answer in told for _, answer in answers)
+        output = str(call.own.output) if call.own else ""
+        if held < len(answers) and not all(answer in output for _, answer in answers if answer):
+            return True
+    if told and any(told == answer and asked and asked == question for question, answer in answers):
+        return True
+    later = [each for each in free if each.span.end_ns > last and each.answer and each.answer.value]
+    prompted = (_key(each.question) for each in later)
+    return bool(asked) and any(asked in prompt for prompt in prompted if prompt)
+
+
+def _is_asked_the_same(call: Call, inside: Call) -> bool:
+    asked, inner = (_key(each.own.question if each.own else None) for each in (call, inside))
+    return asked == inner
+
+
+def _in_turn(call: Call, tree: SpanTree) -> tuple[Call, ...]:
+    """Divide steps that follow each other with no call around them: retrieval, answer, retrieval, answer."""
+    own = call.own
+    if own is not None and own.answer is not None and own.answer.value:
+        return (call,)
+    steps = [each for each in call.members if each.role in (*_RETRIEVALS, Role.GENERATION)]
+    if sum(each.role is Role.GENERATION for each in steps) < 2:
+        return (call,)
+    parts: list[list[SpanReading]] = [[]]
+    answered = False
+    for each in sorted(steps, key=lambda each: (each.span.start_ns, each.span.span_id)):
+        if each.role in _RETRIEVALS and answered:
+            parts.append([])
+            answered = False
+        parts[-1].append(each)
+        answered = answered or (each.role is Role.GENERATION and bool(each.answer and each.answer.value))
+    if len(parts) < 2 or not answered:
+        return (call,)
+    for earlier, later in pairwise(parts):
+        if not _begins_anew(earlier, later):
+            return (call,)
+    groups = [
+        Call(root=tree.common_ancestor([each.span for each in part]), members=tuple(part)) for part in parts
+    ]
+    roots = [each.root.span_id if each.root else None for each in groups]
+    return tuple(
+        replace(each, root=None if roots.count(each.root.span_id if each.root else None) > 1 else each.root)
+        for each in groups[:_MOST_PARTS]
+    )
+
+
+def _begins_anew(earlier: Sequence[SpanReading], later: Sequence[SpanReading]) -> bool:
+    """Return whether the later steps serve another question: theirs is not among what the earlier asked."""
+    first, second = _query_of(earlier), _query_of(later)
+    prompts = [_key(each.question) for each in later if each.role is Role.GENERATION]
+    said = [_key(each.answer) for each in earlier if each.role is Role.GENERATION]
+    if not first or not second or first == second or not prompts:
+        return False
+    return not any(first in prompt or any(each and each in prompt for each in said) for prompt in prompts)
+
+
+def _query_of(steps: Sequence[SpanReading]) -> str:
+    return next((_key(each.query) for each in steps if each.query and each.query.value), "")
+
+
+def _key(found: FoundValue[str] | None) -> str:
+    return " ".join(found.value.split()) if found and found.value else ""
 
 
 def _roots(tree: SpanTree, readings: Sequence[SpanReading]) -> Mapping[str, Span]:
     """Choose the root spans of the calls: ids in order of start."""
     all_roots = {r.span.span_id: r for r in readings if r.role is Role.CALL}
-    all_marked = {span_id for span_id, r in all_roots.items() if r.convention == own.NAME}
+    all_marked = {span_id for span_id, r in all_roots.items() if r.convention == OWN.name}
     marked = all_marked - tree.nearest_above(all_marked, all_marked).keys()
     related = {*marked, *tree.all_above(marked), *tree.nearest_above(all_roots, marked)}
     others = all_roots.keys() - related

@@ -28,7 +28,7 @@ _HASHED = re.compile(re.escape(semconv.HASHED_PREFIX) + r"hmac-sha256 [0-9a-f]{3
 _REDACTION = re.compile(r"[\W_]*redacted[\W_]*", re.IGNORECASE)
 _OBJECT_REPR = re.compile(
     r"<(async_)?generator\b[^>]*>|<[\w.]+ object at 0x[0-9a-f]+>|<\d+-dimensional vector>"
-    r"|ChatMessage\(_?role=.*",
+    r"|ChatMessage\(_?role=.*|\w{1,60}\([^()]{0,200}<(async_)?generator object .*",
     re.DOTALL,
 )
 

@@ -23,8 +23,19 @@ from ragtrace.traces.extract._content import (
 )
 
 MAX_CHUNKS = 1_000
-_ID_KEYS = ("id", "doc_id", "chunk_id", "node_id", "document_id", "id_", "source")
-_TEXT_KEYS = ("content", "text", "page_content", "document", "chunk", "body", "passage", "snippet")
+_ID_KEYS = ("id", "doc_id", "chunk_id", "node_id", "document_id", "id_", "file_id", "source")
+_TEXT_KEYS = (
+    "content",
+    "text",
+    "page_content",
+    "pageContent",
+    "document",
+    "chunk",
+    "body",
+    "passage",
+    "snippet",
+    "chunk_text",
+)
 _METADATA_KEYS = ("metadata", "meta")
 _SCORE_KEYS = ("score", "relevance_score", "similarity", "certainty")
 _INNER_KEYS = ("node", "kwargs", "document", "payload", "entity")
@@ -83,8 +94,7 @@ def chunk_of(document: Mapping[str, AttributeValue], rank: int, span_id: str) ->
 
 def has_text(document: Mapping[str, AttributeValue]) -> bool:
     """Return whether the document has its text under a usual key."""
-    inner = _unwrapped(document)
-    return any(isinstance(inner.get(key), str) for key in _TEXT_KEYS)
+    return _text(_unwrapped(document))[0] is not None
 
 
 def is_unnamed(chunk: Chunk) -> bool:
@@ -191,10 +201,28 @@ def _metadata(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeV
 
 def _text(document: Mapping[str, AttributeValue]) -> tuple[str | None, bool]:
     value = next((document[key] for key in _TEXT_KEYS if isinstance(document.get(key), str)), None)
-    if not isinstance(value, str):
+    if value is None:
+        parts = next(
+            (document[key] for key in _TEXT_KEYS if isinstance(document.get(key), tuple | Mapping)), None
+        )
+        value = _joined_parts(parts)
+    if not isinstance(value, str) or not value:
         return None, False
     text, is_cut = without_excess(clean(value))
     return text, is_cut
+
+
+def _joined_parts(parts: AttributeValue) -> str | None:
+    """Join a text that is written as parts: ``[{"text": …}]``, ``{"text": …}``."""
+    items = parts if isinstance(parts, tuple) else (parts,)
+    texts = [
+        text
+        for each in items
+        if isinstance(each, Mapping)
+        for text in (each.get("text", each.get("content")),)
+        if isinstance(text, str) and each.get("type", "text") in ("text", "output_text", "input_text")
+    ]
+    return "\n".join(texts) if texts and len(texts) == len(items) else None
 
 
 def _first_id(document: Mapping[str, AttributeValue]) -> str | None:

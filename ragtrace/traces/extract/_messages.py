@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ragtrace.model import AttributeValue
 from ragtrace.traces.extract._content import parse_loosely, recover_elements
+from ragtrace.traces.trace import Span
 
 Message = Mapping[str, AttributeValue]
 
@@ -30,9 +32,32 @@ class ChatTurn(NamedTuple):
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 _USER_ROLES = frozenset({"user", "human"})
 _TOOL_ROLES = frozenset({"tool", "function", "function_call_output"})
-_CALL_TYPES = ("tool_call", "tool_use", "function_call", "function")
-_RESULT_TYPES = ("tool_call_response", "tool_result", "function_call_output")
-_ANSWER_ROLES = frozenset({"assistant", "ai", "model"})
+_CALL_TYPES = ("tool_call", "tool_use", "function_call", "function", "tool-call")
+_RESULT_TYPES = ("tool_call_response", "tool_result", "function_call_output", "tool-result")
+_ANSWER_ROLES = frozenset({"assistant", "ai", "model", "chatbot", "bot"})
+_PARTS_BY_KEY = {
+    "toolUse": "tool_call",
+    "function_call": "tool_call",
+    "functionCall": "tool_call",
+    "toolRequest": "tool_call",
+    "toolResult": "tool_call_response",
+    "function_response": "tool_call_response",
+    "functionResponse": "tool_call_response",
+    "toolResponse": "tool_call_response",
+    "reasoningContent": "reasoning",
+}
+"""Parts without a type, such as Bedrock's and Gemini's: ``{"toolUse": {…}}``."""
+_EVENT_ROLES = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
+_CHOICE_EVENT = "gen_ai.choice"
+_HOSTED_KEYS = ("server_tool_call_response", "results", "search_results", "content", "response", "output")
+_HOSTED_TYPES = re.compile(
+    r"server_tool_call_response|(file|web|document)_search(_tool)?_(call|result)|.*_search_tool_result"
+)
 _PARTS_KEYS = ("parts", "content", "_content")
 _ROLE_KEYS = ("role", "type", "_role")
 """With an underscore, as in Haystack's messages that are serialized as plain objects."""
@@ -52,6 +77,83 @@ def messages_of(value: AttributeValue) -> tuple[tuple[Message, ...], bool]:
         inner = parsed.get("messages")
         parsed = inner if isinstance(inner, tuple) else (parsed,)
     return _flat(parsed if isinstance(parsed, tuple) else ()), is_whole
+
+
+def event_messages(span: Span, *, choices: bool) -> tuple[tuple[Message, ...], str]:
+    """Read the messages that events hold, in their order: what the model was given, or what it said.
+
+    Return also the name of the events. Without an event for the choice, the answer is what the assistant said
+    after the user's last message.
+    """
+    found: list[tuple[str, Message]] = []
+    for event in span.events:
+        role = _EVENT_ROLES.get(event.name, "assistant" if event.name == _CHOICE_EVENT else "")
+        if role:
+            found.append((event.name, _event_message(event.attributes, role)))
+    said = [(name, each) for name, each in found if name == _CHOICE_EVENT]
+    if choices:
+        if not said:
+            asked = max((i for i, (_, each) in enumerate(found) if _role(each) in _USER_ROLES), default=-1)
+            said = [each for each in found[asked + 1 :] if _role(each[1]) in _ANSWER_ROLES]
+        return tuple(each for _, each in said), said[0][0] if said else ""
+    given = tuple(each for name, each in found if name != _CHOICE_EVENT)
+    asked_in = next((name for name, _ in reversed(found) if name == "gen_ai.user.message"), "")
+    return given, asked_in or (found[0][0] if found else "")
+
+
+def _event_message(attributes: Mapping[str, AttributeValue], role: str) -> Message:
+    body = parse_loosely(attributes.get("gen_ai.event.content", attributes.get("message")))
+    if isinstance(body, str) and body:
+        return {"role": role, "content": body}
+    if isinstance(body, tuple):
+        return {"role": role, "content": body}
+    fields = dict(body) if isinstance(body, Mapping) else dict(attributes)
+    inner = fields.get("message")
+    if isinstance(inner, Mapping):
+        fields = {**fields, **inner}
+    content = parse_loosely(fields.get("content"))
+    if isinstance(content, tuple | Mapping):
+        fields["content"] = content if isinstance(content, tuple) else (content,)
+    return {"role": role, **fields}
+
+
+def shown_documents(messages: Sequence[Message]) -> tuple[AttributeValue, ...]:
+    """Return the documents that a request hands to the model as such: search results, documents."""
+    found: list[AttributeValue] = []
+    for message in messages:
+        parts = (part for part in _parts(message) if part.get("type") in ("search_result", "document"))
+        found.extend(map(_shown_document, parts))
+        listed = message.get("documents")
+        found.extend(listed if isinstance(listed, tuple) else ())
+    return tuple(found)
+
+
+def _shown_document(part: Message) -> AttributeValue:
+    source = part.get("source")
+    inner = source if isinstance(source, Mapping) else part
+    content = next((inner[key] for key in ("content", "data", "text", "context") if inner.get(key)), None)
+    text = content if isinstance(content, str) else message_text({"content": content})
+    named = part.get("id") or (source if isinstance(source, str) else None) or part.get("title")
+    return {"text": text, "id": named, "title": part.get("title")}
+
+
+def hosted_results(messages: Sequence[Message]) -> tuple[AttributeValue, ...]:
+    """Return what a search inside the model's provider found."""
+    found: list[AttributeValue] = []
+    for part in (each for message in messages for each in (*_parts(message), message)):
+        kind = part.get("type")
+        if not isinstance(kind, str) or not _HOSTED_TYPES.fullmatch(kind):
+            continue
+        node: AttributeValue = part
+        for _ in range(4):
+            if not isinstance(node, Mapping):
+                break
+            inner = next((parse_loosely(node[key]) for key in _HOSTED_KEYS if node.get(key)), None)
+            if inner is None:
+                break
+            node = inner
+        found.extend(each for each in node if isinstance(each, Mapping)) if isinstance(node, tuple) else None
+    return tuple(found)
 
 
 def last_user_text(messages: Sequence[Message]) -> str | None:
@@ -107,8 +209,10 @@ def _called(message: Message) -> Iterator[tuple[AttributeValue, str]]:
         if not isinstance(call, Mapping) or (call is message and _role(call) != "function_call"):
             continue
         function = call.get("function")
-        name = function.get("name") if isinstance(function, Mapping) else call.get("name")
-        call_id = call.get("id", call.get("call_id"))
+        name = (
+            function.get("name") if isinstance(function, Mapping) else call.get("name", call.get("toolName"))
+        )
+        call_id = next((call[key] for key in _CALL_ID_KEYS if call.get(key)), None)
         is_call = call.get("type", "tool_call") in _CALL_TYPES
         if is_call and isinstance(name, str) and isinstance(call_id, str):
             yield call_id, name
@@ -121,26 +225,40 @@ def _returned(message: Message, names: Mapping[AttributeValue, str]) -> Iterator
     for result in results:
         call_id = next((result[key] for key in _RESULT_ID_KEYS if result.get(key)), None)
         content = next((result[key] for key in _RESULT_KEYS if result.get(key)), None)
-        name = result.get("name", message.get("name"))
+        name = result.get("name", message.get("name", result.get("toolName")))
         known = name if isinstance(name, str) else names.get(call_id) if isinstance(call_id, str) else None
         yield ToolMessage(known, content)
 
 
-_RESULT_ID_KEYS = ("tool_call_id", "tool_use_id", "call_id", "id")
+_CALL_ID_KEYS = ("id", "call_id", "toolUseId", "toolCallId", "ref")
+_RESULT_ID_KEYS = ("tool_call_id", "tool_use_id", "call_id", "toolUseId", "toolCallId", "id", "ref")
 _RESULT_KEYS = ("response", "result", "content", "output", "parts")
 
 
 def _parts(message: Message) -> tuple[Message, ...]:
     parts = message.get("parts", message.get("content"))
     items = parts if isinstance(parts, tuple) else ()
-    return tuple(part for part in items if isinstance(part, Mapping))
+    return tuple(_typed(part) for part in items if isinstance(part, Mapping))
+
+
+def _typed(part: Message) -> Message:
+    """Give a part without a type the one that its only key tells."""
+    if "type" in part:
+        return part
+    key = next((key for key in _PARTS_BY_KEY if isinstance(part.get(key), Mapping)), None)
+    inner = part.get(key) if key else None
+    return {"type": _PARTS_BY_KEY[key], **inner} if key and isinstance(inner, Mapping) else part
 
 
 def message_text(message: Message) -> str:
     """Join the text parts of a message."""
-    parts = next((message[key] for key in _PARTS_KEYS if key in message), None)
+    parts = next((message[key] for key in _PARTS_KEYS if message.get(key) is not None), None)
+    if parts is None and isinstance(message.get("text"), str) and _role(message):
+        parts = message["text"]
     if isinstance(parts, str):
         return parts
+    if isinstance(parts, Mapping):
+        return _part_text(parts)
     return "\n".join(filter(None, map(_part_text, parts))) if isinstance(parts, tuple) else ""
 
 
@@ -150,6 +268,10 @@ def _part_text(part: AttributeValue) -> str:
     if not isinstance(part, Mapping) or part.get("type", "text") not in _TEXT_TYPES:
         return ""
     text = part.get("content", part.get("text"))
+    if isinstance(text, Mapping):
+        text = text.get("value", text.get("text"))
+        if isinstance(text, Mapping):
+            text = text.get("value")
     return text if isinstance(text, str) else ""
 
 
@@ -164,7 +286,14 @@ def _flat(items: tuple[AttributeValue, ...]) -> tuple[Message, ...]:
     for item in items:
         parsed = parse_loosely(item)
         for each in parsed if isinstance(parsed, tuple) else (parsed,):
-            if isinstance(each, Mapping):
-                inner = each.get("kwargs", each.get("data"))  # LangChain's serialized messages
-                found.append(inner if isinstance(inner, Mapping) else each)
+            if not isinstance(each, Mapping):
+                continue
+            inner = each.get("kwargs", each.get("data"))  # LangChain's serialized messages
+            said = each.get("message")  # a choice
+            if isinstance(inner, Mapping):
+                found.append(inner)
+            elif isinstance(said, Mapping) and not any(key in each for key in _PARTS_KEYS):
+                found.append({"role": "assistant", **said})
+            else:
+                found.append(each)
     return tuple(found)

@@ -28,6 +28,12 @@ def missing_answer(spans: Sequence[Span]) -> Gap:
 
 def missing_documents(span: Span) -> Gap:
     """Explain a retrieval without documents."""
+    if any(key.startswith("db.") for key in span.attributes) and not span.dropped_attributes_count:
+        detail = (
+            f"span {span.name!r} records a query without its results: record the chunks with "
+            "`ragtrace.retrieval`, or turn on the content of the database's instrumentation if it has any"
+        )
+        return Gap(part=Part.CONTEXT, reason=SkipReason.NO_CONTENT, detail=detail)
     return missing_text(Part.CONTEXT, [span])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,7 +16,7 @@ from ragtrace.traces.extract._content import (
     is_cut_by_tempo,
     parse_loosely,
 )
-from ragtrace.traces.extract._documents import find_documents
+from ragtrace.traces.extract._documents import find_documents, has_text
 from ragtrace.traces.extract._messages import (
     Message,
     last_answer_text,
@@ -27,6 +28,10 @@ from ragtrace.traces.trace import Span
 
 _MAX_WRAPPERS: Final = 6
 _QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "query_str", "inputs", "user_query")
+_QUESTION_NAME: Final = re.compile(
+    r"question|query|utterance|^(user|human|customer|current|last|new|chat)_?(message|text|prompt|turn)$|^(message|prompt|ask)$",
+    re.IGNORECASE,
+)
 _ANSWER_KEYS: Final = (
     "answer",
     "output",
@@ -126,6 +131,8 @@ def listed_documents(value: AttributeValue) -> AttributeValue:
             break
         inner = next((parse_loosely(node[key]) for key in _LIST_KEYS if key in node), None)
         if not isinstance(inner, tuple | Mapping):
+            inner = _documents_under_any_key(node)
+        if inner is None:
             break
         node = inner
     return tuple(map(_scored, node)) if isinstance(node, tuple) else node
@@ -137,6 +144,32 @@ def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
     parsed = parse_loosely(raw) if raw and _SYNTHESIS in raw else None
     texts = parsed.get(_SYNTHESIS) if isinstance(parsed, Mapping) else None
     return texts if isinstance(texts, tuple) else ()
+
+
+def _documents_under_any_key(node: Mapping[str, AttributeValue]) -> AttributeValue:
+    """Return the first list of objects with text, whatever its key."""
+    for value in node.values():
+        listed = parse_loosely(value) if isinstance(value, str) and value[:1] == "[" else value
+        items = listed if isinstance(listed, tuple) else ()
+        if items and all(
+            isinstance(each, Mapping) and "role" not in each and has_text(each) for each in items
+        ):
+            return items
+    return None
+
+
+def handed_on(span: Span, key: str) -> AttributeValue:
+    """Return the input documents of a LangChain step, with the ids that retrievers' spans omit."""
+    raw = first_text(span, key) or ""
+    parsed = parse_loosely(raw) if '"page_content"' in raw else None
+    return listed_documents(parsed.get("inputs")) if isinstance(parsed, Mapping) else None
+
+
+def returns_documents(span: Span, key: str) -> bool:
+    """Return whether a decorated function returned documents: then its name decides, like a tool's."""
+    listed = listed_documents(first_text(span, key))
+    items = listed if isinstance(listed, tuple) else ()
+    return bool(items) and all(isinstance(each, Mapping) and has_text(each) for each in items)
 
 
 def _scored(item: AttributeValue) -> AttributeValue:
@@ -155,7 +188,17 @@ def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
         return _question_in_mapping(node, depth)
     if isinstance(node, tuple) and len(node) == 1 and isinstance(node[0], str):
         return node[0], "its only text"
-    return last_user_text(messages_of(node)[0]), "the last message of the user"
+    return _asked_in(last_user_text(messages_of(node)[0])), "the last message of the user"
+
+
+def _asked_in(text: str | None) -> str | None:
+    """Take the question out of a message that is the JSON of a chain's input."""
+    if text is None or text.lstrip()[:1] != "{":
+        return text
+    parsed = parse_loosely(text)
+    if not isinstance(parsed, Mapping) or not any(name in parsed for name in _QUESTION_KEYS):
+        return text
+    return _question(parsed, 1)[0]
 
 
 def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
@@ -168,10 +211,15 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
     text = last_user_text(messages_of(node)[0])
     if text:
         return text, "the last message of the user"
-    text, how = _question_of_a_step(node.get("data"))
+    text, how = _question_of_a_step(node.get("data", node))
     texts = [(key, value) for key, value in node.items() if isinstance(value, str) and value]
     if text is None and len(texts) == 1 and "role" not in node:
         return texts[0][1], f"`{texts[0][0]}`, the only text in its JSON"
+    if text is None and "role" not in node:
+        named = [(key, value) for key, value in texts if _QUESTION_NAME.search(key)]
+        prose = named or [(key, value) for key, value in texts if " " in value.strip()]
+        if len(prose) == 1 or named:
+            return prose[0][1], f"`{prose[0][0]}` in its JSON"
     return text, how
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from ragtrace import semconv
 from ragtrace.model import Chunk, Part, Provenance, SkipReason
+from ragtrace.traces.extract import conventions
 from ragtrace.traces.extract._attributes import found_text
 from ragtrace.traces.extract._calls import Call
 from ragtrace.traces.extract._content import ContentDamage, FoundValue, clean, without_excess
@@ -18,7 +19,6 @@ from ragtrace.traces.extract._passage_split import parted
 from ragtrace.traces.extract._passages import Passages, directions_in, is_instruction, passages_in
 from ragtrace.traces.extract._prompts import asked_in
 from ragtrace.traces.extract._span_reader import Role, SpanReading
-from ragtrace.traces.extract.conventions import PROMPTS
 from ragtrace.traces.trace import Span
 
 _PROMPT_MARK: Final = "messages"
@@ -82,9 +82,8 @@ def prompt_of(
     told = generation.answer.value if generation.answer else None
     others = [each for each in call.of(Role.GENERATION) if each.answer and each.answer.value == told]
     for reading in (generation, *others):
-        for read in PROMPTS:
-            if (found := read(reading.span)) and found.value:
-                return reading.span, found
+        if found := conventions.prompt_of(reading.span):
+            return reading.span, found
     return None, None
 
 

@@ -10,7 +10,7 @@ from ragtrace import semconv
 from ragtrace.model import Part, Provenance, RagRecord
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._span_reader import SpanReading
-from ragtrace.traces.extract.conventions import own
+from ragtrace.traces.extract.conventions import OWN
 from ragtrace.traces.trace import Span, Trace
 
 _KEYS = (semconv.REFERENCE_ANSWER, semconv.REFERENCE_CONTEXT_IDS)
@@ -43,7 +43,7 @@ def _found(calls: Sequence[Call], trace: Trace, tree: SpanTree) -> Iterator[tupl
         if position is None and len(calls) == 1:
             position = 0
         if position is not None:
-            yield position, own.read(span)
+            yield position, OWN.read(span, None)
 
 
 def _positions(calls: Sequence[Call]) -> Mapping[str, int]:

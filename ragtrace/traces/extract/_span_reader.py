@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from ragtrace import semconv
-from ragtrace.model import Chunk, Part, SkipReason
+from ragtrace.model import AttributeValue, Chunk, Part, SkipReason
 from ragtrace.traces.extract._content import ContentDamage, FoundValue, best
 from ragtrace.traces.trace import Span
 
@@ -23,6 +23,8 @@ class Role(StrEnum):
     RERANK = "rerank"
     GENERATION = "generation"
     TOOL = "tool call"
+    GUARDRAIL = "guardrail"
+    EVALUATOR = "evaluator"
     STEP = "step"
     """Another kind of span; it overrides another convention on the same span."""
 
@@ -51,6 +53,11 @@ class SpanReading:
     handed: tuple[ToolResult, ...] = ()
     """Tool results in a generation's prompt, after the last user message."""
     answer: FoundValue[str] | None = None
+    told: AttributeValue = None
+    """All that a call was asked, as it was recorded."""
+    output: AttributeValue = None
+    """All that a call returned."""
+    output_at: str = ""
     reference: FoundValue[str] | None = None
     reference_chunk_ids: tuple[str, ...] = ()
     model: str | None = None
@@ -72,6 +79,8 @@ def merge(readings: Sequence[SpanReading]) -> SpanReading:
     The first known role wins. Of each part, the first undamaged one wins, because a span in two conventions
     holds the same text twice.
     """
+    if len(readings) == 1 and semconv.RAG_TRUNCATED not in readings[0].span.attributes:
+        return readings[0]
     role_giver = next((reading for reading in readings if reading.role), readings[0])
     span = role_giver.span
     return SpanReading(
@@ -84,6 +93,9 @@ def merge(readings: Sequence[SpanReading]) -> SpanReading:
         tool=_first(reading.tool for reading in readings),
         handed=next((reading.handed for reading in readings if reading.handed), ()),
         answer=_marked(span, Part.ANSWER, best(*(reading.answer for reading in readings))),
+        told=next((each.told for each in readings if each.told is not None), None),
+        output=next((each.output for each in readings if each.output is not None), None),
+        output_at=_first(each.output_at for each in readings) or "",
         reference=best(*(reading.reference for reading in readings)),
         reference_chunk_ids=next(
             (each.reference_chunk_ids for each in readings if each.reference_chunk_ids), ()

@@ -17,7 +17,7 @@ from ragtrace.traces.extract._content import (
     parse_loosely,
 )
 from ragtrace.traces.extract._documents import find_documents, has_text
-from ragtrace.traces.extract._messages import Message, tool_messages
+from ragtrace.traces.extract._messages import Message, messages_of, tool_messages
 from ragtrace.traces.extract._payload import documents_in, listed_documents
 from ragtrace.traces.extract._span_reader import Role, ToolResult
 
@@ -76,19 +76,32 @@ def _unwrapped(value: AttributeValue) -> AttributeValue:
     """Unwrap the content from frameworks' messages and envelopes."""
     node = parse_loosely(value)
     for _ in range(_MAX_WRAPPERS):
+        if isinstance(node, tuple) and node and all(_is_result(each) for each in node):
+            results = [each.content for each in tool_messages(messages_of(node)[0])]
+            node = parse_loosely(results[0]) if len(results) == 1 else tuple(map(parse_loosely, results))
+            continue
         if not isinstance(node, Mapping):
             break
+        content = parse_loosely(node.get("content"))
         if "content" in node and ("tool_call_id" in node or node.get("type") == "tool"):
-            node = parse_loosely(node["content"])
+            node = content
             continue
-        if isinstance(node.get("content"), tuple):  # of the Model Context Protocol
-            node = node["content"]
+        if isinstance(node.get("content"), str) and isinstance(content, tuple | Mapping):
+            node = content
+            continue
+        if isinstance(content, tuple):  # of the Model Context Protocol
+            node = content
             break
         inner = next((node[key] for key in _WRAPPERS if node.get(key)), None)
         if inner is None or has_text(node):
             break
         node = parse_loosely(inner)
     return node
+
+
+def _is_result(item: AttributeValue) -> bool:
+    """Return whether an element is a message with a tool's result."""
+    return isinstance(item, Mapping) and bool(tool_messages((item,)))
 
 
 def _shown(item: AttributeValue) -> AttributeValue:

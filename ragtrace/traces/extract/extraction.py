@@ -8,7 +8,16 @@ from typing import Final
 
 from ragtrace import semconv
 from ragtrace.model import RagRecord
-from ragtrace.traces.extract._calls import Call, SpanTree, find_calls, is_evaluator, read_spans
+from ragtrace.traces.extract._calls import (
+    Call,
+    SpanTree,
+    find_calls,
+    is_evaluator,
+    judges_an_answer,
+    read_spans,
+    under_test,
+    without_skew,
+)
 from ragtrace.traces.extract._mapping import AttributeMapping
 from ragtrace.traces.extract._references import with_references
 from ragtrace.traces.extract._rules import ExtractRules
@@ -47,14 +56,23 @@ def extract_records(trace: Trace, rules: ExtractRules = _DEFAULT) -> Extraction:
     It is a pure function: the same spans give the same records, in any order. A missing or damaged part
     becomes a [`Gap`][ragtrace.model.Gap] of the record, never an exception.
     """
-    tree, mapping = SpanTree(trace), rules.mapping
-    evaluators = {span.span_id for span in trace.spans if is_evaluator(span)}
-    judged, notes = _without_evaluators(trace, tree, evaluators)
-    readings = read_spans(judged, mapping)
-    calls = [call for call in find_calls(tree, readings) if _has_steps(call)]
+    mapping, recorded = rules.mapping, trace
+    trace = without_skew(trace)
+    tree = SpanTree(trace)
+    judged, notes = _without_evaluators(trace, tree, mapping)
+    calls = [call for call in find_calls(tree, judged) if _has_steps(call)]
     read = [_with_session(record_of(call, tree, rules), call, tree, mapping) for call in calls]
+    if trace is not recorded:
+        read = [_at_recorded_times(record, recorded) for record in read]
     records = with_references(read, calls, trace, tree)
-    return Extraction(records=records, notes=(*notes, *_unused(readings, calls)))
+    return Extraction(records=records, notes=(*notes, *_unused(judged, calls)))
+
+
+def _at_recorded_times(record: RagRecord, trace: Trace) -> RagRecord:
+    span = trace.find(record.target.span_id) if record.target else None
+    if record.target is None or span is None:
+        return record
+    return replace(record, target=replace(record.target, start_ns=span.start_ns, end_ns=span.end_ns))
 
 
 def _with_session(
@@ -69,19 +87,63 @@ def _with_session(
 
 
 def _without_evaluators(
-    trace: Trace, tree: SpanTree, evaluators: set[str]
-) -> tuple[list[Span], list[ExtractionNote]]:
-    kept: list[Span] = []
-    notes: list[ExtractionNote] = []
-    under_evaluators = tree.nearest_above([span.span_id for span in trace.spans], evaluators)
-    for span in trace.spans:
-        if span.span_id in evaluators or span.span_id in under_evaluators:
-            notes.append(_note(span, "belongs to an evaluator: evaluations are never evaluated"))
-        elif span.attributes.get(semconv.LOGFIRE_SPAN_TYPE) == semconv.LOGFIRE_PENDING:
-            notes.append(_note(span, "is a placeholder that Logfire writes when a span starts"))
-        else:
-            kept.append(span)
+    trace: Trace, tree: SpanTree, mapping: AttributeMapping | None
+) -> tuple[Sequence[SpanReading], list[ExtractionNote]]:
+    """Read the spans that may belong to a RAG call, and note those that do not."""
+    marked = {span.span_id for span in trace.spans if is_evaluator(span)}
+    pending = {
+        span.span_id
+        for span in trace.spans
+        if span.attributes.get(semconv.LOGFIRE_SPAN_TYPE) == semconv.LOGFIRE_PENDING
+    }
+    readings = read_spans(
+        (span for span in trace.spans if span.span_id not in marked and span.span_id not in pending), mapping
+    )
+    evaluators = marked | _evaluating(readings, tree)
+    guards = {each.span.span_id for each in readings if each.role is Role.GUARDRAIL}
+    ids = [span.span_id for span in trace.spans]
+    below = tree.nearest_above(ids, evaluators).keys() | evaluators
+    guarded = tree.nearest_above(ids, guards).keys() | guards
+    if not any(each.role is Role.GENERATION and each.span.span_id not in guarded for each in readings):
+        guarded = guards  # the guardrail surrounds the application
+    notes = [
+        _note(span, text)
+        for span in trace.spans
+        for among, text in (
+            (below, "belongs to an evaluator: evaluations are never evaluated"),
+            (pending, "is a placeholder that Logfire writes when a span starts"),
+            (guarded - below, "belongs to a guardrail, which does not answer"),
+        )
+        if span.span_id in among
+    ]
+    kept = tuple(
+        each for each in readings if each.span.span_id not in below and each.span.span_id not in guarded
+    )
     return kept, notes
+
+
+def _evaluating(readings: Sequence[SpanReading], tree: SpanTree) -> set[str]:
+    """Return the spans of other tools' evaluations: they are given an answer to judge.
+
+    A step of an application may be given its own answer, too; it lies in a call that was asked the question.
+    """
+    evaluating = {each.span.span_id: each for each in readings if judges_an_answer(each)}
+    asked = {
+        each.span.span_id
+        for each in readings
+        if each.role is Role.CALL and each.question and each.span.span_id not in evaluating
+    }
+    inside = tree.nearest_above(evaluating, asked).keys()
+    own = {
+        " ".join(each.answer.value.split())
+        for each in readings
+        if each.role is Role.GENERATION and each.answer and each.answer.value
+    }
+    return {
+        span_id
+        for span_id, each in evaluating.items()
+        if each.role is Role.EVALUATOR or span_id not in inside or under_test(each) not in own
+    }
 
 
 def _has_steps(call: Call) -> bool:

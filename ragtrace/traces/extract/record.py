@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Generic, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import Gap, Part, Provenance, RagRecord, SkipReason, Target
 from ragtrace.traces.extract._alternatives import passed_over
+from ragtrace.traces.extract._answers import Answering, answering, returned, texts_of, unwrapped
 from ragtrace.traces.extract._attributes import first_text
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._content import FoundValue
@@ -29,10 +30,12 @@ T = TypeVar("T")
 
 def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
     """Build the record. Every part has a provenance, a gap, or both."""
-    generation = _generation(call, tree)
+    chosen = answering(call, tree)
+    output = returned(call, chosen.may_answer, chosen.helped)
+    generation = _generation(chosen, output)
     context = context_of(call, generation, tree, question=_told(call), source=rules.context)
     question = _question(call, generation, context)
-    answer = _answer(call, generation)
+    answer = _answer(call, generation, output, chosen, question.value if question else None)
     reference = _reference(call)
     target = _target_span(call, generation, answer)
     sources = [reading for reading in (call.own, generation, *call.members) if reading is not None]
@@ -59,7 +62,12 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
         retrieval_query=query if not question or query != question.value else None,
         provenance=provenance,
         passed_over=passed_over(
-            call, tree, generation=generation, sources=context.sources, chosen=provenance
+            call,
+            tree,
+            generation=generation,
+            sources=context.sources,
+            chosen=provenance,
+            reasons=chosen.reasons,
         ),
         gaps=_gaps(call, generation, question, answer, context),
     )
@@ -105,23 +113,16 @@ def _choose(part: Part, *candidates: _Candidate[T]) -> _Choice[T] | None:
     return next(whole, None) or next(damaged, None) or next(iter(choices), None)
 
 
-def _generation(call: Call, tree: SpanTree) -> SpanReading | None:
-    """Choose the generation that produced the answer.
-
-    Of a framework's span and the provider's span below it, it is the outer one. Of several, it is the one
-    whose text the call's own span repeats; else the last one that did not end before the first retrieval.
-    """
-    all_of_them = call.of(Role.GENERATION)
-    with_text = [each for each in all_of_them if each.answer and each.answer.value]
-    ids = {each.span.span_id for each in with_text}
-    inner = tree.nearest_above(ids, ids)
-    outermost = [each for each in with_text if each.span.span_id not in inner]
-    retrievals = call.of(Role.RETRIEVAL, Role.RERANK)
-    after = [each for each in outermost if not retrievals or each.span.end_ns > retrievals[0].span.start_ns]
-    told = call.own.answer.value if call.own and call.own.answer else None
-    repeated = [each for each in outermost if told and each.answer and each.answer.value == told]
-    candidates = repeated or after or outermost or all_of_them
-    return max(candidates, key=lambda each: (each.span.end_ns, each.span.span_id), default=None)
+def _generation(chosen: Answering, output: FoundValue[str] | None) -> SpanReading | None:
+    """Return the generation whose text the call returned, else the last that answers."""
+    told = output.value if output else None
+    if told:
+        flat = " ".join(told.split())
+        for each in chosen.may_answer:
+            said = " ".join(next(texts_of((each,)), "").split())
+            if said and (said == flat or said in flat):
+                return each
+    return chosen.chosen
 
 
 def _told(call: Call) -> str | None:
@@ -180,18 +181,26 @@ def _mapped(
     return tuple((each, text, "the mapping names it") for each, text in found if is_mapped(text))
 
 
-def _answer(call: Call, generation: SpanReading | None) -> _Choice[str] | None:
-    own = call.own
-    return _choose(
+def _answer(
+    call: Call,
+    generation: SpanReading | None,
+    output: FoundValue[str] | None,
+    chosen: Answering,
+    question: str | None,
+) -> _Choice[str] | None:
+    found = _choose(
         Part.ANSWER,
         *reversed(_mapped(call, attrgetter("answer"))),
-        (own, own.answer if own else None, "the span of the RAG call holds the answer"),
+        (call.own, output, "the span of the RAG call holds the answer"),
         (
             generation,
             generation.answer if generation else None,
-            "the span of the RAG call holds no whole answer, so the last generation under it does",
+            f"the span of the RAG call holds no whole answer, so {chosen.rule} does",
         ),
     )
+    if found is None or is_mapped(found.found):
+        return found
+    return replace(found, found=unwrapped(found.found, question))
 
 
 def _reference(call: Call) -> _Choice[str] | None:

@@ -1,0 +1,402 @@
+"""Choose the answer that left the application: from what the call returned, else from its generations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ragtrace.model import AttributeValue
+from ragtrace.traces.extract import conventions
+from ragtrace.traces.extract._attributes import found_text
+from ragtrace.traces.extract._calls import Call, SpanTree
+from ragtrace.traces.extract._content import FoundValue, parse_loosely
+from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
+from ragtrace.traces.extract._span_reader import Role, SpanReading
+
+_MOST_GENERATIONS: Final = 24
+"""Of one call, from the last: so many are compared with each other."""
+_MOST_COMPARED: Final = 4_000_000
+"""Characters of prompts in which earlier answers are looked for."""
+_MOST_LEAVES: Final = 300
+_DEEPEST: Final = 8
+_SHORTEST_MATERIAL: Final = 12
+_ANSWER_NAME: Final = re.compile(
+    r"(^|_)(final_?)?(answer|response|reply|replies|generation|completion)(_text|_to_\w+)?$", re.IGNORECASE
+)
+_RESULT_NAME: Final = re.compile(r"(^|_)(output|result|text|content|message|final|summary)$", re.IGNORECASE)
+_ASIDE_NAME: Final = re.compile(
+    r"(^|_)(reasoning|rationale|thoughts?|thinking|analysis|sources?|citations?|references?|quotes?|evidence"
+    r"|context|contexts|documents?|docs|chunks?|passages?|question|query|queries|input|inputs|prompt|history"
+    r"|user|user_message|title|tags?|id|ids|url|urls|model|language|lang|channel|status|confidence|follow_?ups?"
+    r"|suggest\w*|metadata|memory|role|type|name|intent|topic|sql|error)$",
+    re.IGNORECASE,
+)
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_THOUGHTS: Final = re.compile(
+    r"\s*<(think|thinking|thought|reasoning|scratchpad|analysis)>.*?</\1>\s*", re.DOTALL | re.IGNORECASE
+)
+_END_OF_THOUGHTS: Final = re.compile(r"\A(?:(?!<(?:think|thinking)>).)*?</(?:think|thinking)>\s*", re.DOTALL)
+_IN_TAGS: Final = re.compile(
+    r"<(answer|final_answer|response)>\s*(.+?)\s*</\1>\s*\Z", re.DOTALL | re.IGNORECASE
+)
+_FIELD: Final = re.compile(r"^\[\[ ## (\w+) ## \]\][ \t]*$", re.MULTILINE)
+_FENCED: Final = re.compile(r"\A```(?:json)?\s*\n(.*?)\n```\s*\Z", re.DOTALL)
+
+
+# -- what is wrapped in an answer
+
+
+def unwrapped(found: FoundValue[str], question: str | None = None) -> FoundValue[str]:
+    """Take the answer out of its JSON, its field markers or its thoughts; say so in ``how``."""
+    text = found.value
+    if text is None:
+        return found
+    inner, how = _inner(text, question)
+    if inner is None or inner == text:
+        return found
+    return replace(found, value=inner, how=f"{found.how}; {how}")
+
+
+def _inner(text: str, question: str | None) -> tuple[str | None, str]:
+    head = text[:4_000].lower()
+    if "</think" in text or "<thinking>" in head or "<think>" in head or "<reasoning>" in head:
+        bare = _THOUGHTS.sub("", text) if "<" in head else text
+        bare = _END_OF_THOUGHTS.sub("", bare)
+        if bare.strip() and bare != text:
+            further, how = _inner(bare.strip(), question)
+            return further or bare.strip(), f"without the model's thoughts{f'; {how}' if further else ''}"
+    fields = list(_FIELD.finditer(text)) if "[[ ## " in text else []
+    if fields:
+        named = {
+            each[1]: text[each.end() : after.start() if after else len(text)].strip()
+            for each, after in zip(fields, [*fields[1:], None], strict=True)
+        }
+        name = _name_of_answer({key: value for key, value in named.items() if value}, question)
+        return (named[name], f"the field `{name}`") if name else (None, "")
+    if match := _IN_TAGS.search(text) if "</" in text[-40:] else None:
+        return match[2], f"what is between tags `<{match[1]}>`"
+    stripped = text.strip()
+    fenced = _FENCED.match(stripped) if stripped.startswith("```") else None
+    if stripped.startswith("{") or fenced:
+        node = parse_loosely(fenced[1] if fenced else stripped)
+        if isinstance(node, Mapping) and (name := _name_of_answer(node, question)):
+            value = node[name]
+            inner = value if isinstance(value, str) else _inner_of(value)
+            if inner:
+                return inner.strip(), f"`{name}` of the JSON in it"
+    return None, ""
+
+
+def _inner_of(node: AttributeValue, depth: int = 0) -> str | None:
+    if isinstance(node, str):
+        return node
+    if isinstance(node, Mapping) and depth < _DEEPEST:
+        name = _name_of_answer(node, None)
+        return message_text(node) or (_inner_of(node[name], depth + 1) if name else None)
+    if isinstance(node, tuple) and node and depth < _DEEPEST:
+        texts = [text for each in node if (text := _inner_of(each, depth + 1))]
+        return "\n".join(texts) if len(texts) == len(node) else None
+    return None
+
+
+def _name_of_answer(fields: Mapping[str, AttributeValue], question: str | None) -> str | None:
+    """Return the key of the answer: by its name, else the only one that holds prose."""
+    held = {
+        key: value
+        for key, value in fields.items()
+        if value
+        and (isinstance(value, str | Mapping) or (isinstance(value, tuple) and _ANSWER_NAME.search(key)))
+    }
+    for pattern in (_ANSWER_NAME, _RESULT_NAME):
+        if named := [key for key in held if pattern.search(_snake(key))]:
+            return named[0]
+    prose = [
+        key
+        for key, value in held.items()
+        if isinstance(value, str) and " " in value.strip() and value != question
+        if not _ASIDE_NAME.search(_snake(key))
+    ]
+    return prose[0] if len(prose) == 1 else None
+
+
+def _snake(name: str) -> str:
+    return _CAMEL.sub("_", name)
+
+
+# -- what the call returned
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A text somewhere in the output of a call."""
+
+    path: str
+    name: str
+    text: str
+
+
+def _leaves(node: AttributeValue) -> list[_Leaf]:
+    found: list[_Leaf] = []
+    pending: list[tuple[str, str, AttributeValue, int]] = [("", "", parse_loosely(node), 0)]
+    while pending and len(found) < _MOST_LEAVES:
+        path, name, each, depth = pending.pop(0)
+        if isinstance(each, str):
+            if each.strip():
+                found.append(_Leaf(path, name, each.strip()))
+            continue
+        if depth > _DEEPEST:
+            continue
+        if isinstance(each, tuple):
+            said = last_answer_text(messages_of(each)[0])
+            if said:
+                found.append(_Leaf(f"{path}[-1]", "answer", said.strip()))
+            else:
+                pending.extend((f"{path}[{i}]", name, item, depth + 1) for i, item in enumerate(each[:50]))
+        elif isinstance(each, Mapping):
+            said = message_text(each) if "role" in each or each.get("type") == "ai" else ""
+            if said:
+                found.append(_Leaf(path, "answer", said.strip()))
+                continue
+            for key, value in list(each.items())[:_MOST_LEAVES]:
+                inner = f"{path}.{key}" if path else key
+                pending.append((inner, _snake(key), value, depth + 1))
+    return found
+
+
+def returned(
+    call: Call, generations: Sequence[SpanReading], others: Sequence[SpanReading]
+) -> FoundValue[str] | None:
+    """Find the answer in what the call returned, under whatever key: by its text first.
+
+    ``generations`` are those that may have answered, the last first; ``others`` only helped.
+    """
+    own = call.own
+    if own is None or own.output is None:
+        return own.answer if own else None
+    said = own.answer
+    texts = [text for each in generations if (text := _said(each))]
+    helped = {_flat(text) for each in others if (text := _said(each))} - {_flat(text) for text in texts}
+    if said and said.value and said.damage is None:
+        flat = _flat(said.value)
+        is_sure = _is_sure(said.how)
+        if (is_sure and flat not in helped) or any(_same(flat, _flat(text)) for text in texts):
+            return said
+    elif said and said.damage:
+        return said
+    asked = {leaf.text for leaf in _leaves(own.told)} if own.told is not None else set()
+    chunks = {
+        chunk.text.strip()
+        for each in call.of(Role.RETRIEVAL, Role.RERANK)
+        for chunk in _chunks(each)
+        if chunk.text
+    }
+    leaves = [each for each in _leaves(own.output) if each.text not in asked and each.text not in chunks]
+    ranked = [(rank, leaf) for leaf in leaves if (rank := _rank(leaf, texts, helped)) is not None]
+    if ranked:
+        _, leaf = min(ranked, key=lambda each: each[0])
+        how = f"`{leaf.path}` in its JSON" if leaf.path else "its text"
+        return found_text(leaf.text, attribute=own.output_at, convention=own.convention, how=how)
+    return (
+        said
+        if said and said.value and _flat(said.value) not in helped and not _is_status(said.value, texts)
+        else None
+    )
+
+
+def _rank(leaf: _Leaf, texts: Sequence[str], helped: set[str]) -> tuple[int, int] | None:
+    flat = _flat(leaf.text)
+    if flat in helped:
+        return None
+    place = next((i for i, text in enumerate(texts) if _same(flat, _flat(text))), None)
+    if place is not None:
+        return (0, place) if _ANSWER_NAME.search(leaf.name) else (1, place)
+    if _ANSWER_NAME.search(leaf.name) and " " in flat:
+        return (2, 0)
+    return None
+
+
+def _is_sure(how: str) -> bool:
+    named = re.search(r"`(\w+)`", how)
+    if named is None:
+        return "last message" in how or "text of the" in how or "first choice" in how
+    return bool(_ANSWER_NAME.search(_snake(named[1])))
+
+
+def _is_status(text: str, texts: Sequence[str]) -> bool:
+    """Return whether a call returned only a word, such as ``done``, while a model said more."""
+    return len(text.split()) < 3 and any(len(each.split()) > 3 for each in texts)
+
+
+def _same(flat: str, other: str) -> bool:
+    if flat == other:
+        return True
+    shorter, longer = sorted((flat, other), key=len)
+    return len(shorter) >= _SHORTEST_MATERIAL and len(longer) <= 4 * len(shorter) + 200 and shorter in longer
+
+
+def _said(reading: SpanReading) -> str | None:
+    if reading.answer is None or not reading.answer.value:
+        return None
+    return unwrapped(reading.answer).value
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _chunks(reading: SpanReading) -> Sequence[AttributeValue]:
+    return (reading.documents.value if reading.documents else None) or ()
+
+
+# -- which generation answered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """The generation that gave the answer, and why not the others."""
+
+    chosen: SpanReading | None
+    rule: str = "the last generation that answers"
+    may_answer: tuple[SpanReading, ...] = ()
+    """The last first."""
+    helped: tuple[SpanReading, ...] = ()
+    """Graders, rewrites of the query, titles and the like."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """By span id: why a generation was passed over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    reading: SpanReading
+    text: str
+    prompt: str
+    """What the model was given as material: all but its own earlier turns."""
+
+
+def answering(call: Call, tree: SpanTree) -> Answering:
+    """Choose the last generation that answers.
+
+    Of a framework's span and the provider's span below it, it is the outer one. Not a generation below a
+    retrieval, nor one that ended before anything was retrieved, nor one whose prompt holds an earlier
+    answer as material (a grader, a title, follow-up questions), nor one whose text is a later query.
+    """
+    every = call.of(Role.GENERATION)
+    with_text = [each for each in every if each.answer and each.answer.value]
+    ids = {each.span.span_id for each in with_text}
+    inner = tree.nearest_above(ids, ids)
+    outermost = [each for each in with_text if each.span.span_id not in inner]
+    outermost.sort(key=lambda each: (each.span.end_ns, each.span.span_id))
+    reasons: dict[str, str] = {}
+    retrievals = call.of(Role.RETRIEVAL, Role.RERANK)
+    below = tree.nearest_above(
+        [each.span.span_id for each in outermost], {each.span.span_id for each in retrievals}
+    )
+    queries = {_flat(each.query.value) for each in retrievals if each.query and each.query.value}
+    remaining: list[SpanReading] = []
+    for each in outermost:
+        span_id = each.span.span_id
+        if span_id in below:
+            reasons[span_id] = "it served a retrieval"
+        elif retrievals and each.span.end_ns <= retrievals[0].span.start_ns:
+            reasons[span_id] = "it ended before anything was retrieved"
+        elif len(outermost) > 1 and _flat(each.answer.value or "") in queries:  # type: ignore[union-attr]
+            reasons[span_id] = "its text is the query of a retrieval"
+        else:
+            remaining.append(each)
+    remaining = remaining or outermost
+    helpers = _helpers(remaining[-_MOST_GENERATIONS:], retrievals) if len(remaining) > 1 else {}
+    reasons.update(helpers)
+    left = [each for each in remaining if each.span.span_id not in helpers] or remaining
+    helped = tuple(each for each in outermost if each not in left)
+    chosen = left[-1] if left else max(every, key=lambda each: each.span.end_ns, default=None)
+    return Answering(chosen=chosen, may_answer=tuple(reversed(left)), helped=helped, reasons=reasons)
+
+
+def _helpers(generations: Sequence[SpanReading], retrievals: Sequence[SpanReading]) -> Mapping[str, str]:
+    """Return the generations that only help, with the reason."""
+    candidates = [
+        _Candidate(reading=each, text=_flat(_said(each) or ""), prompt=_material(each))
+        for each in generations
+    ]
+    budget = _MOST_COMPARED
+    chunks = [_flat(chunk.text) for each in retrievals[:8] for chunk in _chunks(each)[:20] if chunk.text]
+    found: dict[str, str] = {}
+    for i, each in enumerate(candidates):
+        earlier = [
+            other
+            for other in candidates[:i]
+            if other.reading.span.span_id not in found and len(other.text) >= _SHORTEST_MATERIAL
+        ]
+        holds = []
+        for other in earlier:
+            budget -= len(each.prompt)
+            if budget < 0:
+                return found
+            if _holds(each.prompt, other.text, chunks):
+                holds.append(other)
+        if not holds or _refines(each, holds, chunks):
+            continue
+        found[each.reading.span.span_id] = "its prompt holds an earlier answer, so it does not answer itself"
+    answers = [each for each in candidates if each.reading.span.span_id not in found]
+    if any(len(each.text.split()) > 3 for each in answers):
+        for each in answers:
+            if len(each.text.split()) < 3 or _is_verdict(each.text):
+                found[each.reading.span.span_id] = "its text is a verdict or a label, and others are answers"
+    answers = [each for each in answers if each.reading.span.span_id not in found]
+    if chunks and len(answers) > 1:
+        shown = [each for each in answers if any(chunk in each.prompt for chunk in chunks)]
+        if shown and len(shown) < len(answers):
+            for each in answers:
+                if each not in shown and each.prompt:
+                    found[each.reading.span.span_id] = "its prompt holds nothing that was retrieved"
+    return found if len(found) < len(candidates) else {}
+
+
+def _holds(prompt: str, answer: str, chunks: Sequence[str]) -> bool:
+    """Return whether a prompt has the answer more often than the chunks that say the same have it."""
+    times = prompt.count(answer)
+    if not times:
+        return False
+    quoted = sum(prompt.count(chunk) for chunk in chunks if answer in chunk)
+    return times > quoted
+
+
+def _refines(each: _Candidate, holds: Sequence[_Candidate], chunks: Sequence[str]) -> bool:
+    """Return whether it answers anew: from chunks that the earlier answers had not, or from many answers."""
+    if len(each.text.split()) < 3 or _is_verdict(each.text) or each.text.startswith("["):
+        return False
+    seen = [chunk for chunk in chunks if chunk in each.prompt]
+    if any(all(chunk not in other.prompt for other in holds) for chunk in seen):
+        return True
+    given = [frozenset(chunk for chunk in chunks if chunk in other.prompt) for other in holds]
+    return len(holds) > 1 and len(set(given)) == len(given) and all(given)
+
+
+_VERDICT: Final = re.compile(r"[\[{].*[\]}]\Z", re.DOTALL)
+
+
+def _is_verdict(text: str) -> bool:
+    """Return whether a text is JSON without prose: a score, a list of labels."""
+    if not _VERDICT.match(text):
+        return False
+    node = parse_loosely(text)
+    return (
+        not isinstance(node, str) and _name_of_answer(node if isinstance(node, Mapping) else {}, None) is None
+    )
+
+
+def _material(reading: SpanReading) -> str:
+    """Return the prompt without the model's turns; but with those before a further message of the user."""
+    found = conventions.prompt_of(reading.span)
+    turns = turns_of(found.value or ()) if found else ()
+    last = max((i for i, each in enumerate(turns) if each.role == "user"), default=-1)
+    return _flat("\n".join(each.text for i, each in enumerate(turns) if each.role != "assistant" or i < last))
+
+
+def texts_of(readings: Sequence[SpanReading]) -> Iterator[str]:
+    """Yield what generations said, without thoughts and envelopes."""
+    for each in readings:
+        if text := _said(each):
+            yield text

@@ -1,0 +1,615 @@
+"""What a convention is: a table of the spans that it describes and of where they hold a RAG call's parts.
+
+The conventions that ragtrace knows and a user's mapping have this same form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from ragtrace.model import AttributeValue, Chunk, SkipReason
+from ragtrace.traces.extract._attributes import found_text, text_of
+from ragtrace.traces.extract._content import (
+    ContentDamage,
+    FoundValue,
+    best,
+    broken_damage,
+    cut_damage,
+    is_broken_json,
+    is_cut_by_tempo,
+    parse_loosely,
+)
+from ragtrace.traces.extract._documents import find_documents, is_unnamed
+from ragtrace.traces.extract._flat_lists import flat_documents, flat_messages, has_prefix, unflattened
+from ragtrace.traces.extract._messages import (
+    Message,
+    event_messages,
+    hosted_results,
+    message_text,
+    messages_of,
+    shown_documents,
+)
+from ragtrace.traces.extract._payload import (
+    answer_in,
+    documents_in,
+    handed_on,
+    prompt_in,
+    question_in,
+    texts_for_synthesis,
+)
+from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
+from ragtrace.traces.extract._tools import handed_documents, tool_documents
+from ragtrace.traces.trace import Span
+
+_Step: TypeAlias = str | int | None
+"""A key, an index, or ``None`` for every element."""
+
+_SEGMENT: Final = re.compile(r"(?P<name>[^.\[\]\s]+)|\[(?P<index>-?\d{1,6})?\]")
+_PATH: Final = re.compile(r"[^.\[\]\s]+(\[(-?\d{1,6})?\])*(\.[^.\[\]\s]+(\[(-?\d{1,6})?\])*)*")
+_ALL: Final = "*"
+_SDK_EVENTS: Final = 128
+_PLAIN_TEXT: Final = "text/plain"
+_JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class AttributePath:
+    """Where a value is: ``app.result``, ``app.result.hits[0].text``, ``retrieval.documents.*.document``.
+
+    The longest prefix that is an attribute of the span, else of one of its events, is the attribute; the rest
+    are keys and indices in its value. ``[]`` means every element of a list, ``[-1]`` the last. A prefix
+    ``name/`` looks at events of that name only, and ``name/*`` is a list of all of them. ``.*`` is a list
+    that was flattened into attributes.
+    """
+
+    text: str
+    _event: str = field(init=False, repr=False, compare=False)
+    _splits: tuple[tuple[str, tuple[_Step, ...]], ...] = field(init=False, repr=False, compare=False)
+    prefix: str = field(init=False, repr=False, compare=False)
+    """The prefix of a flattened list."""
+    item: str = field(init=False, repr=False, compare=False)
+    _is_of_events: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the form.
+
+        Raises:
+            ValueError: the form is wrong; the message shows a valid path.
+        """
+        event, slash, path = self.text.rpartition("/")
+        prefix, star, item = path.partition(".*")
+        if not (_PATH.fullmatch(path) or path == _ALL) or (slash and not event):
+            raise ValueError(
+                f"{self.text!r} is not an attribute path: write `app.question` or `app.hits[0].text`"
+            )
+        segments = list(_SEGMENT.finditer(path))
+        splits = tuple(
+            (path[: segments[count - 1].end()], tuple(_step(each) for each in segments[count:]))
+            for count in range(len(segments), 0, -1)
+        )
+        object.__setattr__(self, "_event", event)
+        object.__setattr__(self, "_is_of_events", path == _ALL)
+        object.__setattr__(self, "_splits", splits)
+        object.__setattr__(self, "prefix", prefix if star else "")
+        object.__setattr__(self, "item", item.removeprefix(".") if star else "")
+
+    def find_on(self, span: Span) -> AttributeValue:
+        """Return the value at the path, or ``None``."""
+        if self._is_of_events:
+            return _of_events(span, self._event)
+        if not self._event and (found := self.find(span.attributes)) is not None:
+            return found
+        for event in span.events:
+            if not self._event or event.name == self._event:
+                found = self.find(event.attributes)
+                if found is not None:
+                    return found
+        return None
+
+    def find(self, attributes: Mapping[str, AttributeValue]) -> AttributeValue:
+        """Return the value in these attributes, or ``None``."""
+        for key, steps in self._splits:
+            if key in attributes:
+                found = _walk(attributes[key], steps)
+                if found is not None:
+                    return found
+        return None
+
+
+def _of_events(span: Span, name: str) -> AttributeValue:
+    """Return the attributes of events, without the event's name before each key."""
+    found = [event.attributes for event in span.events if event.name == name]
+    listed = [{key.removeprefix(f"{name}."): value for key, value in each.items()} for each in found]
+    return (
+        tuple(
+            {**each, "entity": parse_loosely(each["entity"])} if isinstance(each.get("entity"), str) else each
+            for each in listed
+        )
+        or None
+    )
+
+
+Places: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """How a span's role shows: by an attribute's value, its mere presence, the span's or an event's name."""
+
+    at: str
+    """An attribute; ``@name`` is the span's name, ``@event`` the names of its events."""
+    roles: Mapping[str, Role | None] = field(default_factory=dict)
+    """By value. Without a value, ``other`` is the role of every span that has the attribute."""
+    ends: bool = False
+    """Whether the values are endings."""
+    pattern: re.Pattern[str] | None = None
+    """Instead of ``roles``: the form of the value, for the role ``other``."""
+    other: Role | None = None
+    when: Callable[[Span], bool] | None = None
+    """A further condition."""
+
+    def role(self, span: Span) -> tuple[bool, Role | None]:
+        """Return whether the kind is told here, and the role."""
+        for value in self._values(span):
+            if self.when is not None and not self.when(span):
+                continue
+            if self.pattern is not None:
+                if self.pattern.search(value):
+                    return True, self.other
+                continue
+            if not self.roles:
+                return True, self.other
+            if self.ends:
+                ended = next((end for end in self.roles if value.endswith(end)), None)
+                return True, self.other if ended is None else self.roles[ended]
+            if value in self.roles:
+                return True, self.roles[value]
+            if self.other is not None:
+                return True, self.other
+        return False, None
+
+    def _values(self, span: Span) -> Iterable[str]:
+        if self.at == "@name":
+            return (span.name,)
+        if self.at == "@event":
+            return [event.name for event in span.events]
+        if self.at.endswith(".*"):
+            return ("",) if has_prefix(span, self.at[:-2]) else ()
+        value = span.attributes.get(self.at)
+        if value is None:
+            return ()
+        return (value.strip('"') if isinstance(value, str) else "",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convention:
+    """One convention, or a user's mapping. Of several places, the first undamaged text counts."""
+
+    name: str
+    kinds: tuple[Kind, ...] = ()
+    """The first that fits gives the role."""
+    without_input: Role | None = Role.CALL
+    """The role of a call that does not say what it was asked: frameworks write such spans of inner steps."""
+    input: Places = ()
+    """The question of a call; the query of a retrieval, a reranker or a tool."""
+    output: Places = ()
+    """The answer of a call; the documents of a retrieval, a reranker or a tool."""
+    messages: Places = ()
+    """A model's input, instead of ``input``."""
+    system: Places = ()
+    """A model's instructions, if they are not among its messages."""
+    reply: Places = ()
+    """A model's output messages: the first with text is the answer."""
+    question: Places = ()
+    """The question of a call, before ``input``."""
+    query: Places = ()
+    """The query of a retrieval, before ``input``."""
+    documents: Places = ()
+    """The documents of a retrieval, instead of ``output``."""
+    answer: Places = ()
+    """The answer of a call or a model, before ``output``."""
+    arguments: Places = ()
+    result: Places = ()
+    """A tool's own input and output, before ``input`` and ``output``."""
+    ranking: tuple[tuple[str, str], ...] = ()
+    """Documents, and the list of ``{"index", "relevanceScore"}`` that orders them."""
+    handed_on: Places = ()
+    """Documents that another step was given, with ids that the retrieval does not have."""
+    hosted: Places = ()
+    """Documents that the model's provider found: hosted search, documents of the request."""
+    tool: Places = ()
+    """The tool's name; without one, the span's name."""
+    model: Places = ()
+    response_id: Places = ()
+    session: Places = ()
+    conversation: Places = ()
+    prompt_version: Places = ()
+    reference: Places = ()
+    reference_ids: Places = ()
+    verbatim: bool = False
+    """Whether texts are taken as they are: no JSON, no message is looked for in them."""
+    of_any_role: bool = False
+    """Whether the parts count on any span: a user named them."""
+
+    @property
+    def heads(self) -> frozenset[str]:
+        """The first parts of the attributes that tell it; empty if names of spans or events do."""
+        tells = (*(kind.at for kind in self.kinds), *self.reference, *self.session)
+        if any(each.startswith("@") for each in tells):
+            return frozenset()
+        return frozenset(head_of(each) for each in tells)
+
+    def role(self, span: Span) -> tuple[bool, Role | None]:
+        """Return whether the convention tells the span's kind, and the role that it gives."""
+        for kind in self.kinds:
+            told, role = kind.role(span)
+            if not told:
+                continue
+            if role is Role.CALL and not self._has_input(span):
+                return True, self.without_input
+            if role is Role.CALL and self._synthesized(span):
+                return True, Role.RERANK
+            return True, role
+        return False, None
+
+    def _has_input(self, span: Span) -> bool:
+        if self.without_input is Role.CALL:
+            return True
+        places = (*self.question, *self.input)
+        return any(_path(place).find_on(span) is not None for place in places)
+
+    def _synthesized(self, span: Span) -> AttributeValue:
+        """Return the texts that LlamaIndex's synthesizer was given: they are the final chunks."""
+        return next((texts for key in self.input if (texts := texts_for_synthesis(span, key))), None)
+
+    def read(self, span: Span, role: Role | None) -> SpanReading:
+        """Read the parts that a span of this role may hold."""
+        return SpanReading(
+            span=span,
+            convention=self.name,
+            role=role,
+            question=self._question(span, role),
+            query=self._query(span, role),
+            documents=self._documents(span, role),
+            tool=self._tool(span) if role is Role.TOOL else None,
+            handed=self._handed(span) if role is Role.GENERATION else (),
+            answer=self._answer(span, role),
+            told=_first(span, (*self.question, *self.input))[1] if role is Role.CALL else None,
+            output=(
+                output := _first(span, (*self.answer, *self.output)) if role is Role.CALL else ("", None)
+            )[1],
+            output_at=output[0],
+            reference=self._text(span, self.reference, answer_in),
+            reference_chunk_ids=_strings(span, self.reference_ids),
+            model=_name(span, self.model) if role is not Role.STEP else None,
+            response_id=_name(span, self.response_id),
+            session_id=_name(span, self.session),
+            conversation_id=_name(span, self.conversation),
+            prompt_version=_name(span, self.prompt_version),
+        )
+
+    def prompt(self, span: Span) -> FoundValue[tuple[Message, ...]] | None:
+        """Read a model's input messages, with its instructions."""
+        for place in (*self.messages, *self.input):
+            listed, attribute = _messages_at(span, place)
+            value: AttributeValue = listed
+            if not listed:
+                value, attribute = _path(place).find_on(span), place
+            found = prompt_in(value, attribute=attribute, convention=self.name) if value else None
+            if found is None or not found.value:
+                continue
+            instructions = [
+                {"role": "system", "content": parse_loosely(text)}
+                for each in self.system
+                if (text := _path(each).find_on(span))
+            ]
+            return replace(found, value=(*instructions, *found.value))
+        return None
+
+    # -- parts
+
+    def _text(self, span: Span, places: Places, read: _TextIn) -> FoundValue[str] | None:
+        return best(*(self._text_at(span, place, read) for place in places)) if places else None
+
+    def _text_at(self, span: Span, place: str, read: _TextIn) -> FoundValue[str] | None:
+        value = _path(place).find_on(span)
+        if value is None:
+            return None
+        if self.verbatim:
+            texts = value if isinstance(value, tuple) else (value,)
+            text = ("\n" if self.of_any_role else "").join(each for each in texts if isinstance(each, str))
+            how = "as the mapping says" if self.of_any_role else "its text"
+            return found_text(text or None, attribute=place, convention=self.name, how=how, raw=value)
+        mime = (
+            span.attributes.get(place.replace(".value", ".mime_type")) if place.endswith(".value") else None
+        )
+        if mime == _PLAIN_TEXT and isinstance(value, str):
+            return found_text(value or None, attribute=place, convention=self.name, how="its text", raw=value)
+        is_json = mime == _JSON and isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
+        if is_json and parse_loosely(value) == value:
+            damage = broken_damage(value, place)
+            return FoundValue(
+                value=None, attribute=place, convention=self.name, how="its text", damage=damage
+            )
+        return read(value, attribute=place, convention=self.name)
+
+    def _question(self, span: Span, role: Role | None) -> FoundValue[str] | None:
+        if self.of_any_role:
+            return self._text(span, self.question, question_in)
+        if role not in (Role.CALL, Role.GENERATION):
+            return None
+        told = self._text(span, self.question, question_in)
+        asked = self._asked(span)
+        if role is Role.GENERATION and self.messages:
+            return best(told, asked)
+        return best(told, self._text(span, self.input, question_in), asked)
+
+    def _asked(self, span: Span) -> FoundValue[str] | None:
+        """Return what the user asked in the messages."""
+        found = []
+        for place in self.messages:
+            listed, attribute = _messages_at(span, place)
+            if listed:
+                found.append(question_in(listed, attribute=attribute, convention=self.name))
+            else:
+                found.append(self._text_at(span, place, question_in))
+        return best(*found)
+
+    def _query(self, span: Span, role: Role | None) -> FoundValue[str] | None:
+        if role not in (Role.RETRIEVAL, Role.RERANK, Role.TOOL) or self.of_any_role:
+            return None
+        return best(
+            self._text(span, self.arguments, question_in),
+            self._text(span, self.query, question_in),
+            self._text(span, self.input, question_in),
+        )
+
+    def _answer(self, span: Span, role: Role | None) -> FoundValue[str] | None:
+        if self.of_any_role:
+            return self._text(span, self.answer, answer_in)
+        if role not in (Role.CALL, Role.GENERATION):
+            return None
+        told = self._text(span, self.answer, answer_in) or self._whole_answer(span)
+        if told is not None:
+            return told if told.value is not None else best(told, self._text(span, self.output, answer_in))
+        for place in self.reply:
+            listed, attribute = _messages_at(span, place)
+            if not listed:
+                value = _path(place).find_on(span)
+                if value is None or value == "":
+                    continue
+                if is_broken_json(value, parse_loosely(value)):
+                    damage = broken_damage(value, place)
+                    return FoundValue(
+                        value=None, attribute=place, convention=self.name, how="a message", damage=damage
+                    )
+                listed = messages_of(value)[0]
+                if not listed and isinstance(value, str):
+                    return self._text_at(span, place, answer_in)
+            text = next((text for each in listed if (text := message_text(each))), None)
+            if text or role is Role.GENERATION:  # a model that only calls tools gives no answer
+                how = "text of the first choice"
+                return found_text(text, attribute=attribute, convention=self.name, how=how, raw=text)
+        return self._text(span, self.output, answer_in)
+
+    def _whole_answer(self, span: Span) -> FoundValue[str] | None:
+        """Return a structured answer in which no text stands out."""
+        for place in self.answer:
+            value = _path(place).find_on(span)
+            if isinstance(value, str) and value:
+                return found_text(
+                    value, attribute=place, convention=self.name, how="the whole result", raw=value
+                )
+        return None
+
+    def _documents(self, span: Span, role: Role | None) -> FoundValue[tuple[Chunk, ...]] | None:
+        if self.of_any_role:
+            return self._found(span, self.documents, documents_in)
+        if role is Role.STEP and self.handed_on:
+            listed = next((each for key in self.handed_on if (each := handed_on(span, key))), None)
+            key = self.handed_on[0]
+            return find_documents(listed, attribute=key, convention=self.name, span_id=span.span_id)
+        if role is Role.TOOL:
+            return self._found(span, (*self.result, *self.output), tool_documents)
+        if role not in (Role.RETRIEVAL, Role.RERANK):
+            return None
+        if texts := self._synthesized(span):
+            key = self.input[-1]
+            return find_documents(texts, attribute=key, convention=self.name, span_id=span.span_id)
+        output = () if self.documents else self.output
+        found = [
+            *(self._ranked(span, *each) for each in self.ranking),
+            *(self._found(span, (place,), documents_in) for place in (*self.documents, *output)),
+            self._found(span, self.result, tool_documents),
+        ]
+        return _completed(best(*found), found)
+
+    def _found(
+        self, span: Span, places: Places, read: Callable[..., FoundValue[tuple[Chunk, ...]] | None]
+    ) -> FoundValue[tuple[Chunk, ...]] | None:
+        found = []
+        for place in places:
+            path = _path(place)
+            if path.prefix:
+                listed = unflattened(span.attributes, path.prefix, path.item)
+                found.append(flat_documents(span, listed, attribute=f"{path.prefix}.*", convention=self.name))
+            elif (value := path.find_on(span)) not in (None, ""):
+                listed = read(value, attribute=place, convention=self.name, span_id=span.span_id)
+                found.append(_with_loss(span, listed) if place.endswith("/*") else listed)
+        return best(*found)
+
+    def _ranked(self, span: Span, documents: str, ranking: str) -> FoundValue[tuple[Chunk, ...]] | None:
+        """Sort documents by a list of indices and scores."""
+        listed, order = (
+            [parse_loosely(each) for each in value]
+            if isinstance(value := span.attributes.get(key), tuple)
+            else []
+            for key in (documents, ranking)
+        )
+        ranked = tuple(
+            {**(each if isinstance(each := listed[index], Mapping) else {"text": each}), "score": score}
+            for rank in order
+            if isinstance(rank, Mapping)
+            and isinstance(index := rank.get("index"), int)
+            and 0 <= index < len(listed)
+            for score in (rank.get("relevanceScore"),)
+        )
+        if not ranked:
+            return None
+        return find_documents(ranked, attribute=documents, convention=self.name, span_id=span.span_id)
+
+    def _tool(self, span: Span) -> str | None:
+        return _name(span, self.tool) or (None if self.name == "otel-genai" else span.name)
+
+    def _handed(self, span: Span) -> tuple[ToolResult, ...]:
+        """Return what tools and the provider's own search gave the model."""
+        for place in (*self.messages, *self.input):
+            listed, attribute = _messages_at(span, place)
+            if not listed and (value := _path(place).find_on(span)):
+                listed, attribute = messages_of(value)[0], place
+            if not listed:
+                continue
+            of_tools = handed_documents(
+                listed, attribute=attribute, convention=self.name, span_id=span.span_id
+            )
+            shown = shown_documents(listed)
+            found = (*of_tools, *self._hosted(span, shown, attribute))
+            if found:
+                return found
+        for place in (*self.reply, *self.answer, *self.output):
+            listed, attribute = _messages_at(span, place)
+            if not listed and (value := _path(place).find_on(span)):
+                listed, attribute = messages_of(value)[0], place
+            if listed and (results := hosted_results(listed)):
+                return self._hosted(span, results, attribute)
+        for place in self.hosted:
+            found = self._found(span, (place,), documents_in)
+            if found is not None and found.value:
+                return (ToolResult(tool=None, documents=found),)
+        return ()
+
+    def _hosted(
+        self, span: Span, documents: Sequence[AttributeValue], attribute: str
+    ) -> tuple[ToolResult, ...]:
+        if not documents:
+            return ()
+        found = find_documents(
+            tuple(documents), attribute=attribute, convention=self.name, span_id=span.span_id
+        )
+        return (ToolResult(tool=None, documents=found),)
+
+
+_TextIn: TypeAlias = Callable[..., FoundValue[str] | None]
+
+_PATHS: Final[dict[str, AttributePath]] = {}
+EVENTS: Final = "@events"
+"""As a place: the messages that events hold, one each, the oldest form of OpenTelemetry's conventions."""
+CHOICES: Final = "@choices"
+
+
+def _path(place: str) -> AttributePath:
+    found = _PATHS.get(place)
+    if found is None:
+        found = _PATHS[place] = AttributePath(place)
+    return found
+
+
+def _messages_at(span: Span, place: str) -> tuple[tuple[Message, ...], str]:
+    """Return the messages of a flattened list or of events, and where they are."""
+    if place in (EVENTS, CHOICES):
+        return event_messages(span, choices=place == CHOICES)
+    path = _path(place)
+    if not path.prefix:
+        return (), place
+    return flat_messages(span, path.prefix, path.item), f"{path.prefix}.*"
+
+
+def _with_loss(
+    span: Span, found: FoundValue[tuple[Chunk, ...]] | None
+) -> FoundValue[tuple[Chunk, ...]] | None:
+    """Tell what a list of events has lost on its way."""
+    if found is None or found.damage:
+        return found
+    if any(chunk.text and is_cut_by_tempo(chunk.text) for chunk in found.value or ()):
+        return replace(found, damage=cut_damage(found.attribute))
+    if len(span.events) < _SDK_EVENTS:
+        return found
+    detail = f"the span has {_SDK_EVENTS} events, the limit of SDKs: raise OTEL_SPAN_EVENT_COUNT_LIMIT"
+    return replace(found, damage=ContentDamage(reason=SkipReason.INCOMPLETE, detail=detail))
+
+
+def _completed(
+    chosen: FoundValue[tuple[Chunk, ...]] | None, others: Sequence[FoundValue[tuple[Chunk, ...]] | None]
+) -> FoundValue[tuple[Chunk, ...]] | None:
+    """Give chunks without an id that of the same text in another place."""
+    if chosen is None or not chosen.value or not any(is_unnamed(each) for each in chosen.value):
+        return chosen
+    known = {
+        chunk.text: chunk
+        for found in others
+        if found is not None and found is not chosen
+        for chunk in found.value or ()
+        if not is_unnamed(chunk)
+    }
+    if not known:
+        return chosen
+    named = tuple(
+        replace(chunk, id=known[chunk.text].id) if is_unnamed(chunk) and chunk.text in known else chunk
+        for chunk in chosen.value
+    )
+    return replace(chosen, value=named)
+
+
+def _name(span: Span, places: Places) -> str | None:
+    """Return a short text, such as a model's name; some producers write it as JSON."""
+    for place in places:
+        value = _path(place).find_on(span)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        if isinstance(value, str) and value:
+            parsed = parse_loosely(value) if value[:1] == '"' else value
+            if isinstance(parsed, str) and parsed:
+                return text_of({"": parsed}, "")
+    return None
+
+
+def _first(span: Span, places: Places) -> tuple[str, AttributeValue]:
+    found = ((place, _path(place).find_on(span)) for place in places)
+    return next(((place, value) for place, value in found if value is not None), ("", None))
+
+
+def _strings(span: Span, places: Places) -> tuple[str, ...]:
+    for place in places:
+        value = _path(place).find_on(span)
+        items = value if isinstance(value, tuple) else (value,)
+        if found := tuple(each for each in items if isinstance(each, str)):
+            return found
+    return ()
+
+
+def head_of(attribute: str) -> str:
+    """Return the first part of an attribute's name."""
+    head, dot, _ = attribute.partition(".")
+    return head if dot else attribute.partition(":")[0]
+
+
+def _step(segment: re.Match[str]) -> _Step:
+    if segment["name"] is not None:
+        return segment["name"]
+    return int(segment["index"]) if segment["index"] is not None else None
+
+
+def _walk(value: AttributeValue, steps: Sequence[_Step]) -> AttributeValue:
+    if not steps:
+        return value
+    node = parse_loosely(value)
+    step, rest = steps[0], steps[1:]
+    if step is None and isinstance(node, tuple):
+        found = tuple(_walk(each, rest) for each in node)
+        return tuple(each for each in found if each is not None) or None
+    if isinstance(step, int) and isinstance(node, tuple) and -len(node) <= step < len(node):
+        return _walk(node[step], rest)
+    return _walk(node.get(step), rest) if isinstance(step, str) and isinstance(node, Mapping) else None

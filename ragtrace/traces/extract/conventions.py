@@ -1,0 +1,678 @@
+"""The supported conventions, by precedence: to support another producer, add a table of the same form.
+
+A convention that gives GenAI's attributes another meaning comes before GenAI.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from ragtrace import semconv
+from ragtrace.traces.extract._attributes import first_text
+from ragtrace.traces.extract._content import FoundValue
+from ragtrace.traces.extract._messages import Message
+from ragtrace.traces.extract._payload import handed_on, returns_documents, texts_for_synthesis
+from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
+from ragtrace.traces.extract.convention import CHOICES, EVENTS, Convention, Kind, head_of
+from ragtrace.traces.trace import Span
+
+CALL, RETRIEVAL, RERANK = Role.CALL, Role.RETRIEVAL, Role.RERANK
+GENERATION, TOOL, STEP = Role.GENERATION, Role.TOOL, Role.STEP
+GUARDRAIL, EVALUATOR = Role.GUARDRAIL, Role.EVALUATOR
+
+OWN: Final = Convention(
+    name="ragtrace",
+    kinds=(Kind(at="ragtrace.kind", roles={"rag": CALL, "retrieval": RETRIEVAL, "generation": GENERATION}),),
+    question=("ragtrace.question",),
+    documents=("ragtrace.retrieval.documents",),
+    answer=("ragtrace.answer",),
+    reference=("ragtrace.reference.answer",),
+    reference_ids=("ragtrace.reference.context_ids",),
+    verbatim=True,
+)
+
+OPENINFERENCE: Final = Convention(
+    name="openinference",
+    kinds=(
+        Kind(
+            at="openinference.span.kind",
+            roles={
+                "CHAIN": CALL,
+                "AGENT": CALL,
+                "RETRIEVER": RETRIEVAL,
+                "RERANKER": RERANK,
+                "LLM": GENERATION,
+                "TOOL": TOOL,
+                "GUARDRAIL": GUARDRAIL,
+                "EVALUATOR": EVALUATOR,
+                "EMBEDDING": None,
+                "PROMPT": None,
+            },
+        ),
+        # beyond 128 attributes SDKs drop the oldest: after a long list, the kind is gone but documents remain
+        Kind(at="reranker.output_documents.*", other=RERANK),
+        Kind(at="retrieval.documents.*", other=RETRIEVAL),
+    ),
+    without_input=None,
+    input=("input.value",),
+    output=("output.value",),
+    messages=("llm.input_messages.*.message",),
+    reply=("llm.output_messages.*.message", "llm.choices.0.completion.text"),
+    query=("reranker.query",),
+    documents=(
+        "reranker.output_documents.*.document",
+        "retrieval.documents.*.document",
+        "output.value.documents",
+    ),
+    tool=("tool.name",),
+    model=("llm.response.model_name", "llm.model_name", "llm.request.model_name"),
+    session=("session.id",),
+    prompt_version=("llm.prompt_template.version",),
+    reference=(
+        "metadata.reference",
+        "metadata.expected",
+        "metadata.ground_truth",
+        "metadata.expected_output",
+    ),
+)
+
+ALIBABA: Final = Convention(
+    name="alibaba",
+    kinds=(
+        Kind(
+            at="gen_ai.span.kind",
+            roles={
+                "CHAIN": CALL,
+                "AGENT": CALL,
+                "ENTRY": CALL,
+                "WORKFLOW": CALL,
+                "RETRIEVER": RETRIEVAL,
+                "RERANKER": RERANK,
+                "LLM": GENERATION,
+                "TOOL": TOOL,
+            },
+            other=STEP,
+        ),
+    ),
+    input=("input.value", "gen_ai.input.messages", "gen_ai.prompt"),
+    output=("output.value", "gen_ai.output.messages", "gen_ai.completion"),
+    messages=(
+        "gen_ai.input.messages",
+        "gen_ai.prompts.*.prompt",
+        "gen_ai.prompts.*",
+        "gen_ai.prompt",
+    ),
+    system=("gen_ai.system_instructions",),
+    reply=(
+        "gen_ai.output.messages",
+        "gen_ai.completions.*.completion",
+        "gen_ai.completions.*",
+        "gen_ai.completion",
+    ),
+    query=("retrieval.query", "gen_ai.retrieval.query.text"),
+    documents=(
+        "gen_ai.rerank.output_document",
+        "retrieval.document",
+        "retrieval.documents.*.document",
+        "gen_ai.retrieval.documents",
+        "output.value",
+    ),
+    arguments=("gen_ai.tool.call.arguments", "tool.parameters"),
+    result=("gen_ai.tool.call.result",),
+    tool=("gen_ai.tool.name", "tool.name"),
+    model=("gen_ai.response.model", "gen_ai.model_name", "gen_ai.request.model"),
+    session=("gen_ai.session.id",),
+)
+
+LANGFUSE: Final = Convention(
+    name="langfuse",
+    kinds=(
+        Kind(
+            at="langfuse.observation.type",
+            roles={
+                "span": CALL,
+                "chain": CALL,
+                "agent": CALL,
+                "retriever": RETRIEVAL,
+                "generation": GENERATION,
+                "tool": TOOL,
+                "guardrail": GUARDRAIL,
+                "evaluator": EVALUATOR,
+            },
+            other=STEP,
+        ),
+    ),
+    without_input=STEP,
+    input=("langfuse.trace.input", "langfuse.observation.input"),
+    output=("langfuse.observation.output",),
+    answer=("langfuse.trace.output",),
+    model=("langfuse.observation.model.name",),
+    session=("session.id", "langfuse.session.id"),
+    prompt_version=("langfuse.observation.prompt.version",),
+    reference=("langfuse.experiment.item.expected_output",),
+)
+
+MLFLOW: Final = Convention(
+    name="mlflow",
+    kinds=(
+        Kind(
+            at="mlflow.spanType",
+            roles={
+                "CHAIN": CALL,
+                "AGENT": CALL,
+                "WORKFLOW": CALL,
+                "UNKNOWN": CALL,  # `@mlflow.trace` on a function without a type
+                "RETRIEVER": RETRIEVAL,
+                "RERANKER": RERANK,
+                "LLM": GENERATION,
+                "CHAT_MODEL": GENERATION,
+                "TOOL": TOOL,
+                "GUARDRAIL": GUARDRAIL,
+                "EVALUATOR": EVALUATOR,
+            },
+            other=STEP,
+        ),
+    ),
+    without_input=STEP,
+    input=("mlflow.spanInputs",),
+    output=("mlflow.spanOutputs",),
+    model=("mlflow.llm.model",),
+    session=("session.id", "mlflow.trace.session"),
+)
+
+LANGSMITH: Final = Convention(
+    name="langsmith",
+    # a retriever's `gen_ai.operation.name` is `embeddings`
+    kinds=(
+        Kind(
+            at="langsmith.span.kind",
+            roles={"chain": CALL, "retriever": RETRIEVAL, "llm": GENERATION, "tool": TOOL},
+            other=STEP,
+        ),
+    ),
+    input=("gen_ai.prompt",),
+    output=("gen_ai.completion",),
+    model=("gen_ai.response.model", "gen_ai.request.model"),
+    session=(
+        "langsmith.metadata.session_id",
+        "langsmith.metadata.thread_id",
+        "langsmith.metadata.conversation_id",
+    ),
+)
+
+TRULENS: Final = Convention(
+    name="trulens",
+    kinds=(
+        Kind(
+            at="ai.observability.span_type",
+            roles={
+                "record_root": CALL,
+                "retrieval": RETRIEVAL,
+                "reranking": RERANK,
+                "generation": GENERATION,
+                "tool": TOOL,
+                "tool_invocation": TOOL,
+                "eval": EVALUATOR,
+                "eval_root": EVALUATOR,
+            },
+            other=STEP,
+        ),
+    ),
+    question=("ai.observability.record_root.input",),
+    input=("ai.observability.call.kwargs", "ai.observability.call.kwargs.*"),
+    output=("ai.observability.call.return",),
+    messages=("ai.observability.generation.input_messages",),
+    query=("ai.observability.retrieval.query_text", "ai.observability.reranking.query_text"),
+    documents=("ai.observability.reranking.context_texts", "ai.observability.retrieval.retrieved_contexts"),
+    answer=("ai.observability.record_root.output",),
+    model=("ai.observability.cost.model",),
+    reference=("ai.observability.record_root.ground_truth_output",),
+)
+
+GENKIT: Final = Convention(
+    name="genkit",
+    kinds=(
+        Kind(
+            at="genkit:metadata:subtype",
+            roles={
+                "flow": CALL,
+                "retriever": RETRIEVAL,
+                "reranker": RERANK,
+                "model": GENERATION,
+                "background-model": GENERATION,
+                "tool": TOOL,
+                "tool.v2": TOOL,
+                "evaluator": EVALUATOR,
+            },
+            other=STEP,
+        ),
+        Kind(at="genkit:type", roles={"flow": CALL}),
+    ),
+    input=("genkit:input",),
+    output=("genkit:output",),
+    tool=("genkit:name",),
+    model=("genkit:name",),
+    session=("genkit:sessionId",),
+)
+
+SPRING_AI: Final = Convention(
+    name="spring-ai",
+    kinds=(
+        Kind(
+            at="spring.ai.kind",
+            roles={"chat_client": CALL, "vector_store": RETRIEVAL, "tool_call": TOOL},
+            other=STEP,
+        ),
+    ),
+    question=("gen_ai.prompt", "spring.ai.chat.client.user.text"),
+    query=("db.vector.query.content",),
+    documents=("db.vector.query.response.documents",),
+    answer=("gen_ai.completion",),
+    arguments=("spring.ai.tool.call.arguments",),
+    result=("spring.ai.tool.call.result",),
+    tool=("spring.ai.tool.definition.name",),
+    conversation=("spring.ai.chat.client.conversation.id",),
+)
+
+PYDANTIC_AI: Final = Convention(
+    name="pydantic-ai",
+    kinds=(
+        Kind(at="pydantic_ai.all_messages", other=CALL),
+        Kind(at="all_messages_events", other=CALL),
+        Kind(at="tool_response", other=TOOL),
+    ),
+    messages=("pydantic_ai.all_messages", "all_messages_events"),
+    answer=("final_result",),
+    arguments=("tool_arguments",),
+    result=("tool_response",),
+    tool=("gen_ai.tool.name",),
+)
+
+LOGFIRE: Final = Convention(
+    name="logfire",
+    kinds=(
+        Kind(
+            at="request_data", other=GENERATION, when=lambda span: "gen_ai.request.model" in span.attributes
+        ),
+    ),
+    messages=("request_data",),
+    reply=("response_data.message", "response_data.combined_chunk_content", "response_data"),
+    model=("gen_ai.response.model", "gen_ai.request.model"),
+)
+
+GOOGLE_ADK: Final = Convention(
+    name="google-adk",
+    kinds=(
+        Kind(at="gcp.vertex.agent.tool_response", other=TOOL),
+        Kind(at="gcp.vertex.agent.llm_response", other=GENERATION),
+    ),
+    messages=("gcp.vertex.agent.llm_request.contents",),
+    system=("gcp.vertex.agent.llm_request.config.system_instruction",),
+    reply=("gcp.vertex.agent.llm_response.content",),
+    arguments=("gcp.vertex.agent.tool_call_args",),
+    result=("gcp.vertex.agent.tool_response",),
+    tool=("gen_ai.tool.name",),
+    model=("gen_ai.request.model",),
+    session=("gcp.vertex.agent.session_id",),
+)
+
+_TALK: Final = frozenset(
+    {"gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.prompt", "gen_ai.completion", "events"}
+)
+
+
+def _has_messages(span: Span) -> bool:
+    """Return whether the span holds what was said: then an unknown operation is that of a model."""
+    return (
+        not _TALK.isdisjoint(span.attributes)
+        or "gen_ai.prompt.0.content" in span.attributes
+        or any(each.name == "gen_ai.choice" or not _TALK.isdisjoint(each.attributes) for each in span.events)
+    )
+
+
+GENAI: Final = Convention(
+    name="otel-genai",
+    kinds=(
+        Kind(
+            at="gen_ai.tool.type",
+            roles={"datastore": RETRIEVAL},
+            when=lambda span: (
+                span.attributes.get("gen_ai.operation.name") == "execute_tool"
+                or "mcp.method.name" in span.attributes
+            ),
+        ),
+        Kind(
+            at="gen_ai.operation.name",
+            roles={
+                "invoke_workflow": CALL,
+                "invoke_agent": CALL,
+                "process_thread_run": CALL,
+                "chat": GENERATION,
+                "generate_content": GENERATION,
+                "text_completion": GENERATION,
+                "retrieval": RETRIEVAL,
+                "search_memory": RETRIEVAL,
+                "execute_tool": TOOL,
+                "rerank": RERANK,
+                "vector_db_retrieve": None,
+                "evaluation": EVALUATOR,
+                "embeddings": None,
+                "create_agent": None,
+            },
+        ),
+        Kind(at="gen_ai.operation.name", other=GENERATION, when=_has_messages),
+        Kind(at="mcp.method.name", roles={"tools/call": TOOL}),
+        # SDKs drop the oldest attributes first: the operation may be gone while the documents are present
+        Kind(
+            at="gen_ai.retrieval.documents",
+            other=RETRIEVAL,
+            when=lambda span: "gen_ai.operation.name" not in span.attributes,
+        ),
+    ),
+    messages=("gen_ai.input.messages", "events", "gen_ai.prompt", EVENTS),
+    system=("gen_ai.system_instructions",),
+    reply=("gen_ai.output.messages", "gen_ai.completion", CHOICES),
+    query=("gen_ai.retrieval.query.text",),
+    documents=("gen_ai.retrieval.documents",),
+    arguments=("gen_ai.tool.call.arguments", "gen_ai.tool.message/content"),
+    result=(
+        "gen_ai.tool.call.result",
+        "gen_ai.tool.message/gen_ai.event.content",
+        "gen_ai.choice/message",
+        "gen_ai.output.messages",
+    ),
+    hosted=("gen_ai.response.documents", "gen_ai.request.documents"),
+    tool=("gen_ai.tool.name",),
+    model=("gen_ai.response.model", "gen_ai.request.model"),
+    response_id=("gen_ai.response.id",),
+    session=("session.id",),
+    conversation=("gen_ai.conversation.id",),
+    prompt_version=("gen_ai.prompt.version",),
+)
+
+_NO_CALL: Final = ("Embedding", "Splitter", "Parser")
+"""LlamaIndex's instrumentation calls every root span a workflow."""
+
+
+def _is_of_interest(span: Span) -> bool:
+    name = first_text(span, semconv.TRACELOOP_ENTITY_NAME) or ""
+    return not name.removesuffix(".workflow").endswith(_NO_CALL)
+
+
+def _named(pattern: str) -> Callable[[Span], bool]:
+    named = re.compile(pattern, re.IGNORECASE)
+    return lambda span: bool(named.search(first_text(span, semconv.TRACELOOP_ENTITY_NAME) or span.name))
+
+
+TRACELOOP: Final = Convention(
+    name="openllmetry",
+    kinds=(
+        Kind(at="gen_ai.operation.name", roles={"vector_db_retrieve": RETRIEVAL, "rerank": RERANK}),
+        Kind(
+            at="traceloop.span.kind",
+            roles={"workflow": CALL, "agent": CALL},
+            when=_is_of_interest,
+        ),
+        Kind(at="traceloop.span.kind", roles={"tool": TOOL}),
+        Kind(
+            at="traceloop.span.kind",
+            roles={"task": RETRIEVAL},
+            when=_named(r"retriever(\.task)?$|\bretrieve(\.task)?$"),
+        ),
+        # LlamaIndex's retriever spans are empty, but the synthesizer's input lists its chunks
+        Kind(at="traceloop.span.kind", roles={"task": RERANK}, when=_named(r"re-?rank(er)?(\.task)?$")),
+        Kind(
+            at="traceloop.span.kind",
+            roles={"task": RERANK},
+            when=lambda span: bool(texts_for_synthesis(span, "traceloop.entity.input")),
+        ),
+        Kind(
+            at="traceloop.span.kind",
+            roles={"task": TOOL},
+            when=lambda span: returns_documents(span, "traceloop.entity.output"),
+        ),
+        Kind(
+            at="traceloop.span.kind",
+            roles={"task": STEP},
+            when=lambda span: bool(handed_on(span, "traceloop.entity.input")),
+        ),
+        Kind(at="traceloop.span.kind", roles={"task": None}),
+        Kind(
+            at="llm.request.type",
+            roles={"chat": GENERATION, "completion": GENERATION, "rerank": RERANK},
+        ),
+    ),
+    input=("traceloop.entity.input",),
+    output=("traceloop.entity.output",),
+    messages=("gen_ai.prompt.*",),
+    reply=("gen_ai.completion.*",),
+    handed_on=("traceloop.entity.input",),
+    hosted=("gen_ai.completion.0.documents.*", "gen_ai.prompt.0.documents.*", "llm.request.documents.*"),
+    tool=("gen_ai.tool.name", "traceloop.entity.name"),
+    model=("gen_ai.response.model", "gen_ai.request.model"),
+    session=(
+        "traceloop.association.properties.session_id",
+        "traceloop.association.properties.conversation_id",
+        "traceloop.association.properties.thread_id",
+        "traceloop.association.properties.chat_id",
+    ),
+    prompt_version=("traceloop.prompt.version",),
+)
+
+HAYSTACK: Final = Convention(
+    name="haystack",
+    kinds=(
+        Kind(
+            at="@name",
+            roles={
+                "haystack.pipeline.run": CALL,
+                "haystack.agent.run": CALL,
+                "haystack.agent.step.llm": GENERATION,
+                "haystack.agent.step.tool": TOOL,
+            },
+        ),
+        # the output of a joiner replaces its inputs
+        Kind(
+            at="haystack.component.type",
+            roles={
+                "Retriever": RETRIEVAL,
+                "Ranker": RERANK,
+                "DocumentJoiner": RERANK,
+                "Generator": GENERATION,
+            },
+            ends=True,
+            other=STEP,
+        ),
+    ),
+    input=(
+        "haystack.pipeline.input_data",
+        "haystack.agent.input",
+        "haystack.agent.step.tool.input",
+        "haystack.component.input",
+    ),
+    output=(
+        "haystack.pipeline.output_data",
+        "haystack.agent.output",
+        "haystack.agent.step.tool.output",
+        "haystack.component.output",
+    ),
+    messages=("haystack.agent.step.llm.input", "haystack.component.input"),
+    answer=("haystack.agent.step.llm.output",),
+    tool=("haystack.tool.name",),
+    model=(
+        "haystack.component.output.replies[0].meta.model",
+        "haystack.component.output.meta[0].model",
+        "haystack.agent.step.llm.output.replies[0].meta.model",
+    ),
+)
+
+VERCEL: Final = Convention(
+    name="vercel",
+    kinds=(
+        Kind(
+            at="ai.operationId",
+            roles={
+                "ai.generateText": CALL,
+                "ai.streamText": CALL,
+                "ai.generateObject": CALL,
+                "ai.streamObject": CALL,
+                "ai.rerank": RERANK,
+                "ai.toolCall": TOOL,
+            },
+        ),
+        Kind(
+            at="ai.operationId",
+            roles={".doGenerate": GENERATION, ".doStream": GENERATION},
+            ends=True,
+            other=STEP,
+        ),
+    ),
+    messages=("ai.prompt.messages", "ai.prompt"),
+    answer=("ai.response.text", "ai.response.object", "ai.result.text"),
+    ranking=(("ai.documents", "ai.ranking"),),
+    arguments=("ai.toolCall.args",),
+    result=("ai.toolCall.result",),
+    tool=("ai.toolCall.name",),
+    model=("ai.response.model", "ai.model.id"),
+    response_id=("ai.response.id",),
+    session=(
+        "ai.telemetry.metadata.sessionId",
+        "ai.telemetry.metadata.session_id",
+        "ai.telemetry.metadata.chatId",
+        "ai.telemetry.metadata.threadId",
+    ),
+)
+
+LLAMAINDEX: Final = Convention(
+    name="llamaindex",
+    # by the first of these events; a synthesis takes the nodes that postprocessors kept
+    kinds=tuple(
+        Kind(at="@event", roles={event: role})
+        for event, role in {
+            "QueryStartEvent": CALL,
+            "RetrievalStartEvent": RETRIEVAL,
+            "ReRankStartEvent": RERANK,
+            "SynthesizeEndEvent": RERANK,
+            "LLMPredictEndEvent": GENERATION,
+            "LLMChatEndEvent": GENERATION,
+            "LLMCompletionEndEvent": GENERATION,
+            "LLMPredictStartEvent": STEP,
+            "LLMChatStartEvent": STEP,
+        }.items()
+    ),
+    question=(
+        "QueryStartEvent/query",
+        "QueryStartEvent/query.query_str",
+        "LLMPredictStartEvent/template.kwargs.query_str",
+        "LLMChatStartEvent/messages",
+    ),
+    query=(
+        "RetrievalStartEvent/str_or_query_bundle",
+        "RetrievalStartEvent/str_or_query_bundle.query_str",
+        "ReRankStartEvent/query",
+        "ReRankStartEvent/query.query_str",
+    ),
+    answer=(
+        "QueryEndEvent/response.response",
+        "QueryEndEvent/response",
+        "LLMPredictEndEvent/output",
+        "LLMChatEndEvent/response.message.blocks",
+        "LLMChatEndEvent/response.message.content",
+        "LLMCompletionEndEvent/response.text",
+        "QueryEndEvent/response.response_gen",
+    ),
+    documents=("ReRankEndEvent/nodes", "RetrievalEndEvent/nodes", "SynthesizeEndEvent/response.source_nodes"),
+    model=("response.raw.model", "model_dict.model_name", "model_dict.model"),
+    response_id=("response.raw.id",),
+)
+
+_VECTOR_STORES: Final = frozenset(
+    {"chroma", "lancedb", "marqo", "milvus", "pinecone", "qdrant", "turbopuffer", "weaviate"}
+)
+_READS: Final = re.compile(r"quer(y|ies)|search|retrieve|near_|hybrid|bm25|recommend|discover", re.IGNORECASE)
+_INNER: Final = re.compile(r"segment|embed|count", re.IGNORECASE)
+"""Internal operations of a client for a query: their spans are not retrievals."""
+
+
+def _is_query(span: Span) -> bool:
+    """Return whether a client of a vector database searches it, even if it does not say what it found."""
+    system = first_text(span, semconv.DB_SYSTEM, semconv.DB_SYSTEM_NAME) or ""
+    operation = first_text(span, semconv.DB_OPERATION, semconv.DB_OPERATION_NAME) or span.name
+    return (
+        system.lower() in _VECTOR_STORES and bool(_READS.search(operation)) and not _INNER.search(span.name)
+    )
+
+
+VECTOR_DB: Final = Convention(
+    name="vector-db",
+    kinds=(
+        Kind(at="@event", roles={"db.query.result": RETRIEVAL, "db.search.result": RETRIEVAL}),
+        Kind(at="db.vector.query.content", other=RETRIEVAL),
+        Kind(at="db.vector.query.response.documents", other=RETRIEVAL),
+        Kind(at="db.system", other=RETRIEVAL, when=_is_query),
+        Kind(at="db.system.name", other=RETRIEVAL, when=_is_query),
+    ),
+    query=("db.vector.query.content",),
+    documents=("db.query.result/*", "db.search.result/*", "db.vector.query.response.documents"),
+)
+
+CONVENTIONS: Final = (
+    OWN,
+    OPENINFERENCE,
+    LANGFUSE,
+    MLFLOW,
+    LANGSMITH,
+    SPRING_AI,
+    PYDANTIC_AI,
+    ALIBABA,
+    GENAI,
+    GOOGLE_ADK,
+    LOGFIRE,
+    TRACELOOP,
+    HAYSTACK,
+    VERCEL,
+    TRULENS,
+    GENKIT,
+    LLAMAINDEX,
+    VECTOR_DB,
+)
+
+_ADDITIVE: Final = (OWN, OPENINFERENCE, GENAI, TRACELOOP)
+"""Their parts count on spans of another convention, too."""
+_HEADS: Final = tuple((each, each.heads, each in _ADDITIVE) for each in CONVENTIONS)
+"""The first parts of the attributes that tell a convention: most spans follow one or two of them."""
+
+
+def read_span(span: Span) -> SpanReading | None:
+    """Read a span by every convention that it follows; ``None`` if it follows none."""
+    heads = {head_of(key) for key in span.attributes}
+    role: Role | None = None
+    following = []
+    for convention, marks, is_additive in _HEADS:
+        if marks and heads.isdisjoint(marks) and not (is_additive and convention is GENAI and span.events):
+            continue
+        told, found = convention.role(span)
+        if told or is_additive:
+            following.append(convention)
+        role = role or found
+    if not following:
+        return None
+    return merge([each.read(span, role) for each in following]) if role or following else None
+
+
+def prompt_of(span: Span) -> FoundValue[tuple[Message, ...]] | None:
+    """Read a model's input messages."""
+    heads = {head_of(key) for key in span.attributes}
+    for convention, marks, is_additive in _HEADS:
+        if not (convention.messages or convention.input):
+            continue
+        if marks and heads.isdisjoint(marks) and convention is not GENAI:
+            continue
+        told, role = convention.role(span)
+        if not (told or is_additive) or role not in (None, Role.GENERATION):
+            continue
+        if (found := convention.prompt(span)) and found.value:
+            return found
+    return None

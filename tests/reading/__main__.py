@@ -1,0 +1,37 @@
+"""Print how well each case is read: ``python -m tests.reading [NAME…]``."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+from tests.reading.cases import grade, records_of, reported
+
+
+def main() -> None:
+    """Print a line for each case and the counts."""
+    counts: dict[str, Counter[str]] = {}
+    cases = reported()
+    for case in cases:
+        if sys.argv[1:] and case.name not in sys.argv[1:] and case.kind not in sys.argv[1:]:
+            continue
+        records = records_of(case)
+        found = grade(case, records)
+        counts.setdefault(case.kind, Counter())[found] += 1
+        if found != "right" or sys.argv[1:]:
+            print(f"{found:7} {case.kind:12} {case.name}")
+            for each in records if sys.argv[1:] else ():
+                print("   Q", repr(each.question))
+                print("   C", [(chunk.id, chunk.text) for chunk in each.chunks])
+                print("   A", repr(each.answer))
+                for gap in each.gaps:
+                    print("   gap", gap.part, gap.reason, gap.detail)
+                for found_in in each.provenance:
+                    print("     ", found_in.part, found_in.span_name, found_in.attribute, found_in.why)
+    total: Counter[str] = sum(counts.values(), Counter())
+    for kind, each in [*counts.items(), ("all", total)]:
+        print(kind, dict(each))
+
+
+if __name__ == "__main__":
+    main()
