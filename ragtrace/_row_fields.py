@@ -172,7 +172,8 @@ def fields_of(value: Any) -> Mapping[Any, Any] | None:
 
 def vars_of(value: Any) -> Iterable[str]:
     """Return the names of an object's own attributes."""
-    return getattr(value, "__dict__", None) or getattr(type(value), "__slots__", ())
+    named: Iterable[str] = getattr(value, "__dict__", None) or getattr(type(value), "__slots__", ())
+    return named
 
 
 def contexts_in(value: Any) -> Any:

@@ -90,7 +90,7 @@ class _Counted(io.RawIOBase):
 class _Bounded(io.RawIOBase):
     """Stops a decompression that makes very much of very little."""
 
-    def __init__(self, file: BinaryIO, packed: _Counted, name: str) -> None:
+    def __init__(self, file: Any, packed: _Counted, name: str) -> None:
         self._file, self._packed, self._name = file, packed, name
         self._number = 0
 

@@ -326,7 +326,7 @@ def _all_contexts(value: Any) -> Any:
 def _reference(value: Any) -> Any:
     """Join the references of a list."""
     try:
-        listed = written_value(value) if isinstance(value, str) else value
+        listed: Any = written_value(value) if isinstance(value, str) else value
     except UnreadableValue:
         return value
     is_list = isinstance(listed, list) and all(isinstance(each, str) for each in listed)
