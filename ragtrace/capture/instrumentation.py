@@ -71,15 +71,12 @@ def instrument(
         tracer_provider: The provider to join, if it is not the global one.
         only: Libraries by name: ``["openai"]``. Else ``RAGTRACE_ONLY`` (commas), else all; ``[]`` is none.
         exclude: The libraries to skip. Else ``RAGTRACE_EXCLUDE``.
-        threads: Carry a call into the threads that it starts and the pools that it uses, so that a retrieval
-            there belongs to it: ``ThreadPoolExecutor.submit`` and ``Thread.start`` are replaced.
-        max_queue_bytes: Approximate memory limit of the export queue. Beyond it, the oldest spans are dropped
-            and counted. Else ``RAGTRACE_MAX_QUEUE_BYTES``, else 64 MiB. No effect on a joined provider.
-        quiet: Send hints about missing verdicts (no instrumentor, unreachable endpoint, no RAG call) to the
-            log only, not once to stderr. Else ``RAGTRACE_QUIET``.
+        threads: Carry calls into threads: ``ThreadPoolExecutor.submit`` and ``Thread.start`` are replaced.
+        max_queue_bytes: Memory limit of the export queue; beyond it, the oldest spans are dropped and counted.
+            Else ``RAGTRACE_MAX_QUEUE_BYTES``, else 64 MiB. No effect on a joined provider.
+        quiet: Send hints about missing verdicts to the log only, not to stderr. Else ``RAGTRACE_QUIET``.
     """
     with _lock:
-        _show_log()
         be_quiet(wants_quiet(os.environ, quiet) is True)
         settings = _resolved(
             service_name=service_name,
@@ -181,6 +178,7 @@ os.register_at_fork(after_in_child=_unlock)  # its holder does not exist in the 
 
 @guarded
 def _resolved(**arguments: Any) -> Settings:
+    _show_log()
     return resolve(os.environ, **arguments)
 
 

@@ -12,9 +12,9 @@ from tests.docs.blocks import BLOCKS
 
 PUBLIC = {
     "ragtrace": (
-        "Chunk ContentPolicy Evaluation RagRecord RagtraceError __version__ evaluate evaluate_records"
+        "Chunk ContentPolicy Evaluation RagRecord RagtraceError __version__ current evaluate evaluate_records"
         " evaluate_records_async evaluate_sync feedback flush generation instrument rag retrieval statistics"
-        " uninstrument"
+        " uninstrument update"
     ),
     "ragtrace.backends": "MemorySink open_reader open_sink",
     "ragtrace.capture.privacy.policy": "ContentFilter ContentPolicy",
