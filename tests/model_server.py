@@ -43,7 +43,7 @@ _STOP_WORDS = frozenset(
     )
 )
 _DSPY_FIELD = "[[ ## answer ## ]]"
-_DSPY_MARK = re.compile(r"\[\[ ## \w+ ## \]\]|\[\d+\] ")
+_DSPY_MARK = re.compile(r"\[\[ ## \w+ ## \]\]|\[\d+\] |[«»]")
 _LABEL = re.compile(r"^(\[[^\]]*\]|[-*]|[A-Za-z][\w ]{0,20}:(?=\s))\s*")
 
 Json = dict[str, Any]
