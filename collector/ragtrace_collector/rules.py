@@ -157,7 +157,7 @@ class ObjectiveRules:
     def __init__(self, objective: Objective) -> None:
         metric = objective.metric
         name, _, profile = (metric, "", "") if Address.parse(metric) else metric.partition(".")
-        found = metric_named(name, **({"profile": profile} if profile else {}))
+        found = metric_named(name, profile=profile or OWN_PROFILE)
         self.metric = f"{found.name}.{profile}" if profile else found.name
         """As its scores are named."""
         self.objective = objective

@@ -482,7 +482,7 @@ async def open_drift(path: Path, *, cipher: PayloadCipher = NO_CIPHER) -> AsyncI
         ConfigError: the path cannot be used, holds something else, or was encrypted with another key.
     """
     async with _opened(path, _prepare_encrypted(cipher)) as commits:
-        yield DriftTables(drift=SqliteDrift(commits, _put_outbox_items), budget=SqliteBudget(commits))
+        yield DriftTables(drift=SqliteDrift(commits), budget=SqliteBudget(commits))
 
 
 @asynccontextmanager

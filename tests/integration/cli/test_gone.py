@@ -12,29 +12,17 @@ from tests.integration.cli.program import run
 RULES = "`ragtrace rules` writes Prometheus and Grafana rules, and Alertmanager sends their alerts"
 PROCESSES = "one collector is one process; docs/scale.md says how to run several"
 STORE = "`receive.kafka` reads spans from Kafka, and the store is a SQLite file (`store.path`)"
-NOT_YET = {"alerts", "slo", "plan", "--role", "--workers", "role", "store: kafka://…", "store.kafka"}
-"""Still there: take a name out with what it names."""
-
-
-def cases(*gone: tuple[str, object, str]) -> list[object]:
-    """Return parameters, those that are not gone yet as expected failures."""
-    return [
-        pytest.param(
-            *each, id=each[0], marks=[pytest.mark.xfail(reason="still there")] if each[0] in NOT_YET else []
-        )
-        for each in gone
-    ]
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "instead"),
-    cases(
+    [
         ("alerts", ["alerts", "list"], f"the command `alerts` is gone: {RULES}"),
         ("slo", ["slo", "rules"], f"the command `slo` is gone: {RULES}"),
         ("plan", ["plan", "--rps", "5"], "the command `plan` is gone: docs/scale.md has the formula"),
         ("--role", ["collector", "--role", "ingest"], f"the option --role is gone: {PROCESSES}"),
         ("--workers", ["collector", "--workers=2"], f"the option --workers is gone: {PROCESSES}"),
-    ),
+    ],
 )
 def test_a_command_or_an_option_that_is_gone_says_what_took_its_place(
     name: str, arguments: list[str], instead: str
@@ -46,13 +34,13 @@ def test_a_command_or_an_option_that_is_gone_says_what_took_its_place(
 
 @pytest.mark.parametrize(
     ("key", "section", "instead"),
-    cases(
+    [
         ("alerts", {"alerts": {}}, f"`alerts` is gone: {RULES}"),
         ("slo", {"slo": []}, f"`slo` is gone: {RULES}"),
         ("role", {"role": "all"}, f"`role` is gone: {PROCESSES}"),
         ("store: kafka://…", {"store": "kafka://127.0.0.1:9/a"}, f"`store: kafka://…` is gone: {STORE}"),
         ("store.kafka", {"store": {"kafka": "kafka://127.0.0.1:9/a"}}, f"`store.kafka` is gone: {STORE}"),
-    ),
+    ],
 )
 def test_a_key_of_the_configuration_that_is_gone_says_what_took_its_place(
     key: str, section: dict[str, object], instead: str, tmp_path: Path
