@@ -165,7 +165,8 @@ def fields_of(value: Any) -> Mapping[Any, Any] | None:
         names: Iterable[str] = (each.name for each in dataclasses.fields(value))
     else:
         of_model = getattr(type(value), "model_fields", None) or getattr(type(value), "__fields__", None)
-        names = of_model or getattr(value, "_fields", None) or vars_of(value)
+        known: Iterable[str] | None = of_model or getattr(value, "_fields", None)
+        names = known or vars_of(value)
     found = {name: getattr(value, name, None) for name in names if not name.startswith("_")}
     return found or None
 

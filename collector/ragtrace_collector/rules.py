@@ -14,7 +14,7 @@ import yaml
 
 from ragtrace import semconv
 from ragtrace.errors import InputError
-from ragtrace.metrics import metric_named
+from ragtrace.metrics.registry import OWN_PROFILE, metric_named
 from ragtrace.model import Direction
 from ragtrace.plugins import Address
 
