@@ -55,6 +55,8 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
             "otel-genai.openai-async",
             "otel-genai.openai-async.both",
             "otel-genai.openai-chat.both",
+            "otel-genai.openai-responses.both",
+            "otel-genai.openai-streaming.both",
             "openai-v2.openai-closed",
             "otel-genai.openai-abandoned",
             "otel-genai.openai-chat",
@@ -76,18 +78,32 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
     **dict.fromkeys(
         (
             "otel-genai.langchain",
+            "otel-genai.langchain.both",
             "otel-genai.llamaindex",
             "otel-genai.llamaindex-async",
+            "otel-genai.llamaindex-async.both",
+            "otel-genai.llamaindex-streaming",
+            "otel-genai.llamaindex-streaming.both",
             "otel-genai.llamaindex.both",
         ),
         {"chunks": MISSING},  # the texts are in the prompt
     ),
     **dict.fromkeys(
-        ("otel-genai.langchain-async", "otel-genai.langchain-async.both"),
+        (
+            "otel-genai.langchain-async",
+            "otel-genai.langchain-async.both",
+            "otel-genai.langchain-streaming",
+            "otel-genai.langchain-streaming.both",
+        ),
         {"question": DIFFERENT, "chunks": MISSING},
     ),
     **dict.fromkeys(
-        ("otel-genai.anthropic-tools", "otel-genai.anthropic-tools.both"),
+        (
+            "otel-genai.anthropic-tools",
+            "otel-genai.anthropic-tools.both",
+            "otel-genai.openai-tools",
+            "otel-genai.openai-tools.both",
+        ),
         _PASSAGES_OF_THE_PROMPT | {"chunks": DIFFERENT},  # each result of a tool is one chunk
     ),
     **dict.fromkeys(
@@ -97,13 +113,32 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
             "otel-genai.anthropic-tools.events",
             "otel-genai.anthropic.events",
             "otel-genai.bedrock.events",
+            "otel-genai.dspy.events",
             "otel-genai.llamaindex-agent.events",
+            "otel-genai.llamaindex-async.events",
+            "otel-genai.llamaindex-streaming.events",
             "otel-genai.llamaindex.events",
             "otel-genai.openai-async.events",
+            "otel-genai.openai-chat.events",
+            "otel-genai.openai-responses.events",
+            "otel-genai.openai-streaming.events",
+            "otel-genai.openai-tools.events",
         ),
         _NO_CONTENT | {"scores": MISSING},
     ),
-    "otel-genai.langchain-async.events": _NO_CONTENT,
+    **dict.fromkeys(
+        (
+            "otel-genai.langchain-agent.events",
+            "otel-genai.langchain-async.events",
+            "otel-genai.langchain-streaming.events",
+            "otel-genai.langchain.events",
+        ),
+        _NO_CONTENT,
+    ),
+    **dict.fromkeys(
+        ("otel-genai.dspy", "otel-genai.dspy.both"),
+        _CHUNKS_IN_THE_PROMPT | {"question": DIFFERENT, "answer": DIFFERENT},  # DSPy's field markers
+    ),
     "openai-v2.openai-chat.off": _NO_CONTENT | {"scores": MISSING},
     "openinference.llamaindex-many": {"ids": PARTIAL, "scores": PARTIAL},
     "openinference.langchain.hidden": _NO_CONTENT,
