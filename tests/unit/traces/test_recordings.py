@@ -20,6 +20,10 @@ _CHUNKS_IN_THE_PROMPT = {"chunks": MISSING, "ids": MISSING, "scores": MISSING}
 """No span is of the retriever, or it does not say what it found."""
 _PASSAGES_OF_THE_PROMPT = {"ids": MISSING, "scores": MISSING}
 """Nothing says what was retrieved; the passages of the prompt are the context, and have no ids."""
+_IDS_WITHOUT_TEXTS = {"chunks": MISSING}
+"""The retrieval has ids only; the texts are in the prompt."""
+_IDS_WITHOUT_TEXTS_AND_EMPTY_INPUT = _IDS_WITHOUT_TEXTS | {"question": DIFFERENT}
+"""The root's input is `{"input": ""}`."""
 _NO_CONTENT = {"question": MISSING, "chunks": MISSING, "ids": MISSING, "answer": MISSING}
 """The content was switched off, or hidden: a gap says so."""
 
@@ -86,7 +90,7 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
             "otel-genai.llamaindex-streaming.both",
             "otel-genai.llamaindex.both",
         ),
-        {"chunks": MISSING},  # the texts are in the prompt
+        _IDS_WITHOUT_TEXTS,
     ),
     **dict.fromkeys(
         (
@@ -95,7 +99,7 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
             "otel-genai.langchain-streaming",
             "otel-genai.langchain-streaming.both",
         ),
-        {"question": DIFFERENT, "chunks": MISSING},
+        _IDS_WITHOUT_TEXTS_AND_EMPTY_INPUT,
     ),
     **dict.fromkeys(
         (
@@ -134,6 +138,25 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
             "otel-genai.langchain.events",
         ),
         _NO_CONTENT,
+    ),
+    **dict.fromkeys(
+        ("otel-genai.openai-agents.events", "otel-genai.openai-agents-streaming.events"),
+        _NO_CONTENT | {"scores": MISSING, "model": MISSING},
+    ),
+    **dict.fromkeys(
+        (
+            "otel-genai.openai-agents",
+            "otel-genai.openai-agents-streaming",
+            "otel-genai.openai-agents-streaming.both",
+            "otel-genai.openai-agents.both",
+        ),
+        _PASSAGES_OF_THE_PROMPT
+        | {
+            "question": DIFFERENT,
+            "chunks": DIFFERENT,
+            "answer": MISSING,
+            "model": MISSING,
+        },  # tool spans only
     ),
     **dict.fromkeys(
         ("otel-genai.dspy", "otel-genai.dspy.both"),
