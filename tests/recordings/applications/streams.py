@@ -162,16 +162,17 @@ async def _read(pieces: Pieces, read: list[str], ending: str) -> None:
     first = asyncio.Event()
 
     async def consume() -> None:
-        async with aclosing(pieces):
-            async for piece in pieces:
-                read.append(piece)
-                if not piece:  # LangChain's first, before there is a word
-                    continue
-                first.set()
-                if ending == "left":
-                    break
-                if ending == "cancelled":
-                    await asyncio.Event().wait()
+        with suppress(GeneratorExit):  # pydantic-ai raises it again
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    read.append(piece)
+                    if not piece:  # LangChain's first, before there is a word
+                        continue
+                    first.set()
+                    if ending == "left":
+                        break
+                    if ending == "cancelled":
+                        await asyncio.Event().wait()
 
     task = asyncio.create_task(consume())
     if ending == "cancelled":

@@ -20,6 +20,10 @@ _CHUNKS_IN_THE_PROMPT = {"chunks": MISSING, "ids": MISSING, "scores": MISSING}
 """No span is of the retriever, or it does not say what it found."""
 _PASSAGES_OF_THE_PROMPT = {"ids": MISSING, "scores": MISSING}
 """Nothing says what was retrieved; the passages of the prompt are the context, and have no ids."""
+_IDS_WITHOUT_TEXTS = {"chunks": MISSING}
+"""The retrieval has ids only; the texts are in the prompt."""
+_IDS_WITHOUT_TEXTS_AND_EMPTY_INPUT = _IDS_WITHOUT_TEXTS | {"question": DIFFERENT}
+"""The root's input is `{"input": ""}`."""
 _NO_CONTENT = {"question": MISSING, "chunks": MISSING, "ids": MISSING, "answer": MISSING}
 """The content was switched off, or hidden: a gap says so."""
 
@@ -55,6 +59,8 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
             "otel-genai.openai-async",
             "otel-genai.openai-async.both",
             "otel-genai.openai-chat.both",
+            "otel-genai.openai-responses.both",
+            "otel-genai.openai-streaming.both",
             "openai-v2.openai-closed",
             "otel-genai.openai-abandoned",
             "otel-genai.openai-chat",
@@ -76,18 +82,32 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
     **dict.fromkeys(
         (
             "otel-genai.langchain",
+            "otel-genai.langchain.both",
             "otel-genai.llamaindex",
             "otel-genai.llamaindex-async",
+            "otel-genai.llamaindex-async.both",
+            "otel-genai.llamaindex-streaming",
+            "otel-genai.llamaindex-streaming.both",
             "otel-genai.llamaindex.both",
         ),
-        {"chunks": MISSING},  # the texts are in the prompt
+        _IDS_WITHOUT_TEXTS,
     ),
     **dict.fromkeys(
-        ("otel-genai.langchain-async", "otel-genai.langchain-async.both"),
-        {"question": DIFFERENT, "chunks": MISSING},
+        (
+            "otel-genai.langchain-async",
+            "otel-genai.langchain-async.both",
+            "otel-genai.langchain-streaming",
+            "otel-genai.langchain-streaming.both",
+        ),
+        _IDS_WITHOUT_TEXTS_AND_EMPTY_INPUT,
     ),
     **dict.fromkeys(
-        ("otel-genai.anthropic-tools", "otel-genai.anthropic-tools.both"),
+        (
+            "otel-genai.anthropic-tools",
+            "otel-genai.anthropic-tools.both",
+            "otel-genai.openai-tools",
+            "otel-genai.openai-tools.both",
+        ),
         _PASSAGES_OF_THE_PROMPT | {"chunks": DIFFERENT},  # each result of a tool is one chunk
     ),
     **dict.fromkeys(
@@ -97,13 +117,51 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
             "otel-genai.anthropic-tools.events",
             "otel-genai.anthropic.events",
             "otel-genai.bedrock.events",
+            "otel-genai.dspy.events",
             "otel-genai.llamaindex-agent.events",
+            "otel-genai.llamaindex-async.events",
+            "otel-genai.llamaindex-streaming.events",
             "otel-genai.llamaindex.events",
             "otel-genai.openai-async.events",
+            "otel-genai.openai-chat.events",
+            "otel-genai.openai-responses.events",
+            "otel-genai.openai-streaming.events",
+            "otel-genai.openai-tools.events",
         ),
         _NO_CONTENT | {"scores": MISSING},
     ),
-    "otel-genai.langchain-async.events": _NO_CONTENT,
+    **dict.fromkeys(
+        (
+            "otel-genai.langchain-agent.events",
+            "otel-genai.langchain-async.events",
+            "otel-genai.langchain-streaming.events",
+            "otel-genai.langchain.events",
+        ),
+        _NO_CONTENT,
+    ),
+    **dict.fromkeys(
+        ("otel-genai.openai-agents.events", "otel-genai.openai-agents-streaming.events"),
+        _NO_CONTENT | {"scores": MISSING, "model": MISSING},
+    ),
+    **dict.fromkeys(
+        (
+            "otel-genai.openai-agents",
+            "otel-genai.openai-agents-streaming",
+            "otel-genai.openai-agents-streaming.both",
+            "otel-genai.openai-agents.both",
+        ),
+        _PASSAGES_OF_THE_PROMPT
+        | {
+            "question": DIFFERENT,
+            "chunks": DIFFERENT,
+            "answer": MISSING,
+            "model": MISSING,
+        },  # tool spans only
+    ),
+    **dict.fromkeys(
+        ("otel-genai.dspy", "otel-genai.dspy.both"),
+        _CHUNKS_IN_THE_PROMPT | {"question": DIFFERENT, "answer": DIFFERENT},  # DSPy's field markers
+    ),
     "openai-v2.openai-chat.off": _NO_CONTENT | {"scores": MISSING},
     "openinference.llamaindex-many": {"ids": PARTIAL, "scores": PARTIAL},
     "openinference.langchain.hidden": _NO_CONTENT,
