@@ -13,6 +13,7 @@ from ragtrace.traces.extract._attributes import found_text
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._content import FoundValue, parse_loosely
 from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
+from ragtrace.traces.extract._prompts import asked_in
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 
 _MOST_GENERATIONS: Final = 24
@@ -324,6 +325,9 @@ def _helpers(generations: Sequence[SpanReading], retrievals: Sequence[SpanReadin
     chunks = [_flat(chunk.text) for each in retrievals[:8] for chunk in _chunks(each)[:20] if chunk.text]
     found: dict[str, str] = {}
     for i, each in enumerate(candidates):
+        for other in candidates[:i]:
+            if other.text and _asks(each, other.text):
+                found[other.reading.span.span_id] = "its text is the question of a later generation"
         earlier = [
             other
             for other in candidates[:i]
@@ -352,6 +356,14 @@ def _helpers(generations: Sequence[SpanReading], retrievals: Sequence[SpanReadin
                 if each not in shown and each.prompt:
                     found[each.reading.span.span_id] = "its prompt holds nothing that was retrieved"
     return found if len(found) < len(candidates) else {}
+
+
+def _asks(later: _Candidate, text: str) -> bool:
+    """Return whether a text is what a later generation was asked: then it is the rewrite of a question."""
+    asked = _flat(later.reading.question.value or "") if later.reading.question else ""
+    if asked == text or (text in asked and text.endswith(("?", "\uff1f", "\u061f")) and len(text) < 600):
+        return True
+    return text in asked and _flat(asked_in(later.reading.question.value or "") or "") == text  # type: ignore[union-attr]
 
 
 def _holds(prompt: str, answer: str, chunks: Sequence[str]) -> bool:

@@ -9,13 +9,13 @@ from typing import Final
 from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._content import FoundValue
-from ragtrace.traces.extract._documents import MAX_CHUNKS, joined
+from ragtrace.traces.extract._documents import MAX_CHUNKS, chunk_of, is_unnamed, joined
 from ragtrace.traces.extract._mapping import is_mapped
 from ragtrace.traces.extract._missing import missing_documents
 from ragtrace.traces.extract._nesting import final_retrievals, named_by_steps
-from ragtrace.traces.extract._prompt_context import PromptContext, prompted
+from ragtrace.traces.extract._prompt_context import PromptContext, documents_shown, prompted
 from ragtrace.traces.extract._rules import ContextFrom
-from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,77 @@ def context_of(
     ``question`` comes from the call's own span.
     """
     found = _retrieved(call, generation, tree)
-    if found.sources or source is ContextFrom.SPANS or call.of(Role.RETRIEVAL, Role.RERANK):
+    if source is ContextFrom.SPANS or any(chunk.text for chunk in found.chunks):
         return found
+    if found.sources and not found.chunks and not any(_lacks_text(each) for each in found.sources):
+        return found  # it searched, and found nothing
+    shown = documents_shown(generation)
+    if shown is not None and shown.documents.value:
+        return _with_texts(found, generation, shown)
     is_liberal = source is ContextFrom.PROMPT
-    of_prompt = prompted(call, generation, question=question, is_liberal=is_liberal)
+    of_prompt = prompted(
+        call, generation, question=question, is_liberal=is_liberal, has_retrieval=bool(found.sources)
+    )
     if of_prompt is not None:
-        return _of_prompt(of_prompt)
+        return _named_by(_of_prompt(of_prompt), found.chunks)
+    if found.sources or call.of(Role.RETRIEVAL, Role.RERANK):
+        return found
     return replace(found, gaps=(_no_retrieval(call, _PROMPT_IS_BARE if is_liberal else _USE_THE_PROMPT),))
+
+
+def _lacks_text(source: SpanReading) -> bool:
+    """Return whether a retrieval does not say what it found."""
+    return source.documents is None or source.documents.damage is not None
+
+
+def _with_texts(
+    found: ExtractedContext, generation: SpanReading | None, shown: ToolResult
+) -> ExtractedContext:
+    """Take the texts of documents whose ids a retrieval has from the model's prompt."""
+    assert generation is not None  # its prompt has them
+    reading = SpanReading(
+        span=generation.span,
+        convention=shown.documents.convention,
+        role=Role.RETRIEVAL,
+        documents=shown.documents,
+    )
+    of_prompt = ExtractedContext(
+        sources=(*found.sources, reading),
+        chunks=joined([shown.documents.value or ()])[:MAX_CHUNKS],
+        provenance=(
+            replace(
+                _provenance(reading),
+                why="the retrieval has no texts, and the model's prompt has documents: "
+                f"{shown.documents.how}.",
+            ),
+        ),
+        gaps=(),
+        is_prompt=not found.chunks,
+    )
+    return _named_by(of_prompt, found.chunks)
+
+
+def _named_by(of_prompt: ExtractedContext, retrieved: Sequence[Chunk]) -> ExtractedContext:
+    """Give passages of a prompt the ids of the retrieved documents: of the same id, else in their order."""
+    chunks = of_prompt.chunks
+    known = {chunk.id: chunk for chunk in retrieved}
+    if not known:
+        return of_prompt
+    if len(chunks) == 1 and len(retrieved) > 1:
+        paragraphs = [each for each in (chunks[0].text or "").split("\n\n") if each.strip()]
+        if len(paragraphs) == len(retrieved):
+            chunks = tuple(
+                chunk_of({"text": text}, rank, chunks[0].span_id or "")
+                for rank, text in enumerate(paragraphs)
+            )
+    by_order = len(chunks) == len(retrieved) and all(is_unnamed(chunk) for chunk in chunks)
+    named = tuple(
+        replace(chunk, id=origin.id, score=origin.score, score_kind=origin.score_kind)
+        if (origin := retrieved[i] if by_order else known.get(chunk.id))
+        else chunk
+        for i, chunk in enumerate(chunks)
+    )
+    return replace(of_prompt, chunks=named)
 
 
 def _of_prompt(found: PromptContext) -> ExtractedContext:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final
 
+from ragtrace.model import AttributeValue
 from ragtrace.traces.extract._content import parse_loosely
 from ragtrace.traces.extract._documents import chunk_of, has_text
 
 _FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}|~{3,}|\"{3}|'{3})[\w-]{0,20}[ \t]*")
-_RULE: Final = re.compile(r"[ \t]{0,3}(-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*")
+RULE: Final = re.compile(r"[ \t]{0,3}(-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*")
 NUMBERED: Final = re.compile(
-    r"[ \t#*]{0,6}(?:document|doc|passage|source|chunk|context|excerpt|snippet|article|extract|result"
+    r"[ \t#*\[]{0,6}(?:document|doc|passage|source|chunk|context|excerpt|snippet|article|extract|result"
     r"|reference|section)[ \t]{0,2}(?:no\.?|number|id)?[ \t]{0,2}[#\[(]?\d{1,4}[\])]?"
     r"(?:[ \t]{0,2}\([^()\n]{0,200}\))?[ \t]{0,2}(?:[:.)\-][ \t*]{0,4}|\*{0,2}$)",
     re.IGNORECASE,
@@ -24,7 +26,15 @@ BRACKETED: Final = re.compile(
     r"[ \t]{0,3}(?:[-*][ \t])?\[(?![ xX]\])[^\[\]\n]{1,80}\]:?(?:[ \t]{1,4}(?=\S)|$)"
 )
 """A line that begins a passage: ``[1] …``, ``[faq-12] …``."""
-_LISTED: Final = re.compile(r"[ \t]{0,3}\d{1,3}[.)][ \t]{1,4}(?=\S)")
+LISTED: Final = re.compile(r"[ \t]{0,3}\d{1,3}[.)][ \t]{1,4}(?=\S)")
+ANY_NUMBERED: Final = re.compile(
+    r"[ \t#*]{0,6}(?:[^\W\d_]{2,20}|[\u3010\[(\uff08]?[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{1,8})"
+    r"[ \t]{0,2}(?:n[.º°o]{1,2} ?|nr\. ?)?[#\[(]?\d{1,4}[\])\u3011\uff09]?[ \t]{0,2}"
+    r"(?:\([^()\n]{0,200}\))?[ \t]{0,2}"
+    r"[:\uff1a.)-][ \t*]{0,4}",
+    re.IGNORECASE,
+)
+"""A line that begins a passage in another language: ``Dokument 1:``."""
 _BULLET: Final = re.compile(r"[ \t]{0,3}[-*•][ \t]{1,4}(?=\S)")
 _JSON: Final = re.compile(
     r"\[\s{0,20}\{|\{\s{0,20}\"(?:documents|passages|contexts?|chunks|results|sources)\"", re.IGNORECASE
@@ -32,6 +42,12 @@ _JSON: Final = re.compile(
 _JSON_TRIED: Final = 8
 _SENTENCE: Final = re.compile(r"\w\W{0,3}[.!?…][\"'”)\]]{0,2}[ \t]{0,9}$")
 _LABELED: Final = re.compile(r"\w{1,20}:")
+_MARKS: Final = re.compile(
+    r"^[ \t]*\[(?:/|END )[^\]\n]{0,40}\][ \t]*$|<((?:document_)?metadata)>[^<>]{0,500}</\1>",
+    re.MULTILINE | re.IGNORECASE,
+)
+_FILE: Final = re.compile(r"[\w./-]{1,120}\.\w{2,5}")
+"""A list of sources that follows the passages."""
 _LETTER: Final = re.compile(r"\w")
 
 
@@ -40,13 +56,16 @@ def parted(block: str) -> tuple[str, ...]:
     documents, _ = documents_in_json(block)
     if documents:
         return documents
+    if shown := documents_in_repr(block):
+        return _whole(str(each["text"]) for each in shown if isinstance(each, Mapping))
     lines = block.splitlines()
     for passages in (
         _fenced(lines),
         _begun_by(NUMBERED, lines),
+        _begun_by(ANY_NUMBERED, lines) if sum(bool(ANY_NUMBERED.match(each)) for each in lines) > 1 else (),
         _begun_by(BRACKETED, lines),
         _ruled(lines),
-        _listed(_LISTED, lines),
+        _listed(LISTED, lines),
         _listed(_BULLET, lines),
         _a_line_each(lines),
     ):
@@ -60,6 +79,8 @@ def documents_in_json(text: str) -> tuple[tuple[str, ...], str]:
 
     Chat messages are not documents.
     """
+    if found := _lines_of_json(text):
+        return found
     decoder = json.JSONDecoder()
     for match in islice(_JSON.finditer(text), _JSON_TRIED):
         try:
@@ -69,6 +90,50 @@ def documents_in_json(text: str) -> tuple[tuple[str, ...], str]:
         if texts := _texts(text[match.start() : end]):
             return texts, f"{text[: match.start()]}\n{text[end:]}"
     return (), text
+
+
+_REPR: Final = re.compile(r"\b(?:Document|Node|TextNode|Chunk|Passage|Doc)\(")
+_QUOTE: Final = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+_REPR_TEXT: Final = re.compile(rf"\b(?:page_content|content|text)={_QUOTE}", re.DOTALL)
+_REPR_ID: Final = re.compile(rf"\b(?:id|id_|doc_id|node_id)={_QUOTE}")
+_MOST_REPRS: Final = 1_000
+
+
+def documents_in_repr(text: str) -> tuple[AttributeValue, ...]:
+    """Read documents that a template wrote as Python shows them: ``[Document(id='a', page_content='…')]``."""
+    starts = [each.start() for each in islice(_REPR.finditer(text), _MOST_REPRS)]
+    found: list[AttributeValue] = []
+    for start, end in pairwise([*starts, len(text)]):
+        said = _REPR_TEXT.search(text, start, end)
+        if said is None:
+            continue
+        named = _REPR_ID.search(text, start, said.start())
+        found.append({"text": _unquoted(said[1]), **({"id": _unquoted(named[1])} if named else {})})
+    return tuple(found)
+
+
+def _unquoted(text: str) -> str:
+    """Return what a Python string literal says."""
+    try:
+        return str(ast.literal_eval(text))
+    except (ValueError, SyntaxError, MemoryError):
+        return text[1:-1]
+
+
+def _lines_of_json(text: str) -> tuple[tuple[str, ...], str] | None:
+    """Read lines that are each a JSON object with text."""
+    texts: list[str] = []
+    rest: list[str] = []
+    for line in text.splitlines():
+        stripped = line.strip().rstrip(",")
+        node = parse_loosely(stripped) if stripped[:2] == '{"' and stripped[-1:] == "}" else None
+        is_document = isinstance(node, Mapping) and "role" not in node and has_text(node)
+        found = chunk_of(node, 0, "").text if isinstance(node, Mapping) and is_document else None
+        if found:
+            texts.append(found)
+        else:
+            rest.append(line)
+    return (_whole(texts), "\n".join(rest)) if texts else None
 
 
 def _texts(encoded: str) -> tuple[str, ...]:
@@ -121,7 +186,7 @@ def _ruled(lines: Sequence[str]) -> tuple[str, ...]:
     """Split at lines of dashes and similar rules."""
     passages: list[list[str]] = [[]]
     for line in lines:
-        if _RULE.fullmatch(line):
+        if RULE.fullmatch(line):
             passages.append([])
         else:
             passages[-1].append(line)
@@ -150,4 +215,6 @@ def _a_line_each(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _whole(passages: Iterable[str]) -> tuple[str, ...]:
-    return tuple(text for each in passages if _LETTER.search(text := each.strip()))
+    texts = [text for each in passages if _LETTER.search(text := _MARKS.sub("", each).strip())]
+    said = [text for text in texts if not _FILE.fullmatch(text)]
+    return tuple(said or texts)

@@ -7,7 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ragtrace.traces.extract._passage_split import BRACKETED, NUMBERED, documents_in_json, parted
+from ragtrace.traces.extract._languages import (
+    ASKED_ABROAD,
+    BARE_HEAD_OF_PASSAGES,
+    HEADS_ELSE,
+    HEADS_PASSAGES,
+    NAMES_PASSAGES,
+    REPLIES_ABROAD,
+    SAYS_TO_ANSWER,
+)
+from ragtrace.traces.extract._passage_split import (
+    ANY_NUMBERED,
+    BRACKETED,
+    LISTED,
+    NUMBERED,
+    RULE,
+    documents_in_json,
+    parted,
+)
 from ragtrace.traces.extract._prompts import ASKED
 
 _NOUNS: Final = (
@@ -22,8 +39,10 @@ _DIRECTED: Final = re.compile(rf"{_VERBS}[^\n]{{0,120}}?\b{_NOUNS}\b", re.IGNORE
 _POINTED: Final = re.compile(
     rf"{_VERBS}[^\n]{{0,80}}?\b(?:these|this|following|given|provided|supplied|retrieved|numbered|labell?ed|below)\b"
     rf"[^\n.]{{0,40}}?\b{_NOUNS}\b"
-    rf"|{_VERBS}[^\n]{{0,80}}?\b{_NOUNS}\b[^\n.]{{0,20}}?\b(?:below|provided|that follow)\b",
-    re.IGNORECASE,
+    rf"|{_VERBS}[^\n]{{0,80}}?\b{_NOUNS}\b[^\n.]{{0,20}}?\b(?:below|provided|that follow)\b"
+    rf"|{_VERBS}[^\n]{{0,80}}?\b(?:following|provided|given) information(?: below)?"
+    r"[ \t]{0,3}[:.]?[ \t]{0,3}$",
+    re.IGNORECASE | re.MULTILINE,
 )
 _SURE_TAGS: Final = (
     r"contexts?|documents?|docs|passages?|excerpts?|snippets?|chunks?|extracts?|search_results?"
@@ -35,7 +54,9 @@ _ANSWERS_IN_TAGS: Final = r"answer|response|submission|completion"
 _TAG: Final = re.compile(rf"<(/?)({_TAGS}|examples?|{_ANSWERS_IN_TAGS})(?:\s[^<>]{{0,300}})?>", re.IGNORECASE)
 _BODY: Final = re.compile(r"<(content|text|body|document_contents?|page_content)>", re.IGNORECASE)
 _FACTS: Final = re.compile(
-    r"<(source|title|url|id|index|score|metadata|date|name)>[^<>]{0,500}</\1>\s{0,9}", re.IGNORECASE
+    r"<(source|title|url|id|index|score|(?:document_)?metadata|date|name)>"
+    r"[^<>]{0,500}</\1>\s{0,9}",
+    re.IGNORECASE,
 )
 _STRONG: Final = (
     r"passages|excerpts|snippets|chunks|search results"
@@ -159,10 +180,13 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
         sections,
         _as_json(text) if directions.is_directed else None,
         _bracketed(lines, question) if directions.is_pointed else None,
+        _below_rule(lines, question) if directions.is_pointed else None,
         _led_in(lines, question) if directions.is_pointed else None,
     ):
         if each is not None and each.passages:
             return _with_answer(each, has_answer=sections.has_answer or found.has_answer)
+    if (by_structure := structured(text, question, is_directed=directions.is_pointed)) is not None:
+        return _with_answer(by_structure, has_answer=sections.has_answer or found.has_answer)
     return Passages(rest=text, has_answer=sections.has_answer or found.has_answer)
 
 
@@ -293,8 +317,11 @@ def _without_instructions(passages: Sequence[str]) -> Sequence[str]:
 
 def _segments(lines: Sequence[str]) -> list[_Segment]:
     segments = [_Segment("", [])]
+    is_fenced = False
     for line in lines:
-        kind, now = _kind(line), segments[-1].kind
+        if _QUOTED.fullmatch(line):
+            is_fenced = not is_fenced
+        kind, now = "" if is_fenced else _kind(line), segments[-1].kind
         is_inside = kind == _NUMBER and now in (_NUMBER, _SURE, _PERHAPS)
         is_inside = is_inside or (kind in (_SURE, _PERHAPS) and now == _NUMBER)
         if kind and not is_inside:
@@ -364,6 +391,26 @@ def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
     )
 
 
+def _below_rule(lines: Sequence[str], question: str | None) -> Passages | None:
+    """Find the text below a line of dashes that follows the instructions at once."""
+    pointing = next((i for i, line in enumerate(lines) if _POINTED.search(line)), None)
+    if pointing is None:
+        return None
+    rule = next((i for i in range(pointing + 1, len(lines)) if RULE.fullmatch(lines[i])), None)
+    if rule is None or any(not line.strip() for line in lines[pointing + 1 : rule - 1]):
+        return None
+    last = max(i for i in range(rule, len(lines)) if RULE.fullmatch(lines[i]))
+    end = last if last > rule else len(lines)
+    block, tail = _up_to_label(lines[rule + 1 : end], question)
+    if not _is_prose("\n".join(block)):
+        return None
+    return Passages(
+        passages=parted("\n".join(block)),
+        rest="\n".join([*lines[:rule], *tail, *lines[end:]]),
+        shape="below a line",
+    )
+
+
 def _up_to_label(lines: Sequence[str], question: str | None) -> tuple[list[str], list[str]]:
     """Split the lines at the first label that ends a block, else before the question or other text."""
     end = next((i for i, line in enumerate(lines) if _kind(line) in (_ASKS, _ANSWERS, _ELSE)), None)
@@ -411,3 +458,153 @@ def _start_of_last_paragraph(lines: Sequence[str], end: int) -> int:
 
 def _words(lines: Sequence[str]) -> int:
     return sum(len(line.split()) for line in lines)
+
+
+# -- in any language
+
+
+_ANY_TAG: Final = re.compile(r"<(/?)([A-Za-z_\u00c0-\uffff][\w.-]{0,40})(?:\s[^<>]{0,300})?>")
+_QUOTED: Final = re.compile(r'[ \t]{0,3}("{3}|\'{3}|`{3,}|~{3,})[\w-]{0,20}[ \t]*')
+_PARAGRAPH: Final = re.compile(r"\n[ \t]*\n")
+_CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def structured(text: str, question: str | None, *, is_directed: bool) -> Passages | None:
+    """Find passages by structure alone in a prompt that says, in any language, to answer from some.
+
+    By tags, fences, rules, then what is below a heading that names them; else all of its paragraphs but the
+    question and instructions. ``None`` if the prompt says nothing of passages.
+    """
+    ends = _ends(text)
+    if not is_directed and not (NAMES_PASSAGES.search(ends) and SAYS_TO_ANSWER.search(ends)):
+        return None
+    lines = text.splitlines()
+    for found in (
+        _in_any_tags(text),
+        _between(lines, _QUOTED, "in fences"),
+        _between(lines, RULE, "between lines"),
+        _below_heading(lines, question),
+        _repeated(lines, question),
+    ):
+        if found is not None and found.passages:
+            return found
+    return None
+
+
+def _in_any_tags(text: str) -> Passages | None:
+    opened: list[re.Match[str]] = []
+    found: list[_Tagged] = []
+    for match in _ANY_TAG.finditer(text):
+        if not match[1]:
+            opened.append(match)
+            continue
+        near = range(len(opened) - 1, max(-1, len(opened) - 9), -1)
+        at = next((i for i in near if opened[i][2].lower() == match[2].lower()), None)
+        if at is not None:
+            start = opened[at]
+            del opened[at:]
+            inside = slice(start.end(), match.start())
+            if not _ASKING_TAG.fullmatch(match[2]) and _is_prose(text[inside]):
+                found.append(_Tagged(match[2].lower(), start.start(), match.end(), inside))
+    outermost = _outermost(found)
+    if not outermost:
+        return None
+    rest, last = [], 0
+    for each in outermost:
+        rest.append(text[last : each.start])
+        last = each.end
+    names = dict.fromkeys(f"`<{each.name}>`" for each in outermost)
+    passages = tuple(p for each in outermost for p in _inside_any_tags(text[each.inside], 0))
+    return Passages(
+        passages=passages, rest="\n".join([*rest, text[last:]]), shape=f"between tags {', '.join(names)}"
+    )
+
+
+def _inside_any_tags(inner: str, depth: int) -> tuple[str, ...]:
+    text = _FACTS.sub("", inner)
+    nested = _in_any_tags(text) if depth < _DEEPEST else None
+    return nested.passages if nested and nested.passages else parted(_body(text))
+
+
+_ASKING_TAG: Final = re.compile(
+    r".*(question|query|frage|pregunta|pergunta|instruction|example|rule|history|output|format|answer|role|task).*"
+    r"|问题|质问|質問|b|i|p|u|br|code|a|ul|li|em|strong",
+    re.IGNORECASE,
+)
+
+
+def _is_prose(text: str) -> bool:
+    return (
+        _words(text.splitlines()) >= _SHORTEST_BLOCK or len(_CJK.findall(text[:2_000])) >= 2 * _SHORTEST_BLOCK
+    )
+
+
+def _between(lines: Sequence[str], mark: re.Pattern[str], shape: str) -> Passages | None:
+    """Find the text between the first and the last line of marks; after a single one, all that follows."""
+    at = [i for i, line in enumerate(lines) if mark.fullmatch(line)]
+    if not at:
+        return None
+    first, last = at[0], at[-1]
+    if len(at) == 1:
+        if mark is not RULE:
+            return None
+        block, tail = _up_to_label(lines[first + 1 :], None)
+        rest = [*lines[:first], *tail]
+    else:
+        block = [*lines[first + 1 : last]] if len(at) == 2 else [*lines[first : last + 1]]
+        rest = [*lines[:first], *lines[last + 1 :]]
+    if not _is_prose("\n".join(block)):
+        return None
+    return Passages(passages=parted("\n".join(block)), rest="\n".join(rest), shape=shape)
+
+
+def _below_heading(lines: Sequence[str], question: str | None) -> Passages | None:
+    passages: list[str] = []
+    rest: list[str] = []
+    i = 0
+    while i < len(lines):
+        line = lines[i]
+        heading = HEADS_PASSAGES.fullmatch(line) if len(line) <= 400 else None
+        bare = BARE_HEAD_OF_PASSAGES.fullmatch(line) if len(line) <= 200 else None
+        if (heading is None and bare is None) or ASKED_ABROAD.match(line):
+            rest.append(line)
+            i += 1
+            continue
+        end = next((j for j in range(i + 1, len(lines)) if _ends_block(lines[j])), len(lines))
+        block = [heading["text"] if heading else "", *lines[i + 1 : end]]
+        block, tail = _without_tail(block, question)
+        if _is_prose("\n".join(block)):
+            passages.extend(parted("\n".join(block)))
+            rest.extend(tail)
+        else:
+            rest.extend(lines[i:end])
+        i = end
+    return (
+        Passages(passages=tuple(passages), rest="\n".join(rest), shape="under a heading")
+        if passages
+        else None
+    )
+
+
+def _ends_block(line: str) -> bool:
+    if ASKED_ABROAD.match(line) or REPLIES_ABROAD.match(line) or _kind(line) in (_ASKS, _ANSWERS, _ELSE):
+        return True
+    if NUMBERED.match(line) or BRACKETED.match(line):
+        return False
+    return bool(HEADS_ELSE.fullmatch(line)) and not HEADS_PASSAGES.fullmatch(line)
+
+
+def _repeated(lines: Sequence[str], question: str | None) -> Passages | None:
+    """Find two or more blocks that begin alike: ``[1]``, ``1.``, ``Dokument 1:``."""
+    for mark in (NUMBERED, BRACKETED, LISTED, ANY_NUMBERED):
+        at = [i for i, line in enumerate(lines) if mark.match(line)]
+        if len(at) < 2:
+            continue
+        block, tail = _up_to_label(lines[at[0] :], question)
+        if _is_prose("\n".join(block)):
+            return Passages(
+                passages=parted("\n".join(block)),
+                rest="\n".join([*lines[: at[0]], *tail]),
+                shape="in numbered blocks",
+            )
+    return None

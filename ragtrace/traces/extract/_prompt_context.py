@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ragtrace import semconv
-from ragtrace.model import Chunk, Part, Provenance, SkipReason
+from ragtrace.model import AttributeValue, Chunk, Part, Provenance, SkipReason
 from ragtrace.traces.extract import conventions
 from ragtrace.traces.extract._attributes import found_text
 from ragtrace.traces.extract._calls import Call
-from ragtrace.traces.extract._content import ContentDamage, FoundValue, clean, without_excess
-from ragtrace.traces.extract._documents import chunk_of, joined, with_text_damage
+from ragtrace.traces.extract._content import ContentDamage, FoundValue, clean, parse_loosely, without_excess
+from ragtrace.traces.extract._documents import chunk_of, find_documents, has_text, joined, with_text_damage
+from ragtrace.traces.extract._languages import OF_THE_CONVERSATION
 from ragtrace.traces.extract._messages import ChatTurn, Message, calls_tools, turns_of
-from ragtrace.traces.extract._passage_split import parted
+from ragtrace.traces.extract._passage_split import documents_in_repr, parted
 from ragtrace.traces.extract._passages import Passages, directions_in, is_instruction, passages_in
+from ragtrace.traces.extract._payload import listed_documents
 from ragtrace.traces.extract._prompts import asked_in
-from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
 from ragtrace.traces.trace import Span
 
 _PROMPT_MARK: Final = "messages"
@@ -49,8 +51,53 @@ class _Material:
     """Whether it is the user's last turn, with the question."""
 
 
+_VARIABLES: Final = (
+    "gen_ai.prompt.variable.",
+    "llm.prompt_template.variables",
+    "traceloop.prompt.template_variables.",
+)
+
+
+def documents_shown(generation: SpanReading | None) -> ToolResult | None:
+    """Return the documents of a prompt's variables, else those that Python wrote into its text."""
+    if generation is None:
+        return None
+    span = generation.span
+    for key, value in span.attributes.items():
+        if key.startswith(_VARIABLES) and isinstance(value, str):
+            parsed = parse_loosely(value)
+            for each in (parsed, *(parsed.values() if isinstance(parsed, Mapping) else ())):
+                listed = listed_documents(each)
+                if isinstance(listed, tuple) and listed and all(_is_document(item) for item in listed):
+                    return ToolResult(tool=None, documents=_documents(listed, key, generation))
+    found = conventions.prompt_of(span)
+    for turn in turns_of(found.value or ()) if found else ():
+        if listed := documents_in_repr(turn.text):
+            return ToolResult(
+                tool=None, documents=_documents(listed, found.attribute if found else "", generation)
+            )
+    return None
+
+
+def _is_document(item: AttributeValue) -> bool:
+    return isinstance(item, Mapping) and "role" not in item and has_text(item)
+
+
+def _documents(
+    listed: tuple[AttributeValue, ...], attribute: str, generation: SpanReading
+) -> FoundValue[tuple[Chunk, ...]]:
+    return find_documents(
+        listed, attribute=attribute, convention=generation.convention, span_id=generation.span.span_id
+    )
+
+
 def prompted(
-    call: Call, generation: SpanReading | None, *, question: str | None, is_liberal: bool
+    call: Call,
+    generation: SpanReading | None,
+    *,
+    question: str | None,
+    is_liberal: bool,
+    has_retrieval: bool = False,
 ) -> PromptContext | None:
     """Use the generation's prompt as the context.
 
@@ -61,16 +108,38 @@ def prompted(
     if span is None or prompt is None:
         return None
     messages = prompt.value or ()
-    if not is_liberal and (call.of(Role.TOOL) or calls_tools(messages)):
+    if not (is_liberal or has_retrieval) and (call.of(Role.TOOL) or calls_tools(messages)):
+        return None
+    if not is_liberal and _is_about_the_conversation(messages):
         return None
     material = _material(messages, question)
-    if not is_liberal and any(each.found.has_answer for each in material):
+    if not (is_liberal or has_retrieval) and any(each.found.has_answer for each in material):
         return None
     asked = _asked(material, question)
     passages = [each for part in material for each in _passages(part, asked, is_liberal=is_liberal)]
+    if not passages and has_retrieval:
+        passages = [each for part in material for each in _passages(part, asked, is_liberal=True)]
     if not passages or not (question or asked):
         return None
     return _prompted(span, prompt, passages, material, asked)
+
+
+def _is_about_the_conversation(messages: Sequence[Message]) -> bool:
+    """Return whether the last message asks for a title, tags or a summary of an earlier answer."""
+    turns = turns_of(messages)
+    last = max((i for i, each in enumerate(turns) if each.role == "user"), default=0)
+    if not any(each.role == "assistant" for each in turns[:last]):
+        return False
+    asked = turns[last].text.strip()
+    return (
+        len(asked) < _LONGEST_REQUEST
+        and asked[-1:] not in _QUESTION_MARKS
+        and bool(OF_THE_CONVERSATION.search(asked))
+    )
+
+
+_LONGEST_REQUEST: Final = 4_000
+_QUESTION_MARKS: Final = "?\uff1f\u061f"
 
 
 def prompt_of(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ragtrace.traces.extract._content import FoundValue
+from ragtrace.traces.extract._languages import ASKED_ABROAD, REPLIES_ABROAD
 
 _MARKUP = r"[\W_]{0,8}"
 _COLON = r"[ *_]{0,4}:[ *_]{0,4}"
@@ -42,9 +43,9 @@ def asked_in(prompt: str) -> str | None:
     asked: list[str] | None = None
     is_open = False
     for line in prompt.splitlines():
-        if match := ASKED.match(line):
+        if match := ASKED.match(line) or ASKED_ABROAD.match(line):
             asked, is_open = [match["text"]], True
-        elif is_open and _OVER.match(line):
+        elif is_open and (_OVER.match(line) or REPLIES_ABROAD.match(line)):
             is_open = False
         elif is_open and asked is not None:
             asked.append(line)
