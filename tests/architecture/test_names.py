@@ -40,9 +40,9 @@ PUBLIC = {
         " check_sink"
     ),
     "ragtrace_collector.store.port": (
-        "MAIL DeadLetter DeadLetterStore"
+        "DeadLetter DeadLetterStore"
         " DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier KeptTurn"
-        " LedgerStore Mail MailStore MaintenanceStore OutboxItem OutboxStore Outcome QuarantineReason"
+        " LedgerStore MaintenanceStore OutboxItem OutboxStore Outcome QuarantineReason"
         " QuarantineRecord QuarantineStore RelatedAnswer ReleasedTraces SamplingStore SessionStore SpanStore"
         " StoreUnavailable StoredContent StoredSession StoredSpans StoredTrace StoredTurn TraceDecided"
         " TraceReport WorkStore"

@@ -47,6 +47,7 @@ def test_only_the_service_opens_a_store() -> None:
         if {f"{STORE}.open", f"{STORE}.open_reading"} & store_modules_of(module)
         and not is_in(module.name, STORE)
         and not is_in(module.name, "ragtrace_collector.cli")
+        and not is_in(module.name, "ragtrace.cli")
     }
     assert choosers == {"ragtrace_collector.service"}
 

@@ -148,8 +148,8 @@ def rules(options: RulesOptions) -> None:
 
     \b
     Examples:
-      ragtrace rules --metric faithfulness --service shop --at-least 0.9 --out shop-rules.yml
-      ragtrace rules --metric hallucination --service shop --at-most 0.1 --format grafana
+      ragtrace rules --metric faithfulness --service shop --at-least 0.9
+      ragtrace rules --metric hallucination --service shop --format grafana
       ragtrace rules --out judging-rules.yml
     """
     from ragtrace.files.private import replace_file

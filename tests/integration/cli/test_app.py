@@ -61,8 +61,7 @@ def test_help_names_every_command() -> None:
         "budget",
         "drift",
         "outbox",
-        "slo",
-        "alerts",
+        "rules",
         "kafka",
         "backup",
     ]
@@ -79,9 +78,9 @@ def test_help_has_an_example_and_fits_80_columns(command: tuple[str, ...]) -> No
     assert max(map(len, result.output.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("reviews", "slo")])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("reviews", "rules")])
 def test_every_command_speaks_json(name: str) -> None:
-    """`reviews export` writes nothing but JSON lines, and `slo rules` the YAML of other programs."""
+    """`reviews export` writes nothing but JSON lines, and `rules` the YAML of other programs."""
     assert "--json" in run(name, "--help").output
 
 
