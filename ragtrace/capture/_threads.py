@@ -10,7 +10,7 @@ import concurrent.futures
 import functools
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from opentelemetry import context as otel_context
@@ -27,10 +27,11 @@ _ACROSS_INTERPRETERS = getattr(concurrent.futures, "InterpreterPoolExecutor", ()
 
 def follow_threads() -> Callable[[], None]:
     """Replace ``ThreadPoolExecutor.submit`` and ``Thread.start``; return a function that restores them."""
-    submit, start = ThreadPoolExecutor.submit, threading.Thread.start
+    submit: Any = ThreadPoolExecutor.submit
+    start = threading.Thread.start
 
     @functools.wraps(submit)
-    def submit_inside(self: ThreadPoolExecutor, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit_inside(self: ThreadPoolExecutor, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
         inside = None if isinstance(self, _ACROSS_INTERPRETERS) else _inside_the_call()
         return submit(self, fn if inside is None else functools.partial(inside, fn), *args, **kwargs)
 
@@ -59,7 +60,7 @@ def follow_threads() -> Callable[[], None]:
             restore()
             raise
 
-    ThreadPoolExecutor.submit = submit_inside  # type: ignore[method-assign]
+    ThreadPoolExecutor.submit = submit_inside  # type: ignore[method-assign, assignment]
     threading.Thread.start = start_inside  # type: ignore[method-assign]
 
     def take_back() -> None:

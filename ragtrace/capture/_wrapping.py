@@ -384,11 +384,10 @@ async def _async_step(recording: Recording, resume: Callable[[], Awaitable[Any]]
         recording.pause()
 
 
-@guarded
 def called(function: object) -> str:
     """Return a function's name."""
     kind = type.__getattribute__(type(function), "__name__")
-    return str(getattr(function, "__qualname__", kind))
+    return guarded(lambda: str(getattr(function, "__qualname__", kind)))() or kind
 
 
 def _parameters(function: Callable[..., Any]) -> Sequence[inspect.Parameter]:

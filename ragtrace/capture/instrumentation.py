@@ -51,33 +51,31 @@ def instrument(
 
     Known libraries (``ragtrace.capture.libraries._table``) are instrumented on import, unless already traced.
     ``RAGTRACE_DISABLED`` or ``OTEL_SDK_DISABLED`` keep capture off. ``RAGTRACE_LOG_LEVEL`` shows diagnostics.
-
     If the application has an OpenTelemetry SDK provider, ragtrace joins it and keeps its sampler, resource
     and exporters; only the ``endpoint`` argument adds an exporter. Otherwise ragtrace sets a global provider
-    from the ``OTEL_*`` variables. Arguments override the environment. A second call changes nothing: call
-    [`uninstrument`][ragtrace.capture.instrumentation.uninstrument] first. It never raises.
+    from the ``OTEL_*`` variables. Arguments override the environment. A second call changes nothing before
+    [`uninstrument`][ragtrace.capture.instrumentation.uninstrument]. It never raises.
 
     Args:
         service_name: Else ``OTEL_SERVICE_NAME``. No effect on a joined provider.
         endpoint: ``http://host:4317`` (gRPC) or ``http://host:4318`` (HTTP); ``https://`` for TLS. Else
             ``OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`` or ``OTEL_EXPORTER_OTLP_ENDPOINT``.
         protocol: Else ``OTEL_EXPORTER_OTLP_PROTOCOL``, else by the endpoint's port, else gRPC.
-        headers: Sent with every export, such as an authorization header.
+        headers: Sent with every export.
         capture_content: ``True`` and ``False`` are short for ``content="on"`` and ``"off"``.
-        content: ``"on"``, ``"redacted"`` (extra ``privacy``), ``"hashed"`` or ``"off"``; or a policy
-            with limits. Else ``RAGTRACE_CAPTURE_CONTENT``, else off if ``NO_CONTENT`` or ``EVENT_ONLY`` is in
+        content: ``"on"``, ``"redacted"`` (extra ``privacy``), ``"hashed"`` or ``"off"``; or a policy with
+            limits. Else ``RAGTRACE_CAPTURE_CONTENT``, else off if ``NO_CONTENT`` or ``EVENT_ONLY`` is in
             ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, else on: judging needs content.
         redact: Called as ``redact(text, part)`` for every text before it is recorded.
         tracer_provider: The provider to join, if it is not the global one.
         only: Libraries by name: ``["openai"]``. Else ``RAGTRACE_ONLY`` (commas), else all; ``[]`` is none.
         exclude: The libraries to skip. Else ``RAGTRACE_EXCLUDE``.
         threads: Carry calls into threads: ``ThreadPoolExecutor.submit`` and ``Thread.start`` are replaced.
-        max_queue_bytes: Memory limit of the export queue; beyond it, the oldest spans are dropped and counted.
-            Else ``RAGTRACE_MAX_QUEUE_BYTES``, else 64 MiB. No effect on a joined provider.
+        max_queue_bytes: Memory of the export queue; beyond it, the oldest spans are dropped and counted. Else
+            ``RAGTRACE_MAX_QUEUE_BYTES``, else 64 MiB. No effect on a joined provider.
         quiet: Send hints about missing verdicts to the log only, not to stderr. Else ``RAGTRACE_QUIET``.
     """
     with _lock:
-        be_quiet(wants_quiet(os.environ, quiet) is True)
         settings = _resolved(
             service_name=service_name,
             endpoint=endpoint,
@@ -90,6 +88,7 @@ def instrument(
             exclude=exclude,
             threads=threads,
             max_queue_bytes=max_queue_bytes,
+            quiet=quiet,
         )
         return settings is not None and _switch_on(settings, tracer_provider) is True
 
@@ -177,8 +176,9 @@ os.register_at_fork(after_in_child=_unlock)  # its holder does not exist in the 
 
 
 @guarded
-def _resolved(**arguments: Any) -> Settings:
+def _resolved(*, quiet: bool | None, **arguments: Any) -> Settings:
     _show_log()
+    be_quiet(wants_quiet(os.environ, quiet) is True)
     return resolve(os.environ, **arguments)
 
 

@@ -27,7 +27,7 @@ from ragtrace.capture._guard import log
 from ragtrace.capture._hints import hint
 from ragtrace.capture._span_queue import SENT_BYTES, SpanQueue, WaitingSpan, copied
 from ragtrace.capture._watch import RagCallWatch
-from ragtrace.capture.settings import Settings
+from ragtrace.capture.settings import Settings, cooperative
 from ragtrace.http.exporters import open_span_exporter
 
 QUEUE_SPANS = 16_384
@@ -64,8 +64,9 @@ class Pipeline:
     def __init__(self, settings: Settings) -> None:
         self._queue = SpanQueue(most_spans=_most_spans(os.environ), most_bytes=settings.max_queue_bytes)
         self._exporter = _CountedExporter(
-            lambda: [_exporter(name, settings) for name in settings.exporters],
-            _unreachable(settings),
+            # asked again in a forked child: a server's worker replaces its sockets there
+            lambda: [_exporter(name, cooperative(settings, os.environ)) for name in settings.exporters],
+            _unreachable(cooperative(settings, os.environ)),
             self._queue,
         )
         self._processor = _batch_processor(self._exporter, os.environ, self._queue.most_spans)

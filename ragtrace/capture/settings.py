@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -85,6 +87,35 @@ def resolve(
         target=_shown(by_code or by_env or _DEFAULT_TARGET[spoken]),
         target_by="code" if by_code else "environment" if by_env else "default",
     )
+
+
+def cooperative(settings: Settings, env: Mapping[str, str]) -> Settings:
+    """Return settings that suit gevent and eventlet: gRPC would block all their greenlets while it waits.
+
+    Spans then go by HTTP, to the usual HTTP port if the endpoint has the usual gRPC port.
+    """
+    by = next((library for library, (module, asks) in _GREEN.items() if _is_patched(module, asks)), None)
+    if by is None or settings.protocol != "grpc":
+        return settings
+    endpoint = settings.endpoint or _named_by(env)
+    target = _DEFAULT_TARGET["http/protobuf"]
+    if endpoint is not None:
+        endpoint = _endpoint(_GRPC_PORT.sub(lambda port: f":{int(port[1]) + 1}", endpoint), "http/protobuf")
+        target = _shown(endpoint.removesuffix(_TRACES_PATH))
+    log.info("ragtrace: %s replaced the sockets, so spans go by HTTP, to %s", by, target)
+    return replace(settings, protocol="http/protobuf", endpoint=endpoint, target=target)
+
+
+_GREEN: Final = {
+    "gevent": ("gevent.monkey", "is_module_patched"),
+    "eventlet": ("eventlet.patcher", "is_monkey_patched"),
+}
+_GRPC_PORT: Final = re.compile(r":(4317|4327)(?=/|$)")
+
+
+def _is_patched(module: str, asks: str) -> bool:
+    ask = getattr(sys.modules.get(module), asks, None)
+    return ask is not None and ask("socket") is True
 
 
 @guarded

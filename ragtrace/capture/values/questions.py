@@ -47,19 +47,8 @@ _BY_NAME, _IN_CHAT, _BY_WEAK_NAME, _IN_FIELD, _BY_LOOK, _IN_OBJECT, _IN_PAST = r
 
 _ASKING = words("question query q utterance ask asked inquiry enquiry")
 _TEXT = (
-    "message",
-    "msg",
-    "input",
-    "inp",
-    "prompt",
-    "text",
-    "txt",
-    "content",
-    "search",
-    "transcript",
-    "sentence",
-    "phrase",
-    "body",
+    *("message", "msg", "input", "inp", "prompt", "text", "txt", "content"),
+    *("search", "transcript", "sentence", "phrase", "body"),
 )
 _FROM_THE_USER = words("user human customer new current latest last")
 _NEVER_A_TEXT = words(
@@ -187,8 +176,8 @@ def _chosen(named: Iterable[Named], way: Way, *, by_look: bool) -> Asked | None:
             else:
                 rank = max(rank, _IN_CHAT)
             found.append((rank, read.text or 0, inner._replace(rank=rank)))
-    if by_look and (text := _by_look(looks)) is not None:
-        found.append((_BY_LOOK, 0, Asked(text, text, _BY_LOOK)))
+    if by_look and (seen := _by_look(looks)) is not None:
+        found.append((_BY_LOOK, 0, Asked(seen, seen, _BY_LOOK)))
     return min(found, key=lambda each: each[:2], default=(0, 0, None))[2]
 
 
@@ -212,8 +201,8 @@ def _asked(value: object, way: Way) -> Asked | None:
         return _asked_in_list(value, way)
     if is_request(value):
         return next(way.each(_asked, (getattr(value, name, None) for name in _REQUEST_FIELDS)), None)
-    if _role(value) is not None and (text := _text_of_message(value, way)) is not None:
-        return Asked(text, value, _IN_CHAT)
+    if _role(value) is not None and (said := _text_of_message(value, way)) is not None:
+        return Asked(said, value, _IN_CHAT)
     fields = list(fields_of(value))
     if fields or isinstance(value, Mapping):
         return _chosen(fields, way, by_look=False)
@@ -228,7 +217,7 @@ def _in_json(text: str, way: Way) -> Asked | None:
         return None
     try:
         return way.down(_asked, json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -242,12 +231,10 @@ def _asked_in_list(values: Sequence[object], way: Way) -> Asked | None:
     if any(_role(message) is not None for message in last):
         return None
     if last and (exchange := _exchange(last[0])) is not None:
-        text = decoded(exchange[0])
-        return Asked(text, text, _IN_PAST if exchange[1] else _IN_CHAT)
-    for value in last[:1]:
-        if (asked := way.down(_asked, value)) is not None:
-            return Asked(asked.text, values, max(asked.rank, _IN_FIELD))
-    return None
+        said, answer = exchange
+        return Asked(said, said, _IN_PAST if answer else _IN_CHAT)
+    asked = way.down(_asked, last[0]) if last else None
+    return asked and Asked(asked.text, values, max(asked.rank, _IN_FIELD))
 
 
 def _exchange(value: object) -> tuple[str, object] | None:
@@ -255,8 +242,9 @@ def _exchange(value: object) -> tuple[str, object] | None:
     if isinstance(value, Mapping):
         said, answer = first_field(value, _ASKERS), first_field(value, _ANSWERERS)
         return (said, answer) if isinstance(said, str) else None
-    is_pair = isinstance(value, list | tuple) and len(value) == _PAIR and isinstance(value[0], str)
-    return (value[0], value[1]) if is_pair else None  # type: ignore[index]  # checked
+    if isinstance(value, list | tuple) and len(value) == _PAIR and isinstance(value[0], str):
+        return value[0], value[1]
+    return None
 
 
 def _role(message: object) -> str | None:
@@ -272,11 +260,8 @@ def _role(message: object) -> str | None:
 
 
 def _text_of_message(message: object, way: Way) -> str | None:
-    content = (
-        message[1]
-        if isinstance(message, tuple | list)
-        else first_field(message, ("content", "parts", "text"))
-    )
+    is_pair = isinstance(message, tuple | list)
+    content = message[1] if is_pair else first_field(message, ("content", "parts", "text"))  # type: ignore[index]
     if isinstance(content, str | bytes | bytearray):
         return decoded(content)
     if content is None:

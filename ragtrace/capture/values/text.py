@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from numbers import Number
 from typing import TypeVar
 
@@ -23,18 +23,8 @@ def words(listed: str) -> frozenset[str]:
 
 _ANSWER_FIELDS = (
     *("delta", "answer", "output_text", "output", "response", "result", "text", "content", "token"),
-    *(
-        "completion",
-        "reply",
-        "replies",
-        "answers",
-        "choices",
-        "candidates",
-        "messages",
-        "parts",
-        "data",
-        "message",
-    ),
+    *("completion", "reply", "replies", "answers", "choices", "candidates"),
+    *("messages", "parts", "data", "message"),
 )
 _ONE_OF_MANY = {"choices": 0, "candidates": 0, "replies": 0, "answers": 0, "messages": -1}
 _ANSWERING = ("assistant", "ai", "model", "bot")
@@ -93,8 +83,8 @@ def _answer_among(values: Sequence[object], way: Way) -> str | None:
     if word is not None:
         return decoded(word)
     found = next(way.each(_answer, (value for value in rest if not isinstance(value, list | tuple))), None)
-    number = next((value for value in values if isinstance(value, Number | str) and value is not True), None)
-    return found if found is not None or number is None else str(number)
+    plain = (value for value in values if isinstance(value, Number | str) and not isinstance(value, bool))
+    return found if found is not None else next(map(str, plain), None)
 
 
 def _answer_of_list(values: Sequence[object], way: Way) -> str | None:
@@ -208,32 +198,20 @@ def _answer(value: object, way: Way) -> str | None:
         return "".join(found) if found else None
     if _is_no_piece(value):
         return None
-    found = _named_answer(value, way)
-    if found is None:
-        found = next(way.each(_answer, (_held(value, name) for name in _ANSWER_FIELDS)), None)
-    if found is None:
-        found = next(
-            (
-                text
-                for name, held in fields_of(value)
-                if _grade(name) == _WEAK and (text := way.down(_answer, held))
-            ),
-            None,
-        )
-    return found or _reply_of_part(value, way)
+    named = _named_answer(value, way)
+    if named is not None:
+        return named
+    weak = (held for name, held in fields_of(value) if _grade(name) == _WEAK)
+    known = (_held(value, name) for name in _ANSWER_FIELDS)
+    return next(way.each(_answer, chain(known, weak)), None) or _reply_of_part(value, way)
 
 
 def _named_answer(value: object, way: Way) -> str | None:
     """Return the value under a name that surely means the answer, here or within a wrapper."""
     fields = [(grade, name, held) for name, held in fields_of(value) if (grade := _grade(name)) is not None]
     for grade, _, held in sorted(fields, key=lambda each: (each[0], len(each[1]))):
-        if grade < _WRAPPER and (found := way.down(_answer, held)):
-            return found
-        if (
-            grade == _WRAPPER
-            and not isinstance(held, str | list)
-            and (found := way.down(_named_answer, held))
-        ):
+        search = _answer if grade < _WRAPPER else _named_answer
+        if grade <= _WRAPPER and (found := way.down(search, held)):
             return found
     return None
 
@@ -249,15 +227,15 @@ def _grade(name: str) -> int | None:
         return None
     if "answer" in parts:
         return _SURE
-    if len(parts) > 1 and (not _OF_MODEL.isdisjoint(parts) and parts[-1] in _TEXTS):
+    last = parts[-1]
+    is_of_model = len(parts) > 1 and last in _TEXTS and not _OF_MODEL.isdisjoint(parts)
+    if is_of_model or last in {"reply", "completion", "final"}:
         return _LIKELY
-    if parts[-1] in {"reply", "completion", "final"}:
-        return _LIKELY
-    if parts[-1] == "summary":
+    if last == "summary":
         return _SHORT
-    if parts[-1] in _WRAPPERS:
+    if last in _WRAPPERS:
         return _WRAPPER
-    return _WEAK if parts[-1] in _TEXTS else None
+    return _WEAK if last in _TEXTS else None
 
 
 def _is_no_piece(value: object) -> bool:
