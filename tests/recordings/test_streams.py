@@ -20,12 +20,11 @@ READER_LEFT = "reader went away"
 STREAM_FAILED = "broke off with an error"
 EXPECTED = {"whole": None, "left": READER_LEFT, "cancelled": READER_LEFT, "broken": STREAM_FAILED}
 """What a person expects of each ending: the reason for which the answer is not judged, if it is not."""
-_NO_ANSWER = "an exception GeneratorExit or CancelledError is taken for a failed call without an answer"
 _HALF = "an error on the spans of the call is not taken for the end of its stream: half an answer is judged"
 _SPLITTER = "the root was never ended, and spans of a text splitter without a parent are taken for calls"
 NOT_YET = {
-    "langchain-left": _NO_ANSWER,
-    "langchain-cancelled": _NO_ANSWER,
+    "langchain-left": _HALF,
+    "langchain-cancelled": _HALF,
     "langchain-broken": _HALF,
     "llamaindex-left": _SPLITTER,
     "llamaindex-cancelled": _SPLITTER,

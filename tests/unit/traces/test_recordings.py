@@ -106,6 +106,10 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
         (
             "otel-genai.anthropic-tools",
             "otel-genai.anthropic-tools.both",
+            "otel-genai.openai-agents",
+            "otel-genai.openai-agents-streaming",
+            "otel-genai.openai-agents-streaming.both",
+            "otel-genai.openai-agents.both",
             "otel-genai.openai-tools",
             "otel-genai.openai-tools.both",
         ),
@@ -123,6 +127,8 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
             "otel-genai.llamaindex-async.events",
             "otel-genai.llamaindex-streaming.events",
             "otel-genai.llamaindex.events",
+            "otel-genai.openai-agents-streaming.events",
+            "otel-genai.openai-agents.events",
             "otel-genai.openai-async.events",
             "otel-genai.openai-chat.events",
             "otel-genai.openai-responses.events",
@@ -139,25 +145,6 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
             "otel-genai.langchain.events",
         ),
         _NO_CONTENT,
-    ),
-    **dict.fromkeys(
-        ("otel-genai.openai-agents.events", "otel-genai.openai-agents-streaming.events"),
-        _NO_CONTENT | {"scores": MISSING, "model": MISSING},
-    ),
-    **dict.fromkeys(
-        (
-            "otel-genai.openai-agents",
-            "otel-genai.openai-agents-streaming",
-            "otel-genai.openai-agents-streaming.both",
-            "otel-genai.openai-agents.both",
-        ),
-        _PASSAGES_OF_THE_PROMPT
-        | {
-            "question": DIFFERENT,
-            "chunks": DIFFERENT,
-            "answer": MISSING,
-            "model": MISSING,
-        },  # tool spans only
     ),
     **dict.fromkeys(
         ("otel-genai.dspy", "otel-genai.dspy.both"),
