@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from opentelemetry.context import Context
 from opentelemetry.trace import (
+    NonRecordingSpan,
     Span,
     Tracer,
     TracerProvider,
@@ -31,6 +32,8 @@ from opentelemetry.trace import (
 from ragtrace import semconv
 from ragtrace.capture._guard import guarded
 from ragtrace.capture.libraries.wrapped_tracer import WrappedTracer
+
+_SPLITTERS = ("Splitter", "NodeParser")
 
 
 class NestingProvider(TracerProvider):
@@ -48,8 +51,10 @@ class _NestingTracer(WrappedTracer):
     """Starts a span under the run if the run is nearer than the current span."""
 
     def start_span(self, name: str, context: Context | None = None, *args: Any, **kwargs: Any) -> Span:
-        """Start a span as the tracer does."""
+        """Start a span as the tracer does, but none for a splitter of LlamaIndex: it is no RAG call."""
         where = run_context() if context is None else context
+        if name.partition(".")[0].endswith(_SPLITTERS):
+            return NonRecordingSpan(get_current_span(where).get_span_context())
         return self._tracer.start_span(name, where, *args, **kwargs)
 
 

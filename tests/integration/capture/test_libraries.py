@@ -388,6 +388,18 @@ def test_what_the_agent_turned_on_follows_the_content_policy(run_by_agent: Run) 
     assert [span.name for span in spans if "lamp" in span.text.replace("handbook", "")] == []
 
 
+def test_splitting_documents_is_no_rag_call(run: Run) -> None:
+    code = """
+ragtrace.instrument(only=["llama-index"])
+from llama_index.core import Document
+from llama_index.core.node_parser import SentenceSplitter
+splitter = SentenceSplitter(chunk_size=100, chunk_overlap=0)
+assert splitter.get_nodes_from_documents([Document(text="Refunds take 14 days.")])
+assert splitter.split_text("Refunds take 14 days.")
+"""
+    assert run(code) == []
+
+
 STREAMS = """
 import asyncio
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
