@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.errors import ConfigError
-from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.store.cipher import NO_CIPHER, open_cipher
-from ragtrace_collector.store.port import HoldMode, Job, StoreUnavailable
+from ragtrace_collector.store.port import HoldMode, StoreUnavailable
 from ragtrace_collector.store.sqlite import SqliteStore
 from tests.integration.collector.running import (
     carriers_in,
@@ -32,7 +31,6 @@ from tests.rag_spans import rag_trace
 
 OLD, NEW, OTHER = (base64.b64encode(bytes([number]) * 32).decode() for number in range(3))
 SECRET = b"what nobody but the judge may read"
-JOB = Job(trace_id="t1", span_id="s1", sample=Sample(rule="ratio", rate=1, probability=1))
 
 
 def part(payload: bytes) -> TraceSlice:
