@@ -200,6 +200,18 @@ def _trace_json(trace: Trace, extraction: Extraction) -> dict[str, object]:
             {"text": note.text, "span_id": note.span_id, "span_name": note.span_name}
             for note in extraction.notes
         ],
+        "unread": _unread_json(extraction),
+    }
+
+
+def _unread_json(extraction: Extraction) -> dict[str, object] | None:
+    unread = extraction.unread
+    if unread is None:
+        return None
+    return {
+        "producer": unread.producer,
+        "attributes": list(unread.attributes),
+        "mapping": {part: [path] for part, path in unread.mapping.items()},
     }
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from ragtrace.model import Part, RagRecord, SkipReason
-from ragtrace.traces.extract import ExtractRules, extract_records
+from ragtrace.model import RagRecord
+from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode_json
 from ragtrace.traces.trace import Span, Trace
 
@@ -45,7 +45,6 @@ class Case:
     spans: tuple[Span, ...]
     expected: tuple[Expected, ...]
     kind: str = ""
-    rules: ExtractRules = field(default_factory=ExtractRules)
 
 
 BOTH = Expected(chunks=(PAID, UNUSED))
@@ -156,19 +155,28 @@ def reported() -> tuple[Case, ...]:
     )
 
 
-def records_of(case: Case) -> tuple[RagRecord, ...]:
-    """Extract the records of all traces of a case."""
+def read(case: Case) -> list[Mapping[str, Any]]:
+    """Return what is read from a case, in the form in which `ragtrace explain --json` shows it."""
     by_trace = groupby(sorted(case.spans, key=lambda each: each.trace_id), key=lambda each: each.trace_id)
-    return tuple(
-        record
-        for key, spans in by_trace
-        for record in extract_records(Trace.of(key, spans), case.rules).records
-    )
+    return [
+        _shown(record) for key, spans in by_trace for record in extract_records(Trace.of(key, spans)).records
+    ]
 
 
-def grade(case: Case, records: Sequence[RagRecord]) -> Grade:
+def _shown(record: RagRecord) -> Mapping[str, Any]:
+    return {
+        "question": record.question,
+        "answer": record.answer,
+        "contexts": [{"id": chunk.id, "text": chunk.text} for chunk in record.chunks],
+        "gaps": [
+            {"part": str(gap.part), "reason": str(gap.reason), "detail": gap.detail} for gap in record.gaps
+        ],
+    }
+
+
+def grade(case: Case, records: Sequence[Mapping[str, Any]]) -> Grade:
     """Compare what would be judged with what a person finds."""
-    judged = [each for each in records if not each.gap(Part.QUESTION, Part.CONTEXT, Part.ANSWER)]
+    judged = [each for each in records if not any(gap["part"] != "reference" for gap in each["gaps"])]
     whole = [each for each in case.expected if not each.incomplete]
     if len(judged) > len(whole):
         return "wrong"
@@ -180,23 +188,25 @@ def grade(case: Case, records: Sequence[RagRecord]) -> Grade:
     return next((worst for worst in ("wrong", "silent", "partly") if worst in grades), "right")
 
 
-def _is_broken(record: RagRecord, expected: Expected) -> bool:
-    gap = record.gap(Part.ANSWER)
-    return (
-        gap is not None
-        and gap.reason in (SkipReason.INCOMPLETE, SkipReason.FAILED_CALL)
-        and (expected.incomplete in gap.detail)
+def _is_broken(record: Mapping[str, Any], expected: Expected) -> bool:
+    """Return whether the answer is said to be a part, for the true reason."""
+    return any(
+        gap["part"] == "answer"
+        and gap["reason"] in ("incomplete", "failed_call")
+        and expected.incomplete in gap["detail"]
+        for gap in record["gaps"]
     )
 
 
-def _grade(record: RagRecord, expected: Expected) -> Grade:
-    if (record.question, record.answer and record.answer.strip()) != (expected.question, expected.answer):
+def _grade(record: Mapping[str, Any], expected: Expected) -> Grade:
+    said = record["answer"].strip() if record["answer"] else None
+    if (record["question"], said) != (expected.question, expected.answer):
         return "wrong"
-    texts = tuple(_flat(chunk.text or "") for chunk in record.chunks)
+    texts = tuple(_flat(chunk["text"] or "") for chunk in record["contexts"])
     wanted = tuple(_flat(each) for each in expected.chunks)
     if texts != wanted and texts != (" ".join(wanted),):
         return "partly" if set(texts) & set(wanted) else "wrong"
-    ids = tuple(chunk.id for chunk in record.chunks)
+    ids = tuple(chunk["id"] for chunk in record["contexts"])
     return "right" if not expected.ids or ids == expected.ids else "partly"
 
 

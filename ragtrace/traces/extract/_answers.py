@@ -264,6 +264,8 @@ class Answering:
     """The last first."""
     helped: tuple[SpanReading, ...] = ()
     """Graders, rewrites of the query, titles and the like."""
+    rewrites: bool = False
+    """Whether a generation wrote the query of the retrieval."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """By span id: why a generation was passed over."""
 
@@ -306,13 +308,19 @@ def answering(call: Call, tree: SpanTree) -> Answering:
             reasons[span_id] = "its text is the query of a retrieval"
         else:
             remaining.append(each)
+    first = next((_flat(each.query.value) for each in retrievals if each.query and each.query.value), "")
+    rewrites = any(
+        _flat(text) == first for text in texts_of([each for each in outermost if each not in remaining])
+    )
     remaining = remaining or outermost
     helpers = _helpers(remaining[-_MOST_GENERATIONS:], retrievals) if len(remaining) > 1 else {}
     reasons.update(helpers)
     left = [each for each in remaining if each.span.span_id not in helpers] or remaining
     helped = tuple(each for each in outermost if each not in left)
     chosen = left[-1] if left else max(every, key=lambda each: each.span.end_ns, default=None)
-    return Answering(chosen=chosen, may_answer=tuple(reversed(left)), helped=helped, reasons=reasons)
+    return Answering(
+        chosen=chosen, may_answer=tuple(reversed(left)), helped=helped, rewrites=rewrites, reasons=reasons
+    )
 
 
 def _helpers(generations: Sequence[SpanReading], retrievals: Sequence[SpanReading]) -> Mapping[str, str]:

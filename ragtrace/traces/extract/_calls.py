@@ -12,6 +12,7 @@ from ragtrace import semconv
 from ragtrace.traces.extract._content import FoundValue, parse_loosely
 from ragtrace.traces.extract._mapping import AttributeMapping
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
+from ragtrace.traces.extract._streams import left_by_reader
 from ragtrace.traces.extract._tools import RETRIEVAL_TOOLS
 from ragtrace.traces.extract.conventions import OWN, read_span
 from ragtrace.traces.lineage import Lineage
@@ -51,6 +52,8 @@ class SpanTree:
             span.span_id: span.parent_span_id for span in trace.spans if span.parent_span_id in self._spans
         }
         self._lineage = Lineage(self._parents)
+        self.left = frozenset(span.span_id for span in trace.spans if left_by_reader(span))
+        """The spans that record that who waited for them went away."""
         self._found_above: dict[Callable[[Span], Any], dict[str, Any]] = {}
 
     def find(self, span_id: str) -> Span | None:

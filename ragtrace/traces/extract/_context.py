@@ -45,7 +45,7 @@ def context_of(
         return found
     if found.sources and not found.chunks and not any(_lacks_text(each) for each in found.sources):
         return found  # it searched, and found nothing
-    shown = documents_shown(generation)
+    shown = documents_shown(generation, has_retrieval=bool(found.sources))
     if shown is not None and shown.documents.value:
         return _with_texts(found, generation, shown)
     is_liberal = source is ContextFrom.PROMPT

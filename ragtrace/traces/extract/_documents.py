@@ -77,7 +77,9 @@ def chunk_of(document: Mapping[str, AttributeValue], rank: int, span_id: str) ->
     """Read one document. Without an id, it gets one from a hash of its text."""
     document = _unwrapped(document)
     metadata = _metadata(document)
-    text, is_cut = _text(document if has_text(document) else metadata)
+    text, is_cut = _text(document)
+    if text is None:
+        text, is_cut = _text(metadata)
     score = next((found for key in _SCORE_KEYS if (found := number_of(document.get(key))) is not None), None)
     distance = number_of(document.get("distance"))
     return Chunk(
@@ -94,7 +96,8 @@ def chunk_of(document: Mapping[str, AttributeValue], rank: int, span_id: str) ->
 
 def has_text(document: Mapping[str, AttributeValue]) -> bool:
     """Return whether the document has its text under a usual key."""
-    return _text(_unwrapped(document))[0] is not None
+    inner = _unwrapped(document)
+    return _text(inner)[0] is not None or _text(_metadata(inner))[0] is not None
 
 
 def is_unnamed(chunk: Chunk) -> bool:
@@ -220,7 +223,8 @@ def _joined_parts(parts: AttributeValue) -> str | None:
         for each in items
         if isinstance(each, Mapping)
         for text in (each.get("text", each.get("content")),)
-        if isinstance(text, str) and each.get("type", "text") in ("text", "output_text", "input_text")
+        if isinstance(text, str)
+        and str(each.get("type", "text")).lower() in ("text", "output_text", "input_text")
     ]
     return "\n".join(texts) if texts and len(texts) == len(items) else None
 

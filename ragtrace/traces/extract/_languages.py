@@ -36,9 +36,9 @@ _ANSWERS: Final = (
     r"|답변?|대답|질문|ответ\w*|вопрос\w*"
 )
 _QUESTIONS: Final = (
-    r"(?:nutzer|benutzer|kunden)?frage|anfrage|question(?: de l'utilisateur)?|pregunta(?: del usuario)?|consulta"
-    r"|consulta|pergunta(?: do usuário)?|domanda(?: dell'utente)?|vraag|(?:ユーザーの)?質問|問い"
-    r"|(?:用户|用戶|我的)?(?:问题|問題|提问)(?:是|为)?|질문|вопрос(?: пользователя)?"
+    r"(?:nutzer|benutzer|kunden)?frage|anfrage|question(?: de l'utilisateur)?"
+    r"|pregunta(?: del usuario)?|consulta|pergunta(?: do usuário)?|domanda(?: dell'utente)?|vraag"
+    r"|(?:ユーザーの)?質問|問い|(?:用户|用戶|我的)?(?:问题|問題|提问)(?:是|为)?|질문|вопрос(?: пользователя)?"
 )
 _REPLIES: Final = r"antwort|réponse|respuesta|resposta|risposta|antwoord|回答|答え|答案|답변|답|ответ"
 _COLON: Final = r"[:\uff1a]"
@@ -75,3 +75,14 @@ OF_THE_CONVERSATION: Final = re.compile(
     re.IGNORECASE,
 )
 """What a request for a title, tags, a summary or further questions speaks of."""
+
+INSTRUCTS_ABROAD: Final = re.compile(
+    r"[\W\d_]{0,6}(?:(?:wenn|falls) (?:du|sie|die antwort|der kontext|keine)\b|du (?:bist|sollst)\b"
+    r"|sie sind\b|antworte\b|beantworte\b|erfinde\b|gib keine"
+    r"|si (?:tu|vous) ne\b|si la réponse|si le contexte|tu es\b|vous êtes\b|réponds\b|répondez\b|n'invente"
+    r"|si no (?:sabes|conoces|encuentras|está|hay)|si la respuesta|eres un|responde\b|contesta\b|no inventes"
+    r"|se (?:não|você não)|se a resposta|você é\b|responda\b|não invente|se non|se la risposta|rispondi\b"
+    r"|如果|若|你是|请|請|不要|回答(?!:|\uff1a)"
+    r"|もし|わからない|分からない|あなたは|以下の指示|만약|если (?:ты|вы|ответ)|ответь)",
+    re.IGNORECASE,
+)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ragtrace import semconv
 from ragtrace.model import Gap, Part, SkipReason
 from ragtrace.traces.extract._switches import switches_of
+from ragtrace.traces.extract._unread import unread_text
 from ragtrace.traces.trace import Span, StatusCode
 
 _REFS = (semconv.INPUT_MESSAGES_REF, semconv.OUTPUT_MESSAGES_REF)
@@ -59,6 +60,8 @@ def _detail(part: Part, spans: Sequence[Span]) -> str:
     dropped = sum(span.dropped_attributes_count for span in spans)
     if dropped:
         return f"{what}: {dropped} attributes were dropped; raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
+    if (unread := unread_text(spans)) is not None:
+        return f"{what}, and content is on: {unread.advice}"
     return f"{what}: {switches_of(spans)}"
 
 

@@ -79,17 +79,43 @@ def documents_in_json(text: str) -> tuple[tuple[str, ...], str]:
 
     Chat messages are not documents.
     """
-    if found := _lines_of_json(text):
-        return found
+    listed, rest = objects_in_json(text)
+    texts = [chunk_of(each, 0, "").text for each in listed if isinstance(each, Mapping)]
+    texts = texts or [each for each in listed if isinstance(each, str)]
+    found = _whole([each or "" for each in texts])
+    return (found, rest) if found else ((), text)
+
+
+def objects_in_json(text: str) -> tuple[Sequence[AttributeValue], str]:
+    """Return the objects with text of lines of JSON or of a JSON list, or a list's strings; and the rest."""
+    objects: list[AttributeValue] = []
+    rest: list[str] = []
+    for line in text.splitlines() if '{"' in text else ():
+        stripped = line.strip().rstrip(",")
+        node = parse_loosely(stripped) if stripped[:2] == '{"' and stripped[-1:] == "}" else None
+        if _is_document(node):
+            objects.append(node)
+        else:
+            rest.append(line)
+    if objects:
+        return objects, "\n".join(rest)
     decoder = json.JSONDecoder()
     for match in islice(_JSON.finditer(text), _JSON_TRIED):
         try:
             _, end = decoder.raw_decode(text, match.start())
         except (ValueError, RecursionError):
             continue
-        if texts := _texts(text[match.start() : end]):
-            return texts, f"{text[: match.start()]}\n{text[end:]}"
+        node = parse_loosely(text[match.start() : end])
+        if isinstance(node, Mapping):
+            node = next((each for each in node.values() if isinstance(each, tuple)), ())
+        items = node if isinstance(node, tuple) else ()
+        if items and (all(map(_is_document, items)) or all(isinstance(each, str) for each in items)):
+            return items, f"{text[: match.start()]}\n{text[end:]}"
     return (), text
+
+
+def _is_document(item: AttributeValue) -> bool:
+    return isinstance(item, Mapping) and "role" not in item and has_text(item)
 
 
 _REPR: Final = re.compile(r"\b(?:Document|Node|TextNode|Chunk|Passage|Doc)\(")
@@ -118,35 +144,6 @@ def _unquoted(text: str) -> str:
         return str(ast.literal_eval(text))
     except (ValueError, SyntaxError, MemoryError):
         return text[1:-1]
-
-
-def _lines_of_json(text: str) -> tuple[tuple[str, ...], str] | None:
-    """Read lines that are each a JSON object with text."""
-    texts: list[str] = []
-    rest: list[str] = []
-    for line in text.splitlines():
-        stripped = line.strip().rstrip(",")
-        node = parse_loosely(stripped) if stripped[:2] == '{"' and stripped[-1:] == "}" else None
-        is_document = isinstance(node, Mapping) and "role" not in node and has_text(node)
-        found = chunk_of(node, 0, "").text if isinstance(node, Mapping) and is_document else None
-        if found:
-            texts.append(found)
-        else:
-            rest.append(line)
-    return (_whole(texts), "\n".join(rest)) if texts else None
-
-
-def _texts(encoded: str) -> tuple[str, ...]:
-    node = parse_loosely(encoded)
-    if isinstance(node, Mapping):
-        node = next((each for each in node.values() if isinstance(each, tuple)), ())
-    items = node if isinstance(node, tuple) else ()
-    documents = [
-        each for each in items if isinstance(each, Mapping) and "role" not in each and has_text(each)
-    ]
-    texts = [chunk_of(each, 0, "").text for each in documents] if len(documents) == len(items) else []
-    strings = [each for each in items if isinstance(each, str)]
-    return _whole([each or "" for each in texts] or (strings if len(strings) == len(items) else []))
 
 
 def _fenced(lines: Sequence[str]) -> tuple[str, ...]:

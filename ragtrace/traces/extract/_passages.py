@@ -12,6 +12,7 @@ from ragtrace.traces.extract._languages import (
     BARE_HEAD_OF_PASSAGES,
     HEADS_ELSE,
     HEADS_PASSAGES,
+    INSTRUCTS_ABROAD,
     NAMES_PASSAGES,
     REPLIES_ABROAD,
     SAYS_TO_ANSWER,
@@ -29,10 +30,11 @@ from ragtrace.traces.extract._prompts import ASKED
 
 _NOUNS: Final = (
     r"(?:context|passages?|documents?|docs|sources|excerpts?|snippets?|chunks?|extracts?|search results"
-    r"|articles?|sections|knowledge base|reference (?:text|material)s?|(?:background|context) information)"
+    r"|articles?|sections|knowledge base|reference (?:text|material)s?"
+    r"|(?:background|context|relevant|retrieved) information)"
 )
 _VERBS: Final = (
-    r"\b(?:answer|answers|answering|respond|reply|use|using|based|rely|relying|refer|cite|according|grounded|given"
+    r"\b(?:answer|answers|answering|respond|reply|use|using|based|rely|relying|refer|cite|citations?|according|grounded|given"
     r"|consult)\b"
 )
 _DIRECTED: Final = re.compile(rf"{_VERBS}[^\n]{{0,120}}?\b{_NOUNS}\b", re.IGNORECASE)
@@ -64,7 +66,7 @@ _STRONG: Final = (
 )
 _WEAK: Final = (
     r"context|documents|docs|extracts|sources|articles|background|(?:background |context )?information"
-    r"|reference(?: text| material)?s?|knowledge"
+    r"|reference(?: text| material)?s?|knowledge(?: base)?"
 )
 _HEADING: Final = re.compile(
     r"[\s>#*_=-]{0,8}(?:(?:here|these|below) (?:are|is) )?(?:(?:the|some|our|following|relevant|retrieved"
@@ -98,6 +100,7 @@ _ANSWER: Final = re.compile(
 _OTHER: Final = re.compile(
     r"\s{0,3}(?:instructions?|rules?|guidelines?|your task|task|output format|(?:chat |conversation )?history"
     r"|conversation)(?: [^:\n]{0,20})?:.*"
+    r"|\s{0,3}(?:the )?(?:above|preceding|foregoing) (?:is|are|was|were) .{0,80}"
     r"|\s{0,3}(?:#{1,6} {0,3}|\*\*|={2,} ?)(?:instructions?|rules?|guidelines?|task|notes?|output|format"
     r"|examples?|history|chat history|conversation|important|constraints?|tone|style|role)\b.{0,80}",
     re.IGNORECASE,
@@ -163,7 +166,9 @@ def is_instruction(paragraph: str) -> bool:
     if len(paragraph) > _LONGEST_INSTRUCTION:
         return False
     heading, _, _ = paragraph.partition("\n")
-    return bool(_INSTRUCTION.match(paragraph) or _OTHER.fullmatch(heading))
+    return bool(
+        _INSTRUCTION.match(paragraph) or _OTHER.fullmatch(heading) or INSTRUCTS_ABROAD.match(paragraph)
+    )
 
 
 def passages_in(text: str, directions: Directions, question: str | None = None) -> Passages:
@@ -185,7 +190,7 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
     ):
         if each is not None and each.passages:
             return _with_answer(each, has_answer=sections.has_answer or found.has_answer)
-    if (by_structure := structured(text, question, is_directed=directions.is_pointed)) is not None:
+    if (by_structure := structured(text, question, directions)) is not None:
         return _with_answer(by_structure, has_answer=sections.has_answer or found.has_answer)
     return Passages(rest=text, has_answer=sections.has_answer or found.has_answer)
 
@@ -469,22 +474,23 @@ _PARAGRAPH: Final = re.compile(r"\n[ \t]*\n")
 _CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
-def structured(text: str, question: str | None, *, is_directed: bool) -> Passages | None:
+def structured(text: str, question: str | None, directions: Directions) -> Passages | None:
     """Find passages by structure alone in a prompt that says, in any language, to answer from some.
 
     By tags, fences, rules, then what is below a heading that names them; else all of its paragraphs but the
     question and instructions. ``None`` if the prompt says nothing of passages.
     """
     ends = _ends(text)
-    if not is_directed and not (NAMES_PASSAGES.search(ends) and SAYS_TO_ANSWER.search(ends)):
+    is_pointed = directions.is_pointed or bool(NAMES_PASSAGES.search(ends) and SAYS_TO_ANSWER.search(ends))
+    if not (is_pointed or directions.is_directed):
         return None
     lines = text.splitlines()
     for found in (
-        _in_any_tags(text),
+        _in_any_tags(text) if is_pointed else None,
         _between(lines, _QUOTED, "in fences"),
         _between(lines, RULE, "between lines"),
-        _below_heading(lines, question),
-        _repeated(lines, question),
+        _below_heading(lines, question) if is_pointed else None,
+        _repeated(lines, question) if is_pointed else None,
     ):
         if found is not None and found.passages:
             return found
@@ -551,11 +557,21 @@ def _between(lines: Sequence[str], mark: re.Pattern[str], shape: str) -> Passage
         block, tail = _up_to_label(lines[first + 1 :], None)
         rest = [*lines[:first], *tail]
     else:
-        block = [*lines[first + 1 : last]] if len(at) == 2 else [*lines[first : last + 1]]
+        above = _start_of_last_paragraph(lines, first) if first else 0
+        if _is_passage("\n".join(lines[above:first])):
+            first = above
+        block = [*lines[first : last + 1]]
         rest = [*lines[:first], *lines[last + 1 :]]
     if not _is_prose("\n".join(block)):
         return None
     return Passages(passages=parted("\n".join(block)), rest="\n".join(rest), shape=shape)
+
+
+def _is_passage(paragraph: str) -> bool:
+    """Return whether a paragraph above the first of several lines is a passage, too, and no instruction."""
+    said = paragraph.strip()
+    is_other = said.endswith((":", "?", "\uff1a", "\uff1f")) or is_instruction(said) or _DIRECTED.search(said)
+    return _is_prose(said) and not is_other and not NAMES_PASSAGES.search(said)
 
 
 def _below_heading(lines: Sequence[str], question: str | None) -> Passages | None:
@@ -566,7 +582,8 @@ def _below_heading(lines: Sequence[str], question: str | None) -> Passages | Non
         line = lines[i]
         heading = HEADS_PASSAGES.fullmatch(line) if len(line) <= 400 else None
         bare = BARE_HEAD_OF_PASSAGES.fullmatch(line) if len(line) <= 200 else None
-        if (heading is None and bare is None) or ASKED_ABROAD.match(line):
+        is_label = NUMBERED.match(line) or ANY_NUMBERED.match(line)
+        if (heading is None and bare is None) or is_label or ASKED_ABROAD.match(line):
             rest.append(line)
             i += 1
             continue
@@ -589,7 +606,7 @@ def _below_heading(lines: Sequence[str], question: str | None) -> Passages | Non
 def _ends_block(line: str) -> bool:
     if ASKED_ABROAD.match(line) or REPLIES_ABROAD.match(line) or _kind(line) in (_ASKS, _ANSWERS, _ELSE):
         return True
-    if NUMBERED.match(line) or BRACKETED.match(line):
+    if NUMBERED.match(line) or BRACKETED.match(line) or ANY_NUMBERED.match(line):
         return False
     return bool(HEADS_ELSE.fullmatch(line)) and not HEADS_PASSAGES.fullmatch(line)
 

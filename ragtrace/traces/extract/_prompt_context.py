@@ -16,7 +16,7 @@ from ragtrace.traces.extract._content import ContentDamage, FoundValue, clean, p
 from ragtrace.traces.extract._documents import chunk_of, find_documents, has_text, joined, with_text_damage
 from ragtrace.traces.extract._languages import OF_THE_CONVERSATION
 from ragtrace.traces.extract._messages import ChatTurn, Message, calls_tools, turns_of
-from ragtrace.traces.extract._passage_split import documents_in_repr, parted
+from ragtrace.traces.extract._passage_split import documents_in_repr, objects_in_json, parted
 from ragtrace.traces.extract._passages import Passages, directions_in, is_instruction, passages_in
 from ragtrace.traces.extract._payload import listed_documents
 from ragtrace.traces.extract._prompts import asked_in
@@ -58,7 +58,7 @@ _VARIABLES: Final = (
 )
 
 
-def documents_shown(generation: SpanReading | None) -> ToolResult | None:
+def documents_shown(generation: SpanReading | None, *, has_retrieval: bool) -> ToolResult | None:
     """Return the documents of a prompt's variables, else those that Python wrote into its text."""
     if generation is None:
         return None
@@ -72,7 +72,9 @@ def documents_shown(generation: SpanReading | None) -> ToolResult | None:
                     return ToolResult(tool=None, documents=_documents(listed, key, generation))
     found = conventions.prompt_of(span)
     for turn in turns_of(found.value or ()) if found else ():
-        if listed := documents_in_repr(turn.text):
+        objects = objects_in_json(turn.text)[0] if has_retrieval else ()
+        named = tuple(each for each in objects if isinstance(each, Mapping))
+        if turn.role != "assistant" and (listed := documents_in_repr(turn.text) or named):
             return ToolResult(
                 tool=None, documents=_documents(listed, found.attribute if found else "", generation)
             )

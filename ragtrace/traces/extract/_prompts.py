@@ -35,6 +35,23 @@ def question_of(prompt: FoundValue[str] | None) -> FoundValue[str] | None:
     return replace(prompt, value=asked, how="the text after its last `Question:` or `Query:`")
 
 
+def beside_chunks(prompt: FoundValue[str] | None, texts: Sequence[str]) -> FoundValue[str] | None:
+    """Return what is left of a prompt beside the chunks, if it is short: the question."""
+    if prompt is None or prompt.value is None or asked_in(prompt.value):
+        return question_of(prompt)
+    rest = prompt.value
+    for each in texts[:_MOST_CHUNKS]:
+        rest = rest.replace(each, "\n\n")
+    paragraphs = [each.strip() for each in rest.split("\n\n") if each.strip()]
+    if rest == prompt.value or not paragraphs or len(paragraphs[-1]) > _LONGEST_QUESTION:
+        return None
+    return replace(prompt, value=paragraphs[-1], how="what is beside the chunks in the prompt")
+
+
+_MOST_CHUNKS = 50
+_LONGEST_QUESTION = 600
+
+
 def asked_in(prompt: str) -> str | None:
     """Return the text after the last ``Question:`` or ``Query:`` at the start of a line.
 
@@ -49,4 +66,12 @@ def asked_in(prompt: str) -> str | None:
             is_open = False
         elif is_open and asked is not None:
             asked.append(line)
-    return "\n".join(asked).strip() or None if asked else None
+    return _unquoted("\n".join(asked).strip()) or None if asked else None
+
+
+def _unquoted(text: str) -> str:
+    pair = (text[:1], text[-1:])
+    return text[1:-1].strip() if len(text) > 2 and pair in _QUOTES and text.count(pair[0]) <= 2 else text
+
+
+_QUOTES = {('"', '"'), ("\u201c", "\u201d"), ("\u300c", "\u300d"), ("\u00ab", "\u00bb"), ("\u201e", "\u201c")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -9,7 +10,7 @@ from ragtrace import semconv
 from ragtrace.traces.extract._messages import messages_of
 from ragtrace.traces.trace import Span, StatusCode
 
-_WENT_AWAY: Final = "the answer was streamed and its reader went away before the end"
+WENT_AWAY: Final = "the answer was streamed and its reader went away before the end"
 _FAILED: Final = "the answer was streamed and broke off with an error: `error.type` of the span names it"
 _SAYS_ERROR: Final = (
     "the answer broke off: the reason for which the model stopped is `error`, as OpenTelemetry's "
@@ -29,13 +30,32 @@ def broken_off(span: Span) -> str | None:
         return _SAYS_ERROR
     if span.attributes.get(semconv.IS_STREAMING_OPENLLMETRY) is True:
         has_answer = semconv.OUTPUT_MESSAGES in span.attributes
-        return _WENT_AWAY if has_answer and not any(_reasons(span)) else None
+        return WENT_AWAY if has_answer and not any(_reasons(span)) else None
     if span.attributes.get(semconv.REQUEST_STREAM) is True and span.status_code is StatusCode.ERROR:
         return _FAILED
     # OpenInference sets the status at the end of the stream, and has no finish reason for some APIs
     is_stream = any(event.name == semconv.OI_FIRST_TOKEN for event in span.events)
     is_open = span.status_code is StatusCode.UNSET and semconv.OI_FINISH_REASON not in span.attributes
-    return _WENT_AWAY if is_stream and is_open else None
+    return WENT_AWAY if is_stream and is_open else None
+
+
+_LEFT: Final = re.compile(r"cancel|generatorexit|disconnect|abort|brokenpipe|client ?closed", re.IGNORECASE)
+
+
+def left_by_reader(span: Span) -> bool:
+    """Return whether the span records that who waited for it went away."""
+    events = (event.attributes.get("exception.type") for event in span.events if event.name == "exception")
+    kinds = (*events, span.attributes.get(semconv.ERROR_TYPE))
+    return any(isinstance(each, str) and _LEFT.search(each) for each in kinds) or (
+        span.status_code is StatusCode.ERROR and bool(_LEFT.search(span.status_message))
+    )
+
+
+def ended_in_error(span: Span) -> str | None:
+    """Return why the answer on a span that ended in an error is no whole one."""
+    if span.status_code is not StatusCode.ERROR:
+        return None
+    return f"span {span.name!r} ended in an error: its answer is only what came before"
 
 
 def _is_ours(span: Span) -> bool:
@@ -48,7 +68,7 @@ def _by_our_mark(span: Span) -> str | None:
     """Read ragtrace's own mark. Without one, it is complete: old versions marked only broken streams."""
     if span.attributes.get(semconv.RAG_STREAM_COMPLETE) is not False:
         return None
-    return _FAILED if span.status_code is StatusCode.ERROR else _WENT_AWAY
+    return _FAILED if span.status_code is StatusCode.ERROR else WENT_AWAY
 
 
 def _reasons(span: Span) -> Iterator[str]:

@@ -23,7 +23,7 @@ from ragtrace.traces.extract._span_reader import Role, ToolResult
 
 RETRIEVAL_TOOLS: Final = re.compile(
     r"retriev|search|look_?up|knowledge|vector|query_engine|(^|_|\b)rag(_|\b|$)"
-    r"|(find|get|fetch|query|read)_?(the_)?(doc|context|passage|chunk|article|kb|index|faq|corpus)",
+    r"|graph_?(query|rag)|(find|get|fetch|query|read)_?(the_)?(doc|context|passage|chunk|article|kb|index|faq|corpus)",
     re.IGNORECASE,
 )
 """The default pattern of retrieval tools' names, if the user's mapping has none."""
@@ -90,8 +90,12 @@ def _unwrapped(value: AttributeValue) -> AttributeValue:
             node = content
             continue
         if isinstance(content, tuple):  # of the Model Context Protocol
-            node = content
-            break
+            only = content[0] if len(content) == 1 and isinstance(content[0], Mapping) else {}
+            held = parse_loosely(only.get("text"))
+            node = held if isinstance(held, tuple | Mapping) else content
+            if node is content:
+                break
+            continue
         inner = next((node[key] for key in _WRAPPERS if node.get(key)), None)
         if inner is None or has_text(node):
             break

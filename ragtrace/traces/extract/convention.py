@@ -28,6 +28,8 @@ from ragtrace.traces.extract._messages import (
     Message,
     event_messages,
     hosted_results,
+    last_answer_text,
+    last_user_text,
     message_text,
     messages_of,
     shown_documents,
@@ -390,6 +392,8 @@ class Convention:
                 if not listed and isinstance(value, str):
                     return self._text_at(span, place, answer_in)
             text = next((text for each in listed if (text := message_text(each))), None)
+            if last_user_text(listed):  # a whole conversation
+                text = last_answer_text(listed)
             if text or role is Role.GENERATION:  # a model that only calls tools gives no answer
                 how = "text of the first choice"
                 return found_text(text, attribute=attribute, convention=self.name, how=how, raw=text)

@@ -22,6 +22,7 @@ from ragtrace.traces.extract._mapping import AttributeMapping
 from ragtrace.traces.extract._references import with_references
 from ragtrace.traces.extract._rules import ExtractRules
 from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.extract._unread import Unread, unread_text
 from ragtrace.traces.extract.record import record_of
 from ragtrace.traces.trace import Span, Trace
 
@@ -43,6 +44,9 @@ class Extraction:
     records: tuple[RagRecord, ...]
     """One per RAG call, in order of start."""
     notes: tuple[ExtractionNote, ...] = ()
+    unread: Unread | None = None
+    """What a trace without records holds that nothing reads; ``None`` if it only belongs to an evaluator, or
+    holds no text."""
 
 
 _DEFAULT: Final = ExtractRules()
@@ -65,7 +69,8 @@ def extract_records(trace: Trace, rules: ExtractRules = _DEFAULT) -> Extraction:
     if trace is not recorded:
         read = [_at_recorded_times(record, recorded) for record in read]
     records = with_references(read, calls, trace, tree)
-    return Extraction(records=records, notes=(*notes, *_unused(judged, calls)))
+    unread = unread_text(trace.spans) if not calls and not notes and not _roles(judged) else None
+    return Extraction(records=records, notes=(*notes, *_unused(judged, calls, unread)), unread=unread)
 
 
 def _at_recorded_times(record: RagRecord, trace: Trace) -> RagRecord:
@@ -154,7 +159,9 @@ def _has_steps(call: Call) -> bool:
     return own is not None and (own.convention == "ragtrace" or own.answer is not None)
 
 
-def _unused(readings: Sequence[SpanReading], calls: Sequence[Call]) -> list[ExtractionNote]:
+def _unused(
+    readings: Sequence[SpanReading], calls: Sequence[Call], unread: Unread | None
+) -> list[ExtractionNote]:
     used = {member.span.span_id for call in calls for member in call.members}
     notes = [
         _note(reading.span, f"is a {reading.role} outside of any RAG call")
@@ -162,18 +169,23 @@ def _unused(readings: Sequence[SpanReading], calls: Sequence[Call]) -> list[Extr
         if reading.span.span_id not in used and reading.role is not Role.STEP
     ]
     if not calls:
-        notes.append(ExtractionNote(text=_why_none(readings)))
+        notes.append(ExtractionNote(text=_why_none(_roles(readings), unread)))
     return notes
 
 
-def _why_none(readings: Sequence[SpanReading]) -> str:
-    roles = sorted({str(reading.role) for reading in readings if reading.role is not Role.STEP})
-    if not roles:
-        return (
-            "no span follows a convention that ragtrace reads: look for `ragtrace.kind`, "
-            "`gen_ai.operation.name` or `openinference.span.kind`, or map your own attributes"
-        )
-    return f"the trace has only {' and '.join(roles)} spans: a RAG call has a retrieval and a generation"
+def _roles(readings: Sequence[SpanReading]) -> Sequence[str]:
+    return sorted({str(reading.role) for reading in readings if reading.role is not Role.STEP})
+
+
+def _why_none(roles: Sequence[str], unread: Unread | None) -> str:
+    if roles:
+        return f"the trace has only {' and '.join(roles)} spans: a RAG call has a retrieval and a generation"
+    if unread is not None:
+        return f"no span follows a convention that ragtrace reads; {unread.advice}"
+    return (
+        "no span follows a convention that ragtrace reads, and none holds text: look for `ragtrace.kind`, "
+        "`gen_ai.operation.name` or `openinference.span.kind`, or map your own attributes"
+    )
 
 
 def _note(span: Span, text: str) -> ExtractionNote:

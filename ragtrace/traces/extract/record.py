@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import Gap, Part, Provenance, RagRecord, SkipReason, Target
@@ -19,10 +19,10 @@ from ragtrace.traces.extract._earlier_turns import earlier_turns
 from ragtrace.traces.extract._hops import hops_of
 from ragtrace.traces.extract._mapping import is_mapped
 from ragtrace.traces.extract._missing import missing_answer, missing_text
-from ragtrace.traces.extract._prompts import is_question_alone, question_of
+from ragtrace.traces.extract._prompts import beside_chunks, is_question_alone, question_of
 from ragtrace.traces.extract._rules import ExtractRules
 from ragtrace.traces.extract._span_reader import Role, SpanReading
-from ragtrace.traces.extract._streams import broken_off
+from ragtrace.traces.extract._streams import WENT_AWAY, broken_off, ended_in_error
 from ragtrace.traces.trace import Span
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
     output = returned(call, chosen.may_answer, chosen.helped)
     generation = _generation(chosen, output)
     context = context_of(call, generation, tree, question=_told(call), source=rules.context)
-    question = _question(call, generation, context)
+    question = _question(call, generation, context, is_rewritten=chosen.rewrites)
     answer = _answer(call, generation, output, chosen, question.value if question else None)
     reference = _reference(call)
     target = _target_span(call, generation, answer)
@@ -69,7 +69,7 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
             chosen=provenance,
             reasons=chosen.reasons,
         ),
-        gaps=_gaps(call, generation, question, answer, context),
+        gaps=_gaps(call, generation, question, answer, context, tree),
     )
 
 
@@ -108,9 +108,15 @@ def _choose(part: Part, *candidates: _Candidate[T]) -> _Choice[T] | None:
         for reading, found, why in candidates
         if reading is not None and found is not None
     ]
+    if part is Part.ANSWER:
+        choices = [each for each in choices if str(each.value).strip() not in _NOTHING]
     whole = (choice for choice in choices if choice.value is not None and choice.found.damage is None)
     damaged = (choice for choice in choices if choice.value is not None)
     return next(whole, None) or next(damaged, None) or next(iter(choices), None)
+
+
+_NOTHING: Final = ("null", "undefined")
+"""What serializers write of an answer that is absent."""
 
 
 def _generation(chosen: Answering, output: FoundValue[str] | None) -> SpanReading | None:
@@ -138,18 +144,23 @@ def _inner(call: Call) -> SpanReading | None:
     return next((each for each in call.of(Role.CALL) if each is not call.own and each.question), None)
 
 
-def _question(call: Call, generation: SpanReading | None, context: ExtractedContext) -> _Choice[str] | None:
+def _question(
+    call: Call, generation: SpanReading | None, context: ExtractedContext, *, is_rewritten: bool
+) -> _Choice[str] | None:
     own, retrieval = call.own, next(iter(context.sources), None)
     prompt = generation.question if generation else None
     texts = [chunk.text for chunk in context.chunks if chunk.text]
     whole = prompt if is_question_alone(prompt, texts) else None
     inner = _inner(call)
+    query = retrieval.query.value if retrieval and retrieval.query else None
+    beside = beside_chunks(prompt, texts) if query and is_rewritten else None
     return _choose(
         Part.QUESTION,
         *_mapped(call, attrgetter("question")),
         (own, own.question if own else None, "the span of the RAG call holds the question"),
         (inner, inner.question if inner else None, "the first call inside the RAG call holds the question"),
         (generation, whole, "the RAG call holds no whole question, so the last message of the user is it"),
+        (generation, beside, "the retrieval's query is a rewrite, so the question in the prompt is it"),
         (
             retrieval,
             retrieval.query if retrieval else None,
@@ -264,13 +275,14 @@ def _gaps(
     question: _Choice[str] | None,
     answer: _Choice[str] | None,
     context: ExtractedContext,
+    tree: SpanTree,
 ) -> tuple[Gap, ...]:
     spans = [span for span in (call.root, generation.span if generation else None) if span is not None]
     found = [
         *_damage(question, missing_text(Part.QUESTION, spans)),
         *context.gaps,
         *_damage(answer, missing_answer(spans)),
-        *_broken_off(spans),
+        *_broken_off(call, generation, tree, spans, answer),
     ]
     return tuple(dict.fromkeys(found))
 
@@ -283,9 +295,35 @@ def _damage(choice: _Choice[str] | None, missing: Gap) -> list[Gap]:
     return [Gap(part=choice.part, reason=choice.found.damage.reason, detail=choice.found.damage.detail)]
 
 
-def _broken_off(spans: Sequence[Span]) -> list[Gap]:
-    details = (broken_off(span) for span in spans)
-    return [Gap(part=Part.ANSWER, reason=SkipReason.INCOMPLETE, detail=each) for each in details if each][:1]
+def _broken_off(
+    call: Call,
+    generation: SpanReading | None,
+    tree: SpanTree,
+    spans: Sequence[Span],
+    answer: _Choice[str] | None,
+) -> list[Gap]:
+    """Tell why the answer is only a part: its reader left, or an error ended it."""
+    detail = WENT_AWAY if _was_left(call, generation, tree) else None
+    detail = detail or next((found for span in spans if (found := broken_off(span))), None)
+    if detail is None and answer is not None and answer.value is not None:
+        detail = next((found for span in spans if (found := ended_in_error(span))), None)
+    return [Gap(part=Part.ANSWER, reason=SkipReason.INCOMPLETE, detail=detail)] if detail else []
+
+
+def _was_left(call: Call, generation: SpanReading | None, tree: SpanTree) -> bool:
+    """Return whether a span around the answer, or the last below the call, was cancelled."""
+    around = generation.span if generation else call.root
+    if around is None:
+        return False
+    left = tree.left
+    if not left:
+        return False
+    if left & {around.span_id, *tree.all_above([around.span_id])}:
+        return True
+    if call.root is None:
+        return False
+    below = [tree.find(each) for each in tree.nearest_above(left, {call.root.span_id})]
+    return any(span is not None and span.end_ns >= around.end_ns for span in below)
 
 
 def _first(values: Iterable[str | None]) -> str | None:

@@ -1,0 +1,40 @@
+"""Traces as people's tools write them, at a user's door: `ragtrace explain FILE --json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ragtrace.traces.otlp import encode_json
+from tests.integration.cli.program import run
+from tests.reading.cases import Case, grade, reported
+from tests.reading.kinds import held
+
+CASES = (*reported(), *held())
+"""The rows of the table in docs/conventions.md."""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind}-{case.name}")
+def test_what_a_person_reads_in_a_trace_is_what_is_explained(case: Case, tmp_path: Path) -> None:
+    file = tmp_path / "traces.jsonl"
+    file.write_text(encode_json(case.spans), encoding="utf-8")
+    shown = run("explain", str(file), "--json")
+    traces = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert grade(case, [record for each in traces for record in each["records"]]) == "right", shown.stdout
+
+
+def test_each_kind_has_cases_that_nobody_reported() -> None:
+    kinds = {case.kind for case in CASES}
+    assert kinds >= {
+        "answer",
+        "many",
+        "prompt",
+        "hosted",
+        "clock",
+        "wrapped",
+        "stream",
+        "producer",
+        "negative",
+    }
