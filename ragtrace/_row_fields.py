@@ -166,14 +166,14 @@ def fields_of(value: Any) -> Mapping[Any, Any] | None:
     else:
         of_model = getattr(type(value), "model_fields", None) or getattr(type(value), "__fields__", None)
         known: Iterable[str] | None = of_model or getattr(value, "_fields", None)
-        names = known or vars_of(value)
+        names = vars_of(value) if known is None else known
     found = {name: getattr(value, name, None) for name in names if not name.startswith("_")}
     return found or None
 
 
 def vars_of(value: Any) -> Iterable[str]:
     """Return the names of an object's own attributes."""
-    named: Iterable[str] = getattr(value, "__dict__", None) or getattr(type(value), "__slots__", ())
+    named: Iterable[str] = getattr(value, "__dict__", None) or getattr(type(value), "__slots__", None) or ()
     return named
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ragtrace.model import AttributeValue
+from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract import conventions
 from ragtrace.traces.extract._attributes import found_text
 from ragtrace.traces.extract._calls import Call, SpanTree
@@ -247,7 +247,7 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _chunks(reading: SpanReading) -> Sequence[AttributeValue]:
+def _chunks(reading: SpanReading) -> Sequence[Chunk]:
     return (reading.documents.value if reading.documents else None) or ()
 
 

@@ -441,8 +441,8 @@ class Convention:
                 listed = unflattened(span.attributes, path.prefix, path.item)
                 found.append(flat_documents(span, listed, attribute=f"{path.prefix}.*", convention=self.name))
             elif (value := path.find_on(span)) not in (None, ""):
-                listed = read(value, attribute=place, convention=self.name, span_id=span.span_id)
-                found.append(_with_loss(span, listed) if place.endswith("/*") else listed)
+                handed = read(value, attribute=place, convention=self.name, span_id=span.span_id)
+                found.append(_with_loss(span, handed) if place.endswith("/*") else handed)
         return best(*found)
 
     def _ranked(self, span: Span, documents: str, ranking: str) -> FoundValue[tuple[Chunk, ...]] | None:
@@ -490,9 +490,9 @@ class Convention:
             if listed and (results := hosted_results(listed)):
                 return self._hosted(span, results, attribute)
         for place in self.hosted:
-            found = self._found(span, (place,), documents_in)
-            if found is not None and found.value:
-                return (ToolResult(tool=None, documents=found),)
+            hosted = self._found(span, (place,), documents_in)
+            if hosted is not None and hosted.value:
+                return (ToolResult(tool=None, documents=hosted),)
         return ()
 
     def _hosted(
