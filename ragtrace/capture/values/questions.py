@@ -51,6 +51,10 @@ _TEXT = (
     *("search", "transcript", "sentence", "phrase", "body"),
 )
 _FROM_THE_USER = words("user human customer new current latest last")
+_SECOND = words(
+    "previous prev old earlier rewritten rephrased condensed standalone expanded generated related sub"
+)
+"""What makes a question that is not the one asked, if there is another."""
 _NEVER_A_TEXT = words(
     "id uid uuid guid sid cid pid tid key token secret password session sess user tenant org organization"
     " organisation account customer client owner author sender role name title label tag type kind mode model"
@@ -60,7 +64,7 @@ _NEVER_A_TEXT = words(
     " temperature limit top format encoding mime status level date time timestamp hash digest cursor offset"
     " workspace project app application service channel room thread conversation conv chat trace span run"
     " correlation device agent bot assistant tool style tone chain retriever category department source"
-    " option param parameter"
+    " option param parameter auth authorization bearer credential cookie company"
 )
 _NEVER = words(
     "config configuration configurable setting metadata meta header filter template"
@@ -109,6 +113,8 @@ class _Name(NamedTuple):
     asks: bool = False
     text: int | None = None
     """Place among the usual names of a text."""
+    order: int = 0
+    """Of questions, which comes first."""
     never_text: bool = False
     never: bool = False
 
@@ -118,10 +124,11 @@ def _read_name(name: str) -> _Name:
     """Read a name by its parts. The last part that is known is the head: ``user_message``, ``message_id``."""
     parts = [_singular(part) for part in parts_of(name)]
     material = not _NEVER.isdisjoint(parts) and not _ASKING.intersection(parts[-1:])
+    order = len(_SECOND.intersection(parts))
     for part in reversed(parts):
         stem = part.removeprefix("user") or part
         if stem in _ASKING:
-            return _Name(asks=True)
+            return _Name(asks=True, order=order)
         if part in _NEVER or part in _HISTORY:
             return _Name(never=True)
         if stem in _TEXT:
@@ -137,7 +144,7 @@ def _read_name(name: str) -> _Name:
 
 
 def _singular(part: str) -> str:
-    known = part in _NEVER_A_TEXT or part in _ASKING
+    known = part in _NEVER_A_TEXT or part in _NEVER or part in _HISTORY or part in _SECOND
     if known or not part.endswith("s"):
         return part
     return part[:-3] + "y" if part.endswith("ies") else part[:-1]
@@ -159,7 +166,7 @@ def _chosen(named: Iterable[Named], way: Way, *, by_look: bool) -> Asked | None:
             if inner is not None:
                 found.append((max(inner.rank, _IN_CHAT), 0, inner))
             elif read.asks:
-                found.append((_BY_NAME, 0, Asked(text, text, _BY_NAME)))
+                found.append((_BY_NAME, read.order, Asked(text, text, _BY_NAME)))
             elif read.text is not None:
                 order = read.text + (0 if is_spoken(text) else len(_TEXT))
                 found.append((_BY_WEAK_NAME, order, Asked(text, text, _BY_WEAK_NAME)))
@@ -175,7 +182,7 @@ def _chosen(named: Iterable[Named], way: Way, *, by_look: bool) -> Asked | None:
                 rank = _IN_PAST
             else:
                 rank = max(rank, _IN_CHAT)
-            found.append((rank, read.text or 0, inner._replace(rank=rank)))
+            found.append((rank, read.order + (read.text or 0), inner._replace(rank=rank)))
     if by_look and (seen := _by_look(looks)) is not None:
         found.append((_BY_LOOK, 0, Asked(seen, seen, _BY_LOOK)))
     return min(found, key=lambda each: each[:2], default=(0, 0, None))[2]

@@ -23,16 +23,18 @@ def words(listed: str) -> frozenset[str]:
 
 _ANSWER_FIELDS = (
     *("delta", "answer", "output_text", "output", "response", "result", "text", "content", "token"),
-    *("completion", "reply", "replies", "answers", "choices", "candidates"),
+    *("completion", "reply", "replies", "answers", "choices", "candidates", "generations", "outputs"),
     *("messages", "parts", "data", "message"),
 )
-_ONE_OF_MANY = {"choices": 0, "candidates": 0, "replies": 0, "answers": 0, "messages": -1}
+_ONE_OF_MANY = dict.fromkeys(("choices", "candidates", "replies", "answers", "generations", "outputs"), 0)
+_ONE_OF_MANY["messages"] = -1
 _ANSWERING = ("assistant", "ai", "model", "bot")
 _TEXTS = words(
     "text output response message msg content reply answer completion generation markdown md assistant bot"
+    " speech say"
 )
 _OF_MODEL = words("final generated response bot assistant ai llm model output completion")
-_WRAPPERS = words("data result results response output body payload")
+_WRAPPERS = words("data result results response output outputs body payload")
 _NO_ANSWER = words(
     "question query prompt input user human context source sources document documents docs chunk chunks id"
     " ids score confidence type status code time latency length token tokens count url reference expected"
@@ -71,12 +73,13 @@ def answer_in(value: object) -> str | None:
 def _answer_among(values: Sequence[object], way: Way) -> str | None:
     """Return the answer of several returned values, such as sources and a text."""
     values = values[:MAX_PARTS]
-    texts = [value for value in values if isinstance(value, str)]
+    texts = [value for value in values if isinstance(value, str) and value.strip()]
     rest = [value for value in values if not isinstance(value, str | bool | Number)]
     spoken = next((text for text in texts if is_spoken(text)), None)
     if spoken is not None:
         return decoded(spoken)
-    named = next(way.each(_named_answer, rest), None)
+    lists = (_answer_of_list(value, way) for value in rest if isinstance(value, list))
+    named = next(chain(way.each(_named_answer, rest), filter(None, lists)), None)
     if named is not None:
         return named
     word = next((text for text in texts if not is_opaque(text)), None)
@@ -90,6 +93,8 @@ def _answer_among(values: Sequence[object], way: Way) -> str | None:
 def _answer_of_list(values: Sequence[object], way: Way) -> str | None:
     """Return the answer of a list of messages, or of the one result in a list."""
     last = values[-1] if values else None
+    if isinstance(last, list | tuple) and len(last) == 2 and last[0] in _ANSWERING:
+        return _answer(last[1], way)
     if first_field(last, ("role", "type")) in _ANSWERING:
         return _answer(last, way)
     return _named_answer(last, way) if len(values) == 1 else None
@@ -201,19 +206,25 @@ def _answer(value: object, way: Way) -> str | None:
     named = _named_answer(value, way)
     if named is not None:
         return named
-    weak = (held for name, held in fields_of(value) if _grade(name) == _WEAK)
+    weak = (held for name, held in fields_of(value) if (_grade(name) or 0) >= _WRAPPER)
     known = (_held(value, name) for name in _ANSWER_FIELDS)
     return next(way.each(_answer, chain(known, weak)), None) or _reply_of_part(value, way)
 
 
 def _named_answer(value: object, way: Way) -> str | None:
     """Return the value under a name that surely means the answer, here or within a wrapper."""
-    fields = [(grade, name, held) for name, held in fields_of(value) if (grade := _grade(name)) is not None]
+    held_by = fields_of(value) if isinstance(value, Mapping) else chain(fields_of(value), _own_fields(value))
+    fields = [(grade, name, held) for name, held in held_by if (grade := _grade(name)) is not None]
     for grade, _, held in sorted(fields, key=lambda each: (each[0], len(each[1]))):
         search = _answer if grade < _WRAPPER else _named_answer
         if grade <= _WRAPPER and (found := way.down(search, held)):
             return found
     return None
+
+
+def _own_fields(value: object) -> Iterator[tuple[str, object]]:
+    own = getattr(value, "__dict__", None)
+    return islice(own.items(), MAX_PARTS) if type(own) is dict else iter(())
 
 
 _SURE, _LIKELY, _SHORT, _WRAPPER, _WEAK = range(5)
@@ -231,7 +242,7 @@ def _grade(name: str) -> int | None:
     is_of_model = len(parts) > 1 and last in _TEXTS and not _OF_MODEL.isdisjoint(parts)
     if is_of_model or last in {"reply", "completion", "final"}:
         return _LIKELY
-    if last == "summary":
+    if "summary" in parts:
         return _SHORT
     if last in _WRAPPERS:
         return _WRAPPER

@@ -15,9 +15,11 @@ import pytest
 from pydantic import BaseModel
 
 import ragtrace
+from ragtrace import semconv
 
 Q = "How long do refunds take?"
 CHINESE = "退款需要多长时间\uff1f"
+STATEMENT = "Tell me about your refund policy"
 A = "Refunds take 14 days."
 OLD = {"role": "user", "content": "Do you sell lamps?"}
 REPLY = {"role": "assistant", "content": "Yes, we do."}
@@ -48,6 +50,26 @@ class Envelope:
 class Body(BaseModel):
     user_id: str = "u1"
     query: str = Q
+
+
+class Ticket(BaseModel):
+    id: str = "T1"
+    customer: str = "ACME Ltd"
+    question_text: str = Q
+    priority: str = "very high"
+
+
+class ChatRequest(BaseModel):
+    model: str = "gpt-4o"
+    user: str = "u1"
+    messages: list[dict[str, str]]
+
+
+@dataclass
+class Activity:
+    id: str
+    type: str
+    text: str
 
 
 class Outer(BaseModel):
@@ -314,8 +336,85 @@ HELD_OUT_LATER = [
 ]
 
 
+# the same again, after those were mended
+HELD_OUT_LAST = [
+    row("a model's fields", lambda ticket: None, Ticket()),
+    row("a chat request", lambda req: None, ChatRequest(messages=[OLD, REPLY, ASKED])),
+    row("a message event", lambda turn, activity: None, Plain(), Activity("1", "message", Q)),
+    row("a Slack event", lambda event: None, {"type": "message", "user": "U1", "text": Q, "channel": "C1"}),
+    row("a Telegram update", lambda u: None, {"message": {"chat": {"title": "My chat"}, "text": Q}}),
+    row("enum and text", lambda mode, t: None, Role.USER, STATEMENT, wanted=STATEMENT),
+    row("a gRPC request", lambda request, context: None, Plain(question=Q, session_id="s"), Plain()),
+    row("a state object", lambda state, runtime: None, Plain(messages=[Said("human", Q)]), Plain()),
+    row("statement,lang", lambda lang, body: None, "en", STATEMENT, wanted=STATEMENT),
+    row("statement,name", lambda user_name, statement: None, "Ada L", STATEMENT, wanted=STATEMENT),
+    row("company,statement", lambda company, statement: None, "ACME Ltd", STATEMENT, wanted=STATEMENT),
+    row("msg, ctx: dict", lambda msg, ctx: None, STATEMENT, {"question": "old one"}, wanted=STATEMENT),
+    row("ws json", lambda ws, frame: None, object(), f'{{"type":"ask","text":"{Q}"}}'),
+    row("kwargs only ids", lambda **kw: None, session_id="a b", wanted=None),
+    row("kwargs query+id", lambda **kw: None, tenant="acme corp", thread="t 1", query=Q),
+    row("kwargs user_message", lambda **kw: None, model="gpt 4", system="Be kind please", user_message=Q),
+    row(
+        "kwargs messages+query",
+        lambda **kw: None,
+        messages=[*PAST, {"role": "user", "content": "Other?"}],
+        query=Q,
+    ),
+    row("date, text", lambda date, text: None, "2026-11-27", Q),
+    row("since, what", lambda since, what: None, "2026-11-27", STATEMENT, wanted=STATEMENT),
+    row("hex,text", lambda h, t: None, "deadbeefdeadbeef", STATEMENT, wanted=STATEMENT),
+    row("jwt", lambda auth, t: None, "Bearer eyJhbGciOi.eyJzdWIi.abc", STATEMENT, wanted=STATEMENT),
+    row("authorization", lambda authorization, t: None, "Bearer token here", STATEMENT, wanted=STATEMENT),
+    row("cookie", lambda cookie, ask_text: None, "a=b; c=d", Q),
+    row("user_agent", lambda user_agent, t: None, "Mozilla/5.0 (X11; Linux)", STATEMENT, wanted=STATEMENT),
+    row("ip", lambda remote_addr, t: None, "127.0.0.1", STATEMENT, wanted=STATEMENT),
+    row(
+        "history ends pending + msg blank",
+        lambda message, history: None,
+        "",
+        [*PAST, {"role": "user", "content": Q}],
+    ),
+    row("lc tuple messages", lambda state: None, {"messages": [("human", Q)], "remaining_steps": 3}),
+    row(
+        "anthropic tool_result last",
+        lambda messages: None,
+        [
+            {"role": "user", "content": Q},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "1"}]},
+            {"role": "user", "content": [{"type": "tool_result", "content": "x y"}]},
+        ],
+    ),
+    row("haystack run", lambda data: None, {"retriever": {"query": Q}, "prompt_builder": {"question": Q}}),
+    row("deep", lambda envelope: None, {"meta": {"user": "u"}, "payload": {"input": {"user_question": Q}}}),
+    row("voice transcript", lambda call_sid, transcript: None, "CA12", Q),
+    row("email", lambda subject, sender, email_body: None, "Refund", "ada@x.org", Q),
+    row("subject+body", lambda subject, body: None, "Refund please now", STATEMENT, wanted=STATEMENT),
+    row("title desc", lambda title, question_body: None, "My refund", Q),
+    row("topic,k", lambda topic, k=5: None, "refund policy", wanted="refund policy"),
+    row("one word q", lambda keyword: None, "refunds", wanted="refunds"),
+    row("city", lambda city, request_text: None, "New York", Q),
+    row("prompt list str", lambda prompts: None, [Q]),
+    row("agent input", lambda agent, input_: None, object(), Q),
+    row("role, content", lambda role, content: None, "user", Q),
+    row("content, role", lambda content, role: None, Q, "user"),
+    row("language full", lambda target_language, txt: None, "Brazilian Portuguese", Q),
+    row("answer_style", lambda answer_style, ask: None, "short and sweet", Q),
+    row("previous_answer", lambda previous_answer, follow_up: None, "We sell lamps.", Q),
+    row("prev_question, question", lambda previous_question, question: None, "Do you sell lamps?", Q),
+    row(
+        "original_question, rewritten_question",
+        lambda rewritten_query, original_question: None,
+        "refund duration",
+        Q,
+    ),
+    row("file_name, instruction?", lambda file_name, request: None, "my report", Q),
+    row("summary_of_memory", lambda memory, said: None, "User likes lamps. Lives in Rome.", Q),
+    row("facts", lambda facts, said: None, "User likes lamps. Lives in Rome.", Q),
+]
+
+
 @pytest.mark.parametrize(
-    "signature", REPORTED + HELD_OUT + HELD_OUT_LATER, ids=lambda signature: signature[0]
+    "signature", REPORTED + HELD_OUT + HELD_OUT_LATER + HELD_OUT_LAST, ids=lambda signature: signature[0]
 )
 def test_the_question_is_the_right_argument(recorded: Any, signature: Signature) -> None:
     _, function, args, kwargs, wanted = signature
@@ -383,6 +482,19 @@ ANSWERS = {
     "ok, text": ("ok", A),
     "answer_type first": {"answer_type": "short text", "answer_text": A},
     "expected_answer first": {"expected_answer": "Two weeks it is.", "actual_answer": A},
+    "fulfillmentText": {"fulfillmentText": A},
+    "summary_text": [{"summary_text": A}],
+    "payload": {"ok": True, "payload": {"final_response": A, "trace_id": "x"}},
+    "speech": {"speech": A, "card": None},
+    "documents, object": ([{"text": "Refunds."}], Plain(answer=A)),
+    "answers": {"answers": [{"answer": A, "score": 0.9}, {"answer": "No.", "score": 0.1}]},
+    "object with final_output": Plain(final_output=A, raw_responses=[]),
+    "objects": Plain(result=Plain(final_answer=A)),
+    "outputs": {"outputs": [{"text": A}]},
+    "generations": {"generations": [[{"text": A}]]},
+    "messages, state": ([ASKED, {"role": "assistant", "content": A}], ""),
+    "pairs": ([("user", Q), ("assistant", A)],),
+    "title, body": {"title": "Refunds at ACME", "body": A},
     "choices": {"id": "x", "choices": [{"message": {"role": "assistant", "content": A}}]},
 }
 
@@ -404,3 +516,33 @@ NO_ANSWERS = {
 def test_what_is_no_answer_is_not_recorded_as_one(recorded: Any, result: object) -> None:
     ragtrace.rag(lambda question: result)(Q)
     assert recorded.answer is None
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (lambda index, text: [], ("my index", Q)),
+        (lambda collection_name, query_text: [], ("my collection", Q)),
+        (lambda question, query: [], (STATEMENT, Q)),
+        (lambda store, needle: [], (Plain(), Q)),
+    ],
+)
+def test_the_query_is_the_right_argument(recorded: Any, function: Callable[..., Any], args: Any) -> None:
+    ragtrace.retrieval(function)(*args)
+    assert recorded.span("retrieval").attributes[semconv.RETRIEVAL_QUERY] == Q
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (lambda model, user_prompt: A, ("gpt 4o", Q)),
+        (lambda system_prompt, user_prompt: A, ("You are a clerk.", Q)),
+        (lambda payload: A, ({"model": "gpt-4o", "messages": CHAT},)),
+        (lambda model, contents: A, ("gpt 4o", Q)),
+        (lambda question, messages: A, (STATEMENT, CHAT)),
+    ],
+)
+def test_the_prompt_is_the_right_argument(recorded: Any, function: Callable[..., Any], args: Any) -> None:
+    ragtrace.generation(function)(*args)
+    messages = json.loads(recorded.span("generation").attributes[semconv.INPUT_MESSAGES])
+    assert messages[-1]["parts"][0]["content"] == Q
