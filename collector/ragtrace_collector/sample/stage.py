@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from opentelemetry.trace import Tracer
@@ -54,6 +54,7 @@ class SampleStage:
     tracer: Tracer = NO_TRACER
     most_at_once: int = 64
     """Number of traces in one commit."""
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def sampler(self) -> Sampler:
@@ -70,17 +71,19 @@ class SampleStage:
         """Decide about the traces that are ready now; say whether there were any.
 
         The ids are on disk before the traces are read, so that a trace that crashes the process is found.
+        Steps follow each other: the last one, of a collector that stops, ends after the one under way.
         """
-        recalled = await self._recall_spans()
-        ready = tuple(self.assembly.take_ready(everything=everything))
-        for first in range(0, len(ready), self.most_at_once):
-            rest = first + self.most_at_once
-            failed = await self._process_batch(ready[first:rest])
-            if failed:
-                for each in (*failed, *ready[rest:]):
-                    self.assembly.put_back(each)
-                raise next(iter(failed.values()))
-        return bool(ready) or recalled
+        async with self._turn:
+            recalled = await self._recall_spans()
+            ready = tuple(self.assembly.take_ready(everything=everything))
+            for first in range(0, len(ready), self.most_at_once):
+                rest = first + self.most_at_once
+                failed = await self._process_batch(ready[first:rest])
+                if failed:
+                    for each in (*failed, *ready[rest:]):
+                        self.assembly.put_back(each)
+                    raise next(iter(failed.values()))
+            return bool(ready) or recalled
 
     async def _recall_spans(self) -> bool:
         """Read the stored spans of traces that were reopened, or opened by an earlier process."""

@@ -68,6 +68,19 @@ async def queued(spans: Stepped, *numbers: int) -> None:
     await spans.collector.pipeline.sample_stage.step()
 
 
+async def test_a_collector_that_stops_waits_for_the_traces_it_is_deciding_about(
+    tmp_path: Path, name: str, judge: Paid
+) -> None:
+    async with stepped_collector(config(tmp_path, name)) as spans:
+        await spans.send(*rag_trace(0))
+        pipeline = spans.collector.pipeline
+        under_way = asyncio.create_task(pipeline.sample_stage.step(everything=True))
+        await asyncio.sleep(0)  # it has taken the trace
+        await pipeline.sample_stage.step(everything=True)
+        assert await pipeline.store.unfinished(now_ns=spans.clock.now_ns()) == 1
+        assert await under_way
+
+
 # --- the judge may refuse
 
 
