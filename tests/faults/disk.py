@@ -74,7 +74,7 @@ def fail_where_told(folder: Path, blow: Blow) -> None:
 
 class _Connection(sqlite3.Connection):
     weather: Sequence[bool] = (False, False)
-    """Whether the disk was full, and read-only, when its last transaction began: each shard has its own."""
+    """Whether the disk was full, and read-only, when its last transaction began."""
 
 
 class _Counting:
