@@ -336,6 +336,8 @@ def _segments(lines: Sequence[str]) -> list[_Segment]:
 
 
 def _kind(line: str) -> str:
+    if not line or line.isspace():
+        return ""
     if NUMBERED.match(line) and not _ANYBODYS.match(line):
         return _NUMBER
     heading = _HEADING.fullmatch(line) or _BARE_HEADING.fullmatch(line) or _ANNOUNCED.fullmatch(line)
@@ -604,6 +606,8 @@ def _below_heading(lines: Sequence[str], question: str | None) -> Passages | Non
 
 
 def _ends_block(line: str) -> bool:
+    if not line or line.isspace():
+        return False
     if ASKED_ABROAD.match(line) or REPLIES_ABROAD.match(line) or _kind(line) in (_ASKS, _ANSWERS, _ELSE):
         return True
     if NUMBERED.match(line) or BRACKETED.match(line) or ANY_NUMBERED.match(line):
