@@ -16,6 +16,8 @@ from ragtrace.traces.extract import extract_records
 from ragtrace_collector.config import load_extract
 from tests.docs.prompt_shapes import QUESTION, RETURNS, SHAPES, WARRANTY, Shape
 from tests.integration.cli.program import run
+from tests.reading.cases import grade, read, reported
+from tests.reading.kinds import held
 from tests.unit.traces.builders import a_span, a_trace
 from tests.unit.traces.recordings import (
     PARTS,
@@ -33,6 +35,7 @@ REGENERATE = "REGENERATE_GOLDEN"
 TABLE = re.compile(r"(?<=<!-- measured: begin -->\n).*(?=<!-- measured: end -->)", re.DOTALL)
 EXPLAINED = re.compile(r"(?<=<!-- explained: begin -->\n).*(?=<!-- explained: end -->)", re.DOTALL)
 SHAPES_TABLE = re.compile(r"(?<=<!-- shapes: begin -->\n).*?(?=<!-- shapes: end -->)", re.DOTALL)
+GRADED = re.compile(r"(?<=<!-- graded: begin -->\n).*?(?=<!-- graded: end -->)", re.DOTALL)
 SHOWN = "langfuse.langfuse-langchain"
 EXAMPLE = re.compile(r"```yaml\n(extract:\n.*?)```", re.DOTALL)
 
@@ -107,6 +110,36 @@ def assert_written(part: re.Pattern[str], text: str) -> None:
 
 def test_the_table_says_what_is_measured() -> None:
     assert_written(TABLE, measured())
+
+
+def graded() -> str:
+    """A row for each kind of case: how many are read rightly, in part, wrongly, not at all."""
+    counts: dict[str, Counter[str]] = {}
+    for case in (*reported(), *held()):
+        counts.setdefault(case.kind, Counter())[grade(case, read(case))] += 1
+    head = ("kind", *GRADES)
+    rows = [row([KINDS[kind], *(str(found[each]) for each in GRADES)]) for kind, found in counts.items()]
+    return "\n".join((row(head), row(["---"] * len(head)), *rows, ""))
+
+
+GRADES = ("right", "partly", "wrong", "silent")
+KINDS = {
+    "reported": "reported by users",
+    "answer": "which answer left the application",
+    "many": "many calls below one root, and one call of many retrievals",
+    "prompt": "passages in prompts, in eight languages",
+    "hosted": "search inside the model's call",
+    "clock": "clocks that differ",
+    "wrapped": "answers in JSON, fields and thoughts",
+    "envelope": "results of tools in envelopes",
+    "stream": "broken and whole streams",
+    "producer": "producers",
+    "negative": "no RAG call: none is judged",
+}
+
+
+def test_the_page_counts_how_cases_are_read() -> None:
+    assert_written(GRADED, graded())
 
 
 def shapes() -> str:

@@ -35,13 +35,8 @@ _ASIDE_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_THOUGHTS: Final = re.compile(
-    r"\s*<(think|thinking|thought|reasoning|scratchpad|analysis)>.*?</\1>\s*", re.DOTALL | re.IGNORECASE
-)
-_END_OF_THOUGHTS: Final = re.compile(r"\A(?:(?!<(?:think|thinking)>).)*?</(?:think|thinking)>\s*", re.DOTALL)
-_IN_TAGS: Final = re.compile(
-    r"<(answer|final_answer|response)>\s*(.+?)\s*</\1>\s*\Z", re.DOTALL | re.IGNORECASE
-)
+_THOUGHTS: Final = ("think", "thinking", "thought", "reasoning", "scratchpad", "analysis")
+_IN_TAGS: Final = re.compile(r"</(answer|final_answer|response)>\s*\Z", re.IGNORECASE)
 _FIELD: Final = re.compile(r"^\[\[ ## (\w+) ## \]\][ \t]*$", re.MULTILINE)
 _FENCED: Final = re.compile(r"\A```(?:json)?\s*\n(.*?)\n```\s*\Z", re.DOTALL)
 
@@ -61,13 +56,32 @@ def unwrapped(found: FoundValue[str], question: str | None = None) -> FoundValue
 
 
 def _inner(text: str, question: str | None) -> tuple[str | None, str]:
-    head = text[:4_000].lower()
-    if "</think" in text or "<thinking>" in head or "<think>" in head or "<reasoning>" in head:
-        bare = _THOUGHTS.sub("", text) if "<" in head else text
-        bare = _END_OF_THOUGHTS.sub("", bare)
-        if bare.strip() and bare != text:
-            further, how = _inner(bare.strip(), question)
-            return further or bare.strip(), f"without the model's thoughts{f'; {how}' if further else ''}"
+    bare = _without_thoughts(text)
+    if bare and bare != text:
+        inner, how = _envelope(bare, question)
+        return inner or bare, f"without the model's thoughts{f'; {how}' if inner else ''}"
+    return _envelope(text, question)
+
+
+def _without_thoughts(text: str) -> str:
+    """Take off ``<think>…</think>`` and the like; without its beginning, all up to its end."""
+    for name in _THOUGHTS:
+        start, end = f"<{name}>", f"</{name}>"
+        if end not in text:
+            continue
+        kept: list[str] = []
+        at, opened = 0, text.find(start)
+        while (closed := text.find(end, at)) >= 0:
+            if 0 <= opened < at:
+                opened = text.find(start, at)
+            if at <= opened < closed:
+                kept.append(text[at:opened])
+            at = closed + len(end)
+        text = "".join((*kept, text[at:]))
+    return text.strip()
+
+
+def _envelope(text: str, question: str | None) -> tuple[str | None, str]:
     fields = list(_FIELD.finditer(text)) if "[[ ## " in text else []
     if fields:
         named = {
@@ -76,8 +90,12 @@ def _inner(text: str, question: str | None) -> tuple[str | None, str]:
         }
         name = _name_of_answer({key: value for key, value in named.items() if value}, question)
         return (named[name], f"the field `{name}`") if name else (None, "")
-    if match := _IN_TAGS.search(text) if "</" in text[-40:] else None:
-        return match[2], f"what is between tags `<{match[1]}>`"
+    tail = text[-60:]
+    if match := _IN_TAGS.search(tail):
+        start = text.rfind(f"<{match[1]}>")
+        inner = text[start + len(match[1]) + 2 : len(text) - len(tail) + match.start()].strip()
+        if start >= 0 and inner:
+            return inner, f"what is between tags `<{match[1]}>`"
     stripped = text.strip()
     fenced = _FENCED.match(stripped) if stripped.startswith("```") else None
     if stripped.startswith("{") or fenced:

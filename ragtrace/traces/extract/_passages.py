@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from ragtrace.traces.extract._languages import (
@@ -146,6 +146,8 @@ class Passages:
     """Human-readable: how they are marked."""
     has_answer: bool = False
     """It also holds an answer, for grading or as an example."""
+    is_guess: bool = False
+    """They are told by repetition alone, as a list of rules is, too."""
 
 
 def directions_in(texts: Sequence[str]) -> Directions:
@@ -196,7 +198,7 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
 
 
 def _with_answer(found: Passages, *, has_answer: bool) -> Passages:
-    return Passages(passages=found.passages, rest=found.rest, shape=found.shape, has_answer=has_answer)
+    return replace(found, has_answer=has_answer)
 
 
 # -- between tags
@@ -336,6 +338,8 @@ def _segments(lines: Sequence[str]) -> list[_Segment]:
 
 
 def _kind(line: str) -> str:
+    if not line or line.isspace():
+        return ""
     if NUMBERED.match(line) and not _ANYBODYS.match(line):
         return _NUMBER
     heading = _HEADING.fullmatch(line) or _BARE_HEADING.fullmatch(line) or _ANNOUNCED.fullmatch(line)
@@ -490,11 +494,11 @@ def structured(text: str, question: str | None, directions: Directions) -> Passa
         _between(lines, _QUOTED, "in fences"),
         _between(lines, RULE, "between lines"),
         _below_heading(lines, question) if is_pointed else None,
-        _repeated(lines, question) if is_pointed else None,
     ):
         if found is not None and found.passages:
             return found
-    return None
+    repeated = _repeated(lines, question) if is_pointed else None
+    return replace(repeated, is_guess=True) if repeated is not None and repeated.passages else None
 
 
 def _in_any_tags(text: str) -> Passages | None:
@@ -604,6 +608,8 @@ def _below_heading(lines: Sequence[str], question: str | None) -> Passages | Non
 
 
 def _ends_block(line: str) -> bool:
+    if not line or line.isspace():
+        return False
     if ASKED_ABROAD.match(line) or REPLIES_ABROAD.match(line) or _kind(line) in (_ASKS, _ANSWERS, _ELSE):
         return True
     if NUMBERED.match(line) or BRACKETED.match(line) or ANY_NUMBERED.match(line):

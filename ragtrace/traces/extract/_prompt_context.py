@@ -165,9 +165,15 @@ def _material(messages: Sequence[Message], question: str | None) -> list[_Materi
     if question and last >= 0 and texts[last].strip() != question:
         texts[last] = _without_last(texts[last], question)
     directions = directions_in(texts)
+    found = [passages_in(text, directions, question) for text in texts]
+    if any(each.passages and not each.is_guess for each in found):  # then what only repeats is rules
+        found = [
+            Passages(rest=text, has_answer=each.has_answer) if each.is_guess else each
+            for text, each in zip(texts, found, strict=True)
+        ]
     return [
-        _Material(turn=turn, found=passages_in(text, directions, question), is_last=i == last)
-        for i, (turn, text) in enumerate(zip(turns, texts, strict=True))
+        _Material(turn=turn, found=each, is_last=i == last)
+        for i, (turn, each) in enumerate(zip(turns, found, strict=True))
     ]
 
 
