@@ -110,7 +110,12 @@ def finder(function: Callable[..., Any], wanted: object, first: Sequence[str] = 
     like a question.
     """
     if callable(wanted):
-        return lambda given: guarded(wanted)(*given.args, **given.kwargs)
+
+        @guarded
+        def ask(given: Arguments) -> object:
+            return wanted(*given.args, **given.kwargs)
+
+        return ask
     parameters = Parameters(function)
     wanted_name = name(wanted, "name of a parameter")
 

@@ -230,7 +230,8 @@ class RagCall(AnsweredRecording):
 
     def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
         policy = content_filter.policy
-        attributes = _metadata(self._facts.get("metadata") or {}, content_filter) or {}
+        metadata = self._facts.get("metadata")
+        attributes = (None if metadata is None else _metadata(metadata, content_filter)) or {}
         question = content_filter.text(_asked(self._question), Part.QUESTION, policy.max_question_bytes)
         if question is not None:
             messages = attributes[semconv.INPUT_MESSAGES] = text_message("user", question)
@@ -264,6 +265,11 @@ def _of_call(facts: CallFacts, parameters: Parameters, given: Arguments) -> Call
 
 
 def _tags(tags: object) -> list[str]:
+    return _tags_in(tags) or []
+
+
+@guarded
+def _tags_in(tags: object) -> list[str]:
     listed = (
         [tags] if isinstance(tags, str) else tags if isinstance(tags, list | tuple | set | frozenset) else []
     )

@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import ragtrace
 from ragtrace import semconv
+from ragtrace.capture.rag_call import CallFacts
 
 SECRET = "a secret of the application"
 
@@ -97,7 +98,10 @@ HELPERS = {told.helper.__name__: told for told in (RAG, RETRIEVAL, GENERATION)}
 
 
 def parameters_of(function: Callable[..., Any]) -> list[str]:
-    return [name for name in inspect.signature(function).parameters if name != "self"]
+    """Return the names of its arguments, with those of `**facts: Unpack[CallFacts]`."""
+    parameters = inspect.signature(function).parameters
+    named = [name for name in parameters if name not in ("self", "facts")]
+    return named + list(CallFacts.__annotations__) * ("facts" in parameters)
 
 
 ARGUMENTS = [
@@ -143,9 +147,12 @@ def recorded() -> Iterator[Recorded]:
 
 def call_with(told: Told, argument: str, value: object) -> Any:
     """Hand the value over by name where that can be done, as applications do."""
-    parameter = inspect.signature(told.helper).parameters[argument]
-    positional = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
-    return told.helper(value) if positional else told.helper(**{argument: value})
+    return told.helper(value) if is_positional(told.helper, argument) else told.helper(**{argument: value})
+
+
+def is_positional(helper: Callable[..., Any], argument: str) -> bool:
+    parameter = inspect.signature(helper).parameters.get(argument)
+    return parameter is not None and parameter.kind is inspect.Parameter.POSITIONAL_ONLY
 
 
 @KINDS
@@ -180,7 +187,7 @@ async def test_a_decorated_function_of_any_kind_returns_what_it_returned(
         yield question
 
     helper = told.helper
-    if inspect.signature(helper).parameters[argument].kind is not inspect.Parameter.POSITIONAL_ONLY:
+    if not is_positional(helper, argument):
 
         def helper(function: Any) -> Any:
             return told.helper(**{argument: value})(function)

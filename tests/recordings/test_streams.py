@@ -23,8 +23,6 @@ EXPECTED = {"whole": None, "left": READER_LEFT, "cancelled": READER_LEFT, "broke
 _HALF = "an error on the spans of the call is not taken for the end of its stream: half an answer is judged"
 _SPLITTER = "the root was never ended, and spans of a text splitter without a parent are taken for calls"
 NOT_YET = {
-    "langchain-left": _HALF,
-    "langchain-cancelled": _HALF,
     "langchain-broken": _HALF,
     "llamaindex-left": _SPLITTER,
     "llamaindex-cancelled": _SPLITTER,

@@ -102,9 +102,9 @@ def _envelope(text: str, question: str | None) -> tuple[str | None, str]:
         node = parse_loosely(fenced[1] if fenced else stripped)
         if isinstance(node, Mapping) and (name := _name_of_answer(node, question)):
             value = node[name]
-            inner = value if isinstance(value, str) else _inner_of(value)
-            if inner:
-                return inner.strip(), f"`{name}` of the JSON in it"
+            answer = value if isinstance(value, str) else _inner_of(value)
+            if answer:
+                return answer.strip(), f"`{name}` of the JSON in it"
     return None, ""
 
 

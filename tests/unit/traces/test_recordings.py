@@ -20,10 +20,6 @@ _CHUNKS_IN_THE_PROMPT = {"chunks": MISSING, "ids": MISSING, "scores": MISSING}
 """No span is of the retriever, or it does not say what it found."""
 _PASSAGES_OF_THE_PROMPT = {"ids": MISSING, "scores": MISSING}
 """Nothing says what was retrieved; the passages of the prompt are the context, and have no ids."""
-_IDS_WITHOUT_TEXTS = {"chunks": MISSING}
-"""The retrieval has ids only; the texts are in the prompt."""
-_IDS_WITHOUT_TEXTS_AND_EMPTY_INPUT = _IDS_WITHOUT_TEXTS | {"question": DIFFERENT}
-"""The root's input is `{"input": ""}`."""
 _NO_CONTENT = {"question": MISSING, "chunks": MISSING, "ids": MISSING, "answer": MISSING}
 """The content was switched off, or hidden: a gap says so."""
 
@@ -82,28 +78,6 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
     "mlflow.mlflow-decorated": {"scores": MISSING, "session": MISSING},
     **dict.fromkeys(
         (
-            "otel-genai.langchain",
-            "otel-genai.langchain.both",
-            "otel-genai.llamaindex",
-            "otel-genai.llamaindex-async",
-            "otel-genai.llamaindex-async.both",
-            "otel-genai.llamaindex-streaming",
-            "otel-genai.llamaindex-streaming.both",
-            "otel-genai.llamaindex.both",
-        ),
-        _IDS_WITHOUT_TEXTS,
-    ),
-    **dict.fromkeys(
-        (
-            "otel-genai.langchain-async",
-            "otel-genai.langchain-async.both",
-            "otel-genai.langchain-streaming",
-            "otel-genai.langchain-streaming.both",
-        ),
-        _IDS_WITHOUT_TEXTS_AND_EMPTY_INPUT,
-    ),
-    **dict.fromkeys(
-        (
             "otel-genai.anthropic-tools",
             "otel-genai.anthropic-tools.both",
             "otel-genai.openai-agents",
@@ -148,7 +122,7 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
     ),
     **dict.fromkeys(
         ("otel-genai.dspy", "otel-genai.dspy.both"),
-        _CHUNKS_IN_THE_PROMPT | {"question": DIFFERENT, "answer": DIFFERENT},  # DSPy's field markers
+        _CHUNKS_IN_THE_PROMPT | {"question": DIFFERENT},  # with the field that follows it
     ),
     "openai-v2.openai-chat.off": _NO_CONTENT | {"scores": MISSING},
     "openinference.llamaindex-many": {"ids": PARTIAL, "scores": PARTIAL},
@@ -161,6 +135,20 @@ SHORTFALLS: Mapping[str, Mapping[str, Agreement]] = {
     "tempo.openllmetry.llamaindex-reranker": {"ids": PARTIAL, "scores": PARTIAL},
 }
 """What a convention does not carry, or carries in another form. Everything else is the same as the truth."""
+
+WITHOUT_TEXTS = {
+    f"otel-genai.{program}{where}"
+    for where in ("", ".both")
+    for program in (
+        "langchain",
+        "langchain-async",
+        "langchain-streaming",
+        "llamaindex",
+        "llamaindex-async",
+        "llamaindex-streaming",
+    )
+}
+"""Retrievals with ids and scores alone, as the convention has it: the prompt has the texts."""
 
 PITFALLS: Mapping[str, Sequence[str]] = {
     "content is off": (
@@ -252,7 +240,7 @@ def test_prompt_is_the_context_only_where_passages_are_set_off_and_nothing_was_r
     recording: Recording,
 ) -> None:
     (record,) = records_of(recording)
-    has_only_ids = recording.name == "otel-genai.langchain"  # its convention has no field for texts
+    has_only_ids = recording.name in WITHOUT_TEXTS
     is_of_prompt = SHORTFALLS.get(recording.name) is _PASSAGES_OF_THE_PROMPT or has_only_ids
     assert record.context_from_prompt is is_of_prompt
 
