@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ragtrace.model import AttributeValue
+from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract import conventions
 from ragtrace.traces.extract._attributes import found_text
 from ragtrace.traces.extract._calls import Call, SpanTree
@@ -102,9 +102,8 @@ def _envelope(text: str, question: str | None) -> tuple[str | None, str]:
         node = parse_loosely(fenced[1] if fenced else stripped)
         if isinstance(node, Mapping) and (name := _name_of_answer(node, question)):
             value = node[name]
-            inner = value if isinstance(value, str) else _inner_of(value)
-            if inner:
-                return inner.strip(), f"`{name}` of the JSON in it"
+            if held := value if isinstance(value, str) else _inner_of(value):
+                return held.strip(), f"`{name}` of the JSON in it"
     return None, ""
 
 
@@ -265,7 +264,7 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _chunks(reading: SpanReading) -> Sequence[AttributeValue]:
+def _chunks(reading: SpanReading) -> Sequence[Chunk]:
     return (reading.documents.value if reading.documents else None) or ()
 
 
