@@ -101,12 +101,7 @@ def _why_not_chosen(each: SpanReading, generation: SpanReading | None, instead: 
 
 
 def _answers(
-    call: Call,
-    tree: SpanTree,
-    generation: SpanReading | None,
-    reasons: Mapping[str, str],
-    *,
-    is_own: bool,
+    call: Call, tree: SpanTree, generation: SpanReading | None, reasons: Mapping[str, str], *, is_own: bool
 ) -> Iterator[Provenance]:
     generations = call.of(Role.GENERATION)
     chosen = {generation.span.span_id} if generation else set()

@@ -102,9 +102,8 @@ def _envelope(text: str, question: str | None) -> tuple[str | None, str]:
         node = parse_loosely(fenced[1] if fenced else stripped)
         if isinstance(node, Mapping) and (name := _name_of_answer(node, question)):
             value = node[name]
-            answer = value if isinstance(value, str) else _inner_of(value)
-            if answer:
-                return answer.strip(), f"`{name}` of the JSON in it"
+            if held := value if isinstance(value, str) else _inner_of(value):
+                return held.strip(), f"`{name}` of the JSON in it"
     return None, ""
 
 

@@ -31,12 +31,6 @@ def first_text(span: Span, *keys: str) -> str | None:
     return None
 
 
-def strings_of(value: AttributeValue) -> tuple[str, ...]:
-    """Return the clean strings of a list; a single string becomes a list of one."""
-    items = value if isinstance(value, tuple) else (value,)
-    return tuple(clean(item) for item in items if isinstance(item, str))
-
-
 def found_text(
     text: str | None, *, attribute: str, convention: str, how: str, raw: AttributeValue = None
 ) -> FoundValue[str] | None:

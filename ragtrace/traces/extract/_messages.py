@@ -118,7 +118,7 @@ def _event_message(attributes: Mapping[str, AttributeValue], role: str) -> Messa
 
 
 def shown_documents(messages: Sequence[Message]) -> tuple[AttributeValue, ...]:
-    """Return the documents that a request hands to the model as such: search results, documents."""
+    """Return the documents that a request gives the model as such: search results, documents."""
     found: list[AttributeValue] = []
     for message in messages:
         parts = (part for part in _parts(message) if part.get("type") in ("search_result", "document"))
@@ -181,11 +181,6 @@ def calls_tools(messages: Sequence[Message]) -> bool:
         or any(part.get("type") in (*_CALL_TYPES, *_RESULT_TYPES) for part in _parts(each))
         for each in messages
     )
-
-
-def answer_text(messages: Sequence[Message]) -> str | None:
-    """Return the text of the first choice, without reasoning and tool calls."""
-    return (message_text(messages[0]) or None) if messages else None
 
 
 def last_answer_text(messages: Sequence[Message]) -> str | None:

@@ -474,7 +474,6 @@ def _words(lines: Sequence[str]) -> int:
 
 _ANY_TAG: Final = re.compile(r"<(/?)([A-Za-z_\u00c0-\uffff][\w.-]{0,40})(?:\s[^<>]{0,300})?>")
 _QUOTED: Final = re.compile(r'[ \t]{0,3}("{3}|\'{3}|`{3,}|~{3,})[\w-]{0,20}[ \t]*')
-_PARAGRAPH: Final = re.compile(r"\n[ \t]*\n")
 _CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 

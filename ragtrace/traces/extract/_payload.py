@@ -286,12 +286,7 @@ def _answer_in_list(node: Sequence[AttributeValue], depth: int) -> tuple[str | N
 
 
 def _found(
-    text: str | None,
-    how: str,
-    raw: AttributeValue,
-    parsed: AttributeValue,
-    attribute: str,
-    convention: str,
+    text: str | None, how: str, raw: AttributeValue, parsed: AttributeValue, attribute: str, convention: str
 ) -> FoundValue[str] | None:
     if is_broken_json(raw, parsed):
         damage = broken_damage(raw, attribute)

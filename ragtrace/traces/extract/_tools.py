@@ -18,8 +18,8 @@ from ragtrace.traces.extract._content import (
 )
 from ragtrace.traces.extract._documents import find_documents, has_text
 from ragtrace.traces.extract._messages import Message, messages_of, tool_messages
-from ragtrace.traces.extract._payload import documents_in, listed_documents
-from ragtrace.traces.extract._span_reader import Role, ToolResult
+from ragtrace.traces.extract._payload import listed_documents
+from ragtrace.traces.extract._span_reader import ToolResult
 
 RETRIEVAL_TOOLS: Final = re.compile(
     r"retriev|search|look_?up|knowledge|vector|query_engine|(^|_|\b)rag(_|\b|$)"
@@ -47,16 +47,6 @@ def tool_documents(
     found = find_documents(shown, attribute=attribute, convention=convention, span_id=span_id)
     is_cut = isinstance(value, str) and is_cut_by_tempo(value)
     return replace(found, damage=cut_damage(attribute)) if is_cut else found
-
-
-def returned_documents(
-    value: AttributeValue, role: Role | None, *, attribute: str, convention: str, span_id: str
-) -> FoundValue[tuple[Chunk, ...]] | None:
-    """Read the output of a retrieval, a reranker or a tool; other steps return no documents."""
-    if role not in (Role.RETRIEVAL, Role.RERANK, Role.TOOL):
-        return None
-    read_output = tool_documents if role is Role.TOOL else documents_in
-    return read_output(value, attribute=attribute, convention=convention, span_id=span_id)
 
 
 def handed_documents(

@@ -138,7 +138,7 @@ Places: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class SpanRule:
     """How a span's role shows: by an attribute's value, its mere presence, the span's or an event's name."""
 
     at: str
@@ -191,7 +191,7 @@ class Convention:
     """One convention, or a user's mapping. Of several places, the first undamaged text counts."""
 
     name: str
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[SpanRule, ...] = ()
     """The first that fits gives the role."""
     without_input: Role | None = Role.CALL
     """The role of a call that does not say what it was asked: frameworks write such spans of inner steps."""
@@ -400,7 +400,7 @@ class Convention:
         return self._text(span, self.output, answer_in)
 
     def _whole_answer(self, span: Span) -> FoundValue[str] | None:
-        """Return a structured answer in which no text stands out."""
+        """Return a structured answer without one text that must be it."""
         for place in self.answer:
             value = _path(place).find_on(span)
             if isinstance(value, str) and value:
@@ -438,8 +438,8 @@ class Convention:
         for place in places:
             path = _path(place)
             if path.prefix:
-                listed = unflattened(span.attributes, path.prefix, path.item)
-                found.append(flat_documents(span, listed, attribute=f"{path.prefix}.*", convention=self.name))
+                flat = unflattened(span.attributes, path.prefix, path.item)
+                found.append(flat_documents(span, flat, attribute=f"{path.prefix}.*", convention=self.name))
             elif (value := path.find_on(span)) not in (None, ""):
                 handed = read(value, attribute=place, convention=self.name, span_id=span.span_id)
                 found.append(_with_loss(span, handed) if place.endswith("/*") else handed)
@@ -490,9 +490,9 @@ class Convention:
             if listed and (results := hosted_results(listed)):
                 return self._hosted(span, results, attribute)
         for place in self.hosted:
-            hosted = self._found(span, (place,), documents_in)
-            if hosted is not None and hosted.value:
-                return (ToolResult(tool=None, documents=hosted),)
+            listing = self._found(span, (place,), documents_in)
+            if listing is not None and listing.value:
+                return (ToolResult(tool=None, documents=listing),)
         return ()
 
     def _hosted(

@@ -15,7 +15,7 @@ from ragtrace.traces.extract._content import FoundValue
 from ragtrace.traces.extract._messages import Message
 from ragtrace.traces.extract._payload import handed_on, returns_documents, texts_for_synthesis
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
-from ragtrace.traces.extract.convention import CHOICES, EVENTS, Convention, Kind, head_of
+from ragtrace.traces.extract.convention import CHOICES, EVENTS, Convention, SpanRule, head_of
 from ragtrace.traces.trace import Span
 
 CALL, RETRIEVAL, RERANK = Role.CALL, Role.RETRIEVAL, Role.RERANK
@@ -24,7 +24,9 @@ GUARDRAIL, EVALUATOR = Role.GUARDRAIL, Role.EVALUATOR
 
 OWN: Final = Convention(
     name="ragtrace",
-    kinds=(Kind(at="ragtrace.kind", roles={"rag": CALL, "retrieval": RETRIEVAL, "generation": GENERATION}),),
+    kinds=(
+        SpanRule(at="ragtrace.kind", roles={"rag": CALL, "retrieval": RETRIEVAL, "generation": GENERATION}),
+    ),
     question=("ragtrace.question",),
     documents=("ragtrace.retrieval.documents",),
     answer=("ragtrace.answer",),
@@ -36,7 +38,7 @@ OWN: Final = Convention(
 OPENINFERENCE: Final = Convention(
     name="openinference",
     kinds=(
-        Kind(
+        SpanRule(
             at="openinference.span.kind",
             roles={
                 "CHAIN": CALL,
@@ -52,8 +54,8 @@ OPENINFERENCE: Final = Convention(
             },
         ),
         # beyond 128 attributes SDKs drop the oldest: after a long list, the kind is gone but documents remain
-        Kind(at="reranker.output_documents.*", other=RERANK),
-        Kind(at="retrieval.documents.*", other=RETRIEVAL),
+        SpanRule(at="reranker.output_documents.*", other=RERANK),
+        SpanRule(at="retrieval.documents.*", other=RETRIEVAL),
     ),
     without_input=None,
     input=("input.value",),
@@ -81,7 +83,7 @@ OPENINFERENCE: Final = Convention(
 ALIBABA: Final = Convention(
     name="alibaba",
     kinds=(
-        Kind(
+        SpanRule(
             at="gen_ai.span.kind",
             roles={
                 "CHAIN": CALL,
@@ -98,12 +100,7 @@ ALIBABA: Final = Convention(
     ),
     input=("input.value", "gen_ai.input.messages", "gen_ai.prompt"),
     output=("output.value", "gen_ai.output.messages", "gen_ai.completion"),
-    messages=(
-        "gen_ai.input.messages",
-        "gen_ai.prompts.*.prompt",
-        "gen_ai.prompts.*",
-        "gen_ai.prompt",
-    ),
+    messages=("gen_ai.input.messages", "gen_ai.prompts.*.prompt", "gen_ai.prompts.*", "gen_ai.prompt"),
     system=("gen_ai.system_instructions",),
     reply=(
         "gen_ai.output.messages",
@@ -129,7 +126,7 @@ ALIBABA: Final = Convention(
 LANGFUSE: Final = Convention(
     name="langfuse",
     kinds=(
-        Kind(
+        SpanRule(
             at="langfuse.observation.type",
             roles={
                 "span": CALL,
@@ -157,7 +154,7 @@ LANGFUSE: Final = Convention(
 MLFLOW: Final = Convention(
     name="mlflow",
     kinds=(
-        Kind(
+        SpanRule(
             at="mlflow.spanType",
             roles={
                 "CHAIN": CALL,
@@ -186,7 +183,7 @@ LANGSMITH: Final = Convention(
     name="langsmith",
     # a retriever's `gen_ai.operation.name` is `embeddings`
     kinds=(
-        Kind(
+        SpanRule(
             at="langsmith.span.kind",
             roles={"chain": CALL, "retriever": RETRIEVAL, "llm": GENERATION, "tool": TOOL},
             other=STEP,
@@ -205,7 +202,7 @@ LANGSMITH: Final = Convention(
 TRULENS: Final = Convention(
     name="trulens",
     kinds=(
-        Kind(
+        SpanRule(
             at="ai.observability.span_type",
             roles={
                 "record_root": CALL,
@@ -238,7 +235,7 @@ TRULENS: Final = Convention(
 GENKIT: Final = Convention(
     name="genkit",
     kinds=(
-        Kind(
+        SpanRule(
             at="genkit:metadata:subtype",
             roles={
                 "flow": CALL,
@@ -252,7 +249,7 @@ GENKIT: Final = Convention(
             },
             other=STEP,
         ),
-        Kind(at="genkit:type", roles={"flow": CALL}),
+        SpanRule(at="genkit:type", roles={"flow": CALL}),
     ),
     input=("genkit:input",),
     output=("genkit:output",),
@@ -264,7 +261,7 @@ GENKIT: Final = Convention(
 SPRING_AI: Final = Convention(
     name="spring-ai",
     kinds=(
-        Kind(
+        SpanRule(
             at="spring.ai.kind",
             roles={"chat_client": CALL, "vector_store": RETRIEVAL, "tool_call": TOOL},
             other=STEP,
@@ -283,9 +280,9 @@ SPRING_AI: Final = Convention(
 PYDANTIC_AI: Final = Convention(
     name="pydantic-ai",
     kinds=(
-        Kind(at="pydantic_ai.all_messages", other=CALL),
-        Kind(at="all_messages_events", other=CALL),
-        Kind(at="tool_response", other=TOOL),
+        SpanRule(at="pydantic_ai.all_messages", other=CALL),
+        SpanRule(at="all_messages_events", other=CALL),
+        SpanRule(at="tool_response", other=TOOL),
     ),
     messages=("pydantic_ai.all_messages", "all_messages_events"),
     answer=("final_result",),
@@ -297,7 +294,7 @@ PYDANTIC_AI: Final = Convention(
 LOGFIRE: Final = Convention(
     name="logfire",
     kinds=(
-        Kind(
+        SpanRule(
             at="request_data", other=GENERATION, when=lambda span: "gen_ai.request.model" in span.attributes
         ),
     ),
@@ -309,8 +306,8 @@ LOGFIRE: Final = Convention(
 GOOGLE_ADK: Final = Convention(
     name="google-adk",
     kinds=(
-        Kind(at="gcp.vertex.agent.tool_response", other=TOOL),
-        Kind(at="gcp.vertex.agent.llm_response", other=GENERATION),
+        SpanRule(at="gcp.vertex.agent.tool_response", other=TOOL),
+        SpanRule(at="gcp.vertex.agent.llm_response", other=GENERATION),
     ),
     messages=("gcp.vertex.agent.llm_request.contents",),
     system=("gcp.vertex.agent.llm_request.config.system_instruction",),
@@ -339,7 +336,7 @@ def _has_messages(span: Span) -> bool:
 GENAI: Final = Convention(
     name="otel-genai",
     kinds=(
-        Kind(
+        SpanRule(
             at="gen_ai.tool.type",
             roles={"datastore": RETRIEVAL},
             when=lambda span: (
@@ -347,7 +344,7 @@ GENAI: Final = Convention(
                 or "mcp.method.name" in span.attributes
             ),
         ),
-        Kind(
+        SpanRule(
             at="gen_ai.operation.name",
             roles={
                 "invoke_workflow": CALL,
@@ -366,10 +363,10 @@ GENAI: Final = Convention(
                 "create_agent": None,
             },
         ),
-        Kind(at="gen_ai.operation.name", other=GENERATION, when=_has_messages),
-        Kind(at="mcp.method.name", roles={"tools/call": TOOL}),
+        SpanRule(at="gen_ai.operation.name", other=GENERATION, when=_has_messages),
+        SpanRule(at="mcp.method.name", roles={"tools/call": TOOL}),
         # SDKs drop the oldest attributes first: the operation may be gone while the documents are present
-        Kind(
+        SpanRule(
             at="gen_ai.retrieval.documents",
             other=RETRIEVAL,
             when=lambda span: "gen_ai.operation.name" not in span.attributes,
@@ -413,39 +410,34 @@ def _named(pattern: str) -> Callable[[Span], bool]:
 TRACELOOP: Final = Convention(
     name="openllmetry",
     kinds=(
-        Kind(at="gen_ai.operation.name", roles={"vector_db_retrieve": RETRIEVAL, "rerank": RERANK}),
-        Kind(
-            at="traceloop.span.kind",
-            roles={"workflow": CALL, "agent": CALL},
-            when=_is_of_interest,
-        ),
-        Kind(at="traceloop.span.kind", roles={"tool": TOOL}),
-        Kind(
+        SpanRule(at="gen_ai.operation.name", roles={"vector_db_retrieve": RETRIEVAL, "rerank": RERANK}),
+        SpanRule(at="traceloop.span.kind", roles={"workflow": CALL, "agent": CALL}, when=_is_of_interest),
+        SpanRule(at="traceloop.span.kind", roles={"tool": TOOL}),
+        SpanRule(
             at="traceloop.span.kind",
             roles={"task": RETRIEVAL},
             when=_named(r"retriever(\.task)?$|\bretrieve(\.task)?$"),
         ),
         # LlamaIndex's retriever spans are empty, but the synthesizer's input lists its chunks
-        Kind(at="traceloop.span.kind", roles={"task": RERANK}, when=_named(r"re-?rank(er)?(\.task)?$")),
-        Kind(
+        SpanRule(at="traceloop.span.kind", roles={"task": RERANK}, when=_named(r"re-?rank(er)?(\.task)?$")),
+        SpanRule(
             at="traceloop.span.kind",
             roles={"task": RERANK},
             when=lambda span: bool(texts_for_synthesis(span, "traceloop.entity.input")),
         ),
-        Kind(
+        SpanRule(
             at="traceloop.span.kind",
             roles={"task": TOOL},
             when=lambda span: returns_documents(span, "traceloop.entity.output"),
         ),
-        Kind(
+        SpanRule(
             at="traceloop.span.kind",
             roles={"task": STEP},
             when=lambda span: bool(handed_on(span, "traceloop.entity.input")),
         ),
-        Kind(at="traceloop.span.kind", roles={"task": None}),
-        Kind(
-            at="llm.request.type",
-            roles={"chat": GENERATION, "completion": GENERATION, "rerank": RERANK},
+        SpanRule(at="traceloop.span.kind", roles={"task": None}),
+        SpanRule(
+            at="llm.request.type", roles={"chat": GENERATION, "completion": GENERATION, "rerank": RERANK}
         ),
     ),
     input=("traceloop.entity.input",),
@@ -468,7 +460,7 @@ TRACELOOP: Final = Convention(
 HAYSTACK: Final = Convention(
     name="haystack",
     kinds=(
-        Kind(
+        SpanRule(
             at="@name",
             roles={
                 "haystack.pipeline.run": CALL,
@@ -478,7 +470,7 @@ HAYSTACK: Final = Convention(
             },
         ),
         # the output of a joiner replaces its inputs
-        Kind(
+        SpanRule(
             at="haystack.component.type",
             roles={
                 "Retriever": RETRIEVAL,
@@ -515,7 +507,7 @@ HAYSTACK: Final = Convention(
 VERCEL: Final = Convention(
     name="vercel",
     kinds=(
-        Kind(
+        SpanRule(
             at="ai.operationId",
             roles={
                 "ai.generateText": CALL,
@@ -526,7 +518,7 @@ VERCEL: Final = Convention(
                 "ai.toolCall": TOOL,
             },
         ),
-        Kind(
+        SpanRule(
             at="ai.operationId",
             roles={".doGenerate": GENERATION, ".doStream": GENERATION},
             ends=True,
@@ -553,7 +545,7 @@ LLAMAINDEX: Final = Convention(
     name="llamaindex",
     # by the first of these events; a synthesis takes the nodes that postprocessors kept
     kinds=tuple(
-        Kind(at="@event", roles={event: role})
+        SpanRule(at="@event", roles={event: role})
         for event, role in {
             "QueryStartEvent": CALL,
             "RetrievalStartEvent": RETRIEVAL,
@@ -612,11 +604,11 @@ def _is_query(span: Span) -> bool:
 VECTOR_DB: Final = Convention(
     name="vector-db",
     kinds=(
-        Kind(at="@event", roles={"db.query.result": RETRIEVAL, "db.search.result": RETRIEVAL}),
-        Kind(at="db.vector.query.content", other=RETRIEVAL),
-        Kind(at="db.vector.query.response.documents", other=RETRIEVAL),
-        Kind(at="db.system", other=RETRIEVAL, when=_is_query),
-        Kind(at="db.system.name", other=RETRIEVAL, when=_is_query),
+        SpanRule(at="@event", roles={"db.query.result": RETRIEVAL, "db.search.result": RETRIEVAL}),
+        SpanRule(at="db.vector.query.content", other=RETRIEVAL),
+        SpanRule(at="db.vector.query.response.documents", other=RETRIEVAL),
+        SpanRule(at="db.system", other=RETRIEVAL, when=_is_query),
+        SpanRule(at="db.system.name", other=RETRIEVAL, when=_is_query),
     ),
     query=("db.vector.query.content",),
     documents=("db.query.result/*", "db.search.result/*", "db.vector.query.response.documents"),
