@@ -13,7 +13,7 @@ from ragtrace.traces.extract._attributes import found_text
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._content import FoundValue, parse_loosely
 from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
-from ragtrace.traces.extract._prompts import asked_in
+from ragtrace.traces.extract._prompts import asked_in, fields_in
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 
 _MOST_GENERATIONS: Final = 24
@@ -37,7 +37,6 @@ _ASIDE_NAME: Final = re.compile(
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _THOUGHTS: Final = ("think", "thinking", "thought", "reasoning", "scratchpad", "analysis")
 _IN_TAGS: Final = re.compile(r"</(answer|final_answer|response)>\s*\Z", re.IGNORECASE)
-_FIELD: Final = re.compile(r"^\[\[ ## (\w+) ## \]\][ \t]*$", re.MULTILINE)
 _FENCED: Final = re.compile(r"\A```(?:json)?\s*\n(.*?)\n```\s*\Z", re.DOTALL)
 
 
@@ -82,14 +81,9 @@ def _without_thoughts(text: str) -> str:
 
 
 def _envelope(text: str, question: str | None) -> tuple[str | None, str]:
-    fields = list(_FIELD.finditer(text)) if "[[ ## " in text else []
-    if fields:
-        named = {
-            each[1]: text[each.end() : after.start() if after else len(text)].strip()
-            for each, after in zip(fields, [*fields[1:], None], strict=True)
-        }
-        name = _name_of_answer({key: value for key, value in named.items() if value}, question)
-        return (named[name], f"the field `{name}`") if name else (None, "")
+    if fields := fields_in(text):
+        name = _name_of_answer({key: value for key, value in fields.items() if value}, question)
+        return (fields[name], f"the field `{name}`") if name else (None, "")
     tail = text[-60:]
     if match := _IN_TAGS.search(tail):
         start = text.rfind(f"<{match[1]}>")

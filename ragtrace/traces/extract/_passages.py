@@ -26,7 +26,7 @@ from ragtrace.traces.extract._passage_split import (
     documents_in_json,
     parted,
 )
-from ragtrace.traces.extract._prompts import ASKED
+from ragtrace.traces.extract._prompts import ASKED, fields_in
 
 _NOUNS: Final = (
     r"(?:context|passages?|documents?|docs|sources|excerpts?|snippets?|chunks?|extracts?|search results"
@@ -178,7 +178,7 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
 
     The time is linear in the length of the text: every pattern is anchored at a line or bounded.
     """
-    found = _tagged(text, is_directed=directions.is_directed)
+    found = _in_fields(text) or _tagged(text, is_directed=directions.is_directed)
     if found.passages:
         return found
     lines = text.splitlines()
@@ -195,6 +195,26 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
     if (by_structure := structured(text, question, directions)) is not None:
         return _with_answer(by_structure, has_answer=sections.has_answer or found.has_answer)
     return Passages(rest=text, has_answer=sections.has_answer or found.has_answer)
+
+
+_FIELD_OF_PASSAGES: Final = re.compile(
+    r"\w{0,20}(?:context|passage|document|chunk|source|snippet)s?", re.IGNORECASE
+)
+
+
+def _in_fields(text: str) -> Passages | None:
+    """Find the fields of a DSPy program that hold passages: ``[[ ## context ## ]]``."""
+    fields = fields_in(text)
+    held = [
+        value for name, value in fields.items() if _FIELD_OF_PASSAGES.fullmatch(name) and _is_prose(value)
+    ]
+    if not held:
+        return None
+    passages = tuple(passage.strip("\u00ab\u00bb ") for value in held for passage in parted(value))
+    rest = text
+    for value in held:
+        rest = rest.replace(value, "")
+    return Passages(passages=passages, rest=rest, shape="in the fields of a DSPy program")
 
 
 def _with_answer(found: Passages, *, has_answer: bool) -> Passages:

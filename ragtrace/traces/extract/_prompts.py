@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ragtrace.traces.extract._content import FoundValue
@@ -52,11 +52,25 @@ _MOST_CHUNKS = 50
 _LONGEST_QUESTION = 600
 
 
+_FIELD = re.compile(r"^\[\[ ## (\w+) ## \]\][ \t]*$", re.MULTILINE)
+_FIELD_OF_QUESTION = re.compile(r"(user_)?(question|query|request)s?", re.IGNORECASE)
+
+
+def fields_in(text: str) -> Mapping[str, str]:
+    """Return the fields of a text that DSPy wrote: ``[[ ## name ## ]]`` on a line, then the value."""
+    marks = list(_FIELD.finditer(text)) if "[[ ## " in text else []
+    ends = [*(each.start() for each in marks[1:]), len(text)]
+    return {each[1]: text[each.end() : end].strip() for each, end in zip(marks, ends, strict=False)}
+
+
 def asked_in(prompt: str) -> str | None:
-    """Return the text after the last ``Question:`` or ``Query:`` at the start of a line.
+    """Return the text after the last ``Question:`` or ``Query:`` at the start of a line, or a field's.
 
     Frameworks' templates, and most hand-written ones, mark the question this way.
     """
+    for name, value in fields_in(prompt).items():
+        if value and _FIELD_OF_QUESTION.fullmatch(name):
+            return value.split("\n\n")[0].strip() or None
     asked: list[str] | None = None
     is_open = False
     for line in prompt.splitlines():
