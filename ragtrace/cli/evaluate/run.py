@@ -113,15 +113,26 @@ class _Counts:
 def _records(path: str, left_out: LeftOutRows) -> AsyncGenerator[RagRecord, None]:
     """Return the records of a file, or those in its traces."""
     if path != _STDIN and holds_traces(path):
-        return _records_in_traces(OtlpFileReader(path, on_fault=left_out.row_refused))
+        return _records_in_traces(path, OtlpFileReader(path, on_fault=left_out.row_refused))
     return in_background(partial(read_records, path, notices=left_out))
 
 
-async def _records_in_traces(reader: OtlpFileReader) -> AsyncGenerator[RagRecord, None]:
+async def _records_in_traces(path: str, reader: OtlpFileReader) -> AsyncGenerator[RagRecord, None]:
+    """Yield the RAG calls of a file of traces.
+
+    Raises:
+        InputError: it has none.
+    """
+    number = 0
     async with aclosing(reader):
         async for trace in reader.traces():
             for record in extract_records(trace).records:
+                number += 1
                 yield record
+    if not number:
+        raise InputError(
+            f"{path} holds traces, and no RAG call: `ragtrace explain {path}` says what is in them"
+        )
 
 
 async def _evaluate_all(

@@ -33,6 +33,7 @@ from ragtrace.traces.extract._messages import (
     message_text,
     messages_of,
     shown_documents,
+    tool_messages,
 )
 from ragtrace.traces.extract._payload import (
     answer_in,
@@ -392,7 +393,7 @@ class Convention:
                 if not listed and isinstance(value, str):
                     return self._text_at(span, place, answer_in)
             text = next((text for each in listed if (text := message_text(each))), None)
-            if last_user_text(listed):  # a whole conversation
+            if last_user_text(listed) or tool_messages(listed):  # a whole conversation, or a turn with tools
                 text = last_answer_text(listed)
             if text or role is Role.GENERATION:  # a model that only calls tools gives no answer
                 how = "text of the first choice"

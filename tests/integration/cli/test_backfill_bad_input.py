@@ -236,7 +236,7 @@ def test_files_that_are_cut_off_or_no_otlp_are_told_and_the_rest_is_judged(
     whole, half = lines_of(STORED[:2]), lines_of(STORED[2:4])
     (folder / "1.jsonl").write_text(whole + half[: len(half) - 200])
     (folder / "2.jsonl.gz").write_bytes(gzip.compress(lines_of(STORED[4:5]).encode())[:-30])
-    (folder / "3.jsonl").write_bytes(b"\xff\xfe not OTLP\n" + lines_of(STORED[5:6]).encode())
+    (folder / "3.jsonl").write_bytes(b"{not OTLP\n" + lines_of(STORED[5:6]).encode())
     (folder / "4.empty").touch()
     outcome = backfill(f"otlp-file:{folder}")
     assert {IDS[0], IDS[1], IDS[2], IDS[5]} <= set(judged(tmp_path))

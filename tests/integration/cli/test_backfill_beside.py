@@ -64,7 +64,7 @@ async def one_turn(
     path: Path, *, longest_s: float = 60.0
 ) -> AsyncIterator[tuple[OpenCollectorBudget, asyncio.Task[None]]]:
     beside = OpenCollectorBudget(
-        files=lambda: {0: path},
+        store=path,
         stop=asyncio.Event(),
         clock=SystemClock(),
         poll_s=0.001,

@@ -315,7 +315,7 @@ def test_examples_come_into_the_page_on_request_and_escaped(data: str, tmp_path:
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [("{", "line 1: is not JSON"), ('{"contexts": ["C"]}', "line 1: field `claims`: is missing")],
+    [("{", "bad.jsonl: is not JSON"), ('{"contexts": ["C"]}', "line 1: field `claims`: is missing")],
 )
 def test_a_bad_row_is_named(tmp_path: Path, line: str, said: str) -> None:
     path = tmp_path / "bad.jsonl"

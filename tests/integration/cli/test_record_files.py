@@ -31,7 +31,11 @@ def test_each_file_is_judged(name: str, labels: list[str]) -> None:
 
 
 def test_a_row_that_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
-    rows = ["question,contexts,answer", "q,\"['a' ... 'z']\",a", "q,\"['It rains.']\",It rains."]
+    rows = [
+        "question,contexts,answer",
+        "q,\"['a' ... 'z']\",a",
+        "q,\"['Refunds take 14 days.']\",Refunds take 14 days.",
+    ]
     (tmp_path / "r.csv").write_text("\n".join(rows))
     result = run("evaluate", str(tmp_path / "r.csv"), "--judge", "lexical", "--json")
     assert [line["label"] for line in json_lines(result.stdout)] == ["pass"]

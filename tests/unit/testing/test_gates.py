@@ -77,6 +77,5 @@ def test_a_record_of_plain_texts_is_named_after_them() -> None:
     assert [chunk.rank for chunk in RagRecord.of(contexts=["a", "b"]).chunks] == [0, 1]
 
 
-def test_one_text_in_place_of_several_contexts_is_a_mistake() -> None:
-    with pytest.raises(TypeError, match=r"contexts=\[text\]"):
-        RagRecord.of(contexts="Cats purr.")
+def test_one_text_in_place_of_several_contexts_is_one_chunk() -> None:
+    assert [chunk.text for chunk in RagRecord.of(contexts="Cats purr.").chunks] == ["Cats purr."]
