@@ -29,7 +29,7 @@ OWN = {
     *("reports", "reviews", "sampling", "scoring", "semconv", "sqlite_file", "traces", "transcripts"),
 }
 OF_THE_COLLECTOR = {
-    *("alerts", "assemble", "config", "deliver", "drift", "evaluate", "judge", "ledger", "operations"),
+    *("assemble", "config", "deliver", "drift", "evaluate", "judge", "ledger", "operations"),
     *("receive", "sample", "sampling", "service", "sessions", "stage", "store", "telemetry", "ui", "web"),
 }
 NOT_IMPORTED = (
