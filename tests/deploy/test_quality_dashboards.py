@@ -128,7 +128,7 @@ def test_every_variable_has_values_and_every_annotation_is_understood(watched: W
         series, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
         assert watched.prometheus.label_values(series, label), variable["name"]
     annotations = read(name)["annotations"]["list"]
-    assert len(annotations) == 3
+    assert len(annotations) == 2
     for annotation in annotations:  # all is well here: what it asks must be right, not found
         watched.prometheus.series(filled(annotation["expr"], MACROS))
 
