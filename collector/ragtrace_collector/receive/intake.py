@@ -126,11 +126,7 @@ class Intake:
         except CodecError:
             self._counters.add(Counts.REQUESTS_INVALID)
             raise
-        try:
-            await keep()
-        except StoreUnavailable:
-            self._counters.add(Counts.REQUESTS_PUT_OFF)
-            raise
+        await self._commit(keep)
         if sender is not None:
             sender.charge(spans=parsed.spans_cut + split.spans, bytes=len(body))
         left_out.update({Counts.SPANS_OWN: own, Counts.SPANS_REJECTED: split.rejected})
@@ -156,17 +152,20 @@ class Intake:
         except CodecError:
             self._counters.add(Counts.REQUESTS_INVALID)
             raise
-        try:
-            await keep()
-        except StoreUnavailable:
-            self._counters.add(Counts.REQUESTS_PUT_OFF)
-            raise
+        await self._commit(keep)
         if sender is not None:
             sender.charge(spans=records.kept, bytes=len(body))
         self._counters.add(Counts.LOG_RECORDS, records.kept)
         self._counters.add(Counts.LOG_RECORDS_OTHER, records.others)
         reason = f"{records.others} log records are no messages of a GenAI call on a span: they are not kept"
         return Receipt(rejected=records.others, reason=reason if records.others else "")
+
+    async def _commit(self, keep: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await keep()
+        except StoreUnavailable:
+            self._counters.add(Counts.REQUESTS_PUT_OFF)
+            raise
 
     async def _read_logs(self, body: bytes, encoding: Encoding) -> LogRecords:
         if len(body) <= _SMALL_LOGS_BYTES:

@@ -57,8 +57,8 @@ async def test_the_number_can_be_counted_again_from_the_kept_sentences() -> None
     ]
 
 
-@pytest.mark.parametrize("contexts", [(" \n", NEEDED), ("***", NEEDED)])
-async def test_a_chunk_without_a_sentence_does_not_count(contexts: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("contexts", [(Chunk(id="empty", text=""), NEEDED), (" \n", NEEDED), ("***", NEEDED)])
+async def test_a_chunk_without_a_sentence_does_not_count(contexts: tuple[str | Chunk, ...]) -> None:
     result = await measured(*contexts)
     assert (result.score, result.details["sentences"]) == (1.0, 1)
     assert result.chunk_verdicts[0].reason == "the chunk has no sentence"
