@@ -272,7 +272,9 @@ def _part_text(part: AttributeValue) -> str:
 
 def _role(message: Message) -> str:
     role = next((message[key] for key in _ROLE_KEYS if key in message), None)
-    return role.lower() if isinstance(role, str) else ""
+    role = role.lower() if isinstance(role, str) else ""
+    # Phoenix writes the role of the message around it, not the tool's
+    return "tool" if role in _ANSWER_ROLES and message.get("tool_call_id") else role
 
 
 def _flat(items: tuple[AttributeValue, ...]) -> tuple[Message, ...]:

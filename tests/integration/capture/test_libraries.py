@@ -142,11 +142,8 @@ with ragtrace.rag(question="meanwhile"): pass
 pieces.close()
 with ragtrace.rag(question="afterwards"): pass
 """)
-    # what is recorded while a stream is open may well belong to it; what comes after it cannot
-    during, after = [span for span in spans if span.kind == "invoke_workflow"]
-    (run_span,) = [span for span in spans if span.name == "ChatOpenAI"]
-    assert during.parent_id == run_span.id
-    assert after.parent_id is None
+    # its reader may go on with something else while it is open, and does not have to close it
+    assert [span.parent_id for span in spans if span.kind == "invoke_workflow"] == [None, None]
 
 
 def test_what_a_run_calls_is_left_out_where_the_run_is(run: Run) -> None:
