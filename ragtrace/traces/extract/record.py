@@ -279,20 +279,17 @@ def _gaps(
 ) -> tuple[Gap, ...]:
     spans = [span for span in (call.root, generation.span if generation else None) if span is not None]
     found = [
-        *_damage(question, missing_text(Part.QUESTION, spans)),
+        *(_damage(question) if question else [missing_text(Part.QUESTION, spans)]),
         *context.gaps,
-        *_damage(answer, missing_answer(spans)),
+        *(_damage(answer) if answer else [missing_answer(spans)]),
         *_broken_off(call, generation, tree, spans, answer),
     ]
     return tuple(dict.fromkeys(found))
 
 
-def _damage(choice: _Choice[str] | None, missing: Gap) -> list[Gap]:
-    if choice is None:
-        return [missing]
-    if choice.found.damage is None:
-        return []
-    return [Gap(part=choice.part, reason=choice.found.damage.reason, detail=choice.found.damage.detail)]
+def _damage(choice: _Choice[str]) -> list[Gap]:
+    damage = choice.found.damage
+    return [Gap(part=choice.part, reason=damage.reason, detail=damage.detail)] if damage else []
 
 
 def _broken_off(
