@@ -57,7 +57,7 @@ class SpanTree:
         self._found_above: dict[Callable[[Span], Any], dict[str, Any]] = {}
 
     def _above(self, span: Span) -> str | None:
-        """Return the parent; for a span without one, such as a queue's consumer, the span that it links to."""
+        """Return the parent; of a span without one, such as a queue's consumer, the span it links to."""
         if span.parent_span_id in self._spans:
             return span.parent_span_id
         linked = (link.span_id for link in span.links if link.trace_id == span.trace_id)
