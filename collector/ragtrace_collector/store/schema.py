@@ -13,6 +13,7 @@ from ragtrace_collector.store._judged import KEPT
 from ragtrace_collector.store._ledger_tables import LEDGER, UNCONFIRMED
 from ragtrace_collector.store._quarantine import SUSPECTS
 from ragtrace_collector.store._tenant_keys import UNKEYED
+from ragtrace_collector.store._unread import UNREAD
 from ragtrace_collector.store.budget import BUDGET
 from ragtrace_collector.store.cipher import KEYS
 from ragtrace_collector.store.drift import DRIFT
@@ -70,6 +71,7 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     INDEX_STEPS[2],
     DEAD_LETTERS,
     INDEX_STEPS[3],
+    UNREAD,
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 NEWEST: Final = len(_MIGRATIONS)
