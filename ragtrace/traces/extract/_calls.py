@@ -257,7 +257,7 @@ def find_calls(tree: SpanTree, readings: Sequence[SpanReading]) -> tuple[Call, .
     calls = [Call(root=root, members=tuple(members[span_id])) for span_id, root in roots.items()]
     free = tuple(members[None])
     if len(calls) == 1:
-        # an agent that received the documents of a sibling span; a stream that is read when its query has ended
+        # an agent that received the documents of a sibling span; a stream read when its query has ended
         (call,) = calls
         wanted = [] if call.of(*_RETRIEVALS) else [*_RETRIEVALS]
         if not call.of(Role.GENERATION) and not (call.own and call.own.answer):
