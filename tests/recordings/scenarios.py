@@ -506,8 +506,35 @@ _NEGATIVES = tuple(
 )
 
 _STREAMS = tuple(
-    Scenario(instrumentation="ragtrace", application=f"{name}-{ending}", kind="streams")
-    for name in ("openai-chat", "openai-responses", "langchain", "llamaindex", "pydantic-ai")
+    Scenario(
+        instrumentation=instrumentation,
+        application=f"{name}-{ending}",
+        libraries=libraries,
+        environment=environment,
+        packages=packages,
+        is_served=is_served,
+        kind="streams",
+    )
+    for instrumentation, name, libraries, environment, packages, is_served in (
+        *(
+            ("ragtrace", name, (), {}, (), False)
+            for name in ("openai-chat", "openai-responses", "langchain", "llamaindex", "pydantic-ai")
+        ),
+        ("openinference", "openai-chat", ("openai",), {}, (), True),
+        ("openinference", "openai-responses", ("openai",), {}, (), True),
+        ("openinference", "langchain", ("langchain",), {}, (), False),
+        ("openinference", "llamaindex", ("llamaindex",), {}, (), False),
+        ("openinference", "pydantic-ai", ("pydantic-ai",), {}, (), False),
+        ("openllmetry", "openai-chat", ("openai",), {}, (), True),
+        ("openllmetry", "openai-responses", ("openai",), {}, (), True),
+        ("openllmetry", "langchain", ("langchain",), {}, (), False),
+        ("openllmetry", "llamaindex", ("llamaindex", "openai"), {}, (), True),
+        ("otel-genai", "openai-chat", ("openai",), {_CONTENT: "SPAN_ONLY"}, _NEW, True),
+        ("otel-genai", "openai-responses", ("openai",), {_CONTENT: "SPAN_ONLY"}, _NEW, True),
+        ("otel-genai", "langchain", ("langchain",), {_CONTENT: "SPAN_ONLY"}, _NEW, False),
+        ("otel-genai", "llamaindex", ("llamaindex", "openai"), {_CONTENT: "SPAN_ONLY"}, _NEW, True),
+        ("pydantic-ai", "pydantic-ai", (), {}, (), False),
+    )
     for ending in ("whole", "left", "cancelled", "broken")
 )
 

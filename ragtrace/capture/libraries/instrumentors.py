@@ -17,7 +17,7 @@ from ragtrace.capture.journal import note
 from ragtrace.capture.libraries._conflicts import caller_of, is_on, traced_by
 from ragtrace.capture.libraries._import_hooks import when_imported
 from ragtrace.capture.libraries._table import LIBRARIES, InstrumentorKind, Library
-from ragtrace.capture.libraries.langchain_runs import follow_runs
+from ragtrace.capture.libraries.langchain_runs import follow_agents, follow_runs
 
 TakeBack = Callable[[], object]
 """Restores a library's original state."""
@@ -128,7 +128,13 @@ def _turn_on_pydantic_ai(library: Library, provider: TracerProvider, content: bo
     agent = import_module("pydantic_ai").Agent
     settings = import_module("pydantic_ai.models.instrumented").InstrumentationSettings
     agent.instrument_all(settings(tracer_provider=provider, include_content=content))
-    return partial(agent.instrument_all, False)
+    restore = follow_agents(agent)
+
+    def take_back() -> None:
+        restore()
+        agent.instrument_all(False)
+
+    return take_back
 
 
 def _turn_on_own(library: Library, provider: TracerProvider, content: bool) -> TakeBack | None:

@@ -1,25 +1,28 @@
-"""Make the spans of a LangChain run's calls children of the run's span.
+"""Make the spans of a LangChain run's calls children of the run's span, and of no stream that was left.
 
 OpenInference never makes a run's span current, because a callback that is never closed would leave it current
 forever. So the spans of an OpenAI client or a vector store inside the run would start new traces. Here
 ragtrace only *tracks* the active run and looks it up when a span starts. A run that has ended, or whose
-stream waits for its reader, is never a parent: what the reader does is no part of it.
+stream waits for its reader, is never a parent: what the reader does is no part of it. Nor is a span that
+another library left current in its reader's context, as pydantic-ai does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
 from importlib import import_module
 from types import FrameType
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach
 from opentelemetry.trace import (
     NonRecordingSpan,
     Span,
@@ -55,7 +58,67 @@ class _NestingTracer(WrappedTracer):
         where = run_context() if context is None else context
         if name.partition(".")[0].endswith(_SPLITTERS):
             return NonRecordingSpan(get_current_span(where).get_span_context())
-        return self._tracer.start_span(name, where, *args, **kwargs)
+        span = self._tracer.start_span(name, where, *args, **kwargs)
+        stream = _stream()
+        if stream is not None:
+            _begun[span] = (stream, get_current_span(where))
+        return span
+
+
+class _Stream(NamedTuple):
+    """A generator that may leave a span current when it waits for its reader."""
+
+    place: tuple[int, int]
+    frame: int
+
+    @property
+    def waits(self) -> bool:
+        return self.place == _place() and self.frame not in _generators()
+
+
+_begun: WeakKeyDictionary[Span, tuple[_Stream, Span]] = WeakKeyDictionary()
+"""The stream that a span began in, and the span around it."""
+_around_task: ContextVar[_Stream | None] = ContextVar("ragtrace.stream", default=None)
+"""The stream that a library serves with tasks of its own."""
+
+
+def _stream() -> _Stream | None:
+    frame, stream = next(_generators(), None), _around_task.get()
+    if frame is not None:
+        return _Stream(_place(), frame)
+    return stream if stream and stream.place != _place() else None
+
+
+def _current_span() -> Span:
+    """Return the current span, or the nearest around it that is of no stream that was left or waits."""
+    span = get_current_span()
+    while span in _begun and (_begun[span][0].waits or getattr(span, "end_time", None) is not None):
+        span = _begun[span][1]
+    return span
+
+
+def follow_agents(agent: Any) -> Callable[[], None]:
+    """Let no run of pydantic-ai begin inside a stream that was left: its spans stay current there.
+
+    It runs models in tasks of its own, and carries their context back to the reader.
+    """
+    iterate = agent.iter
+
+    @functools.wraps(iterate)
+    @contextlib.asynccontextmanager
+    async def begun(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        if (context := run_context()) is not None:
+            attach(context)
+        _around_task.set(_stream())
+        async with iterate(*args, **kwargs) as run:
+            yield run
+
+    agent.iter = begun
+
+    def restore() -> None:
+        agent.iter = iterate
+
+    return restore
 
 
 @guarded
@@ -120,14 +183,20 @@ def in_retriever() -> bool:
 
 
 def run_context() -> Context | None:
-    """Return the context of the active LangChain run, unless a nearer span is current."""
-    run = current_run()
-    if run is None:
-        return None
-    begun = getattr(get_current_span(), "start_time", None)
-    if begun is not None and begun > (getattr(run.span, "start_time", None) or 0):
-        return None  # the current span began inside the run
-    return set_span_in_context(run.span)
+    """Return the context of the active LangChain run, or of the span around a stream that was left.
+
+    ``None`` means that the current context is right.
+    """
+    span, run = _current_span(), current_run()
+    if run is not None and (getattr(span, "start_time", None) or 0) <= (
+        getattr(run.span, "start_time", None) or 0
+    ):
+        return set_span_in_context(run.span)  # the current span did not begin inside the run
+    return None if span is get_current_span() else set_span_in_context(span)
+
+
+def _start_of(span: Span) -> int:
+    return getattr(span, "start_time", None) or 0
 
 
 def current_run() -> Run | None:
@@ -173,12 +242,14 @@ def _place() -> tuple[int, int]:
 
 
 def _generators() -> Iterator[int]:
-    """Yield the ids of the generators that are executing, the innermost first."""
+    """Yield the ids of the generators that are executing, the innermost first; context managers are none."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to know who executes
     while frame is not None:
-        if frame.f_code.co_flags & _GENERATOR:
+        around = frame.f_back
+        is_manager = around is not None and around.f_code.co_filename == contextlib.__file__
+        if frame.f_code.co_flags & _GENERATOR and not is_manager:
             yield id(frame)
-        frame = frame.f_back
+        frame = around
 
 
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR

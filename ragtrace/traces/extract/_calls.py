@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -12,7 +12,7 @@ from ragtrace import semconv
 from ragtrace.traces.extract._content import FoundValue, parse_loosely
 from ragtrace.traces.extract._mapping import AttributeMapping
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
-from ragtrace.traces.extract._streams import left_by_reader
+from ragtrace.traces.extract._streams import end_of
 from ragtrace.traces.extract._tools import RETRIEVAL_TOOLS
 from ragtrace.traces.extract.conventions import OWN, read_span
 from ragtrace.traces.lineage import Lineage
@@ -52,8 +52,9 @@ class SpanTree:
             span.span_id: above for span in trace.spans if (above := self._above(span)) is not None
         }
         self._lineage = Lineage(self._parents)
-        self.left = frozenset(span.span_id for span in trace.spans if left_by_reader(span))
-        """The spans that record that who waited for them went away."""
+        self.cut_short = {span.span_id: how for span in trace.spans if (how := end_of(span)) is not None}
+        """How the spans ended that did not come to their end."""
+        self.last_start_ns = max((span.start_ns for span in trace.spans), default=0)
         self._found_above: dict[Callable[[Span], Any], dict[str, Any]] = {}
 
     def _above(self, span: Span) -> str | None:
@@ -74,6 +75,10 @@ class SpanTree:
     def all_above(self, ids: Iterable[str]) -> frozenset[str]:
         """Return the ids of the spans above any of these."""
         return self._lineage.all_above(ids)
+
+    def line(self, span: Span) -> Iterator[Span]:
+        """Yield the span and those above it, the nearest first."""
+        return (self._spans[each] for each in self._lineage.line(span.span_id))
 
     def root_of(self, span: Span) -> Span:
         """Return the topmost known ancestor, or the span itself."""
@@ -224,10 +229,16 @@ def _with_tools(reading: SpanReading, tools: re.Pattern[str]) -> SpanReading:
     """Treat a retrieval tool as a retrieval, and drop the results of other tools."""
     if reading.role is Role.TOOL and tools.search(reading.tool or ""):
         return replace(reading, role=Role.RETRIEVAL)
+    if reading.role is Role.CALL and _PREPARES.match(reading.span.name):
+        return replace(reading, role=Role.STEP)
     if not reading.handed:
         return reading
     handed = (each for each in reading.handed if each.tool is None or tools.search(each.tool))
     return replace(reading, handed=tuple(handed))
+
+
+_PREPARES: Final = re.compile(r"\w*(Splitter|NodeParser|Embedding|Embedder|IngestionPipeline)\b")
+"""The names of what prepares documents."""
 
 
 def _read(span: Span, mapping: AttributeMapping | None) -> SpanReading | None:
@@ -252,11 +263,15 @@ def find_calls(tree: SpanTree, readings: Sequence[SpanReading]) -> tuple[Call, .
     members = _members(tree, readings, roots)
     calls = [Call(root=root, members=tuple(members[span_id])) for span_id, root in roots.items()]
     free = tuple(members[None])
-    if len(calls) == 1 and not calls[0].of(*_RETRIEVALS):
-        # an agent that received the documents of a sibling span
-        adopted = tuple(reading for reading in free if reading.role in _RETRIEVALS)
-        calls = [Call(root=calls[0].root, members=_ordered((*calls[0].members, *adopted)))]
-        free = tuple(reading for reading in free if reading.role not in _RETRIEVALS)
+    if len(calls) == 1:
+        # an agent that received the documents of a sibling span; a stream read when its query has ended
+        (call,) = calls
+        wanted = [] if call.of(*_RETRIEVALS) else [*_RETRIEVALS]
+        if not call.of(Role.GENERATION) and not (call.own and call.own.answer):
+            wanted.append(Role.GENERATION)
+        adopted = tuple(reading for reading in free if reading.role in wanted)
+        calls = [Call(root=call.root, members=_ordered((*call.members, *adopted)))]
+        free = tuple(reading for reading in free if reading.role not in wanted)
     every = (*calls, *_rootless(tree, free, is_alone=not calls))
     return tuple(part for call in every for part in _parts(call, tree))
 

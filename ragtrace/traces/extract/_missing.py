@@ -1,4 +1,4 @@
-"""Explain missing texts."""
+"""Explain missing texts, and answers that are only a part."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from ragtrace import semconv
 from ragtrace.model import Gap, Part, SkipReason
+from ragtrace.traces.extract._calls import Call, SpanTree
+from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.extract._streams import WENT_AWAY, error_of, is_finished, is_streamed, left_open
 from ragtrace.traces.extract._switches import switches_of
 from ragtrace.traces.extract._unread import unread_text
 from ragtrace.traces.trace import Span, StatusCode
@@ -25,6 +28,63 @@ def missing_answer(spans: Sequence[Span]) -> Gap:
         return missing_text(Part.ANSWER, spans)
     detail = f"span {failed.name!r} ended in an error and no answer was recorded"
     return Gap(part=Part.ANSWER, reason=SkipReason.FAILED_CALL, detail=detail)
+
+
+def unfinished_answer(
+    call: Call, generation: SpanReading | None, tree: SpanTree, *, has_text: bool
+) -> Gap | None:
+    """Tell why the answer is only a part: its reader left, or an error ended it.
+
+    ragtrace's own mark counts first, then that a reader left, then an error: on the spans around the answer,
+    the outermost first, and on the last generation inside.
+    """
+    start = generation.span if generation else call.root
+    if start is None:
+        return None
+    inside = _last_inside(start, call, tree)
+    told = [*_around(start, call, tree), *inside]
+    cut_short = [span for span in told if span.span_id in tree.cut_short]
+    marked = [span for span in cut_short if semconv.RAG_STREAM_END in span.attributes]
+    left = [span for span in cut_short if tree.cut_short[span.span_id] == semconv.READER_LEFT]
+    ended = next(iter((*marked, *left, *cut_short)), None)
+    if ended is not None and tree.cut_short[ended.span_id] == semconv.STREAM_FAILED:
+        if not has_text and not any(map(is_streamed, told)):
+            return None  # nothing came before the error
+        detail = f"the answer broke off with an error: span {ended.name!r} ended in {error_of(ended)}"
+    elif ended is not None or _is_left_later(start, call, tree):
+        detail = WENT_AWAY
+    else:
+        silent = (start, *inside) if not is_finished(start) else (start,)
+        detail = next((why for span in silent if (why := left_open(span))), "")
+    return Gap(part=Part.ANSWER, reason=SkipReason.INCOMPLETE, detail=detail) if detail else None
+
+
+def _around(start: Span, call: Call, tree: SpanTree) -> Sequence[Span]:
+    """Return the span of the answer and those around it, the outermost first.
+
+    What surrounds the whole call tells nothing of the answer if it went on to other work.
+    """
+    line = list(tree.line(start))
+    ids = [span.span_id for span in line]
+    if call.root is not None and call.root.span_id in ids and tree.last_start_ns > start.end_ns:
+        del line[ids.index(call.root.span_id) + 1 :]
+    return line[::-1]
+
+
+def _last_inside(start: Span, call: Call, tree: SpanTree) -> Sequence[Span]:
+    """Return the last generation inside the generation: the SDK's span inside the framework's."""
+    every = {each.span.span_id: each.span for each in call.of(Role.GENERATION)}
+    if len(every) < 2:
+        return ()
+    inside = [every[each] for each in tree.nearest_above(every, {start.span_id}) if each in every]
+    return sorted(inside, key=lambda span: (span.end_ns, span.span_id))[-1:]
+
+
+def _is_left_later(start: Span, call: Call, tree: SpanTree) -> bool:
+    """Return whether a span of the call that ended after the answer was left by its reader."""
+    left = {each for each, how in tree.cut_short.items() if how == semconv.READER_LEFT}
+    ended = {each for each in left if (span := tree.find(each)) and span.end_ns >= start.end_ns}
+    return not ended.isdisjoint(tree.nearest_above(ended, {call.root.span_id}) if call.root else ended)
 
 
 def missing_documents(span: Span) -> Gap:

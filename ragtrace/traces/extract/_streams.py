@@ -3,72 +3,98 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ragtrace import semconv
 from ragtrace.traces.extract._messages import messages_of
 from ragtrace.traces.trace import Span, StatusCode
 
-WENT_AWAY: Final = "the answer was streamed and its reader went away before the end"
-_FAILED: Final = "the answer was streamed and broke off with an error: `error.type` of the span names it"
-_SAYS_ERROR: Final = (
-    "the answer broke off: the reason for which the model stopped is `error`, as OpenTelemetry's "
-    "instrumentations write of streams that were not read to their end"
-)
 _ERROR: Final = "error"
+_RESPONSE: Final = "gen_ai.response."
+_LEFT: Final = re.compile(
+    r"abandon|abort|brokenpipe|cancel|client ?(closed|disconnect)|generatorexit|greenletexit"
+    r"|websocketdisconnect",
+    re.IGNORECASE,
+)
+_UPSTREAM: Final = re.compile(r"connection ?abort", re.IGNORECASE)
+"""What a client says whose server hung up."""
 
 
-def broken_off(span: Span) -> str | None:
-    """Return why the answer on the span is incomplete, if the stream broke off.
-
-    A missing finish reason alone means nothing, because most hand-written streaming code sets none.
-    """
-    if _is_ours(span):
-        return _by_our_mark(span)
-    if any(reason == _ERROR for reason in _reasons(span)):
-        return _SAYS_ERROR
-    if span.attributes.get(semconv.IS_STREAMING_OPENLLMETRY) is True:
-        has_answer = semconv.OUTPUT_MESSAGES in span.attributes
-        return WENT_AWAY if has_answer and not any(_reasons(span)) else None
-    if span.attributes.get(semconv.REQUEST_STREAM) is True and span.status_code is StatusCode.ERROR:
-        return _FAILED
-    # OpenInference sets the status at the end of the stream, and has no finish reason for some APIs
-    is_stream = any(event.name == semconv.OI_FIRST_TOKEN for event in span.events)
-    is_open = span.status_code is StatusCode.UNSET and semconv.OI_FINISH_REASON not in span.attributes
-    return WENT_AWAY if is_stream and is_open else None
+def end_of(span: Span) -> str | None:
+    """Return how the span says that it was cut short: ``READER_LEFT``, ``STREAM_FAILED``, or not at all."""
+    mark = span.attributes.get(semconv.RAG_STREAM_END)
+    if mark in (semconv.READER_LEFT, semconv.STREAM_FAILED):
+        return str(mark)
+    is_error = span.status_code is StatusCode.ERROR
+    if span.attributes.get(semconv.RAG_STREAM_COMPLETE) is False and not is_error:
+        return semconv.READER_LEFT
+    raised = _raised(span)
+    said = raised or [span.attributes.get(semconv.ERROR_TYPE), span.status_message if is_error else ""]
+    if any(isinstance(each, str) and _LEFT.search(_UPSTREAM.sub("", each)) for each in said):
+        return semconv.READER_LEFT
+    return semconv.STREAM_FAILED if is_error else None
 
 
-_LEFT: Final = re.compile(r"cancel|generatorexit|disconnect|abort|brokenpipe|client ?closed", re.IGNORECASE)
+def error_of(span: Span) -> str:
+    """Return the type of the error that the span ended in, as far as it is told."""
+    kinds = (*_raised(span), span.attributes.get(semconv.ERROR_TYPE))
+    return next((each for each in kinds if isinstance(each, str) and _TYPE.fullmatch(each)), "an error")
 
 
-def left_by_reader(span: Span) -> bool:
-    """Return whether the span records that who waited for it went away."""
-    events = (event.attributes.get("exception.type") for event in span.events if event.name == "exception")
-    kinds = (*events, span.attributes.get(semconv.ERROR_TYPE))
-    return any(isinstance(each, str) and _LEFT.search(each) for each in kinds) or (
-        span.status_code is StatusCode.ERROR and bool(_LEFT.search(span.status_message))
-    )
+_TYPE: Final = re.compile(r"[A-Za-z][\w.:]{1,100}")
 
 
-def ended_in_error(span: Span) -> str | None:
-    """Return why the answer on a span that ended in an error is no whole one."""
-    if span.status_code is not StatusCode.ERROR:
-        return None
-    return f"span {span.name!r} ended in an error: its answer is only what came before"
+def _raised(span: Span) -> Sequence[object]:
+    return [event.attributes.get("exception.type") for event in span.events if event.name == "exception"]
 
 
-def _is_ours(span: Span) -> bool:
+def is_streamed(span: Span) -> bool:
+    """Return whether the span says that its answer was streamed."""
     attributes = span.attributes
-    is_marked = semconv.RAG_KIND in attributes or semconv.RAG_STREAM_COMPLETE in attributes
-    return is_marked or span.scope.name == semconv.SCOPE_CAPTURE
+    flags = (attributes.get(semconv.REQUEST_STREAM), attributes.get(semconv.IS_STREAMING_OPENLLMETRY))
+    is_marked = True in flags or semconv.RAG_STREAM_COMPLETE in attributes
+    return is_marked or _has_first_token(span) or _is_unanswered(span)
 
 
-def _by_our_mark(span: Span) -> str | None:
-    """Read ragtrace's own mark. Without one, it is complete: old versions marked only broken streams."""
-    if span.attributes.get(semconv.RAG_STREAM_COMPLETE) is not False:
-        return None
-    return _FAILED if span.status_code is StatusCode.ERROR else WENT_AWAY
+WENT_AWAY: Final = "the answer was not finished: its reader went away before the end"
+_UNKNOWN: Final = f"{WENT_AWAY}, or it broke off with an error: the instrumentation does not tell which"
+
+
+def left_open(span: Span) -> str | None:
+    """Return why the answer on a generation is incomplete, if its stream's end never came.
+
+    A missing finish reason alone is no sign, because most hand-written streaming code sets none.
+    """
+    attributes = span.attributes
+    if span.scope.name == semconv.SCOPE_CAPTURE or semconv.RAG_KIND in attributes:
+        return None  # ragtrace says how a stream ended
+    reasons = set(_reasons(span))
+    if _ERROR in reasons:
+        return _UNKNOWN
+    if attributes.get(semconv.IS_STREAMING_OPENLLMETRY) is True:
+        return _UNKNOWN if semconv.OUTPUT_MESSAGES in attributes and not reasons else None
+    # OpenInference sets the status at the end of the stream, and has no finish reason for some APIs
+    is_open = _has_first_token(span) and span.status_code is not StatusCode.OK and not is_finished(span)
+    return WENT_AWAY if is_open or _is_unanswered(span) else None
+
+
+def is_finished(span: Span) -> bool:
+    """Return whether a generation says why the model stopped, and that is no error."""
+    reasons = {*_reasons(span), span.attributes.get(semconv.OI_FINISH_REASON)} - {None}
+    return bool(reasons) and _ERROR not in reasons
+
+
+def _is_unanswered(span: Span) -> bool:
+    """Return whether pydantic-ai began to read a reply and wrote nothing of it: it does so at its end."""
+    is_ended = span.status_code is StatusCode.ERROR or any(
+        key.startswith(_RESPONSE) for key in span.attributes
+    )
+    return span.scope.name == "pydantic-ai" and not is_ended
+
+
+def _has_first_token(span: Span) -> bool:
+    return any(event.name == semconv.OI_FIRST_TOKEN for event in span.events)
 
 
 def _reasons(span: Span) -> Iterator[str]:

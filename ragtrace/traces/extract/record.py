@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from ragtrace import semconv
-from ragtrace.model import Gap, Part, Provenance, RagRecord, SkipReason, Target
+from ragtrace.model import Gap, Part, Provenance, RagRecord, Target
 from ragtrace.traces.extract._alternatives import passed_over
 from ragtrace.traces.extract._answers import Answering, answering, returned, texts_of, unwrapped
 from ragtrace.traces.extract._attributes import first_text
@@ -18,11 +18,10 @@ from ragtrace.traces.extract._context import ExtractedContext, context_of
 from ragtrace.traces.extract._earlier_turns import earlier_turns
 from ragtrace.traces.extract._hops import hops_of
 from ragtrace.traces.extract._mapping import is_mapped
-from ragtrace.traces.extract._missing import missing_answer, missing_text
+from ragtrace.traces.extract._missing import missing_answer, missing_text, unfinished_answer
 from ragtrace.traces.extract._prompts import beside_chunks, is_question_alone, question_of
 from ragtrace.traces.extract._rules import ExtractRules
 from ragtrace.traces.extract._span_reader import Role, SpanReading
-from ragtrace.traces.extract._streams import WENT_AWAY, broken_off, ended_in_error
 from ragtrace.traces.trace import Span
 
 T = TypeVar("T")
@@ -278,11 +277,12 @@ def _gaps(
     tree: SpanTree,
 ) -> tuple[Gap, ...]:
     spans = [span for span in (call.root, generation.span if generation else None) if span is not None]
+    has_text = answer is not None and answer.value is not None
+    unfinished = unfinished_answer(call, generation, tree, has_text=has_text)
     found = [
         *(_damage(question) if question else [missing_text(Part.QUESTION, spans)]),
         *context.gaps,
-        *(_damage(answer) if answer else [missing_answer(spans)]),
-        *_broken_off(call, generation, tree, spans, answer),
+        *([unfinished] if unfinished else _damage(answer) if answer else [missing_answer(spans)]),
     ]
     return tuple(dict.fromkeys(found))
 
@@ -290,37 +290,6 @@ def _gaps(
 def _damage(choice: _Choice[str]) -> list[Gap]:
     damage = choice.found.damage
     return [Gap(part=choice.part, reason=damage.reason, detail=damage.detail)] if damage else []
-
-
-def _broken_off(
-    call: Call,
-    generation: SpanReading | None,
-    tree: SpanTree,
-    spans: Sequence[Span],
-    answer: _Choice[str] | None,
-) -> list[Gap]:
-    """Tell why the answer is only a part: its reader left, or an error ended it."""
-    detail = WENT_AWAY if _was_left(call, generation, tree) else None
-    detail = detail or next((found for span in spans if (found := broken_off(span))), None)
-    if detail is None and answer is not None and answer.value is not None:
-        detail = next((found for span in spans if (found := ended_in_error(span))), None)
-    return [Gap(part=Part.ANSWER, reason=SkipReason.INCOMPLETE, detail=detail)] if detail else []
-
-
-def _was_left(call: Call, generation: SpanReading | None, tree: SpanTree) -> bool:
-    """Return whether a span around the answer, or the last below the call, was cancelled."""
-    around = generation.span if generation else call.root
-    if around is None:
-        return False
-    left = tree.left
-    if not left:
-        return False
-    if left & {around.span_id, *tree.all_above([around.span_id])}:
-        return True
-    if call.root is None:
-        return False
-    below = [tree.find(each) for each in tree.nearest_above(left, {call.root.span_id})]
-    return any(span is not None and span.end_ns >= around.end_ns for span in below)
 
 
 def _first(values: Iterable[str | None]) -> str | None:

@@ -466,6 +466,44 @@ def test_what_comes_after_a_stream_that_was_left_is_no_part_of_it(run: Run, read
     assert root.attributes["ragtrace.stream.end"] == "reader_left"
 
 
+AGENT_STREAM = """
+import asyncio
+from contextlib import suppress
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+ragtrace.instrument(only=["pydantic-ai"])
+agent = Agent(TestModel(), name="shop")
+
+@agent.tool_plain
+def search() -> str: return "Refunds take 14 days."
+
+async def answer(question):
+    async with agent.run_stream(question) as run:
+        async for piece in run.stream_text(delta=True, debounce_by=None): yield piece
+
+async def read(how):
+    pieces = answer("Who?")
+    async for piece in pieces: break
+    if how == "closed":
+        with suppress(GeneratorExit): await pieces.aclose()
+    if how == "forgotten":
+        del pieces
+        await asyncio.sleep(0)
+    await agent.run("And next?")
+    with ragtrace.rag(question="And then?"): pass
+"""
+
+
+@pytest.mark.parametrize("how", ["kept", "closed", "forgotten"])
+def test_what_comes_after_an_agents_stream_that_was_left_is_no_part_of_it(run: Run, how: str) -> None:
+    spans = run(AGENT_STREAM + f"asyncio.run(read({how!r}))\n")
+    calls = [span for span in spans if span.name in ("invoke_agent shop", "invoke_workflow rag")]
+    assert len({span.trace_id for span in calls}) == len(calls) == 3
+    assert {span.parent_id for span in calls} == {None}
+    assert len({span.trace_id for span in spans if span.name == "execute_tool search"}) == 2
+    assert len({span.trace_id for span in spans}) == 3
+
+
 def test_what_a_streams_reader_does_between_two_pieces_is_no_part_of_it(run: Run) -> None:
     spans = run(STREAMS + 'for piece in chain().stream("Who?"): search("between")\n')
     inside, *between = (span for span in spans if span.name == "retrieval")
