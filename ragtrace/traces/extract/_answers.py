@@ -420,8 +420,8 @@ def _refines(
     seen = [chunk for chunk in chunks if chunk in each.prompt]
     if any(all(chunk not in other.prompt for other in holds) for chunk in seen):
         return True
-    given = [frozenset(chunk for chunk in chunks if chunk in other.prompt) for other in holds]
-    return len(holds) > 1 and len(set(given)) == len(given) and all(given)
+    read = [frozenset(chunk for chunk in chunks if chunk in other.prompt) for other in holds]
+    return len(holds) > 1 and len(set(read)) == len(read) and all(read)
 
 
 def _restates(each: _Candidate, other: _Candidate) -> bool:

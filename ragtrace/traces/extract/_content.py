@@ -182,13 +182,17 @@ def _as_value(node: object, *, is_clean: bool, depth: int = 0) -> AttributeValue
         return node
     if depth > _MAX_DEPTH:
         return None
-    inner = {"is_clean": is_clean, "depth": depth + 1}
+    depth += 1
     if isinstance(node, dict):
         return {
-            key if is_clean and isinstance(key, str) else clean(str(key)): _as_value(value, **inner)
+            key if is_clean and isinstance(key, str) else clean(str(key)): _as_value(
+                value, is_clean=is_clean, depth=depth
+            )
             for key, value in node.items()
         }
-    return tuple(_as_value(item, **inner) for item in node) if isinstance(node, list | tuple | set) else None
+    if isinstance(node, list | tuple | set):
+        return tuple(_as_value(item, is_clean=is_clean, depth=depth) for item in node)
+    return None
 
 
 def _python_literal(text: str) -> AttributeValue:
