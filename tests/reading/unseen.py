@@ -50,11 +50,6 @@ KNOWN: Mapping[str, str] = {
     "crew": "the root's output is left aside: the researcher's notes are judged as the answer",
     "map-reduce": "the root's output is left aside: a quotation of the map step is judged as the answer",
     "search-failed-then-worked": "the message of a tool that failed is a chunk",
-    "react": "the thought is judged with the final answer",
-    "german-tags": "tags in German stay, with the thought",
-    "harmony": "channels of gpt-oss stay, with the analysis",
-    "double-json": "JSON in a JSON string stays",
-    "adk-thought": "a part with `thought` is judged",
     "citation-engine-example": "an example in the prompt: no context (so say the docs)",
     "tree-nodes": "no context",
     "second-user-message": "the first passage and the instruction are the question, the second passage is the context",
@@ -413,6 +408,8 @@ def wrapped() -> Iterator[Found]:
         ("german-tags", f"<gedanken>Freitag ist ein Werktag.</gedanken>\n<antwort>{A}</antwort>"),
         ("harmony", f"<|channel|>analysis<|message|>Friday is a weekday.<|end|><|start|>assistant<|channel|>final<|message|>{A}"),
         ("double-json", dumped(dumped({"reply": A, "used": ["h.md"]}))),
+        ("french-labels", f"**Réflexion :** Le vendredi est ouvré.\n**Réponse finale :** {A}\n**Sources :** h.md"),
+        ("action-in-tokens", "<|START_THINKING|>Weekday.<|END_THINKING|><|START_RESPONSE|>```json\n" + dumped({"action": "Final Answer", "action_input": A}) + "\n```<|END_RESPONSE|>"),
     ):
         yield name, ONE, node("app", {}, retrieval(doc(P)), chat([parts("user", asked(P))], said))
     steps = (oi_retriever(Q, P), oi_llm(asked(P), A))

@@ -262,6 +262,8 @@ def _part_text(part: AttributeValue) -> str:
         return part
     if not isinstance(part, Mapping) or part.get("type", "text") not in _TEXT_TYPES:
         return ""
+    if part.get("thought") is True:  # Gemini's
+        return ""
     text = part.get("content", part.get("text"))
     if isinstance(text, Mapping):
         text = text.get("value", text.get("text"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from ragtrace.traces.extract._languages import (
     ASKED_ABROAD,
@@ -26,7 +26,7 @@ from ragtrace.traces.extract._passage_split import (
     documents_in_json,
     parted,
 )
-from ragtrace.traces.extract._prompts import ASKED, fields_in
+from ragtrace.traces.extract._prompts import ASKED, Element, elements_in, fields_in, outermost, without
 
 _NOUNS: Final = (
     r"(?:context|passages?|documents?|docs|sources|excerpts?|snippets?|chunks?|extracts?|search results"
@@ -53,7 +53,7 @@ _SURE_TAGS: Final = (
 _TAGS: Final = rf"{_SURE_TAGS}|doc|sources?|articles?|results?|knowledge|references?"
 """Other tags are common in HTML and elsewhere: they count only if the prompt says to answer from them."""
 _ANSWERS_IN_TAGS: Final = r"answer|response|submission|completion"
-_TAG: Final = re.compile(rf"<(/?)({_TAGS}|examples?|{_ANSWERS_IN_TAGS})(?:\s[^<>]{{0,300}})?>", re.IGNORECASE)
+_NO_PASSAGES: Final = rf"examples?|{_ANSWERS_IN_TAGS}"
 _BODY: Final = re.compile(r"<(content|text|body|document_contents?|page_content)>", re.IGNORECASE)
 _FACTS: Final = re.compile(
     r"<(source|title|url|id|index|score|(?:document_)?metadata|date|name)>"
@@ -117,7 +117,6 @@ _INSTRUCTION: Final = re.compile(
     r"|act as |keep (?:the|your) answer|the following )",
     re.IGNORECASE,
 )
-_INK: Final = re.compile(r"\S")
 _LONGEST_INSTRUCTION: Final = 1_500
 _LONGEST_QUESTION: Final = 600
 _LONGEST_END: Final = 10_000
@@ -224,64 +223,45 @@ def _with_answer(found: Passages, *, has_answer: bool) -> Passages:
 # -- between tags
 
 
-class _Tagged(NamedTuple):
-    """The content between a tag and its end."""
-
-    name: str
-    start: int
-    end: int
-    inside: slice
-
-
 def _tagged(text: str, *, is_directed: bool, depth: int = 0) -> Passages:
-    """Find ``<context>…</context>`` and the like. A tag that is only mentioned encloses nothing."""
-    opened: list[tuple[str, re.Match[str]]] = []
-    found: list[_Tagged] = []
-    for match in _TAG.finditer(text):
-        name = match[2].lower()
-        if match[2] not in (name, name.upper()):  # <Document> may be a UI component
-            continue
-        if not match[1]:
-            opened.append((name, match))
-            continue
-        near = range(len(opened) - 1, max(-1, len(opened) - 9), -1)
-        at = next((i for i in near if opened[i][0] == name), None)
-        if at is not None:
-            start = opened[at][1]
-            del opened[at:]
-            if _INK.search(text, start.end(), match.start()):
-                inside = slice(start.end(), match.start())
-                found.append(_Tagged(name, start.start(), match.end(), inside))
-    outermost = _outermost(found)
+    """Find ``<context>…</context>`` and the like."""
+    known = [
+        each
+        for each in elements_in(text)
+        if re.fullmatch(rf"{_TAGS}|{_NO_PASSAGES}", each.name)
+        and (tag := text[each.end - len(each.name) - 1 : each.end - 1]) in (each.name, tag.upper())
+    ]  # <Document> may be a UI component
+    chosen = outermost(known)
+    has_answer = any(re.fullmatch(_ANSWERS_IN_TAGS, each.name) for each in chosen)
     names_of_passages = _TAGS if is_directed else _SURE_TAGS
-    passages = [each for each in outermost if re.fullmatch(names_of_passages, each.name)]
-    has_answer = any(re.fullmatch(_ANSWERS_IN_TAGS, each.name) for each in outermost)
-    rest, last = [], 0
-    for each in passages:
-        rest.append(text[last : each.start])
-        last = each.end
-    names = dict.fromkeys(f"`<{each.name}>`" for each in passages)
-    return Passages(
-        passages=tuple(passage for each in passages for passage in _inside_tags(text[each.inside], depth)),
-        rest="\n".join([*rest, text[last:]]),
-        shape=f"between tags {', '.join(names)}",
-        has_answer=has_answer,
+    passages = [each for each in chosen if re.fullmatch(names_of_passages, each.name)]
+    return replace(_inside_all(text, passages, depth), has_answer=has_answer)
+
+
+def _in_any_tags(text: str, depth: int = 0) -> Passages:
+    found = [each for each in elements_in(text) if not _ASKING_TAG.fullmatch(each.name)]
+    return _inside_all(
+        text, outermost([each for each in found if _is_prose(text[each.inside])]), depth, any_tag=True
     )
 
 
-def _outermost(found: Sequence[_Tagged]) -> list[_Tagged]:
-    chosen: list[_Tagged] = []
-    for each in sorted(found, key=lambda each: each.start):
-        if not chosen or each.start >= chosen[-1].end:
-            chosen.append(each)
-    return chosen
-
-
-def _inside_tags(inner: str, depth: int) -> tuple[str, ...]:
-    """Split the content of a tag: by inner tags, else like any block."""
-    text = _FACTS.sub("", inner)  # title and source, next to the content of a document
-    nested = _tagged(text, is_directed=True, depth=depth + 1).passages if depth < _DEEPEST else ()
-    return nested or parted(_body(text))
+def _inside_all(text: str, elements: Sequence[Element], depth: int, *, any_tag: bool = False) -> Passages:
+    """Split the content of tags: by inner tags, else like any block."""
+    passages: list[str] = []
+    for each in elements:
+        inner = _FACTS.sub("", text[each.inside])  # title and source, next to the content of a document
+        nested = Passages()
+        if depth < _DEEPEST:
+            nested = (
+                _in_any_tags(inner, depth + 1)
+                if any_tag
+                else _tagged(inner, is_directed=True, depth=depth + 1)
+            )
+        passages.extend(nested.passages or parted(_body(inner)))
+    names = dict.fromkeys(f"`<{each.name}>`" for each in elements)
+    return Passages(
+        passages=tuple(passages), rest=without(text, elements), shape=f"between tags {', '.join(names)}"
+    )
 
 
 def _body(text: str) -> str:
@@ -492,7 +472,6 @@ def _words(lines: Sequence[str]) -> int:
 # -- in any language
 
 
-_ANY_TAG: Final = re.compile(r"<(/?)([A-Za-z_\u00c0-\uffff][\w.-]{0,40})(?:\s[^<>]{0,300})?>")
 _QUOTED: Final = re.compile(r'[ \t]{0,3}("{3}|\'{3}|`{3,}|~{3,})[\w-]{0,20}[ \t]*')
 _CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -518,41 +497,6 @@ def structured(text: str, question: str | None, directions: Directions) -> Passa
             return found
     repeated = _repeated(lines, question) if is_pointed else None
     return replace(repeated, is_guess=True) if repeated is not None and repeated.passages else None
-
-
-def _in_any_tags(text: str) -> Passages | None:
-    opened: list[re.Match[str]] = []
-    found: list[_Tagged] = []
-    for match in _ANY_TAG.finditer(text):
-        if not match[1]:
-            opened.append(match)
-            continue
-        near = range(len(opened) - 1, max(-1, len(opened) - 9), -1)
-        at = next((i for i in near if opened[i][2].lower() == match[2].lower()), None)
-        if at is not None:
-            start = opened[at]
-            del opened[at:]
-            inside = slice(start.end(), match.start())
-            if not _ASKING_TAG.fullmatch(match[2]) and _is_prose(text[inside]):
-                found.append(_Tagged(match[2].lower(), start.start(), match.end(), inside))
-    outermost = _outermost(found)
-    if not outermost:
-        return None
-    rest, last = [], 0
-    for each in outermost:
-        rest.append(text[last : each.start])
-        last = each.end
-    names = dict.fromkeys(f"`<{each.name}>`" for each in outermost)
-    passages = tuple(p for each in outermost for p in _inside_any_tags(text[each.inside], 0))
-    return Passages(
-        passages=passages, rest="\n".join([*rest, text[last:]]), shape=f"between tags {', '.join(names)}"
-    )
-
-
-def _inside_any_tags(inner: str, depth: int) -> tuple[str, ...]:
-    text = _FACTS.sub("", inner)
-    nested = _in_any_tags(text) if depth < _DEEPEST else None
-    return nested.passages if nested and nested.passages else parted(_body(text))
 
 
 _ASKING_TAG: Final = re.compile(
