@@ -29,11 +29,14 @@ _PASSAGES: Final = (
     # Korean, Russian
     r"|문맥|컨텍스트|문서|참고 ?자료|자료|검색 ?결과|정보|контекст\w*|документ\w*|источник\w*"
     r"|фрагмент\w*|отрыв\w*|информаци\w*"
+    # English, Polish, Turkish, Swedish, Arabic
+    r"|contexts?\b|information\b|excerpts\b|snippets\b|knowledge\b|fragment\w*|źródł\w*|bağlam\w*|belge\w*"
+    r"|källor\w*|utdrag\w*|السياق|المستندات|المصادر"
 )
 _ANSWERS: Final = (
     r"antwort\w*|beantwort\w*|frage\b|répon\w+|question\b|respond\w*|contest(?:a|e|ar|es)\b|pregunta\b"
     r"|pergunta\b|rispond\w*|domanda\b|beantwoord\w*|antwoord\w*|vraag\b|答え|回答|質問|問い|解答|问题|問題|提问"
-    r"|답변?|대답|질문|ответ\w*|вопрос\w*"
+    r"|답변?|대답|질문|ответ\w*|вопрос\w*|odpowi\w+|pytani\w+|cevap\w*|soru\w*|svar\w*|fråg\w*|أجب|السؤال"
 )
 _QUESTIONS: Final = (
     r"(?:nutzer|benutzer|kunden)?frage|anfrage|question(?: de l'utilisateur)?"

@@ -8,12 +8,20 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ragtrace.traces.extract._content import FoundValue
-from ragtrace.traces.extract._languages import ASKED_ABROAD, REPLIES_ABROAD
+from ragtrace.traces.extract._languages import ASKED_ABROAD, INSTRUCTS_ABROAD, REPLIES_ABROAD
 
 _MARKUP = r"[\W_]{0,8}"
 _COLON = r"[ *_]{0,4}:[ *_]{0,4}"
 ASKED = re.compile(
     rf"{_MARKUP}(?:(?:user|user's|human|customer) )?(?:question|query){_COLON}(?P<text>.*)", re.IGNORECASE
+)
+ASKED_BY_LABEL = re.compile(
+    r"[\W_]{0,8}(?:[\w'-]{1,20} ){0,3}[\w'-]{1,20}[*_ ]{0,4}[:\uff1a][*_ ]{0,4}"
+    r"(?P<text>[^\n]{3,600}[?\uff1f\u061f])\s{0,9}"
+)
+"""Any label before what ends like a question: ``Current task: …?``."""
+_HEADING = re.compile(
+    r"[ \t]{0,3}(?:#{1,6} |\*\*[^*\n]{1,40}\*\*:?[ \t]*$|={2,}|\u3010[^\n]{1,40}\u3011[ \t]*$)|</"
 )
 _OVER = re.compile(
     rf"{_MARKUP}(?:\w{{1,20}} )?(?:answer|response|context|documents?|passages?|sources?){_COLON}",
@@ -131,7 +139,11 @@ def asked_in(prompt: str) -> str | None:
     for line in prompt.splitlines():
         if match := ASKED.match(line) or ASKED_ABROAD.match(line):
             asked, is_open = [match["text"]], True
-        elif is_open and (_OVER.match(line) or REPLIES_ABROAD.match(line)):
+        elif is_open and (
+            _OVER.match(line)
+            or REPLIES_ABROAD.match(line)
+            or (any(asked or ()) and (_HEADING.match(line) or INSTRUCTS_ABROAD.match(line)))
+        ):
             is_open = False
         elif is_open and asked is not None:
             asked.append(line)
