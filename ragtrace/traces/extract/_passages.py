@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -142,6 +142,7 @@ _INSTRUCTION: Final = re.compile(
     re.IGNORECASE,
 )
 _ASKING: Final = re.compile(r"[?\uff1f\u061f]['\"\u201d\u300d]?[ \t]*(?:\n[ \t]*\n|\s*\Z)")
+_SENTENCE: Final = re.compile(r"[.!?\u2026\u3002\uff01\uff1f]['\")\u201d\u300d]?\s*\Z")
 _LONGEST_INSTRUCTION: Final = 1_500
 _LONGEST_QUESTION: Final = 600
 _LONGEST_END: Final = 10_000
@@ -186,7 +187,10 @@ def directions_in(texts: Sequence[str]) -> Directions:
         is_pointed=bool(_POINTED.search(ends)),
         is_named=bool(
             NAMES_PASSAGES.search(ends)
-            and (SAYS_TO_ANSWER.search(ends) or any(map(ASKED_BY_LABEL.fullmatch, ends.splitlines())))
+            and (
+                SAYS_TO_ANSWER.search(ends)
+                or any(ASKED_BY_LABEL.fullmatch(each) and not ASKED.match(each) for each in ends.splitlines())
+            )
         ),
         is_asked=bool(_ASKING.search(ends)),
     )
@@ -219,7 +223,9 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
             return behind
         lines[example] = []
         text = "\n".join(lines)
-    found = _in_fields(text) or _tagged(text, is_directed=directions.is_directed)
+    if fields := fields_in(text):
+        return _in_fields(text, fields)
+    found = _tagged(text, is_directed=directions.is_directed)
     if found.passages:
         return found
     sections = _sections(lines, directions, question)
@@ -227,7 +233,7 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
     is_marked = directions.is_directed or directions.is_named
     for each in (
         sections,
-        _records(lines, question) if is_marked or directions.is_asked else None,
+        _records(lines, question, is_marked=is_marked) if is_marked or directions.is_asked else None,
         _as_json(text) if is_marked else None,
         _table(lines, question) if is_marked or directions.is_asked else None,
         _repeated(lines, question, BRACKETED, least=1) if directions.is_pointed else None,
@@ -257,19 +263,15 @@ _FIELD_OF_PASSAGES: Final = re.compile(
 )
 
 
-def _in_fields(text: str) -> Passages | None:
+def _in_fields(text: str, fields: Mapping[str, str]) -> Passages:
     """Find the fields of a DSPy program that hold passages: ``[[ ## context ## ]]``."""
-    fields = fields_in(text)
     held = [
         value for name, value in fields.items() if _FIELD_OF_PASSAGES.fullmatch(name) and _is_prose(value)
     ]
-    if not held:
-        return None
     passages = tuple(passage.strip("\u00ab\u00bb ") for value in held for passage in parted(value))
-    rest = text
     for value in held:
-        rest = rest.replace(value, "")
-    return Passages(passages=passages, rest=rest, shape="in the fields of a DSPy program")
+        text = text.replace(value, "")
+    return Passages(passages=passages, rest=text, shape="in the fields of a DSPy program")
 
 
 # -- between tags
@@ -541,7 +543,8 @@ def structured(
         if found is not None and found.passages:
             return found
     for mark in (NUMBERED, BRACKETED, FILE, LISTED, ANY_NUMBERED, IN_PARENTHESES) if is_pointed else ():
-        if repeated := _repeated(lines, question, mark):
+        repeated = _repeated(lines, question, mark)
+        if repeated and not any(map(is_instruction, repeated.passages)):
             return replace(repeated, is_guess=True)
     return None
 
@@ -627,8 +630,8 @@ def _table(lines: Sequence[str], question: str | None) -> Passages | None:
     return _block(lines, rule - 1, end, question, "in a table")
 
 
-def _records(lines: Sequence[str], question: str | None) -> Passages | None:
-    """Find blocks of lines with the same keys: ``Title: …``, ``Content: …``."""
+def _records(lines: Sequence[str], question: str | None, *, is_marked: bool) -> Passages | None:
+    """Find blocks of lines with the same keys: ``Title: …``, ``Content: …``; of sentences, if not marked."""
     if (first := key_of_records(lines)) is None:
         return None
     at = [
@@ -636,7 +639,9 @@ def _records(lines: Sequence[str], question: str | None) -> Passages | None:
         for i, line in enumerate(lines)
         if (match := KEYED.fullmatch(line)) and match["key"].lower() == first
     ]
-    return _block(lines, at[0], _end_of_last(lines, at), question, "in blocks with the same fields")
+    found = _block(lines, at[0], _end_of_last(lines, at), question, "in blocks with the same fields")
+    is_said = found and all(map(_SENTENCE.search, found.passages))
+    return found if is_marked or is_said else None
 
 
 def _repeated(
