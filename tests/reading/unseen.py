@@ -46,7 +46,6 @@ KNOWN: Mapping[str, str] = {
     "translated-no-output": "the last step has the English answer in its prompt, so that is judged",
     "citations-added": "the text before the last step is judged, though the root says the other",
     "router": "a workflow without content: no answer, and the advice to turn content on, which is on below",
-    "voice": "a list of plain texts under a key is one chunk of JSON",
     "crew": "the root's output is left aside: the researcher's notes are judged as the answer",
     "map-reduce": "the root's output is left aside: a quotation of the map step is judged as the answer",
     "search-failed-then-worked": "the message of a tool that failed is a chunk",
@@ -62,7 +61,6 @@ KNOWN: Mapping[str, str] = {
     "task-with-information": "no context, and the prompt is the question",
     "chinese-cites": "the heading after the question stays with it; JSON objects one after the other are one chunk",
     "german-table": "no context",
-    "french-json-fence": "a JSON list whose key is not known is one chunk",
     "korean-numbered": "the first passage is dropped, silently",
     "tags-by-id": "ids in the prompt are not matched with those of the retrieval",
     "brackets-by-id": "ids in the prompt are not matched with those of the retrieval",
@@ -74,11 +72,8 @@ KNOWN: Mapping[str, str] = {
     "adk-grounding": "`grounding_metadata` is not read",
     "responses-in-output-value": "`file_search_call` in `output.value` is not read",
     "azure-on-your-data": "`message.context.citations` is not read",
-    "search-result-of-a-tool": "`search_result` in the response of a tool whose name says nothing is not read",
     "openlit-joined-roles": "`system: …` is the question, `user: …` a part of the passage",
     "mlflow-responses-agent": "the retrieval's query is the question, though `request.input` has the user's",
-    "ai-sdk-get-information": "a tool whose name says nothing: no context (so say the docs)",
-    "sk-search-plugin": "`Value` is not known: each chunk is JSON",
     "contextual-ingestion": "a chunk that is put into context for ingestion is judged",
     "invoice": "the extraction of fields is judged",
 }
@@ -803,6 +798,8 @@ def producer() -> Iterator[Found]:
     names = [{"Name": "h", "Link": "https://a.example", "Value": P}, {"Name": "s", "Link": "", "Value": P2}]
     search = tool("SearchPlugin-GetTextSearchResults", names, {"query": "hours"})
     yield "sk-search-plugin", TWO, chat([parts("user", Q)], A, search, operation="invoke_agent")
+    hits = {"hits": {"total": 1, "hits": [{"_id": "1", "_score": 7.3, "_source": {"text": P, "title": "h"}}]}}
+    yield "hits-of-a-tool", ONE, chat([parts("user", Q)], A, tool("handbook", hits, {"q": "hours"}), operation="invoke_agent")
     listed = f"\nRetrieved documents:\n\n\n===== Document 0 =====\n{P}\n\n===== Document 1 =====\n{P2}"
 
     def oi_tool(name: str, result: object) -> Node:
@@ -880,6 +877,8 @@ def negative() -> Iterator[Found]:
     yield "selector", None, prompt_only(None, choices, '[{"choice": 1, "reason": "hours"}]')
     invoice = "<document>\nInvoice 7 of May 2, total 12.50 euros, for the public library.\n</document>\nExtract number, date and total."
     yield ("invoice", None, prompt_only("You read invoices and write JSON.", invoice, '{"number": 7}'))
+    ticket = {"number": 7, "title": "Lamp", "body": "The lamp in the hall is broken since May.", "url": "https://a.example/7", "state": "open"}
+    yield "tickets-with-links", None, chat([parts("user", Q)], A, tool("issues", [ticket]), operation="invoke_agent")
     title = f"Provide a concise title of 5 words for this conversation, in its language.\n||>User:\n{Q}\n||>Response:\n{A}\n||>Title:"
     yield "title", None, node("POST /api/ask", {}, chat([parts("user", title)], "Library closing time"))
     blocked = '{"blocked": false, "categories": []}'
