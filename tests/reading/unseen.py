@@ -41,17 +41,13 @@ TWO = Expected(question=Q, chunks=(P, P2), answer=A)
 THREE = tuple(Expected(question=q, chunks=(p,), answer=a) for q, p, a in TURNS)
 
 KNOWN: Mapping[str, str] = {
-    "voice": "a list of plain texts under a key is one chunk of JSON",
     "retrieve-and-generate": "no record: a retriever that also answers",
     "cohere-parameters": "documents in `llm.invocation_parameters` are not read",
     "gemini-grounding": "`contents` and `candidates` are not read; the advice is to turn content on, which is on",
     "adk-grounding": "`grounding_metadata` is not read",
     "responses-in-output-value": "`file_search_call` in `output.value` is not read",
     "azure-on-your-data": "`message.context.citations` is not read",
-    "search-result-of-a-tool": "`search_result` in the response of a tool whose name says nothing is not read",
     "mlflow-responses-agent": "the retrieval's query is the question, though `request.input` has the user's",
-    "ai-sdk-get-information": "a tool whose name says nothing: no context (so say the docs)",
-    "sk-search-plugin": "`Value` is not known: each chunk is JSON",
 }
 """What is not read as a person reads it, and what is read instead."""
 
@@ -801,6 +797,8 @@ def producer() -> Iterator[Found]:
     names = [{"Name": "h", "Link": "https://a.example", "Value": P}, {"Name": "s", "Link": "", "Value": P2}]
     search = tool("SearchPlugin-GetTextSearchResults", names, {"query": "hours"})
     yield "sk-search-plugin", TWO, chat([parts("user", Q)], A, search, operation="invoke_agent")
+    hits = {"hits": {"total": 1, "hits": [{"_id": "1", "_score": 7.3, "_source": {"text": P, "title": "h"}}]}}
+    yield "hits-of-a-tool", ONE, chat([parts("user", Q)], A, tool("handbook", hits, {"q": "hours"}), operation="invoke_agent")
     listed = f"\nRetrieved documents:\n\n\n===== Document 0 =====\n{P}\n\n===== Document 1 =====\n{P2}"
 
     def oi_tool(name: str, result: object) -> Node:
@@ -878,6 +876,8 @@ def negative() -> Iterator[Found]:
     yield "selector", None, prompt_only(None, choices, '[{"choice": 1, "reason": "hours"}]')
     invoice = "<document>\nInvoice 7 of May 2, total 12.50 euros, for the public library.\n</document>\nExtract number, date and total."
     yield ("invoice", None, prompt_only("You read invoices and write JSON.", invoice, '{"number": 7}'))
+    ticket = {"number": 7, "title": "Lamp", "body": "The lamp in the hall is broken since May.", "url": "https://a.example/7", "state": "open"}
+    yield "tickets-with-links", None, chat([parts("user", Q)], A, tool("issues", [ticket]), operation="invoke_agent")
     title = f"Provide a concise title of 5 words for this conversation, in its language.\n||>User:\n{Q}\n||>Response:\n{A}\n||>Title:"
     yield "title", None, node("POST /api/ask", {}, chat([parts("user", title)], "Library closing time"))
     blocked = '{"blocked": false, "categories": []}'

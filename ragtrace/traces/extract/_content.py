@@ -54,6 +54,8 @@ class FoundValue(Generic[T]):
     how: str
     """Human-readable: the part of the attribute."""
     damage: ContentDamage | None = None
+    is_retrieved: bool = False
+    """Whether the form of a tool's result shows that the tool retrieves."""
 
 
 def best(*candidates: FoundValue[T] | None) -> FoundValue[T] | None:
@@ -182,16 +184,15 @@ def _as_value(node: object, *, is_clean: bool, depth: int = 0) -> AttributeValue
         return node
     if depth > _MAX_DEPTH:
         return None
-    depth += 1
     if isinstance(node, dict):
         return {
             key if is_clean and isinstance(key, str) else clean(str(key)): _as_value(
-                value, is_clean=is_clean, depth=depth
+                value, is_clean=is_clean, depth=depth + 1
             )
             for key, value in node.items()
         }
     if isinstance(node, list | tuple | set):
-        return tuple(_as_value(item, is_clean=is_clean, depth=depth) for item in node)
+        return tuple(_as_value(item, is_clean=is_clean, depth=depth + 1) for item in node)
     return None
 
 
