@@ -9,7 +9,14 @@ from ragtrace.backends.otlp_file import OtlpFileSink
 from ragtrace.backends.otlp_grpc import OtlpGrpcSink
 from ragtrace.backends.otlp_http import OtlpHttpSink
 from ragtrace.backends.readers import open_reader
-from ragtrace.backends.sinks import accepts_spans, open_carrier_sink, open_sink, reads_openinference
+from ragtrace.backends.sinks import (
+    accepts_logs,
+    accepts_spans,
+    open_carrier_sink,
+    open_logs_sink,
+    open_sink,
+    reads_openinference,
+)
 
 __all__ = [
     "MemorySink",

@@ -123,10 +123,6 @@ def _camel(name: str) -> str:
     return first + "".join(other[:1].upper() + other[1:] for other in others)
 
 
-def _is_hex(value: object) -> bool:
-    return isinstance(value, str) and len(value) in (16, 32) and not value.strip("0123456789abcdefABCDEF")
-
-
 def _hex(value: Any, length: int) -> Any:
     """Return an id in hex, given as hex with or without ``0x``, or in base64."""
     if not isinstance(value, str):

@@ -70,14 +70,28 @@ def open_carrier_sink(address: str, *, access: ConnectionSettings | None = None)
     scheme, _, url = address.partition(":")
     if accepts_spans(address):
         return open_sink(address, headers=headers, tls=access.tls)
-    if scheme == _LOGS:
-        otlp = _open_otlp(url, LOGS, headers=headers, tls=access.tls, timeout_s=access.timeout_s)
-        return EvaluationLogSink(otlp)
+    if accepts_logs(address):
+        return EvaluationLogSink(open_logs_sink(address, access=access))
     if _split(url).scheme not in ("http", "https"):
         raise ConfigError(
             f"{without_secrets(address)!r} is not an address to send scores to: give {scheme}:http(s)://host"
         )
     return _SCORE_SINKS[scheme](url.rstrip("/"), headers=headers, tls=access.tls, timeout_s=access.timeout_s)
+
+
+def open_logs_sink(address: str, *, access: ConnectionSettings) -> SpanSink:
+    """Open the sink for ``logs:ENDPOINT`` itself: it sends any ``ExportLogsServiceRequest``.
+
+    Raises:
+        ConfigError: the address has another form.
+    """
+    url = address.removeprefix(f"{_LOGS}:")
+    return _open_otlp(url, LOGS, headers=access.sent_headers, tls=access.tls, timeout_s=access.timeout_s)
+
+
+def accepts_logs(address: str) -> bool:
+    """Say whether what is at an address accepts any log records, not only evaluations."""
+    return address.startswith(f"{_LOGS}:") and not accepts_spans(address)
 
 
 def accepts_spans(address: str) -> bool:

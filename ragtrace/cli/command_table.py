@@ -143,7 +143,7 @@ COMMANDS: Final = {entry.name: entry for entry in _ENTRIES}
 _RULES: Final = "`ragtrace rules` writes Prometheus and Grafana rules, and Alertmanager sends their alerts"
 GONE: Final = {
     "alerts": _RULES,
-    "plan": "docs/scale.md has the formula",
+    "plan": "docs/scale.md has a formula for what one process carries",
     "slo": _RULES,
 }
 """Commands that are gone, and what took their place."""

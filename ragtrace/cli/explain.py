@@ -23,7 +23,7 @@ from ragtrace.files.state import default_store
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragtrace.model import Gap, Part, Provenance, RagRecord
+    from ragtrace.model import Chunk, Gap, Part, Provenance, RagRecord
     from ragtrace.ports import TraceReader
     from ragtrace.traces.extract import Extraction, ExtractionNote, ExtractRules
     from ragtrace.traces.trace import Trace
@@ -220,7 +220,13 @@ def _record_json(record: RagRecord) -> dict[str, object]:
         "id": record.id,
         "question": record.question,
         "contexts": [
-            {"id": chunk.id, "text": chunk.text, "score": chunk.score, "span_id": chunk.span_id}
+            {
+                "id": chunk.id,
+                "text": chunk.text,
+                "score": chunk.score,
+                "span_id": chunk.span_id,
+                "shown_chars": record.hops.shown.get(chunk.id) if record.hops else None,
+            }
             for chunk in record.chunks
         ],
         "answer": record.answer,
@@ -329,6 +335,8 @@ def _value_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
         yield _PART_INDENT, f"{part}: {many(len(record.chunks), 'chunk') if record.chunks else 'missing'}"
         for chunk in record.chunks[:_SHOWN_CHUNKS]:
             yield _CHUNK_INDENT, f"- {one_line(chunk.id)}: {_short(chunk.text or '(no text)')}"
+            if part_shown := _in_prompt(record, chunk):
+                yield _CHUNK_INDENT + 2, f"{part_shown} in the model's prompt"
         if len(record.chunks) > _SHOWN_CHUNKS:
             yield (
                 _CHUNK_INDENT,
@@ -339,6 +347,14 @@ def _value_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
     text = texts[part]
     if text is not None or part is not Part.REFERENCE:
         yield _PART_INDENT, f"{part}: {'missing' if text is None else _short(text)}"
+
+
+def _in_prompt(record: RagRecord, chunk: Chunk) -> str | None:
+    """Say how much of a chunk the model was shown; ``None`` if all of it, or if the prompt does not tell."""
+    shown = record.hops.shown.get(chunk.id) if record.hops else None
+    if shown is None:
+        return None
+    return f"only its first {many(shown, 'character')}" if shown else "not"
 
 
 def _provenance(found: Provenance, span_ids: Sequence[str]) -> str:

@@ -7,24 +7,26 @@ parses it, and the repaired message can be written again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from functools import cache
+from typing import Any
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError, Message
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace.traces._otlp_size import MAX_PARTS
 
 
-def repaired_text(body: bytes) -> tuple[bytes, int] | None:
+def repaired_text(body: bytes, of: type[Message] = ExportTraceServiceRequest) -> tuple[bytes, int] | None:
     """Return the request with U+FFFD for invalid UTF-8, and the number of changed strings.
 
     ``None`` if this schema cannot parse it either, or if it has too many parts to check.
     """
+    request_class, text_fields = _with_texts_as_bytes(of.DESCRIPTOR.full_name)
     try:
-        request = _REQUEST.FromString(body)
+        request = request_class.FromString(body)
     except DecodeError:
         return None
     waiting, seen, repaired = [request], 0, 0
@@ -36,7 +38,7 @@ def repaired_text(body: bytes) -> tuple[bytes, int] | None:
         for field, value in message.ListFields():
             if field.message_type is not None:
                 waiting.extend((value,) if isinstance(value, Message) else value)
-            elif field.full_name in _TEXTS:
+            elif field.full_name in text_fields:
                 repaired += _repair(message, field.name, value)
     return request.SerializeToString(), repaired
 
@@ -72,9 +74,10 @@ def _texts_as_bytes(message: DescriptorProto, name: str, texts: set[str]) -> Non
         _texts_as_bytes(nested, f"{name}.{nested.name}", texts)
 
 
-def _request_class() -> tuple[type[Message], frozenset[str]]:
+@cache
+def _with_texts_as_bytes(name: str) -> tuple[type[Message], frozenset[str]]:
     pool, texts = descriptor_pool.DescriptorPool(), set[str]()
-    service = trace_service_pb2.DESCRIPTOR
+    service = descriptor_pool.Default().FindMessageTypeByName(name).file
     for file in {each.name: each for each in _files(service)}.values():
         copy = FileDescriptorProto()
         file.CopyToProto(copy)
@@ -82,10 +85,4 @@ def _request_class() -> tuple[type[Message], frozenset[str]]:
         for message in copy.message_type:
             _texts_as_bytes(message, f"{copy.package}.{message.name}", texts)
         pool.Add(copy)
-    name = f"{service.package}.ExportTraceServiceRequest"
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(name)), frozenset(texts)
-
-
-_MADE: Final = _request_class()
-_REQUEST: Final = _MADE[0]
-_TEXTS: Final = _MADE[1]

@@ -23,6 +23,7 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 from ragtrace import semconv
 from ragtrace.errors import CodecError
 from ragtrace.traces._otlp_json import from_json
+from ragtrace.traces._otlp_repair import repaired_text
 from ragtrace.traces._otlp_size import MAX_PARTS, is_flood_of_json, is_flood_of_logs
 from ragtrace.traces._otlp_values import has_valid_ids
 from ragtrace.traces.otlp import Encoding, drop_spans, parse_request
@@ -44,6 +45,12 @@ class LogRecords:
     """The number of these records."""
     others: int
     """The number of records without content, or without the ids of a span."""
+    originals: ExportLogsServiceRequest
+    """All records but ragtrace's own evaluations, which must not go round in a circle."""
+    own: int
+    """The number of these evaluations, which are among the others."""
+    texts_repaired: int
+    """Names, keys and values that were not valid Unicode, and have U+FFFD now."""
 
 
 def read_logs(data: bytes, *, encoding: Encoding) -> LogRecords:
@@ -52,13 +59,16 @@ def read_logs(data: bytes, *, encoding: Encoding) -> LogRecords:
     Raises:
         CodecError: the bytes are not what the encoding says, or hold too many parts.
     """
-    request = _parse(data, encoding)
+    request, repaired = _parse(data, encoding)
     stand_ins = ExportTraceServiceRequest()
-    kept = records = 0
+    kept = records = own = 0
     for resource_logs in request.resource_logs:
         spans = []
         for scope_logs in resource_logs.scope_logs:
             records += len(scope_logs.log_records)
+            if scope_logs.scope.name in semconv.OWN_SCOPES:
+                own += len(scope_logs.log_records)
+                del scope_logs.log_records[:]
             spans += list(_stand_ins(scope_logs.log_records))
         if spans:
             kept += len(spans)
@@ -66,7 +76,14 @@ def read_logs(data: bytes, *, encoding: Encoding) -> LogRecords:
                 resource=resource_logs.resource, schema_url=resource_logs.schema_url
             )
             of_resource.scope_spans.add().spans.extend(spans)
-    return LogRecords(stand_ins=stand_ins, kept=kept, others=records - kept)
+    return LogRecords(
+        stand_ins=stand_ins,
+        kept=kept,
+        others=records - kept,
+        originals=request,
+        own=own,
+        texts_repaired=repaired,
+    )
 
 
 def without_stand_ins(payload: bytes) -> bytes:
@@ -78,17 +95,20 @@ def without_stand_ins(payload: bytes) -> bytes:
     return request.SerializeToString()
 
 
-def _parse(data: bytes, encoding: Encoding) -> ExportLogsServiceRequest:
+def _parse(data: bytes, encoding: Encoding) -> tuple[ExportLogsServiceRequest, int]:
     if encoding == "json":
         if is_flood_of_json(data):
             raise CodecError(_FLOOD)
-        return from_json(data, ExportLogsServiceRequest())[0]
+        return from_json(data, ExportLogsServiceRequest())
     if is_flood_of_logs(data):
         raise CodecError(_FLOOD)
     try:
-        return ExportLogsServiceRequest.FromString(data)
+        return ExportLogsServiceRequest.FromString(data), 0
     except DecodeError as exc:
-        raise CodecError(f"not an OTLP protobuf logs request ({len(data)} bytes): {exc}") from exc
+        body, repaired = repaired_text(data, ExportLogsServiceRequest) or (b"", 0)
+        if not repaired:
+            raise CodecError(f"not an OTLP protobuf logs request ({len(data)} bytes): {exc}") from exc
+    return ExportLogsServiceRequest.FromString(body), repaired
 
 
 _FLOOD: Final = f"more than {MAX_PARTS:,} parts in one request: send smaller batches"

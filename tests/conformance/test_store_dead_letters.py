@@ -53,10 +53,12 @@ async def test_a_dead_letter_that_was_noted_survives_a_crash(place: Place, tmp_p
     await store.aclose()
 
 
-async def test_the_ledger_of_a_store_without_dead_letters_is_read(tmp_path: Path) -> None:
+async def test_the_ledger_of_an_older_store_is_read(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = await SqliteStore.open(path, max_bytes=10 << 20)
     await store.aclose()
     with closing(sqlite3.connect(path)) as db:  # as a collector before them made it
-        db.executescript("DROP TABLE dead_letter; DROP TABLE dead_letter_sum; PRAGMA user_version = 11")
-    assert take_stock(path).dead_letters == {}
+        db.executescript(
+            "DROP TABLE dead_letter; DROP TABLE dead_letter_sum; DROP TABLE unread; PRAGMA user_version = 11"
+        )
+    assert (take_stock(path).dead_letters, take_stock(path).unread) == ({}, ())

@@ -290,7 +290,7 @@ def _newer(folder: Path) -> Tally:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         db.execute(f"PRAGMA user_version={version + 1}")
     before = scene.store.read_bytes()
-    says(scene.refusal(), "newer ragtrace")
+    says(scene.refusal(), "another ragtrace")
     assert scene.store.read_bytes() == before, "a file that was refused was changed"
     with _store(scene) as db:
         db.execute(f"PRAGMA user_version={version}")

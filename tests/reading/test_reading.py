@@ -11,6 +11,7 @@ from ragtrace.traces.otlp import encode_json
 from tests.integration.cli.program import run
 from tests.reading.cases import Case, grade, reported
 from tests.reading.kinds import held
+from tests.reading.unseen import KNOWN, unseen
 
 CASES = (*reported(), *held())
 """The rows of the table in docs/conventions.md."""
@@ -23,6 +24,15 @@ def test_what_a_person_reads_in_a_trace_is_what_is_explained(case: Case, tmp_pat
     shown = run("explain", str(file), "--json")
     traces = [json.loads(line) for line in shown.stdout.splitlines()]
     assert grade(case, [record for each in traces for record in each["records"]]) == "right", shown.stdout
+
+
+def test_traces_that_were_written_without_a_look_at_the_reader(tmp_path: Path) -> None:
+    file = tmp_path / "traces.jsonl"
+    file.write_text("\n".join(encode_json(case.spans) for case in unseen()), encoding="utf-8")
+    shown = run("explain", str(file), "--json")
+    traces = {each["trace_id"]: each["records"] for each in map(json.loads, shown.stdout.splitlines())}
+    wrong = {case.name for case in unseen() if grade(case, traces[case.spans[0].trace_id]) != "right"}
+    assert wrong == KNOWN.keys()
 
 
 def test_each_kind_has_cases_that_nobody_reported() -> None:

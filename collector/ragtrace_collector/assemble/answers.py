@@ -13,7 +13,7 @@ from ragtrace.answers.feedback import feedback_in
 from ragtrace.errors import CodecError
 from ragtrace.model import Gap, Part, RagRecord, SkipReason
 from ragtrace.traces.attach import record_sha256
-from ragtrace.traces.extract import ExtractRules, extract_records, is_evaluator
+from ragtrace.traces.extract import ExtractRules, Unread, extract_records, is_evaluator
 from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import SpanRef, decode, parse_request, split_by_trace
 from ragtrace.traces.trace import Trace
@@ -41,6 +41,8 @@ class TraceAnswers:
     """The answers by their span."""
     of_evaluators: frozenset[str] = frozenset()
     """Spans that belong to an evaluator, and those below them."""
+    unread: Unread | None = None
+    """What the trace holds if nothing in it was read."""
     lineage: Lineage = field(default_factory=lambda: Lineage({}))
     """Of each span seen."""
     cpu_ns: int = 0
@@ -232,7 +234,8 @@ class _Recent:
 def _answers(trace_id: str, stored: StoredSpans, rules: ExtractRules) -> TraceAnswers:
     begun_ns = time.thread_time_ns()  # CPU time, not wall time: others may use the machine
     trace = Trace.of(trace_id_of(trace_id), (span for payload in stored.payloads for span in decode(payload)))
-    records = extract_records(trace, rules).records
+    extraction = extract_records(trace, rules)
+    records = extraction.records
     lineage = Lineage({span.span_id: span.parent_span_id for span in trace.spans})
     evaluators = {span.span_id for span in trace.spans if is_evaluator(span)}
     below = lineage.nearest_above((span.span_id for span in trace.spans), evaluators)
@@ -242,6 +245,7 @@ def _answers(trace_id: str, stored: StoredSpans, rules: ExtractRules) -> TraceAn
         stored=stored,
         by_span={each.target.span_id: each for each in reversed(records) if each.target},
         of_evaluators=frozenset(evaluators | below.keys()),
+        unread=extraction.unread,
         lineage=lineage,
         cpu_ns=time.thread_time_ns() - begun_ns,
     )

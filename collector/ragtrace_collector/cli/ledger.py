@@ -143,6 +143,16 @@ def _as_json(report: _Report) -> dict[str, object]:
         "held_traces": found.held_traces,
         "poison_traces": found.poison_traces,
         "outbox_items": found.outbox_items,
+        "unread": [
+            {
+                "producer": each.producer,
+                "tenant": each.tenant,
+                "traces": each.number,
+                "attributes": each.attributes,
+                "mapping": each.mapping,
+            }
+            for each in found.unread
+        ],
         "dead_letters": found.dead_letters,
         "store_bytes": found.store_bytes,
     }
@@ -183,6 +193,10 @@ def _below(report: _Report) -> Iterator[str]:
         yield f"{many(found.open_traces, 'open trace')}, {many(found.held_traces, 'trace')} held"
     if found.poison_traces:
         yield f"{many(found.poison_traces, 'trace')} quarantined as poison: the log names them"
+    for unread in found.unread:
+        if unread.number:
+            producer = one_line(unread.producer) or "(no name)"
+            yield f"besides, {many(unread.number, 'trace')} of {producer} unread: {one_line(unread.advice)}"
     if found.dead_letters:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in found.dead_letters.items())
         yield f"{many(sum(found.dead_letters.values()), 'dead letter')} of Kafka: {reasons}"

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from ragtrace.backends import accepts_spans, reads_openinference
+from ragtrace.backends import accepts_logs, accepts_spans, reads_openinference
 from ragtrace.conversations.settings import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import default_store
@@ -300,7 +300,7 @@ class AttachConfig(Section):
 
 
 class ExportConfig(Section):
-    """One back end that gets the carriers, and with ``forward`` the originals too."""
+    """One back end that gets the carriers, and with ``forward`` the originals too: spans or log records."""
 
     endpoint: Endpoint
     headers: Headers = {}
@@ -311,10 +311,10 @@ class ExportConfig(Section):
 
     @model_validator(mode="after")
     def _can_forward(self) -> ExportConfig:
-        if self.forward and not self.accepts_spans:
+        if self.forward and not self.accepts_spans and not self.accepts_logs:
             raise ValueError(
-                "`phoenix:`, `langfuse:` and `logs:` addresses accept evaluations only: remove `forward`, "
-                "and add an `export` with the address for spans"
+                "`phoenix:` and `langfuse:` addresses accept evaluations only: remove `forward`, and add an "
+                "`export` with the address for spans"
             )
         return self
 
@@ -322,6 +322,11 @@ class ExportConfig(Section):
     def accepts_spans(self) -> bool:
         """Whether any spans can be sent there, not only evaluations."""
         return accepts_spans(self.endpoint)
+
+    @property
+    def accepts_logs(self) -> bool:
+        """Whether any log records can be sent there."""
+        return accepts_logs(self.endpoint)
 
     @property
     def reads_openinference(self) -> bool:
@@ -464,7 +469,7 @@ class CollectorConfig(Section):
     def _can_hold(self) -> CollectorConfig:
         if self.attach.mode != "hold":
             return self
-        if not any(export.forward for export in self.export):
+        if not any(export.forward and export.accepts_spans for export in self.export):
             raise ValueError(
                 "`attach.mode: hold` writes scores onto spans on their way through, and no `export` has "
                 "`forward: true`: set it where the application's spans are to go, or take `mode: append`"
@@ -510,7 +515,7 @@ _INDEX_ROW_BYTES: Final = 400
 
 def _same_address(endpoint: str, address: str) -> bool:
     host, _, port = address.rpartition(":")
-    found = re.search(r"^(?:[a-z-]+://)?([^/:\s]+):(\d+)", endpoint)
+    found = re.search(r"^(?:[a-z-]+:(?!\d))?(?:[a-z-]+://)?([^/:\s]+):(\d+)", endpoint)
     if found is None or port == "0":
         return False
     loopback = {"localhost", "127.0.0.1", "0.0.0.0"}

@@ -114,19 +114,6 @@ Size = Annotated[
     ),
 ]
 Timeout = Annotated[Duration, AfterValidator(_longer_than_zero)]
-
-
-def shortest(least: timedelta) -> Callable[[timedelta], timedelta]:
-    """Refuse a shorter duration."""
-
-    def check(value: timedelta) -> timedelta:
-        if value < least:
-            raise ValueError(f"write at least {least.days}d")
-        return value
-
-    return check
-
-
 Address = Annotated[str, BeforeValidator(_address)]
 HostName = Annotated[str, AfterValidator(_host_name)]
 EnvName = Annotated[str, AfterValidator(_variable)]

@@ -125,7 +125,7 @@ class DeliverStage:
         self._refused += 1
         if _is_power_of_ten(self._refused):
             log.error(
-                "%s refused spans for good, %s since the start: %s",
+                "%s refused a request for good, %s since the start: %s",
                 self.sink.name,
                 "once" if self._refused == 1 else f"{self._refused} times",
                 exc,
@@ -162,7 +162,7 @@ class DeliverStage:
     def _back_off(self, exc: SendError, after_s: float | None = None) -> None:
         if self._failures == 0:
             log.warning(
-                "%s does not accept spans (%s); they are kept and sent later",
+                "%s accepts no requests (%s); they are kept and sent later",
                 self.sink.name,
                 exc,
                 extra=event("sink_away"),

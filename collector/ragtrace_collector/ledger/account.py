@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ragtrace.traces.extract import Unread
 from ragtrace_collector.ledger.outcomes import PENDING, State
 
 
@@ -33,6 +34,14 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadTraces(Unread):
+    """Traces of one producer that hold text and in which nothing was read. They have no answers."""
+
+    number: int
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """One reading of the account. All numbers are of one moment, and outlive the rows that they count."""
 
@@ -49,6 +58,8 @@ class Ledger:
     """Traces whose spans are held back for their scores."""
     poison_traces: int = 0
     """Traces that were set aside and are still in the store."""
+    unread: Sequence[UnreadTraces] = ()
+    """By producer, beside the answers; the largest first. An account stays when it is empty."""
     outbox_items: Mapping[str, Mapping[str, int]]
     """``put``, ``waiting``, ``delivered``, ``unconfirmed`` and ``rejected``: put is their sum."""
     dead_letters: Mapping[str, int] = field(default_factory=dict)
@@ -110,6 +121,7 @@ class Ledger:
             "open_traces": self.open_traces,
             "held_traces": self.held_traces,
             "poison_traces": self.poison_traces,
+            "unread_traces": sum(each.number for each in self.unread),
             "undelivered": self.outbox_items_in("waiting"),
             "unconfirmed": self.outbox_items_in("unconfirmed"),
             "rejected": self.outbox_items_in("rejected"),

@@ -53,6 +53,7 @@ def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dic
         "ragtrace.traces.open": (Measurement(ledger.open_traces),),
         "ragtrace.traces.held": (Measurement(ledger.held_traces),),
         "ragtrace.traces.poison": (Measurement(ledger.poison_traces),),
+        "ragtrace.traces.unread": tuple(_unread(ledger)),
         "ragtrace.outbox": tuple(
             Measurement(number, {"sink": sink, "state": state})
             for sink, sums in ledger.outbox_items.items()
@@ -73,6 +74,14 @@ def _answers(ledger: Ledger) -> Iterator[Measurement]:
         sums[account.state, account.reason] += account.number
     for (state, reason), number in sums.items():
         yield Measurement(number, {"state": state, "reason": reason})
+
+
+def _unread(ledger: Ledger) -> Iterator[Measurement]:
+    sums: Counter[str] = Counter()
+    for each in ledger.unread:
+        sums[each.producer] += each.number
+    for producer, number in sums.items():
+        yield Measurement(number, {"producer": producer})
 
 
 def _coverage(ledger: Ledger) -> Iterator[tuple[str, Sequence[Measurement]]]:
@@ -138,6 +147,12 @@ METRICS: Final = (
         InstrumentKind.GAUGE,
         "",
         "traces set aside as poison: the log names them",
+    ),
+    Instrument(
+        "ragtrace.traces.unread",
+        InstrumentKind.GAUGE,
+        "",
+        "traces with text in which nothing was read, by producer: `ragtrace ledger` proposes a mapping",
     ),
     Instrument("ragtrace.outbox", InstrumentKind.GAUGE, "", "outbox items by sink and state"),
     Instrument("ragtrace.store.size", InstrumentKind.GAUGE, "By", "bytes in the store"),

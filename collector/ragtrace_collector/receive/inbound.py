@@ -27,8 +27,8 @@ class Inbound:
     request: ExportTraceServiceRequest
     body: bytes | None
     """The request as protobuf, if no step has changed it; else ``None``."""
-    is_exported: bool = True
-    """Whether back ends get it: stand-ins for log records stay in the store."""
+    logs: bytes | None = None
+    """The log records that these spans stand for: the spans stay in the store."""
 
     def without_own_scopes(self) -> tuple[Inbound, int]:
         """Drop the spans whose scope is a collector's; return how many there were as well."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,6 +29,7 @@ from ragtrace_collector.receive.inbound import Inbound
 from ragtrace_collector.receive.loop_guard import may_hold_carriers
 from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.span_limits import SpanLimits
+from ragtrace_collector.receive.tenants import stamp_tenant
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import HoldMode, StoreUnavailable, WorkStore
 from ragtrace_collector.store.trace_key import trace_id_of, trace_key
@@ -81,6 +82,7 @@ class Intake:
         assembly: Assembly,
         live: LiveConfig,
         forward_to: tuple[str, ...],
+        forward_logs_to: tuple[str, ...],
         counters: Counters,
         clock: Clock,
         received: asyncio.Event,
@@ -93,6 +95,7 @@ class Intake:
         self._assembly = assembly
         self._live = live
         self._forward_to = forward_to
+        self._forward_logs_to = forward_logs_to
         self._counters = counters
         self._clock = clock
         self._received = received
@@ -136,7 +139,9 @@ class Intake:
         return Receipt(spans=taken, rejected=split.rejected, reason=_reason(split, parsed))
 
     async def accept_logs(self, body: bytes, *, encoding: Encoding, sender: Sender | None = None) -> Receipt:
-        """Keep the log records that hold messages of a GenAI call, as durably as spans; refuse the others.
+        """Keep the log records that hold messages of a GenAI call, as durably as spans.
+
+        All records are forwarded, if an ``export`` takes them; else the others are refused.
 
         Raises:
             CodecError: the body is not OTLP; nothing was kept.
@@ -144,9 +149,12 @@ class Intake:
         """
         try:
             records = await self._read_logs(body, encoding)
-            inbound = Inbound(records.stand_ins, None, is_exported=False)
+            inbound = Inbound(records.stand_ins, None, logs=b"")
             if sender is not None:
                 inbound = inbound.of_tenant(sender.tenant)
+                stamp_tenant(records.originals, sender.tenant)
+            if self._forward_logs_to and records.kept + records.others > records.own:
+                inbound = replace(inbound, logs=records.originals.SerializeToString())
             split, left_out = self._split(inbound)
             keep = self._prepared(split, inbound, sender, left_out, body_bytes=len(body))
         except CodecError:
@@ -155,10 +163,13 @@ class Intake:
         await self._commit(keep)
         if sender is not None:
             sender.charge(spans=records.kept, bytes=len(body))
+        refused = records.own if self._forward_logs_to else records.others
+        forwarded = records.kept + records.others - records.own if self._forward_logs_to else 0
         self._counters.add(Counts.LOG_RECORDS, records.kept)
-        self._counters.add(Counts.LOG_RECORDS_OTHER, records.others)
-        reason = f"{records.others} log records are no messages of a GenAI call on a span: they are not kept"
-        return Receipt(rejected=records.others, reason=reason if records.others else "")
+        self._counters.add(Counts.LOG_RECORDS_OTHER, refused)
+        self._counters.add(Counts.LOG_RECORDS_FORWARDED, forwarded)
+        self._counters.add(Counts.TEXTS_REPAIRED, records.texts_repaired)
+        return Receipt(rejected=refused, reason=_logs_reason(records, refused))
 
     async def _commit(self, keep: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -267,35 +278,42 @@ class Intake:
 
     async def _keep(self, split: SplitRequest, inbound: Inbound, *, cut: Sequence[str]) -> None:
         holding = self._holding()
-        originals = self._originals(split, inbound, holding)
-        forward = dict.fromkeys(self._forward_to, originals) if originals else {}
+        forward = self._forwarded(split, inbound, holding)
         if not split.slices and not cut and not forward:
             return
         now_ns = self._clock.now_ns()
         reopened = await self._store.append(
             split.slices, forward=forward, now_ns=now_ns, holding=holding, cut=cut
         )
-        if self._forward_to:
+        if self._forward_to or forward:
             self._received.set()
         for part in split.slices:
             self._assembly.add(part.trace_id, part.spans, reopened=part.trace_id in reopened)
 
-    def _originals(self, split: SplitRequest, inbound: Inbound, holding: HoldMode) -> bytes:
-        """Return what is forwarded at once. In hold mode, the store forwards the spans that it keeps."""
-        if not self._forward_to or not inbound.is_exported:
-            return b""
+    def _forwarded(self, split: SplitRequest, inbound: Inbound, holding: HoldMode) -> Mapping[str, bytes]:
+        """Return what is forwarded now, by sink. In hold mode, the store forwards the spans that it keeps."""
+        if inbound.logs is not None:
+            return dict.fromkeys(self._forward_logs_to, inbound.logs) if inbound.logs else {}
         kept_back = split.slices if holding is not HoldMode.OFF else ()
-        return inbound.without(kept_back).to_bytes()
+        originals = inbound.without(kept_back).to_bytes() if self._forward_to else b""
+        return dict.fromkeys(self._forward_to, originals) if originals else {}
 
 
 def _reason(split: SplitRequest, parsed: ParsedRequest) -> str:
     """Return the warning for the sender of an accepted request."""
-    reasons = [split.reject_reason] if split.rejected else []
-    if parsed.texts_repaired:
-        reasons.append(
-            f"{parsed.texts_repaired} names, keys or values were not UTF-8: invalid bytes became U+FFFD"
-        )
-    return "; ".join(reasons)
+    return "; ".join(filter(None, (split.reject_reason if split.rejected else "", _repaired(parsed))))
+
+
+def _logs_reason(records: LogRecords, refused: int) -> str:
+    told = f"{refused} log records are no messages of a GenAI call on a span: they are not kept"
+    if refused == records.own:
+        told = f"{refused} log records are evaluations by ragtrace: they are neither read nor forwarded"
+    return "; ".join(filter(None, (told if refused else "", _repaired(records))))
+
+
+def _repaired(read: ParsedRequest | LogRecords) -> str:
+    number = read.texts_repaired
+    return f"{number} names, keys or values were not UTF-8: invalid bytes became U+FFFD" if number else ""
 
 
 def _of_tenant(split: SplitRequest, tenant: str | None) -> SplitRequest:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
@@ -27,13 +28,17 @@ def needs_stamp(request: ExportTraceServiceRequest, tenant: str | None, *, body:
     return may_be_on_spans and any(map(_claims, _of_spans(request)))
 
 
-def stamp_tenant(request: ExportTraceServiceRequest, tenant: str | None) -> None:
+def stamp_tenant(request: ExportTraceServiceRequest | ExportLogsServiceRequest, tenant: str | None) -> None:
     """Write the tenant on every resource, instead of any tenant that the sender named."""
-    for resource_spans in request.resource_spans:
-        _disown(resource_spans.resource.attributes)
+    if isinstance(request, ExportLogsServiceRequest):
+        resources, members = [each.resource for each in request.resource_logs], _of_records(request)
+    else:
+        resources, members = [each.resource for each in request.resource_spans], _of_spans(request)
+    for resource in resources:
+        _disown(resource.attributes)
         if tenant is not None:
-            resource_spans.resource.attributes.add(key=semconv.TENANT).value.string_value = tenant
-    for attributes in _of_spans(request):
+            resource.attributes.add(key=semconv.TENANT).value.string_value = tenant
+    for attributes in members:
         _disown(attributes)
 
 
@@ -42,6 +47,13 @@ def _of_spans(request: ExportTraceServiceRequest) -> Iterator[_Attributes]:
         for scope_spans in resource_spans.scope_spans:
             for span in scope_spans.spans:
                 yield span.attributes
+
+
+def _of_records(request: ExportLogsServiceRequest) -> Iterator[_Attributes]:
+    for resource_logs in request.resource_logs:
+        for scope_logs in resource_logs.scope_logs:
+            for record in scope_logs.log_records:
+                yield record.attributes
 
 
 def _claims(attributes: _Attributes) -> list[str]:

@@ -184,6 +184,7 @@ class SampleStage:
             moved=moved,
             goes_on=bool(ready.calls),
             feedback=answers.feedback(),
+            unread=answers.unread,
         )
         self.counters.add(Counts.TRACES_PROCESSED, not ready.calls)
         self.counters.add(Counts.TRACES_WITHOUT_RAG, not records and not ready.calls)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ragtrace.backends import open_carrier_sink, open_sink
+from collections.abc import Mapping
+
+from ragtrace.backends import open_carrier_sink, open_logs_sink, open_sink
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.ports import SpanSink
 from ragtrace_collector.assemble.open_traces import AssemblePolicy
@@ -13,7 +15,19 @@ from ragtrace_collector.sampling import FollowUpPolicy, FollowUps, Limits, Sampl
 
 def forward_to(config: CollectorConfig) -> tuple[str, ...]:
     """Return the endpoints that get the application's own spans."""
-    return tuple(export.endpoint for export in config.export if export.forward)
+    return tuple(export.endpoint for export in config.export if export.forward and export.accepts_spans)
+
+
+def forward_logs_to(config: CollectorConfig) -> Mapping[str, ExportConfig]:
+    """Return the exports that get the application's own log records, by their name in the outbox.
+
+    What waits there is another message than the carriers that wait for the same address.
+    """
+    return {
+        f"forward:{export.endpoint}": export
+        for export in config.export
+        if export.forward and export.accepts_logs
+    }
 
 
 def release_to(config: CollectorConfig) -> tuple[str, ...]:
@@ -59,10 +73,20 @@ def open_export(export: ExportConfig) -> SpanSink:
     Raises:
         ConfigError: its address or certificates cannot be used.
     """
-    headers = {name: value.get_secret_value() for name, value in export.headers.items()}
-    tls = export.tls.opened() if export.tls else None
-    timeout_s = export.timeout.total_seconds()
+    access = _access(export)
     if export.accepts_spans:
-        return open_sink(export.endpoint, headers=headers, tls=tls, timeout_s=timeout_s)
-    access = ConnectionSettings(headers=headers, tls=tls, timeout_s=timeout_s)
+        return open_sink(export.endpoint, headers=access.headers, tls=access.tls, timeout_s=access.timeout_s)
     return open_carrier_sink(export.endpoint, access=access)
+
+
+def open_logs_export(export: ExportConfig) -> SpanSink:
+    """Do the same for log records as they come."""
+    return open_logs_sink(export.endpoint, access=_access(export))
+
+
+def _access(export: ExportConfig) -> ConnectionSettings:
+    return ConnectionSettings(
+        headers={name: value.get_secret_value() for name, value in export.headers.items()},
+        tls=export.tls.opened() if export.tls else None,
+        timeout_s=export.timeout.total_seconds(),
+    )

@@ -38,6 +38,8 @@ class SharedParts:
     """What the pipeline shares with the pages of its process."""
 
     sinks: Mapping[str, SpanSink]
+    log_sinks: Mapping[str, SpanSink]
+    """Of the application's own log records."""
     tracer: Tracer
     counters: Counters
     room: RequestMemory
@@ -105,6 +107,7 @@ class StageParts:
             assembly=self.assembly,
             live=self.live,
             forward_to=forward_to(self.config),
+            forward_logs_to=tuple(self.shared.log_sinks),
             counters=self.shared.counters,
             clock=self.clock,
             received=self.done,
@@ -158,7 +161,7 @@ class StageParts:
         )
 
     def _deliverers(self) -> Iterator[DeliverStage]:
-        for endpoint, sink in self.shared.sinks.items():
+        for endpoint, sink in (*self.shared.sinks.items(), *self.shared.log_sinks.items()):
             yield DeliverStage(
                 store=self.store,
                 sink=sink,

@@ -27,7 +27,9 @@ from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.from_config import (
     assemble_policy_of,
+    forward_logs_to,
     open_export,
+    open_logs_export,
     release_to,
     sampler_of,
 )
@@ -119,7 +121,10 @@ async def _open_live(config: CollectorConfig, clock: Clock, spend_ledger: SpendL
 def _open_shared(config: CollectorConfig, clock: Clock, tracer: Tracer, stack: AsyncExitStack) -> SharedParts:
     counters = Counters()
     return SharedParts(
-        sinks=_open_sinks(config, tracer, stack),
+        sinks=_opened({each.endpoint: open_export(each) for each in config.export}, tracer, stack),
+        log_sinks=_opened(
+            {name: open_logs_export(each) for name, each in forward_logs_to(config).items()}, tracer, stack
+        ),
         tracer=tracer,
         counters=counters,
         room=RequestMemory(
@@ -149,7 +154,10 @@ def _collector(
         drift=pipeline.drift.state,
         kafka=(lambda: kafka.state) if kafka else None,
         has_listeners=config.has_listeners,
-        sink_names={key: sink.name for key, sink in shared.sinks.items()},
+        sink_names={
+            **{key: sink.name for key, sink in shared.sinks.items()},
+            **{key: f"forward:logs:{sink.name}" for key, sink in shared.log_sinks.items()},
+        },
     )
     accounts = account_routes(live, pipeline.store, pipeline.store.answers, clock=clock, access=auth.access)
     return Collector(
@@ -176,9 +184,7 @@ def _open_scores(config: CollectorConfig, clock: Clock) -> Scores | None:
     return Scores(clock=clock, by=chosen.by, most_values=chosen.max_values) if chosen.enabled else None
 
 
-def _open_sinks(config: CollectorConfig, tracer: Tracer, stack: AsyncExitStack) -> Mapping[str, SpanSink]:
-    sinks = {}
-    for export in config.export:
-        sinks[export.endpoint] = ObservedSink(open_export(export), tracer)
-        stack.push_async_callback(sinks[export.endpoint].aclose)
-    return sinks
+def _opened(sinks: Mapping[str, SpanSink], tracer: Tracer, stack: AsyncExitStack) -> Mapping[str, SpanSink]:
+    for sink in sinks.values():
+        stack.push_async_callback(sink.aclose)
+    return {name: ObservedSink(sink, tracer) for name, sink in sinks.items()}

@@ -10,7 +10,7 @@ from pathlib import Path
 from ragtrace.answers.summary import AnswerKey, ScreenedAnswer
 from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store import _dead_letters
+from ragtrace_collector.store import _dead_letters, _unread
 from ragtrace_collector.store.reader import reading
 from ragtrace_collector.store.revisions import UNDECIDED
 from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of
@@ -61,6 +61,7 @@ def read_ledger(db: sqlite3.Connection) -> Ledger:
         open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNDECIDED}") or 0,
         held_traces=_one(db, "SELECT count(*) FROM held") or 0,
         poison_traces=_one(db, "SELECT count(*) FROM suspect WHERE poison != ''") or 0,
+        unread=_unread.accounts(db),
         outbox_items=_outbox_items(db),
         dead_letters=_dead_letters.sums(db),
         store_bytes=_used_bytes(db),
@@ -95,6 +96,7 @@ def of_tenant(ledger: Ledger, db: sqlite3.Connection, tenant: str, *, since_ns: 
         ),
         open_traces=_one(db, f"SELECT count(*) FROM trace WHERE {UNDECIDED} AND {is_own}", suffix) or 0,
         held_traces=_one(db, f"SELECT count(*) FROM held WHERE {is_own}", suffix) or 0,
+        unread=tuple(each for each in ledger.unread if each.tenant == tenant),
         outbox_items={},
     )
 

@@ -53,7 +53,7 @@ def check_owner(path: Path) -> None:
     """Check that a database is a store, or an empty one. Nothing is created, and nobody is kept waiting.
 
     Raises:
-        ConfigError: it holds another program's tables, or was written by a newer ragtrace.
+        ConfigError: it holds another program's tables, or was written by another ragtrace.
     """
     # immutable: without it, files for the log would be made beside one that nobody has open
     address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"

@@ -13,6 +13,7 @@ from ragtrace_collector.store._judged import KEPT
 from ragtrace_collector.store._ledger_tables import LEDGER, UNCONFIRMED
 from ragtrace_collector.store._quarantine import SUSPECTS
 from ragtrace_collector.store._tenant_keys import UNKEYED
+from ragtrace_collector.store._unread import UNREAD
 from ragtrace_collector.store.budget import BUDGET
 from ragtrace_collector.store.cipher import KEYS
 from ragtrace_collector.store.drift import DRIFT
@@ -70,6 +71,7 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     INDEX_STEPS[2],
     DEAD_LETTERS,
     INDEX_STEPS[3],
+    UNREAD,
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 NEWEST: Final = len(_MIGRATIONS)
@@ -81,17 +83,12 @@ def prepare(db: sqlite3.Connection) -> None:
 
     Raises:
         sqlite3.Error: it is not a database, cannot be written, is damaged, holds another program's tables, or
-            was written by a newer ragtrace. It is left as it was.
+            was written by another ragtrace. It is left as it was.
     """
     _refuse_damage(db)
     check_application_id(db)
     db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect in a new file only
     migrate(db, _MIGRATIONS)
-
-
-def migrate_to(db: sqlite3.Connection, version: int) -> None:
-    """Bring a file to a version, which may be an old one, a step a transaction."""
-    migrate(db, _MIGRATIONS[:version])
 
 
 def _refuse_damage(db: sqlite3.Connection) -> None:
@@ -105,7 +102,7 @@ def check_application_id(db: sqlite3.Connection) -> int:
     """Return the version of a store; 0 for a new file.
 
     Raises:
-        UnfitFile: it holds another program's tables, or was written by a newer ragtrace.
+        UnfitFile: it holds another program's tables, or was written by another ragtrace.
         sqlite3.Error: it cannot be read.
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -114,9 +111,9 @@ def check_application_id(db: sqlite3.Connection) -> int:
         raise UnfitFile("it holds the tables of another program", "give the collector a path of its own")
     if version > len(_MIGRATIONS):
         raise UnfitFile(
-            f"it was written by a newer ragtrace: it is of version {version}, and this one knows "
+            f"it was written by another ragtrace: it is of version {version}, and this one knows "
             f"{len(_MIGRATIONS)}",
-            "upgrade ragtrace, or name another path",
+            "start the ragtrace that wrote it (upgrade, if it is a newer one), or name another path",
         )
     return int(version)
 

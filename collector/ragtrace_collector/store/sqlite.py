@@ -15,10 +15,11 @@ from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.index.writes import NameCache
 from ragtrace.errors import ReadError
 from ragtrace.sqlite_file import primary_code
+from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
-from ragtrace_collector.store import _dead_letters, _judged, leases, revisions
+from ragtrace_collector.store import _dead_letters, _judged, _unread, leases, revisions
 from ragtrace_collector.store import _quarantine as suspects
 from ragtrace_collector.store._files import StoreLock
 from ragtrace_collector.store._holds import HeldTraces
@@ -217,6 +218,7 @@ class SqliteStore:
         moved: Mapping[str, str | None] = MappingProxyType({}),
         goes_on: bool = False,
         feedback: Mapping[str, str] = MappingProxyType({}),
+        unread: Unread | None = None,
     ) -> TraceDecided:
         def work(db: sqlite3.Connection) -> TraceDecided:
             is_all = not goes_on and revisions.decide_trace(db, trace_id, slices=slices, now_ns=now_ns)
@@ -226,6 +228,8 @@ class SqliteStore:
             again = sum(revisions.revise(db, job, slices=slices, now_ns=now_ns) for job in jobs)
             gone = revisions.move(db, trace_id, moved, now_ns=now_ns)
             _judged.note(db, trace_id, feedback)
+            if is_all:
+                _unread.note(db, trace_id, unread)
             suspects.clear(db, trace_id)
             self._holds.release_if_done(db, trace_id)
             if is_all and not keep_spans:

@@ -32,11 +32,12 @@ class Counts(StrEnum):
     LOG_RECORDS = "log_records", "log records with messages of a GenAI call: kept, and read with their span"
     LOG_RECORDS_OTHER = (
         "log_records_other",
-        "log records of anything else: refused in a partial success, and not kept",
+        "log records of anything else: refused in a partial success, neither kept nor forwarded",
     )
+    LOG_RECORDS_FORWARDED = "log_records_forwarded", "log records that go on to a `logs:` export"
     TEXTS_REPAIRED = (
         "texts_mended",
-        "names, keys and values in spans with invalid UTF-8, replaced by U+FFFD",
+        "names, keys and values in spans and log records with invalid UTF-8, replaced by U+FFFD",
     )
     REQUESTS_INVALID = "requests_invalid", "requests that are not OTLP"
     REQUESTS_TOO_LARGE = "requests_too_large", "requests beyond receive.max_message_bytes"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ragtrace.backends import open_sink
-from ragtrace.errors import ConfigError, RagtraceError
+from ragtrace.cli.render import many, one_line
+from ragtrace.errors import ConfigError, RagtraceError, ReadError
 from ragtrace.extras import install_command
 from ragtrace.http.tls import ClientTls
 
@@ -79,6 +80,23 @@ def check_store(path: Path) -> Check:
     if check.status == "ok" and _is_locked((real := path.resolve()).with_name(f"{real.name}.lock")):
         return Check(name=check.name, status="ok", found="in use by a collector that runs")
     return check
+
+
+def check_unread(path: Path) -> Iterator[Check]:
+    """Say in whose traces a collector read nothing, what text they hold, and how to map it."""
+    if not path.exists():
+        return
+    from ragtrace_collector.store.ledger import take_stock
+
+    try:
+        unread = take_stock(path).unread
+    except ReadError:
+        return  # the check of the store says it
+    for each in unread:
+        if each.number:
+            of = one_line(each.producer) or "producers without a name"
+            found = f"nothing was read in {many(each.number, 'trace')} of {of}"
+            yield Check(name="unread", status="warn", found=found, advice=one_line(each.advice))
 
 
 def _check_folder(name: str, path: Path) -> Check:

@@ -81,8 +81,9 @@ def doctor(targets: TargetOptions, application: ApplicationOptions, output: Json
     """Check that the judge answers, that endpoints take spans, and that the store can be used.
 
     The judge gets one test sentence; a language model is also asked for log-probabilities and embeddings.
-    Endpoints get an export without spans. The checks change nothing and show no key. Exit code 1 if a check
-    fails.
+    Endpoints get an export without spans. If a collector read nothing in traces that hold text, their
+    attributes are listed, with a mapping to paste. The checks change nothing and show no key. Exit code 1 if
+    a check fails.
 
     --app runs an application and receives its spans in place of the collector, wherever it would send them.
     It judges nothing, and needs neither judge nor key. Send a server some requests, then stop it with

@@ -18,7 +18,7 @@ from ragtrace.cli.doctor.capture_checks import (
     check_run,
     check_trace,
 )
-from ragtrace.cli.doctor.checks import Check, check_endpoint, check_store, check_versions
+from ragtrace.cli.doctor.checks import Check, check_endpoint, check_store, check_unread, check_versions
 from ragtrace.cli.doctor.command import ApplicationOptions, TargetOptions
 from ragtrace.cli.doctor.model_checks import (
     CardSettings,
@@ -232,6 +232,8 @@ async def _reachable(plan: _Plan) -> AsyncGenerator[Check, None]:
         )
     if plan.store is not None:
         yield check_store(plan.store)
+        for check in check_unread(plan.store):
+            yield check
 
 
 async def _asked(judge: Judge, plan: _Plan) -> AsyncGenerator[Check, None]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Final
 
+from ragtrace.languages import language_of
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract import conventions
 from ragtrace.traces.extract._attributes import found_text
@@ -192,8 +194,7 @@ def returned(
     helped = {_flat(text) for each in others if (text := _said(each))} - {_flat(text) for text in texts}
     if said and said.value and said.damage is None:
         flat = _flat(said.value)
-        is_sure = _is_sure(said.how)
-        if (is_sure and flat not in helped) or any(_same(flat, _flat(text)) for text in texts):
+        if (_is_sure(said.how) and flat not in helped) or any(_same(flat, _flat(text)) for text in texts):
             return said
     elif said and said.damage:
         return said
@@ -210,23 +211,25 @@ def returned(
         _, leaf = min(ranked, key=lambda each: each[0])
         how = f"`{leaf.path}` in its JSON" if leaf.path else "its text"
         return found_text(leaf.text, attribute=own.output_at, convention=own.convention, how=how)
-    return (
-        said
-        if said and said.value and _flat(said.value) not in helped and not _is_status(said.value, texts)
-        else None
-    )
+    is_answer = said and said.value and _flat(said.value) not in helped and not _is_status(said.value, texts)
+    return said if is_answer else None
 
 
 def _rank(leaf: _Leaf, texts: Sequence[str], helped: set[str]) -> tuple[int, int] | None:
+    """Say how likely a text of the output is the answer; ``None`` if it is none.
+
+    What answers comes before what only helped to; but what left the application is the answer, even if a
+    last step translated or rewrote it.
+    """
     flat = _flat(leaf.text)
+    is_named = bool(_ANSWER_NAME.search(leaf.name))
     if flat in helped:
-        return None
+        is_prose = len(flat.split()) > 2 and not is_verdict(flat) and not _ASIDE_NAME.search(leaf.name)
+        return (1 if is_named else 4, 0) if is_prose else None
     place = next((i for i, text in enumerate(texts) if _same(flat, _flat(text))), None)
     if place is not None:
-        return (0, place) if _ANSWER_NAME.search(leaf.name) else (1, place)
-    if _ANSWER_NAME.search(leaf.name) and " " in flat:
-        return (2, 0)
-    return None
+        return (0 if is_named else 2, place)
+    return (3, 0) if is_named and " " in flat else None
 
 
 def _is_sure(how: str) -> bool:
@@ -298,6 +301,9 @@ def answering(call: Call, tree: SpanTree) -> Answering:
     """
     every = call.of(Role.GENERATION)
     with_text = [each for each in every if each.answer and each.answer.value]
+    if not with_text and (call.own is None or call.own.answer is None):  # agents that hide their models
+        inner_calls = [each for each in call.of(Role.CALL) if each is not call.own]
+        with_text = [each for each in inner_calls if each.answer and each.answer.value]
     ids = {each.span.span_id for each in with_text}
     inner = tree.nearest_above(ids, ids)
     outermost = [each for each in with_text if each.span.span_id not in inner]
@@ -343,36 +349,36 @@ def _helpers(generations: Sequence[SpanReading], retrievals: Sequence[SpanReadin
     budget = _MOST_COMPARED
     chunks = [_flat(chunk.text) for each in retrievals[:8] for chunk in _chunks(each)[:20] if chunk.text]
     found: dict[str, str] = {}
+    anew: set[str] = set()
     for i, each in enumerate(candidates):
+        given = []
         for other in candidates[:i]:
             if other.text and _asks(each, other.text):
                 found[other.reading.span.span_id] = "its text is the question of a later generation"
-        earlier = [
-            other
-            for other in candidates[:i]
-            if other.reading.span.span_id not in found and len(other.text) >= _SHORTEST_MATERIAL
-        ]
-        holds = []
-        for other in earlier:
-            budget -= len(each.prompt)
-            if budget < 0:
-                return found
-            if _holds(each.prompt, other.text, chunks):
-                holds.append(other)
-        if not holds or _refines(each, holds, chunks):
-            continue
-        found[each.reading.span.span_id] = "its prompt holds an earlier answer, so it does not answer itself"
+            elif len(other.text) >= _SHORTEST_MATERIAL:
+                budget -= len(each.prompt)
+                if budget < 0:
+                    return found
+                if _holds(each.prompt, other.text, chunks):
+                    given.append(other)
+        holds = [other for other in given if other.reading.span.span_id not in found]
+        if holds and _refines(each, holds, given, chunks):
+            anew.add(each.reading.span.span_id)
+        elif holds:
+            found[each.reading.span.span_id] = (
+                "its prompt holds an earlier answer, so it does not answer itself"
+            )
     answers = [each for each in candidates if each.reading.span.span_id not in found]
     if any(len(each.text.split()) > 3 for each in answers):
         for each in answers:
-            if len(each.text.split()) < 3 or _is_verdict(each.text):
+            if len(each.text.split()) < 3 or is_verdict(each.text):
                 found[each.reading.span.span_id] = "its text is a verdict or a label, and others are answers"
     answers = [each for each in answers if each.reading.span.span_id not in found]
     if chunks and len(answers) > 1:
         shown = [each for each in answers if any(chunk in each.prompt for chunk in chunks)]
         if shown and len(shown) < len(answers):
             for each in answers:
-                if each not in shown and each.prompt:
+                if each not in shown and each.prompt and each.reading.span.span_id not in anew:
                     found[each.reading.span.span_id] = "its prompt holds nothing that was retrieved"
     return found if len(found) < len(candidates) else {}
 
@@ -380,7 +386,7 @@ def _helpers(generations: Sequence[SpanReading], retrievals: Sequence[SpanReadin
 def _asks(later: _Candidate, text: str) -> bool:
     """Return whether a text is what a later generation was asked: then it is the rewrite of a question."""
     asked = _flat(later.reading.question.value or "") if later.reading.question else ""
-    if asked == text or (text in asked and text.endswith(("?", "\uff1f", "\u061f")) and len(text) < 600):
+    if asked == text or (text in asked and text.endswith(_QUESTION_MARKS) and len(text) < 600):
         return True
     return text in asked and _flat(asked_in(later.reading.question.value or "") or "") == text  # type: ignore[union-attr]
 
@@ -394,21 +400,51 @@ def _holds(prompt: str, answer: str, chunks: Sequence[str]) -> bool:
     return times > quoted
 
 
-def _refines(each: _Candidate, holds: Sequence[_Candidate], chunks: Sequence[str]) -> bool:
-    """Return whether it answers anew: from chunks that the earlier answers had not, or from many answers."""
-    if len(each.text.split()) < 3 or _is_verdict(each.text) or each.text.startswith("["):
+def _refines(
+    each: _Candidate, holds: Sequence[_Candidate], given: Sequence[_Candidate], chunks: Sequence[str]
+) -> bool:
+    """Return whether it answers anew, and does not only speak of the answers that it was given.
+
+    It was given a draft and what was said of it, or says an answer in other words, or was given chunks that
+    the earlier answers had not, or many answers.
+    """
+    if len(each.text.split()) < 3 or is_verdict(each.text) or each.text.startswith("["):
         return False
+    if any(
+        earlier.text in later.prompt and len(each.text) >= len(earlier.text) / 2
+        for earlier, later in combinations(given, 2)
+    ):
+        return True
+    if any(_restates(each, other) for other in holds):
+        return True
     seen = [chunk for chunk in chunks if chunk in each.prompt]
     if any(all(chunk not in other.prompt for other in holds) for chunk in seen):
         return True
-    given = [frozenset(chunk for chunk in chunks if chunk in other.prompt) for other in holds]
-    return len(holds) > 1 and len(set(given)) == len(given) and all(given)
+    read = [frozenset(chunk for chunk in chunks if chunk in other.prompt) for other in holds]
+    return len(holds) > 1 and len(set(read)) == len(read) and all(read)
 
 
+def _restates(each: _Candidate, other: _Candidate) -> bool:
+    """Return whether it says an answer anew for the user: translated, with citations, in another tone.
+
+    It was not given the question, as titles, summaries and graders are, and says about as much.
+    """
+    asked = other.reading.question.value if other.reading.question else None
+    question = _flat(asked_in(asked or "") or asked or "")
+    if (question and question in each.prompt) or each.text.endswith(_QUESTION_MARKS):
+        return False
+    if not len(other.text) / 2 <= len(each.text) <= 2 * len(other.text) + 40:
+        return False
+    before, after = (frozenset(text.casefold().split()) for text in (other.text, each.text))
+    languages = {language_of(other.text), language_of(each.text)} - {None}
+    return len(before & after) * 10 >= 6 * len(before) or len(languages) == 2
+
+
+_QUESTION_MARKS: Final = ("?", "\uff1f", "\u061f")
 _VERDICT: Final = re.compile(r"[\[{].*[\]}]\Z", re.DOTALL)
 
 
-def _is_verdict(text: str) -> bool:
+def is_verdict(text: str) -> bool:
     """Return whether a text is JSON without prose: a score, a list of labels."""
     if not _VERDICT.match(text):
         return False

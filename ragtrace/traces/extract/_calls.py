@@ -44,18 +44,25 @@ class Call:
 
 
 class SpanTree:
-    """The span tree. A missing parent or a cycle ends a path of ancestors."""
+    """The span tree: of parents, else of links. A missing parent or a cycle ends a path of ancestors."""
 
     def __init__(self, trace: Trace) -> None:
         self._spans = {span.span_id: span for span in trace.spans}
         self._parents = {
-            span.span_id: span.parent_span_id for span in trace.spans if span.parent_span_id in self._spans
+            span.span_id: above for span in trace.spans if (above := self._above(span)) is not None
         }
         self._lineage = Lineage(self._parents)
         self.cut_short = {span.span_id: how for span in trace.spans if (how := end_of(span)) is not None}
         """How the spans ended that did not come to their end."""
         self.last_start_ns = max((span.start_ns for span in trace.spans), default=0)
         self._found_above: dict[Callable[[Span], Any], dict[str, Any]] = {}
+
+    def _above(self, span: Span) -> str | None:
+        """Return the parent; of a span without one, such as a queue's consumer, the span it links to."""
+        if span.parent_span_id in self._spans:
+            return span.parent_span_id
+        linked = (link.span_id for link in span.links if link.trace_id == span.trace_id)
+        return next((each for each in linked if each in self._spans and each != span.span_id), None)
 
     def find(self, span_id: str) -> Span | None:
         """Return the span with this id, or ``None``."""

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from ragtrace import semconv
@@ -21,6 +22,8 @@ MAX_TEXT_BYTES = 262_144
 """The size limit of a question, an answer or a chunk."""
 _MAX_REPR_BYTES = 20_000
 _MAX_DEPTH = 32
+_LONGEST_KEPT = 65_536
+_STARTS = ("{", "[", '"', "(")
 _STARTS_OF_JSON = ('{"', "[{", '["')
 _LONGEST_REST = 3  # bytes of a UTF-8 character that truncation can leave
 _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
@@ -130,10 +133,9 @@ def broken_damage(value: AttributeValue, attribute: str) -> ContentDamage:
 
 def parse_loosely(value: AttributeValue) -> AttributeValue:
     """Parse JSON, JSON in a JSON string, or a Python literal; return any other value unchanged."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or value.lstrip()[:1] not in _STARTS:
         return value
-    parsed = _parse(value)
-    return _parse(parsed) if isinstance(parsed, str) and parsed != value else parsed
+    return _parse_again(value) if len(value) <= _LONGEST_KEPT else _parse(value)
 
 
 def is_broken_json(raw: AttributeValue, parsed: AttributeValue) -> bool:
@@ -159,27 +161,38 @@ def number_of(value: AttributeValue) -> float | None:
 
 
 def _parse(text: str) -> AttributeValue:
-    stripped = text.strip()
-    if stripped[:1] not in ("{", "[", '"', "("):
-        return text
+    stripped = scrub_surrogates(text).strip()
     try:
-        return _as_value(json.loads(stripped))
+        parsed = _as_value(json.loads(stripped), is_clean="\\u" not in stripped)
     except (ValueError, RecursionError):
         literal = _python_literal(stripped)
-        return text if literal is None else literal
+        parsed = text if literal is None else literal
+    return parse_loosely(parsed) if isinstance(parsed, str) and parsed != text else parsed
 
 
-def _as_value(node: object, depth: int = 0) -> AttributeValue:
+_parse_again = lru_cache(maxsize=64)(_parse)
+"""Several conventions, and several parts of one, look into the same attribute."""
+
+
+def _as_value(node: object, *, is_clean: bool, depth: int = 0) -> AttributeValue:
     """Convert a value from ``json`` or ``ast`` to an attribute value with clean text."""
+    if isinstance(node, str):
+        return node if is_clean else clean(node)
+    if node is None or isinstance(node, bool | int | float | bytes):
+        return node
     if depth > _MAX_DEPTH:
         return None
-    if isinstance(node, str):
-        return clean(node)
+    depth += 1
     if isinstance(node, dict):
-        return {clean(str(key)): _as_value(value, depth + 1) for key, value in node.items()}
+        return {
+            key if is_clean and isinstance(key, str) else clean(str(key)): _as_value(
+                value, is_clean=is_clean, depth=depth
+            )
+            for key, value in node.items()
+        }
     if isinstance(node, list | tuple | set):
-        return tuple(_as_value(item, depth + 1) for item in node)
-    return node if isinstance(node, bool | int | float | bytes) else None
+        return tuple(_as_value(item, is_clean=is_clean, depth=depth) for item in node)
+    return None
 
 
 def _python_literal(text: str) -> AttributeValue:
@@ -188,7 +201,7 @@ def _python_literal(text: str) -> AttributeValue:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd escapes in foreign text must not warn
-            return _as_value(ast.literal_eval(text))
+            return _as_value(ast.literal_eval(text), is_clean=False)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None
 
@@ -200,4 +213,4 @@ def _complete_elements(text: str) -> Iterator[AttributeValue]:
             element, position = decoder.raw_decode(text, separator.end())
         except (ValueError, RecursionError):
             return
-        yield _as_value(element)
+        yield _as_value(element, is_clean=False)

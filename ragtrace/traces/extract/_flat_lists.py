@@ -23,12 +23,10 @@ def unflattened(attributes: Fields, prefix: str, item: str = "") -> dict[int, Fi
     start = f"{prefix}." if prefix else ""
     inner = f"{item}." if item else ""
     found: dict[int, dict[str, AttributeValue]] = {}
-    for key, value in attributes.items():
-        if not key.startswith(start):
-            continue
+    for key in [key for key in attributes if key.startswith(start)]:
         index, _, rest = key[len(start) :].partition(".")
         if _is_index(index) and rest.startswith(inner) and len(rest) > len(inner):
-            found.setdefault(int(index), {})[rest[len(inner) :]] = value
+            found.setdefault(int(index), {})[rest[len(inner) :]] = attributes[key]
     return {index: found[index] for index in sorted(found)}
 
 

@@ -12,6 +12,8 @@ from ragtrace.traces.trace import Span, StatusCode
 
 _ERROR: Final = "error"
 _RESPONSE: Final = "gen_ai.response."
+_EVENTS: Final = "events"
+"""What older versions of pydantic-ai write at the end, the reply with it."""
 _LEFT: Final = re.compile(
     r"abandon|abort|brokenpipe|cancel|client ?(closed|disconnect)|generatorexit|greenletexit"
     r"|websocketdisconnect",
@@ -87,7 +89,7 @@ def is_finished(span: Span) -> bool:
 def is_unanswered(span: Span) -> bool:
     """Return whether pydantic-ai began to read a reply and wrote nothing of it: it does so at its end."""
     is_ended = span.status_code is StatusCode.ERROR or any(
-        key.startswith(_RESPONSE) for key in span.attributes
+        key.startswith(_RESPONSE) or key == _EVENTS for key in span.attributes
     )
     return span.scope.name == "pydantic-ai" and not is_ended
 

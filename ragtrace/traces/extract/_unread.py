@@ -30,6 +30,7 @@ _NAMES: Final = (
 _MOST: Final = 8
 _MOST_SPANS: Final = 500
 _SHORTEST: Final = 8
+_LONGEST_PATH: Final = 200
 _DEEPEST: Final = 3
 _SEGMENT: Final = re.compile(r"[^.\[\]\s]+")
 
@@ -59,7 +60,7 @@ def unread_text(spans: Iterable[Span]) -> Unread | None:
     paths: Counter[str] = Counter()
     producers: Counter[str] = Counter()
     for span, _ in zip(spans, range(_MOST_SPANS), strict=False):
-        found = list(_text_paths(span))
+        found = [path for path in _text_paths(span) if len(path) <= _LONGEST_PATH]
         paths.update(found)
         if found:
             service = span.resource.attributes.get("service.name")

@@ -247,7 +247,10 @@ class Convention:
 
     def role(self, span: Span) -> tuple[bool, Role | None]:
         """Return whether the convention tells the span's kind, and the role that it gives."""
+        attributes = span.attributes
         for kind in self.kinds:
+            if kind.at not in attributes and "." in kind.at and not kind.at.endswith(".*"):
+                continue  # most spans have none of most attributes
             told, role = kind.role(span)
             if not told:
                 continue
@@ -318,7 +321,7 @@ class Convention:
         return best(*(self._text_at(span, place, read) for place in places)) if places else None
 
     def _text_at(self, span: Span, place: str, read: _TextIn) -> FoundValue[str] | None:
-        value = _path(place).find_on(span)
+        value = _find(span, place)
         if value is None:
             return None
         if self.verbatim:
@@ -381,7 +384,7 @@ class Convention:
         for place in self.reply:
             listed, attribute = _messages_at(span, place)
             if not listed:
-                value = _path(place).find_on(span)
+                value = _find(span, place)
                 if value is None or value == "":
                     continue
                 if is_broken_json(value, parse_loosely(value)):
@@ -403,7 +406,7 @@ class Convention:
     def _whole_answer(self, span: Span) -> FoundValue[str] | None:
         """Return a structured answer without one text that must be it."""
         for place in self.answer:
-            value = _path(place).find_on(span)
+            value = _find(span, place)
             if isinstance(value, str) and value:
                 return found_text(
                     value, attribute=place, convention=self.name, how="the whole result", raw=value
@@ -522,6 +525,11 @@ def _path(place: str) -> AttributePath:
     return found
 
 
+def _find(span: Span, place: str) -> AttributeValue:
+    value = span.attributes.get(place)
+    return _path(place).find_on(span) if value is None else value
+
+
 def _messages_at(span: Span, place: str) -> tuple[tuple[Message, ...], str]:
     """Return the messages of a flattened list or of events, and where they are."""
     if place in (EVENTS, CHOICES):
@@ -571,7 +579,7 @@ def _completed(
 def _name(span: Span, places: Places) -> str | None:
     """Return a short text, such as a model's name; some producers write it as JSON."""
     for place in places:
-        value = _path(place).find_on(span)
+        value = _find(span, place)
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
         if isinstance(value, str) and value:
@@ -582,13 +590,13 @@ def _name(span: Span, places: Places) -> str | None:
 
 
 def _first(span: Span, places: Places) -> tuple[str, AttributeValue]:
-    found = ((place, _path(place).find_on(span)) for place in places)
+    found = ((place, _find(span, place)) for place in places)
     return next(((place, value) for place, value in found if value is not None), ("", None))
 
 
 def _strings(span: Span, places: Places) -> tuple[str, ...]:
     for place in places:
-        value = _path(place).find_on(span)
+        value = _find(span, place)
         items = value if isinstance(value, tuple) else (value,)
         if found := tuple(each for each in items if isinstance(each, str)):
             return found

@@ -280,19 +280,16 @@ def _gaps(
     has_text = answer is not None and answer.value is not None
     unfinished = unfinished_answer(call, generation, tree, has_text=has_text)
     found = [
-        *_damage(question, missing_text(Part.QUESTION, spans)),
+        *(_damage(question) if question else [missing_text(Part.QUESTION, spans)]),
         *context.gaps,
-        *([unfinished] if unfinished else _damage(answer, missing_answer(spans))),
+        *([unfinished] if unfinished else _damage(answer) if answer else [missing_answer(spans)]),
     ]
     return tuple(dict.fromkeys(found))
 
 
-def _damage(choice: _Choice[str] | None, missing: Gap) -> list[Gap]:
-    if choice is None:
-        return [missing]
-    if choice.found.damage is None:
-        return []
-    return [Gap(part=choice.part, reason=choice.found.damage.reason, detail=choice.found.damage.detail)]
+def _damage(choice: _Choice[str]) -> list[Gap]:
+    damage = choice.found.damage
+    return [Gap(part=choice.part, reason=damage.reason, detail=damage.detail)] if damage else []
 
 
 def _first(values: Iterable[str | None]) -> str | None:

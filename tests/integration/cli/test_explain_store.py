@@ -181,7 +181,7 @@ def half_a_table(path: Path) -> None:
         pytest.param(lambda path: None, "there is no store", id="missing"),
         pytest.param(lambda path: path.mkdir(), "there is no store", id="folder"),
         pytest.param(other_program, "it holds the tables of another program", id="other"),
-        pytest.param(newer, "was written by a newer ragtrace: it is of version 99", id="newer"),
+        pytest.param(newer, "was written by another ragtrace: it is of version 99", id="newer"),
         pytest.param(half_a_table, "start this one's collector on it once", id="older"),
         pytest.param(lambda path: path.write_text("no database " * 99), "is not a database", id="text"),
     ],

@@ -11,6 +11,7 @@ from tests.integration.cli.program import run
 
 RULES = "`ragtrace rules` writes Prometheus and Grafana rules, and Alertmanager sends their alerts"
 PROCESSES = "one collector is one process; docs/scale.md says how to run several"
+FORMULA = "docs/scale.md has a formula for what one process carries"
 STORE = "`receive.kafka` reads spans from Kafka, and the store is a SQLite file (`store.path`)"
 
 
@@ -19,7 +20,7 @@ STORE = "`receive.kafka` reads spans from Kafka, and the store is a SQLite file 
     [
         ("alerts", ["alerts", "list"], f"the command `alerts` is gone: {RULES}"),
         ("slo", ["slo", "rules"], f"the command `slo` is gone: {RULES}"),
-        ("plan", ["plan", "--rps", "5"], "the command `plan` is gone: docs/scale.md has the formula"),
+        ("plan", ["plan", "--rps", "5"], f"the command `plan` is gone: {FORMULA}"),
         ("--role", ["collector", "--role", "ingest"], f"the option --role is gone: {PROCESSES}"),
         ("--workers", ["collector", "--workers=2"], f"the option --workers is gone: {PROCESSES}"),
     ],

@@ -167,7 +167,7 @@ async def test_what_a_log_store_refuses_is_set_aside_and_told_as_log_records(tmp
     assert told_of["rejected"] == 1
 
 
-@pytest.mark.parametrize("address", ["phoenix:http://host:6006", "langfuse:https://host", "logs:host:4317"])
+@pytest.mark.parametrize("address", ["phoenix:http://host:6006", "langfuse:https://host"])
 def test_what_accepts_only_evaluations_gets_no_spans(tmp_path: Path, address: str) -> None:
     with pytest.raises(ConfigError, match="accept evaluations only"):
         config_of(tmp_path, export=[{"endpoint": address, "forward": True}])

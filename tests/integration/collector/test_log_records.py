@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -113,13 +114,16 @@ def logs_of(*records: LogRecord) -> bytes:
 
 
 async def send_logs(
-    collector: Collector, body: bytes, content_type: str = "application/x-protobuf"
+    collector: Collector,
+    body: bytes,
+    content_type: str = "application/x-protobuf",
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> httpx.Response:
     async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
         return await client.post(
             f"http://127.0.0.1:{collector.http_port}/v1/logs",
             content=body,
-            headers={"content-type": content_type},
+            headers={"content-type": content_type, **headers},
         )
 
 
@@ -152,9 +156,9 @@ async def test_the_order_of_spans_and_records_changes_nothing(tmp_path: Path, or
         for part in order:
             await send(part)
             await send(part)  # a sender that heard no answer sends it again
-        carrier = await verdict(tmp_path)
+        await until(lambda: any(SCORE in each.attributes for each in carriers_in(tmp_path / "out.jsonl")))
         assert collector.counters.snapshot()["answers_judged"] == 1
-    assert carrier.attributes[SCORE] == 0.5
+    assert carriers_in(tmp_path / "out.jsonl")[-1].attributes[SCORE] == 0.5
 
 
 async def test_records_that_come_after_the_decision_are_read_then(tmp_path: Path) -> None:
@@ -243,6 +247,16 @@ async def test_bad_requests_are_refused(tmp_path: Path, body: bytes, content_typ
         assert response.status_code == 400
         assert said in response.content.decode("utf-8", "replace")
         assert (await send_logs(collector, logs_of(details()))).status_code == 200
+
+
+async def test_a_text_that_is_not_utf_8_costs_no_record(tmp_path: Path) -> None:
+    spoilt = logs_of(*OLD, record("", text("caf?"))).replace(b"caf?", b"caf\xe9")
+    async with running_collector(config_of(tmp_path)) as collector:
+        answer = ExportLogsServiceResponse.FromString((await send_logs(collector, spoilt)).content)
+        assert answer.partial_success.rejected_log_records == 1
+        assert "1 names, keys or values were not UTF-8" in answer.partial_success.error_message
+        await post(collector, request_of(*without_messages()))
+        assert (await verdict(tmp_path)).attributes[SCORE] == 0.5
 
 
 async def test_a_record_of_an_unknown_span_ends_as_a_trace_without_an_answer(tmp_path: Path) -> None:

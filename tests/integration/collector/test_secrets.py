@@ -157,7 +157,7 @@ def test_a_collector_with_everything_failing_says_no_secret_anywhere(tmp_path: P
         with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
             channel.unary_unary(EXPORT_METHOD)(encode(rag_trace(0)), timeout=PATIENCE_S)
         eventually(
-            lambda: collector.log.read_text().count("does not accept spans") == 2, what="all have failed"
+            lambda: collector.log.read_text().count("accepts no requests") == 2, what="all have failed"
         )
         for page in ("/status", "/metrics", "/readyz"):
             pages += _page(f"http://127.0.0.1:{collector.pages_port}{page}")

@@ -119,7 +119,7 @@ async def test_a_file_of_a_newer_version_is_refused_and_left_as_it_was(path: Pat
     with by_hand(path) as db:
         db.execute("PRAGMA user_version=99")
     before = contents(path)
-    with pytest.raises(ConfigError, match=r"newer ragtrace.*version 99.*upgrade ragtrace"):
+    with pytest.raises(ConfigError, match=r"another ragtrace.*version 99.*upgrade"):
         await SqliteStore.open(path, max_bytes=1 << 20)
     assert contents(path) == before
 

@@ -130,7 +130,7 @@ MUTANTS: Final = (
         promise="tenants",
         breaks="a sender may claim another tenant on its spans",
         file="collector/ragtrace_collector/receive/tenants.py",
-        old="    for attributes in _of_spans(request):\n",
+        old="    for attributes in members:\n",
         new="    for attributes in ():\n",
         tests=(f"{_ACCESS_TESTS}::test_a_sender_cannot_claim_another_tenant",),
     ),

@@ -117,8 +117,8 @@ MUTANTS: Final = (
         promise="delivery",
         breaks="originals go on without the spans of sampled-out traces",
         file="collector/ragtrace_collector/receive/intake.py",
-        old="        return inbound.without(kept_back).to_bytes()\n",
-        new='        return inbound.without(kept_back).to_bytes() if split.slices else b""\n',
+        old='        originals = inbound.without(kept_back).to_bytes() if self._forward_to else b""\n',
+        new='        originals = inbound.without(kept_back).to_bytes() if split.slices else b""\n',
         tests=(f"{_DELIVERING_TESTS}::test_originals_go_on_whether_or_not_they_are_judged",),
     ),
     Mutant(

@@ -49,7 +49,6 @@ MADE = an_evaluation(
     a_failure("answer_relevance"),
 )
 EVALUATION = replace(MADE, input_sha256=content_sha256(RECORD))
-NO_SPANS = "A report has no trace: there are no spans to show"
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
 CARRIER = carrier(
     EVALUATION, RECORD, sample=SAMPLE, options=AttachOptions(), now_ns=SPANS[0].end_ns + 10**9, cost_usd=0.01

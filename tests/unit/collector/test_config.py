@@ -93,6 +93,7 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
         ),
         ("judge: {}", "`export` is missing: name at least one back end"),
         ("export: [{endpoint: 'http://localhost:4327'}]", "this collector's own receiver: a loop"),
+        ("export: [{endpoint: 'logs:http://localhost:4328'}]", "this collector's own receiver: a loop"),
         ("export: [{endpoint: a:1}, {endpoint: a:1}]", "names an endpoint twice"),
         (
             "export: [{endpoint: '${env:NOWHERE}'}]",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ragtrace.model import AttributeValue, Part, RagRecord, SkipReason
 from ragtrace.traces.extract import Extraction, extract_records
-from ragtrace.traces.trace import Span, SpanEvent, StatusCode, Trace
+from ragtrace.traces.trace import Span, SpanEvent, SpanLink, StatusCode, Trace
 from tests.unit.traces.builders import (
     TRACE_ID,
     a_span,
@@ -110,6 +110,18 @@ def test_record_points_at_the_span_that_holds_the_answer() -> None:
     )
     assert (record.target.start_ns, record.target.end_ns) == (root.start_ns, root.end_ns)
     assert record.target.resource == {"service.name": "support-bot"}
+
+
+def test_a_span_without_a_parent_belongs_to_the_span_that_it_links_to() -> None:
+    call = workflow()
+    link = SpanLink(trace_id=TRACE_ID, span_id=call.span_id)
+    queued = replace(retrieval(), parent_span_id=None, links=(link,))
+    alone = replace(queued, links=())
+    assert [chunk.id for chunk in the_record(call, queued, chat()).chunks] == ["d1"]
+    other = replace(call, span_id="00000000000000ff", start_ns=call.start_ns + 1)
+    first, second = extract_records(a_trace(call, other, queued)).records
+    assert ([chunk.id for chunk in first.chunks], second.chunks) == (["d1"], ())
+    assert not any(each.chunks for each in extract_records(a_trace(call, other, alone)).records)
 
 
 def test_answer_is_read_from_the_generation_where_the_root_has_none() -> None:

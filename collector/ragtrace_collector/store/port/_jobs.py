@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from ragtrace.traces.attach import Sample
+from ragtrace.traces.extract import Unread
 from ragtrace_collector.store.port._index import KeptCarrier
 from ragtrace_collector.store.port._sessions import KeptTurn
 from ragtrace_collector.store.trace_key import trace_id_of
@@ -106,6 +107,7 @@ class JobStore(Protocol):
         moved: Mapping[str, str | None] = MappingProxyType({}),
         goes_on: bool = False,
         feedback: Mapping[str, str] = MappingProxyType({}),
+        unread: Unread | None = None,
     ) -> TraceDecided:
         """Queue the jobs and record the outcomes of a trace; known ones stay as they are.
 
@@ -123,6 +125,7 @@ class JobStore(Protocol):
             goes_on: Only some calls of the trace are decided, not the trace.
             feedback: The last feedback on answers, for the index; by span, or by the empty text if it is on
                 the trace and names no span.
+            unread: What the trace holds if nothing in it was read: counted by its producer.
         """
         ...
 
