@@ -12,8 +12,7 @@ import pytest
 
 from ragtrace.traces.otlp import encode, encode_json
 from tests.integration.cli.program import json_lines, run
-from tests.integration.collector.running import carriers_in, config_of, post, running_collector
-from tests.patience import PATIENCE_S
+from tests.integration.collector.running import carriers_in, config_of, post, running_collector, until
 from tests.reading.cases import reported
 from tests.reading.kinds import held
 from tests.reading.unseen import KNOWN, unseen
@@ -43,15 +42,16 @@ def _judged(verdicts: Iterable[tuple[str, str]]) -> Counter[tuple[str, str]]:
 
 
 def test_collector_judges_what_a_person_reads(verdicts: Counter[tuple[str, str]], tmp_path: Path) -> None:
+    sent = tmp_path / "out.jsonl"
+
     async def judged() -> None:
-        async with running_collector(config_of(tmp_path)) as collector, asyncio.timeout(PATIENCE_S):
+        async with running_collector(config_of(tmp_path)) as collector:
             for case in CASES:
                 assert (await post(collector, encode(case.spans))).status_code == 200
-            while len(carriers_in(tmp_path / "out.jsonl")) < verdicts.total():
-                await asyncio.sleep(0.2)  # the collector's work; it ends what is under way when it stops
+            await until(lambda: _verdicts_in(sent).total() >= verdicts.total())
 
     asyncio.run(judged())
-    assert _verdicts_in(tmp_path / "out.jsonl") == verdicts
+    assert _verdicts_in(sent) == verdicts
 
 
 def test_backfill_judges_what_a_person_reads(verdicts: Counter[tuple[str, str]], tmp_path: Path) -> None:
