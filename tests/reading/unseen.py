@@ -41,32 +41,13 @@ TWO = Expected(question=Q, chunks=(P, P2), answer=A)
 THREE = tuple(Expected(question=q, chunks=(p,), answer=a) for q, p, a in TURNS)
 
 KNOWN: Mapping[str, str] = {
-    "voice": "a list of plain texts under a key is one chunk of JSON",
-    "react": "the thought is judged with the final answer",
-    "german-tags": "tags in German stay, with the thought",
-    "harmony": "channels of gpt-oss stay, with the analysis",
-    "double-json": "JSON in a JSON string stays",
-    "adk-thought": "a part with `thought` is judged",
-    "citation-engine-example": "an example in the prompt: no context (so say the docs)",
-    "tree-nodes": "no context",
-    "second-user-message": "the first passage and the instruction are the question, the second passage is the context",
-    "name-value-link": "no context, and the prompt is the question",
-    "task-with-information": "no context, and the prompt is the question",
-    "chinese-cites": "the heading after the question stays with it; JSON objects one after the other are one chunk",
-    "german-table": "no context",
-    "french-json-fence": "a JSON list whose key is not known is one chunk",
-    "korean-numbered": "the first passage is dropped, silently",
     "retrieve-and-generate": "no record: a retriever that also answers",
     "cohere-parameters": "documents in `llm.invocation_parameters` are not read",
     "gemini-grounding": "`contents` and `candidates` are not read; the advice is to turn content on, which is on",
     "adk-grounding": "`grounding_metadata` is not read",
     "responses-in-output-value": "`file_search_call` in `output.value` is not read",
     "azure-on-your-data": "`message.context.citations` is not read",
-    "search-result-of-a-tool": "`search_result` in the response of a tool whose name says nothing is not read",
-    "openlit-joined-roles": "`system: …` is the question, `user: …` a part of the passage",
     "mlflow-responses-agent": "the retrieval's query is the question, though `request.input` has the user's",
-    "ai-sdk-get-information": "a tool whose name says nothing: no context (so say the docs)",
-    "sk-search-plugin": "`Value` is not known: each chunk is JSON",
 }
 """What is not read as a person reads it, and what is read instead."""
 
@@ -399,6 +380,8 @@ def wrapped() -> Iterator[Found]:
         ("german-tags", f"<gedanken>Freitag ist ein Werktag.</gedanken>\n<antwort>{A}</antwort>"),
         ("harmony", f"<|channel|>analysis<|message|>Friday is a weekday.<|end|><|start|>assistant<|channel|>final<|message|>{A}"),
         ("double-json", dumped(dumped({"reply": A, "used": ["h.md"]}))),
+        ("french-labels", f"**Réflexion :** Le vendredi est ouvré.\n**Réponse finale :** {A}\n**Sources :** h.md"),
+        ("action-in-tokens", "<|START_THINKING|>Weekday.<|END_THINKING|><|START_RESPONSE|>```json\n" + dumped({"action": "Final Answer", "action_input": A}) + "\n```<|END_RESPONSE|>"),
     ):
         yield name, ONE, node("app", {}, retrieval(doc(P)), chat([parts("user", asked(P))], said))
     steps = (oi_retriever(Q, P), oi_llm(asked(P), A))
@@ -617,6 +600,30 @@ PROMPTS: Mapping[str, tuple[tuple[tuple[str, str], ...], Expected]] = {
         (("user", "아래 문서를 참고하여 질문에 답하세요. 문서에 없으면 모른다고 하세요.\n\n[문서 1] 평일은 저녁 8시까지 운영합니다.\n[문서 2] 토요일은 오후 2시까지입니다.\n\n질문: 금요일에는 몇 시에 닫나요?\n답변:"),),
         Expected(question="금요일에는 몇 시에 닫나요?", chunks=("평일은 저녁 8시까지 운영합니다.", "토요일은 오후 2시까지입니다."), answer="금요일에는 저녁 8시에 닫습니다."),
     ),
+    "german-few-shot": (
+        (
+            (
+                "user",
+                "Beantworte die Frage nur mit den Quellen.\n\nBeispiel:\nQuelle 1: Der Mond ist rund.\nQuelle 2: Katzen schlafen viel.\n"
+                "Frage: Welche Form hat der Mond?\nAntwort: Er ist rund [1].\n\nJetzt du:\nQuelle 1: Montag bis Freitag ist bis 20 Uhr geöffnet.\n"
+                "Quelle 2: Samstags ist bis 14 Uhr geöffnet.\nFrage: Wann schließt die Bücherei am Freitag?\nAntwort:",
+            ),
+        ),
+        Expected(question="Wann schließt die Bücherei am Freitag?", chunks=("Montag bis Freitag ist bis 20 Uhr geöffnet.", "Samstags ist bis 14 Uhr geöffnet."), answer="Am Freitag schließt sie um 20 Uhr."),
+    ),
+    "japanese-json-in-tags": (
+        (
+            (
+                "user",
+                "次の文書を使って質問に答えてください。\n<文書>\n"
+                + dumped([{"題名": "時間", "本文": "平日は20時まで開館しています。"}, {"題名": "土曜", "本文": "土曜日は14時までです。"}])
+                + "\n</文書>\n\n# 質問\n金曜日は何時に閉まりますか?\n\n# 出力\n",
+            ),
+        ),
+        Expected(question="金曜日は何時に閉まりますか?", chunks=("平日は20時まで開館しています。", "土曜日は14時までです。"), answer="金曜日は20時に閉まります。"),
+    ),
+    "context-after-the-question": ((("user", f"Current Task: {Q}\n\nThis is the context you're working with:\n- {P}\n- {P2}\n\nBegin! This is VERY important to you."),), TWO),
+    "records-in-a-message": ((("user", Q), ("user", f"- file: h.md\n  text: {P}\n- file: s.md\n  text: {P2}")), TWO),
 }
 
 
@@ -790,6 +797,8 @@ def producer() -> Iterator[Found]:
     names = [{"Name": "h", "Link": "https://a.example", "Value": P}, {"Name": "s", "Link": "", "Value": P2}]
     search = tool("SearchPlugin-GetTextSearchResults", names, {"query": "hours"})
     yield "sk-search-plugin", TWO, chat([parts("user", Q)], A, search, operation="invoke_agent")
+    hits = {"hits": {"total": 1, "hits": [{"_id": "1", "_score": 7.3, "_source": {"text": P, "title": "h"}}]}}
+    yield "hits-of-a-tool", ONE, chat([parts("user", Q)], A, tool("handbook", hits, {"q": "hours"}), operation="invoke_agent")
     listed = f"\nRetrieved documents:\n\n\n===== Document 0 =====\n{P}\n\n===== Document 1 =====\n{P2}"
 
     def oi_tool(name: str, result: object) -> Node:
@@ -867,6 +876,8 @@ def negative() -> Iterator[Found]:
     yield "selector", None, prompt_only(None, choices, '[{"choice": 1, "reason": "hours"}]')
     invoice = "<document>\nInvoice 7 of May 2, total 12.50 euros, for the public library.\n</document>\nExtract number, date and total."
     yield ("invoice", None, prompt_only("You read invoices and write JSON.", invoice, '{"number": 7}'))
+    ticket = {"number": 7, "title": "Lamp", "body": "The lamp in the hall is broken since May.", "url": "https://a.example/7", "state": "open"}
+    yield "tickets-with-links", None, chat([parts("user", Q)], A, tool("issues", [ticket]), operation="invoke_agent")
     title = f"Provide a concise title of 5 words for this conversation, in its language.\n||>User:\n{Q}\n||>Response:\n{A}\n||>Title:"
     yield "title", None, node("POST /api/ask", {}, chat([parts("user", title)], "Library closing time"))
     blocked = '{"blocked": false, "categories": []}'

@@ -14,8 +14,9 @@ from ragtrace.traces.extract import conventions
 from ragtrace.traces.extract._attributes import found_text
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._content import FoundValue, parse_loosely
+from ragtrace.traces.extract._languages import REPLY_ABROAD, SOURCES_ABROAD
 from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
-from ragtrace.traces.extract._prompts import asked_in, fields_in
+from ragtrace.traces.extract._prompts import asked_in, elements_in, fields_in, outermost, without
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 
 _MOST_GENERATIONS: Final = 24
@@ -26,9 +27,14 @@ _MOST_LEAVES: Final = 300
 _DEEPEST: Final = 8
 _SHORTEST_MATERIAL: Final = 12
 _ANSWER_NAME: Final = re.compile(
-    r"(^|_)(final_?)?(answer|response|reply|replies|generation|completion)(_text|_to_\w+)?$", re.IGNORECASE
+    r"(^|_)(final_?)?(answer|response|reply|replies|generation|completion)(_text|_to_\w+)?$"
+    rf"|^(\w+_)?{REPLY_ABROAD}(_\w+)?$",
+    re.IGNORECASE,
 )
-_RESULT_NAME: Final = re.compile(r"(^|_)(output|result|text|content|message|final|summary)$", re.IGNORECASE)
+_FINAL: Final = re.compile(r"final[_ ]?(answer|response)", re.IGNORECASE)
+_RESULT_NAME: Final = re.compile(
+    r"(^|_)(output|result|text|content|message|choices|final|summary)$", re.IGNORECASE
+)
 _ASIDE_NAME: Final = re.compile(
     r"(^|_)(reasoning|rationale|thoughts?|thinking|analysis|sources?|citations?|references?|quotes?|evidence"
     r"|context|contexts|documents?|docs|chunks?|passages?|question|query|queries|input|inputs|prompt|history"
@@ -38,69 +44,121 @@ _ASIDE_NAME: Final = re.compile(
 )
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _THOUGHTS: Final = ("think", "thinking", "thought", "reasoning", "scratchpad", "analysis")
-_IN_TAGS: Final = re.compile(r"</(answer|final_answer|response)>\s*\Z", re.IGNORECASE)
-_FENCED: Final = re.compile(r"\A```(?:json)?\s*\n(.*?)\n```\s*\Z", re.DOTALL)
+_HALF_THOUGHT: Final = re.compile(rf"[<\[\u25c1]/(?:{'|'.join(_THOUGHTS)})[>\]\u25b7]", re.IGNORECASE)
+_HTML: Final = re.compile(
+    r"h[1-6]|p|div|span|b|i|u|em|strong|br|code|pre|a|[uo]l|li|d[ltd]|t(?:able|head|body|[hrd])|blockquote|section"
+    r"|article|details|summary|img|su[bp]|small|mark|html|body|svg|math",
+    re.IGNORECASE,
+)
+_TOKEN: Final = re.compile(r"<\|[^|<>\n]{1,40}\|>(?:assistant\n)?|<(?:start|end)_of_turn>(?:model\n)?")
+"""A special token of a chat template, such as ``<|channel|>``."""
+_BARE_CHANNELS: Final = re.compile(r"\Aanalysis.*assistantfinal", re.DOTALL)
+_FENCED: Final = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```\s*\Z", re.DOTALL)
+_LABELED: Final = re.compile(
+    r"^[ \t]{0,3}[#>*_\- ]{0,8}(?P<name>[^\W\d_][^\n:\uff1a*_#.!?]{0,40}?)[ \t]?"
+    r"(?:\*\*|__)?(?:[:\uff1a](?:\*\*|__)?|(?<=\*\*)$|(?<=__)$)|^#{1,6} (?P<head>[^\W\d_][^\n]{0,40})$",
+    re.MULTILINE,
+)
+_LABEL_OF_ANSWER: Final = re.compile(
+    rf"(?:final |my |the )?(?:answer|reply|response)|(?:\w{{1,20}} )?{REPLY_ABROAD}(?: \w{{1,20}})?",
+    re.IGNORECASE,
+)
+_LABEL_OF_ASIDE: Final = re.compile(
+    rf"(?:sources?|citations?|references?|quotes?|evidence|confidence|observation|{SOURCES_ABROAD})\b.*",
+    re.IGNORECASE,
+)
 
 
 # -- what is wrapped in an answer
 
 
 def unwrapped(found: FoundValue[str], question: str | None = None) -> FoundValue[str]:
-    """Take the answer out of its JSON, its field markers or its thoughts; say so in ``how``."""
-    text = found.value
-    if text is None:
-        return found
-    inner, how = _inner(text, question)
-    if inner is None or inner == text:
-        return found
-    return replace(found, value=inner, how=f"{found.how}; {how}")
+    """Take the answer out of its JSON, tags, labels or field markers, one in the other; say so in ``how``."""
+    text, how = found.value, [found.how]
+    for _ in range(_DEEPEST if text else 0):
+        inner, wrapping = _inner(text.strip(), question)  # type: ignore[union-attr]
+        if not inner:
+            break
+        text = inner
+        how.append(wrapping)
+    return found if len(how) == 1 else replace(found, value=text, how="; ".join(how))
 
 
 def _inner(text: str, question: str | None) -> tuple[str | None, str]:
-    bare = _without_thoughts(text)
-    if bare and bare != text:
-        inner, how = _envelope(bare, question)
-        return inner or bare, f"without the model's thoughts{f'; {how}' if inner else ''}"
-    return _envelope(text, question)
-
-
-def _without_thoughts(text: str) -> str:
-    """Take off ``<think>…</think>`` and the like; without its beginning, all up to its end."""
-    for name in _THOUGHTS:
-        start, end = f"<{name}>", f"</{name}>"
-        if end not in text:
-            continue
-        kept: list[str] = []
-        at, opened = 0, text.find(start)
-        while (closed := text.find(end, at)) >= 0:
-            if 0 <= opened < at:
-                opened = text.find(start, at)
-            if at <= opened < closed:
-                kept.append(text[at:opened])
-            at = closed + len(end)
-        text = "".join((*kept, text[at:]))
-    return text.strip()
-
-
-def _envelope(text: str, question: str | None) -> tuple[str | None, str]:
+    """Take off the outermost wrapping."""
     if fields := fields_in(text):
         name = _name_of_answer({key: value for key, value in fields.items() if value}, question)
         return (fields[name], f"the field `{name}`") if name else (None, "")
-    tail = text[-60:]
-    if match := _IN_TAGS.search(tail):
-        start = text.rfind(f"<{match[1]}>")
-        inner = text[start + len(match[1]) + 2 : len(text) - len(tail) + match.start()].strip()
-        if start >= 0 and inner:
-            return inner, f"what is between tags `<{match[1]}>`"
-    stripped = text.strip()
-    fenced = _FENCED.match(stripped) if stripped.startswith("```") else None
-    if stripped.startswith("{") or fenced:
-        node = parse_loosely(fenced[1] if fenced else stripped)
-        if isinstance(node, Mapping) and (name := _name_of_answer(node, question)):
-            value = node[name]
-            if held := value if isinstance(value, str) else _inner_of(value):
-                return held.strip(), f"`{name}` of the JSON in it"
+    if "<|" in text or "_of_turn>" in text:
+        tokens = list(_TOKEN.finditer(text))
+        if tokens and (tokens[0].start() == 0 or tokens[-1].end() == len(text)):
+            said = [part for each in _TOKEN.split(text) if (part := each.strip())]
+            return (said[-1], "what follows the last token of the chat template") if said else (None, "")
+    for each in (_in_json, _in_elements, _below_label):
+        inner, how = each(text, question)
+        if inner and inner != text:
+            return inner, how
     return None, ""
+
+
+def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
+    fenced = _FENCED.search(text) if text.endswith("```") else None
+    if not (fenced or text.startswith(("{", '"', "[{"))):
+        return None, ""
+    node = parse_loosely(fenced[1].strip() if fenced else text)
+    if isinstance(node, str):
+        return (None if fenced else node), "the text of the JSON string"
+    if isinstance(node, tuple):
+        return _inner_of(node if len(node) == 1 else {"content": node}), "the text of the JSON list"
+    if not isinstance(node, Mapping) or not (name := _name_of_answer(node, question)):
+        return None, ""
+    if fenced and fenced.start() and not _ANSWER_NAME.search(_snake(name)):
+        return None, ""  # an example of JSON, below what is said of it
+    held = _inner_of(node[name])
+    return held.strip() if held else None, f"`{name}` of the JSON in it"
+
+
+def _in_elements(text: str, question: str | None) -> tuple[str | None, str]:
+    """Find the answer between tags of any name, or beside thoughts in such tags."""
+    bare = _BARE_CHANNELS.sub("", text, count=1)
+    elements = outermost(elements_in(bare))
+    thoughts = [
+        each
+        for each in elements
+        if each.name in _THOUGHTS or 'type="reasoning"' in bare[each.start : each.inside.start]
+    ]
+    bare = without(bare, thoughts)
+    if half := list(_HALF_THOUGHT.finditer(bare)):
+        bare = bare[half[-1].end() :]
+    if bare.strip() != text:
+        return bare.strip(), "without the model's thoughts"
+    elements = [each for each in elements if not _HTML.fullmatch(each.name)]
+    inside = {each.name: bare[each.inside].strip() for each in elements}
+    beside = without(bare, elements).strip()
+    named = [name for name in inside if _ANSWER_NAME.search(name)]
+    if named and (not beside or bare.endswith(">")):
+        return inside[named[-1]], f"what is between tags `<{named[-1]}>`"
+    if not beside and (len(inside) > 1 or "</" in "".join(inside.values())):
+        said = [name for name in inside if not _ASIDE_NAME.search(name)]
+        name = _name_of_answer(inside, question) or (said[-1] if said else "")
+        return inside.get(name), f"what is between tags `<{name}>`"
+    if beside and elements and not elements[0].start and not any("<" in each for each in inside.values()):
+        return (beside if bare.endswith(beside) else None), "what follows the tags"
+    return None, ""
+
+
+def _below_label(text: str, question: str | None) -> tuple[str | None, str]:
+    """Find what follows ``Final Answer:`` and the like, behind what has labels, too."""
+    labels = [(match["name"] or match["head"], match) for match in _LABELED.finditer(text)]
+    answers = [i for i, (name, _) in enumerate(labels) if _LABEL_OF_ANSWER.fullmatch(name.strip())]
+    if not answers:
+        return None, ""
+    at = 0 if answers[0] == 0 and labels[0][1].start() == 0 else answers[-1]
+    name, match = labels[at]
+    if labels[0][1].start() > 0 and not name.lower().startswith("final "):
+        return None, ""
+    asides = (each.start() for name, each in labels[at + 1 :] if _LABEL_OF_ASIDE.fullmatch(name))
+    return text[match.end() : next(asides, None)].strip(" \t\n*_"), f"what follows `{name}`"
 
 
 def _inner_of(node: AttributeValue, depth: int = 0) -> str | None:
@@ -117,12 +175,10 @@ def _inner_of(node: AttributeValue, depth: int = 0) -> str | None:
 
 def _name_of_answer(fields: Mapping[str, AttributeValue], question: str | None) -> str | None:
     """Return the key of the answer: by its name, else the only one that holds prose."""
-    held = {
-        key: value
-        for key, value in fields.items()
-        if value
-        and (isinstance(value, str | Mapping) or (isinstance(value, tuple) and _ANSWER_NAME.search(key)))
-    }
+    held = {key: value for key, value in fields.items() if value and isinstance(value, str | Mapping | tuple)}
+    others = [key for key, value in held.items() if not (isinstance(value, str) and _FINAL.fullmatch(value))]
+    if len(held) == 2 and len(others) == 1:  # {"action": "Final Answer", "action_input": "…"}
+        return others[0]
     for pattern in (_ANSWER_NAME, _RESULT_NAME):
         if named := [key for key in held if pattern.search(_snake(key))]:
             return named[0]

@@ -13,7 +13,7 @@ from ragtrace.traces.extract._content import FoundValue, parse_loosely
 from ragtrace.traces.extract._mapping import AttributeMapping
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
 from ragtrace.traces.extract._streams import end_of
-from ragtrace.traces.extract._tools import RETRIEVAL_TOOLS
+from ragtrace.traces.extract._tools import retrieves
 from ragtrace.traces.extract.conventions import OWN, read_span
 from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.trace import Span, SpanKind, Trace
@@ -220,20 +220,22 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 def read_spans(spans: Iterable[Span], mapping: AttributeMapping | None = None) -> tuple[SpanReading, ...]:
     """Read every span with a role in the mapping or a convention."""
-    tools = (mapping.tools if mapping else None) or RETRIEVAL_TOOLS
+    tools = mapping.tools if mapping else None
     merged = (reading for span in spans if (reading := _read(span, mapping)) is not None)
     return tuple(_with_tools(reading, tools) for reading in merged if reading.role is not None)
 
 
-def _with_tools(reading: SpanReading, tools: re.Pattern[str]) -> SpanReading:
+def _with_tools(reading: SpanReading, tools: re.Pattern[str] | None) -> SpanReading:
     """Treat a retrieval tool as a retrieval, and drop the results of other tools."""
-    if reading.role is Role.TOOL and tools.search(reading.tool or ""):
+    if reading.role is Role.TOOL and retrieves(reading.tool or "", reading.documents, tools):
         return replace(reading, role=Role.RETRIEVAL)
     if reading.role is Role.CALL and _PREPARES.match(reading.span.name):
         return replace(reading, role=Role.STEP)
     if not reading.handed:
         return reading
-    handed = (each for each in reading.handed if each.tool is None or tools.search(each.tool))
+    handed = (
+        each for each in reading.handed if each.tool is None or retrieves(each.tool, each.documents, tools)
+    )
     return replace(reading, handed=tuple(handed))
 
 

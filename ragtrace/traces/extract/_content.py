@@ -30,7 +30,8 @@ _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
 _HASHED = re.compile(re.escape(semconv.HASHED_PREFIX) + r"hmac-sha256 [0-9a-f]{32} \d+ bytes>")
 _REDACTION = re.compile(r"[\W_]*redacted[\W_]*", re.IGNORECASE)
 _OBJECT_REPR = re.compile(
-    r"<(async_)?generator\b[^>]*>|<[\w.]+ object at 0x[0-9a-f]+>|<\d+-dimensional vector>"
+    r"<(async_)?generator\b[^>]*>|<[\w.]+( object)? at 0x[0-9a-f]+[^<>]*>|<\d+-dimensional vector>"
+    r"|<(Future|Task|\w*Thread|bound method|coroutine|function)\b.*>"
     r"|ChatMessage\(_?role=.*|\w{1,60}\([^()]{0,200}<(async_)?generator object .*",
     re.DOTALL,
 )
@@ -54,6 +55,8 @@ class FoundValue(Generic[T]):
     how: str
     """Human-readable: the part of the attribute."""
     damage: ContentDamage | None = None
+    is_retrieved: bool = False
+    """Whether the form of a tool's result shows that the tool retrieves."""
 
 
 def best(*candidates: FoundValue[T] | None) -> FoundValue[T] | None:
@@ -182,16 +185,15 @@ def _as_value(node: object, *, is_clean: bool, depth: int = 0) -> AttributeValue
         return node
     if depth > _MAX_DEPTH:
         return None
-    depth += 1
     if isinstance(node, dict):
         return {
             key if is_clean and isinstance(key, str) else clean(str(key)): _as_value(
-                value, is_clean=is_clean, depth=depth
+                value, is_clean=is_clean, depth=depth + 1
             )
             for key, value in node.items()
         }
     if isinstance(node, list | tuple | set):
-        return tuple(_as_value(item, is_clean=is_clean, depth=depth) for item in node)
+        return tuple(_as_value(item, is_clean=is_clean, depth=depth + 1) for item in node)
     return None
 
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, SkipReason
@@ -23,25 +24,64 @@ from ragtrace.traces.extract._content import (
 )
 
 MAX_CHUNKS = 1_000
-_ID_KEYS = ("id", "doc_id", "chunk_id", "node_id", "document_id", "id_", "file_id", "source")
+# keys are compared by `plain`
+_ID_KEYS = ("id", "docid", "chunkid", "nodeid", "documentid", "fileid", "source")
 _TEXT_KEYS = (
     "content",
     "text",
-    "page_content",
-    "pageContent",
+    "pagecontent",
     "document",
     "chunk",
     "body",
     "passage",
     "snippet",
-    "chunk_text",
+    "chunktext",
+    "excerpt",
+    "chunkcontent",
+    "documenttext",
+    "citedtext",
+    "quote",
 )
 _METADATA_KEYS = ("metadata", "meta")
-_SCORE_KEYS = ("score", "relevance_score", "similarity", "certainty")
-_INNER_KEYS = ("node", "kwargs", "document", "payload", "entity")
-_FIRST_KEY = re.compile(
-    rf'\{{"({"|".join((*_ID_KEYS, *_TEXT_KEYS, *_METADATA_KEYS, *_SCORE_KEYS, *_INNER_KEYS))})"'
+_SIMILARITY_KEYS = (
+    "relevancescore",
+    "similarity",
+    "certainty",
+    "similarityscore",
+    "relevance",
+    "rerankscore",
+    "rerankerscore",
+    "@search.rerankerscore",
+    "@search.score",
 )
+_SCORE_KEYS = ("score", *_SIMILARITY_KEYS)
+_INNER_KEYS = ("node", "kwargs", "document", "payload", "entity")
+_INNER_KEYS_WITHOUT_TEXT = (*_INNER_KEYS, "retrievedcontext", "chunk", "properties", "source", "data")
+"""Where a document is that has no text of its own."""
+_CITES = re.compile(
+    r"source(s|id|url)?|ur[il]|link|href|permalink|page(number)?|citation|reference|document(name|title)"
+)
+_OF_SOURCES = re.compile(rf"{_CITES.pattern}|file(name|path)?|path|location")
+_OF_TITLES = re.compile(r"title|name|heading|header|label")
+_BESIDE_TEXT = re.compile(
+    rf"{_OF_SOURCES.pattern}|{_OF_TITLES.pattern}|{'|'.join((*_ID_KEYS, *_METADATA_KEYS, *_SCORE_KEYS))}"
+    r"|distance|type|kind|rank|(chunk)?index|position|lang(uage)?|(published)?date|author"
+)
+_OF_RECORDS = re.compile(
+    r"status|state|priority|assignee|price|amount|quantity|total|stock|temperature|due|from|to|sender"
+    r"|recipients?|user|customer|order|ticket|participants|rating|stars|ts|channel|labels",
+)
+"""Keys of orders, tickets, mails and the like: a text and a link make no passage of them."""
+_FIRST_KEY = re.compile(r'\{\s*"([^"]{1,40})"')
+_BEGINNINGS = frozenset((*_ID_KEYS, *_TEXT_KEYS, *_METADATA_KEYS, *_SCORE_KEYS, *_INNER_KEYS))
+_CITED_TYPES = ("search_result", "document")
+_PROSE_WORDS, _PROSE_LETTERS, _DEEPEST_WRAPPER = 4, 10, 3
+
+
+@lru_cache(maxsize=4_096)
+def plain(key: str) -> str:
+    """Return a key without its case, `_` and `-`: `pageContent`, `page_content` and `PageContent` are one."""
+    return key.replace("_", "").replace("-", "").lower()
 
 
 def find_documents(
@@ -75,29 +115,44 @@ def find_documents(
 
 def chunk_of(document: Mapping[str, AttributeValue], rank: int, span_id: str) -> Chunk:
     """Read one document. Without an id, it gets one from a hash of its text."""
-    document = _unwrapped(document)
-    metadata = _metadata(document)
-    text, is_cut = _text(document)
+    fields = _fields(document)
+    metadata = _metadata(fields)
+    of_metadata = {plain(key): value for key, value in metadata.items()}
+    text, is_cut = _text(fields)
     if text is None:
-        text, is_cut = _text(metadata)
-    score = next((found for key in _SCORE_KEYS if (found := number_of(document.get(key))) is not None), None)
-    distance = number_of(document.get("distance"))
+        text, is_cut = _text(of_metadata)
+    score = _number(fields, _SCORE_KEYS)
+    distance = number_of(fields.get("distance"))
     return Chunk(
-        id=_first_id(document) or _first_id(metadata) or _id_from(text, rank),
+        id=_first_id(fields) or _first_id(of_metadata) or _id_from(text, rank),
         text=text,
         rank=rank,
         score=score if score is not None else distance,
         score_kind="distance" if score is None and distance is not None else "similarity",
         metadata=metadata,
-        truncated=is_cut or document.get("truncated") is True,
+        truncated=is_cut or fields.get("truncated") is True,
         span_id=span_id,
     )
 
 
 def has_text(document: Mapping[str, AttributeValue]) -> bool:
     """Return whether the document has its text under a usual key."""
-    inner = _unwrapped(document)
-    return _text(inner)[0] is not None or _text(_metadata(inner))[0] is not None
+    fields = _fields(document)
+    return _text(fields)[0] is not None or _text(_fields(_metadata(fields)))[0] is not None
+
+
+def is_passage(item: AttributeValue) -> bool:
+    """Return whether the form shows that an object was retrieved: a text with its score or its source."""
+    if not isinstance(item, Mapping):
+        return False
+    fields = _fields(item)
+    if item.get("type") in _CITED_TYPES or _number(fields, _SIMILARITY_KEYS) is not None:
+        return has_text(item) or any(map(is_prose, fields.values()))
+    if any(isinstance(fields.get(key), float) for key in ("score", "distance")):
+        return any(key in fields for key in _TEXT_KEYS) or has_text(_metadata(fields))
+    keys = {*fields, *map(plain, _metadata(fields))}
+    is_cited = any(map(_CITES.fullmatch, keys)) and not any(map(_OF_RECORDS.fullmatch, keys))
+    return is_cited and is_prose(_text(fields)[0])
 
 
 def is_unnamed(chunk: Chunk) -> bool:
@@ -173,8 +228,13 @@ def _broken(items: Sequence[AttributeValue], parsed: Sequence[AttributeValue]) -
         for rank, (raw, item) in enumerate(zip(items, parsed, strict=False))
         if isinstance(raw, str)
         and is_broken_json(raw, item)
-        and (among_documents or _FIRST_KEY.match(raw.lstrip()))
+        and (among_documents or _begins_like_a_document(raw.lstrip()))
     )
+
+
+def _begins_like_a_document(text: str) -> bool:
+    first = _FIRST_KEY.match(text)
+    return first is not None and plain(first[1]) in _BEGINNINGS
 
 
 def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeValue], ContentDamage | None]:
@@ -189,30 +249,64 @@ def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeVal
     return recover_elements(parsed), broken_damage(parsed, attribute)
 
 
-def _unwrapped(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:
-    """Merge the fields of a wrapped document with the outer ones: LlamaIndex's node, LangChain's kwargs."""
-    wrapped = (document[key] for key in _INNER_KEYS if key in document)
-    inner = next((each for each in wrapped if isinstance(each, Mapping)), None)
-    return {**document, **inner} if isinstance(inner, Mapping) else document
+def _fields(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:
+    """Return the fields by plain keys, those of a wrapped document before the outer ones.
+
+    LlamaIndex wraps it as a node, LangChain as kwargs.
+    """
+    fields = {plain(key): value for key, value in document.items()}
+    for _ in range(_DEEPEST_WRAPPER):
+        has_own = any(isinstance(fields.get(key), str) for key in _TEXT_KEYS)
+        keys = _INNER_KEYS if has_own else _INNER_KEYS_WITHOUT_TEXT
+        wrapped = ((key, fields[key]) for key in keys if key in fields)
+        key, inner = next(((key, each) for key, each in wrapped if isinstance(each, Mapping)), ("", None))
+        if not isinstance(inner, Mapping):
+            break
+        del fields[key]
+        fields |= {plain(key): value for key, value in inner.items()}
+    return fields
 
 
-def _metadata(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:
-    value = next((document[key] for key in _METADATA_KEYS if document.get(key)), None)
+def _metadata(fields: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:
+    value = next((fields[key] for key in _METADATA_KEYS if fields.get(key)), None)
     parsed = parse_loosely(value)
     return parsed if isinstance(parsed, Mapping) else {}
 
 
-def _text(document: Mapping[str, AttributeValue]) -> tuple[str | None, bool]:
-    value = next((document[key] for key in _TEXT_KEYS if isinstance(document.get(key), str)), None)
+def _number(fields: Mapping[str, AttributeValue], keys: Sequence[str]) -> float | None:
+    return next((found for key in keys if (found := number_of(fields.get(key))) is not None), None)
+
+
+def _text(fields: Mapping[str, AttributeValue]) -> tuple[str | None, bool]:
+    value = next((fields[key] for key in _TEXT_KEYS if isinstance(fields.get(key), str)), None)
     if value is None:
         parts = next(
-            (document[key] for key in _TEXT_KEYS if isinstance(document.get(key), tuple | Mapping)), None
+            (fields[key] for key in _TEXT_KEYS if isinstance(fields.get(key), tuple | Mapping)), None
         )
-        value = _joined_parts(parts)
+        value = _joined_parts(parts) if parts else _only_prose(fields)
     if not isinstance(value, str) or not value:
         return None, False
     text, is_cut = without_excess(clean(value))
     return text, is_cut
+
+
+def _only_prose(fields: Mapping[str, AttributeValue]) -> AttributeValue:
+    """Return the one text of a scored or cited object, whatever its key; its name, if it has no other."""
+    if not any(map(_OF_SOURCES.fullmatch, fields)) and _number(fields, _SIMILARITY_KEYS) is None:
+        return None
+    texts = [(key, value) for key, value in fields.items() if isinstance(value, str)]
+    others = [value for key, value in texts if not _BESIDE_TEXT.fullmatch(key)]
+    others = others or [value for key, value in texts if _OF_TITLES.fullmatch(key)]
+    return others[0] if len(others) == 1 and is_prose(others[0]) else None
+
+
+def is_prose(value: AttributeValue) -> bool:
+    """Return whether a text is a sentence rather than a name; not all scripts divide words."""
+    if not isinstance(value, str):
+        return False
+    return len(value.split(None, _PROSE_WORDS)) >= _PROSE_WORDS or (
+        len(value) >= _PROSE_LETTERS and not value.isascii()
+    )
 
 
 def _joined_parts(parts: AttributeValue) -> str | None:
@@ -229,8 +323,8 @@ def _joined_parts(parts: AttributeValue) -> str | None:
     return "\n".join(texts) if texts and len(texts) == len(items) else None
 
 
-def _first_id(document: Mapping[str, AttributeValue]) -> str | None:
-    values = (document.get(key) for key in _ID_KEYS)
+def _first_id(fields: Mapping[str, AttributeValue]) -> str | None:
+    values = (fields.get(key) for key in _ID_KEYS)
     return next((clean(str(value)) for value in values if _is_id(value)), None)
 
 

@@ -49,7 +49,7 @@ def unfinished_answer(
     if start is None:
         return None
     inside = _last_inside(start, call, tree)
-    told = [*_around(start, call, tree), *inside]
+    told = [*_around(start, call, tree), *inside] if tree.cut_short else ()
     cut_short = [span for span in told if span.span_id in tree.cut_short]
     marked = [span for span in cut_short if semconv.RAG_STREAM_END in span.attributes]
     left = [span for span in cut_short if tree.cut_short[span.span_id] == semconv.READER_LEFT]

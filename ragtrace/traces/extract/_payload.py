@@ -16,7 +16,7 @@ from ragtrace.traces.extract._content import (
     is_cut_by_tempo,
     parse_loosely,
 )
-from ragtrace.traces.extract._documents import find_documents, has_text
+from ragtrace.traces.extract._documents import find_documents, has_text, is_prose, plain
 from ragtrace.traces.extract._messages import (
     Message,
     last_answer_text,
@@ -61,7 +61,7 @@ _LIST_KEYS: Final = (
     "context",
 )
 _SYNTHESIS: Final = "text_chunks"
-_DOCUMENT_KEYS: Final = ("content", "page_content", "text", "node")
+_DOCUMENT_KEYS: Final = ("content", "pagecontent", "text", "node")
 
 
 def question_in(value: AttributeValue, *, attribute: str, convention: str) -> FoundValue[str] | None:
@@ -127,14 +127,24 @@ def listed_documents(value: AttributeValue) -> AttributeValue:
     """Unwrap the list in ``{"output": {"documents": […]}}``, and normalize pairs."""
     node = parse_loosely(value)
     for _ in range(_MAX_WRAPPERS):
-        if not isinstance(node, Mapping) or any(key in node for key in _DOCUMENT_KEYS):
+        if not isinstance(node, Mapping):
             break
-        inner = next((parse_loosely(node[key]) for key in _LIST_KEYS if key in node), None)
+        fields = {plain(key): each for key, each in node.items()}
+        if not fields.keys().isdisjoint(_DOCUMENT_KEYS):
+            break
+        inner = next((parse_loosely(fields[key]) for key in _LIST_KEYS if key in fields), None)
         if not isinstance(inner, tuple | Mapping):
             inner = _documents_under_any_key(node)
         if inner is None:
             break
         node = inner
+    if (
+        isinstance(node, tuple)
+        and len(node) == 1
+        and isinstance(node[0], tuple)
+        and all(map(is_prose, node[0]))
+    ):
+        return node[0]  # a vector store's answer to the first of several queries
     return tuple(map(_scored, node)) if isinstance(node, tuple) else node
 
 
@@ -147,15 +157,18 @@ def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
 
 
 def _documents_under_any_key(node: Mapping[str, AttributeValue]) -> AttributeValue:
-    """Return the first list of objects with text, whatever its key."""
-    for value in node.values():
-        listed = parse_loosely(value) if isinstance(value, str) and value[:1] == "[" else value
-        items = listed if isinstance(listed, tuple) else ()
-        if items and all(
-            isinstance(each, Mapping) and "role" not in each and has_text(each) for each in items
-        ):
-            return items
-    return None
+    """Return the first list of objects with text, else the longest list of texts, whatever its key."""
+    lists = [
+        listed
+        for value in node.values()
+        for listed in (parse_loosely(value) if isinstance(value, str) and value[:1] == "[" else value,)
+        if isinstance(listed, tuple) and listed
+    ]
+    for listed in lists:
+        if all(isinstance(each, Mapping) and "role" not in each and has_text(each) for each in listed):
+            return listed
+    texts = [listed for listed in lists if all(map(is_prose, listed))]
+    return max(texts, key=lambda listed: sum(map(len, map(str, listed))), default=None)
 
 
 def handed_on(span: Span, key: str) -> AttributeValue:
@@ -181,7 +194,7 @@ def _scored(item: AttributeValue) -> AttributeValue:
 
 def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
     if isinstance(node, str):
-        return node, "its text"
+        return last_user_text(({"role": "user", "content": node},)) or node, "its text"
     if depth > _MAX_WRAPPERS:
         return None, ""
     if isinstance(node, Mapping):
@@ -246,7 +259,7 @@ def _question_in_call(node: Mapping[str, AttributeValue], depth: int) -> tuple[s
 
 def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
     if isinstance(node, str):
-        return node, "its text"
+        return last_user_text(({"role": "user", "content": node},)) or node, "its text"
     if depth > _MAX_WRAPPERS:
         return None, ""
     if isinstance(node, Mapping):

@@ -44,7 +44,7 @@ def error_of(span: Span) -> str:
     return next((each for each in kinds if isinstance(each, str) and _TYPE.fullmatch(each)), "an error")
 
 
-_TYPE: Final = re.compile(r"[A-Za-z][\w.:]{1,100}")
+_TYPE: Final = re.compile(r"[A-Za-z_][\w.:]{1,100}")
 
 
 def _raised(span: Span) -> Sequence[object]:

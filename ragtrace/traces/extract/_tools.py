@@ -16,7 +16,7 @@ from ragtrace.traces.extract._content import (
     is_cut_by_tempo,
     parse_loosely,
 )
-from ragtrace.traces.extract._documents import find_documents, has_text
+from ragtrace.traces.extract._documents import find_documents, has_text, is_passage
 from ragtrace.traces.extract._messages import Message, messages_of, tool_messages
 from ragtrace.traces.extract._payload import listed_documents
 from ragtrace.traces.extract._span_reader import ToolResult
@@ -46,7 +46,18 @@ def tool_documents(
     shown = tuple(_shown(item) for item in items)
     found = find_documents(shown, attribute=attribute, convention=convention, span_id=span_id)
     is_cut = isinstance(value, str) and is_cut_by_tempo(value)
-    return replace(found, damage=cut_damage(attribute)) if is_cut else found
+    return replace(
+        found,
+        damage=cut_damage(attribute) if is_cut else found.damage,
+        is_retrieved=isinstance(listed, tuple) and bool(listed) and all(map(is_passage, listed)),
+    )
+
+
+def retrieves(tool: str, result: FoundValue[tuple[Chunk, ...]] | None, tools: re.Pattern[str] | None) -> bool:
+    """Return whether a tool retrieves: as the mapping says, else by its name or by the form of its result."""
+    if tools is not None:
+        return bool(tools.search(tool))
+    return bool(RETRIEVAL_TOOLS.search(tool)) or bool(result and result.is_retrieved)
 
 
 def handed_documents(
@@ -81,7 +92,7 @@ def _unwrapped(value: AttributeValue) -> AttributeValue:
             continue
         if isinstance(content, tuple):  # of the Model Context Protocol
             only = content[0] if len(content) == 1 and isinstance(content[0], Mapping) else {}
-            held = parse_loosely(only.get("text"))
+            held = parse_loosely(only.get("text", only.get("json")))
             node = held if isinstance(held, tuple | Mapping) else content
             if node is content:
                 break
