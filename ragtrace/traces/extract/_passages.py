@@ -95,11 +95,6 @@ _HEADING: Final = re.compile(
     r"[*_ \t]{0,4}:[*_ \t]{0,4}(?P<text>.*)",
     re.IGNORECASE,
 )
-_NAMED_HEADING: Final = re.compile(
-    rf"[\s>#*_-]{{0,8}}(?:[\w'-]{{1,20}} ){{1,4}}(?:{_STRONG}|{_WEAK})[*_ ]{{0,4}}:[*_ ]{{0,4}}(?P<text>.*)",
-    re.IGNORECASE,
-)
-"""A heading with other words, at the start of a paragraph only: ``Additional information:``."""
 _ANNOUNCED: Final = re.compile(
     rf"[\W_]{{0,8}}(?:the )?(?P<strong>{_STRONG}|{_WEAK}|context information) (?:is|are) "
     r"(?:given |provided |listed )?(?:below|as follows)[.:]?[ \t]{0,9}",
@@ -237,7 +232,6 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
         _as_json(text) if is_marked else None,
         _table(lines, question) if is_marked or directions.is_asked else None,
         _repeated(lines, question, BRACKETED, least=1) if directions.is_pointed else None,
-        _below_rule(lines, question) if directions.is_pointed else None,
         _led_in(lines, question) if directions.is_pointed else None,
         structured(text, lines, question, directions),
     ):
@@ -382,14 +376,11 @@ def _without_instructions(passages: Sequence[str]) -> Sequence[str]:
 
 def _segments(lines: Sequence[str]) -> list[_Segment]:
     segments = [_Segment("", [])]
-    is_fenced, above = False, ""
+    is_fenced = False
     for line in lines:
         if _QUOTED.fullmatch(line):
             is_fenced = not is_fenced
         kind, now = "" if is_fenced else _kind(line), segments[-1].kind
-        if not kind and not above.strip() and now in ("", _ELSE, _ASKS) and _NAMED_HEADING.fullmatch(line):
-            kind = _PERHAPS
-        above = line
         is_inside = kind == _NUMBER and now in (_NUMBER, _SURE, _PERHAPS)
         is_inside = is_inside or (kind in (_SURE, _PERHAPS) and now == _NUMBER)
         if kind and not is_inside:
@@ -416,7 +407,7 @@ def _kind(line: str) -> str:
 def _without_label(kind: str, lines: Sequence[str]) -> list[str]:
     if kind == _NUMBER:
         return [*lines]
-    heading = _HEADING.fullmatch(lines[0]) or _NAMED_HEADING.fullmatch(lines[0])
+    heading = _HEADING.fullmatch(lines[0])
     return [heading["text"] if heading else "", *lines[1:]]
 
 
@@ -444,27 +435,20 @@ def _block(lines: Sequence[str], start: int, end: int, question: str | None, sha
 
 
 def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
-    """Find the text after a sentence that points to it: "Answer from the passages below." """
+    """Find the text after a sentence that points to it, or below the line of dashes that follows it."""
     pointing = next((i for i, line in enumerate(lines) if _POINTED.search(line)), None)
     if pointing is None:
         return None
+    rules = [i for i in range(pointing + 1, len(lines)) if RULE.fullmatch(lines[i])]
+    if rules and all(line.strip() for line in lines[pointing + 1 : rules[0] - 1]):
+        end = rules[-1] if len(rules) > 1 else len(lines)
+        if found := _block(lines, rules[0] + 1, end, question, "below a line"):
+            return found
     start = pointing + 1
     if not lines[pointing].rstrip().endswith(":"):
         start = next((i + 1 for i in range(start, len(lines)) if not lines[i].strip()), len(lines))
     start += _instructions(lines[start:])
     return _block(lines, start, len(lines), question, "behind a sentence that points to them")
-
-
-def _below_rule(lines: Sequence[str], question: str | None) -> Passages | None:
-    """Find the text below a line of dashes that follows the instructions at once."""
-    pointing = next((i for i, line in enumerate(lines) if _POINTED.search(line)), None)
-    if pointing is None:
-        return None
-    rules = [i for i in range(pointing + 1, len(lines)) if RULE.fullmatch(lines[i])]
-    if not rules or any(not line.strip() for line in lines[pointing + 1 : rules[0] - 1]):
-        return None
-    end = rules[-1] if len(rules) > 1 else len(lines)
-    return _block(lines, rules[0] + 1, end, question, "below a line")
 
 
 def _up_to_label(lines: Sequence[str], question: str | None) -> tuple[list[str], list[str]]:
