@@ -41,13 +41,6 @@ TWO = Expected(question=Q, chunks=(P, P2), answer=A)
 THREE = tuple(Expected(question=q, chunks=(p,), answer=a) for q, p, a in TURNS)
 
 KNOWN: Mapping[str, str] = {
-    "retrieve-and-generate": "no record: a retriever that also answers",
-    "cohere-parameters": "documents in `llm.invocation_parameters` are not read",
-    "gemini-grounding": "`contents` and `candidates` are not read; the advice is to turn content on, which is on",
-    "adk-grounding": "`grounding_metadata` is not read",
-    "responses-in-output-value": "`file_search_call` in `output.value` is not read",
-    "azure-on-your-data": "`message.context.citations` is not read",
-    "mlflow-responses-agent": "the retrieval's query is the question, though `request.input` has the user's",
 }
 """What is not read as a person reads it, and what is read instead."""
 

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -139,6 +139,16 @@ def parse_loosely(value: AttributeValue) -> AttributeValue:
     if not isinstance(value, str) or value.lstrip()[:1] not in _STARTS:
         return value
     return _parse_again(value) if len(value) <= _LONGEST_KEPT else _parse(value)
+
+
+def in_camel_case(node: AttributeValue) -> AttributeValue:
+    """Return an object of .NET, whose keys begin with capitals, with small ones."""
+    if isinstance(node, tuple):
+        first = in_camel_case(node[0]) if node else None
+        return (first, *map(in_camel_case, node[1:])) if node and first is not node[0] else node
+    if not isinstance(node, Mapping) or not all(key[:1].isupper() for key in node) or not node:
+        return node
+    return {key[:1].lower() + key[1:]: in_camel_case(value) for key, value in node.items()}
 
 
 def is_broken_json(raw: AttributeValue, parsed: AttributeValue) -> bool:

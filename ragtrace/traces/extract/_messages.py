@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ragtrace.model import AttributeValue
-from ragtrace.traces.extract._content import parse_loosely, recover_elements
+from ragtrace.traces.extract._content import in_camel_case, parse_loosely, recover_elements
+from ragtrace.traces.extract._documents import has_text, plain
 from ragtrace.traces.trace import Span
 
 Message = Mapping[str, AttributeValue]
@@ -31,9 +32,15 @@ class ChatTurn(NamedTuple):
 
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 _USER_ROLES = frozenset({"user", "human"})
-_TOOL_ROLES = frozenset({"tool", "function", "function_call_output"})
-_CALL_TYPES = ("tool_call", "tool_use", "function_call", "function", "tool-call")
-_RESULT_TYPES = ("tool_call_response", "tool_result", "function_call_output", "tool-result")
+_TOOL_ROLES = frozenset({"tool", "function", "function_call_output", "mcp_call"})
+_CALL_TYPES = ("tool_call", "tool_use", "function_call", "function", "tool-call", "mcp_tool_use")
+_RESULT_TYPES = (
+    "tool_call_response",
+    "tool_result",
+    "function_call_output",
+    "tool-result",
+    "mcp_tool_result",
+)
 _ANSWER_ROLES = frozenset({"assistant", "ai", "model", "chatbot", "bot"})
 _PARTS_BY_KEY = {
     "toolUse": "tool_call",
@@ -54,10 +61,35 @@ _EVENT_ROLES = {
     "gen_ai.tool.message": "tool",
 }
 _CHOICE_EVENT = "gen_ai.choice"
-_HOSTED_KEYS = ("server_tool_call_response", "results", "search_results", "content", "response", "output")
-_HOSTED_TYPES = re.compile(
+_SEARCHES = re.compile(
     r"server_tool_call_response|(file|web|document)_search(_tool)?_(call|result)|.*_search_tool_result"
 )
+"""Types of parts that hold what the provider's own search found."""
+_RESULTS_OF_SEARCH = (
+    "server_tool_call_response",
+    "results",
+    "search_results",
+    "content",
+    "response",
+    "output",
+)
+_GIVEN = ("documents", "docs")
+"""Plain keys of documents that a request or a response lists."""
+_RETURNED = (
+    "searchresults",
+    "groundingchunks",
+    "retrievedreferences",
+    "retrievalresults",
+    "retrieverresources",
+    "sourceattributions",
+    "sourcedocuments",
+)
+_CITING = ("citations", "annotations")
+"""Plain keys of what a message cites. Outside a message, a model may have written them itself."""
+_OF_OTHERS = ("tools", "functions", "toolcalls", "toolresults", "arguments", "functionresponse", "toolresult")
+_DEEPEST = 12
+MESSAGES_KEYS = ("messages", "contents", "candidates", "choices", "output")
+"""Where a request or a response of a provider has its messages."""
 _PARTS_KEYS = ("parts", "content", "_content")
 _ROLE_KEYS = ("role", "type", "_role")
 """With an underscore, as in Haystack's messages that are serialized as plain objects."""
@@ -69,13 +101,13 @@ def messages_of(value: AttributeValue) -> tuple[tuple[Message, ...], bool]:
 
     Return also whether it was complete; a truncated list keeps its complete messages.
     """
-    parsed = parse_loosely(value)
+    parsed = in_camel_case(parse_loosely(value))
     is_whole = not isinstance(parsed, str)
     if isinstance(parsed, str):
         parsed = recover_elements(parsed)
     if isinstance(parsed, Mapping):
-        inner = parsed.get("messages")
-        parsed = inner if isinstance(inner, tuple) else (parsed,)
+        inner = next((parsed[key] for key in MESSAGES_KEYS if isinstance(parsed.get(key), tuple)), None)
+        parsed = (parsed,) if inner is None else inner
     return _flat(parsed if isinstance(parsed, tuple) else ()), is_whole
 
 
@@ -117,43 +149,80 @@ def _event_message(attributes: Mapping[str, AttributeValue], role: str) -> Messa
     return {"role": role, **fields}
 
 
-def shown_documents(messages: Sequence[Message]) -> tuple[AttributeValue, ...]:
-    """Return the documents that a request gives the model as such: search results, documents."""
-    found: list[AttributeValue] = []
-    for message in messages:
-        parts = (part for part in _parts(message) if part.get("type") in ("search_result", "document"))
-        found.extend(map(_shown_document, parts))
-        listed = message.get("documents")
-        found.extend(listed if isinstance(listed, tuple) else ())
-    return tuple(found)
+def hosted_documents(node: AttributeValue, *, is_response: bool) -> tuple[AttributeValue, ...]:
+    """Return the documents in a model's request, or what its provider found and cites in its response."""
+    return tuple(_hosted(node, is_response=is_response, is_said=False, depth=0))
 
 
-def _shown_document(part: Message) -> AttributeValue:
-    source = part.get("source")
+def _hosted(
+    node: AttributeValue, *, is_response: bool, is_said: bool, depth: int
+) -> Iterator[AttributeValue]:
+    if isinstance(node, tuple):
+        for each in node:
+            if isinstance(each, tuple | Mapping):
+                yield from _hosted(each, is_response=is_response, is_said=is_said, depth=depth + 1)
+        return
+    if not isinstance(node, Mapping) or depth > _DEEPEST:
+        return
+    role, kind = _role(node), node.get("type")
+    if role in (*_TOOL_ROLES, *_CALL_TYPES, *_RESULT_TYPES) or kind in (*_CALL_TYPES, *_RESULT_TYPES):
+        return
+    if kind in ("search_result", "document"):
+        yield from _shown_document(node)
+        return
+    if is_response and isinstance(kind, str) and _SEARCHES.fullmatch(kind):
+        yield from _results_of_search(node)
+        return
+    for key, inner in node.items():
+        if not isinstance(inner, tuple | Mapping) or (name := plain(key)) in _OF_OTHERS:
+            continue
+        listed = inner if isinstance(inner, tuple) else (inner,)
+        if name in _GIVEN or (is_response and name in _RETURNED):
+            yield from (each for each in listed if isinstance(each, str) or _is_document(each))
+        elif is_response and name in _CITING and (is_said or role):
+            for each in listed:
+                cited = tuple(_hosted(each, is_response=True, is_said=True, depth=depth + 1))
+                yield from cited or _cited(each)
+        else:
+            yield from _hosted(inner, is_response=is_response, is_said=is_said or bool(role), depth=depth + 1)
+
+
+def _is_document(item: AttributeValue) -> bool:
+    return isinstance(item, Mapping) and "role" not in item and has_text(item)
+
+
+def _cited(item: AttributeValue) -> Iterator[AttributeValue]:
+    """Read a citation. With a start and an end, its text is that of the answer."""
+    if isinstance(item, Mapping):
+        quoted = item.get("file_citation", item.get("url_citation"))
+        fields = {plain(key): each for key, each in (quoted if isinstance(quoted, Mapping) else item).items()}
+        if any(key.startswith(("start", "end")) for key in fields) or quoted is not None:
+            fields.pop("text", None)
+        fields.pop("title", None)
+        if has_text(fields):
+            yield fields
+
+
+def _shown_document(part: Message) -> Iterator[AttributeValue]:
+    source = part.get("source", part.get("document"))
     inner = source if isinstance(source, Mapping) else part
+    if inner.get("type") in ("base64", "url", "file"):
+        return
     content = next((inner[key] for key in ("content", "data", "text", "context") if inner.get(key)), None)
     text = content if isinstance(content, str) else message_text({"content": content})
     named = part.get("id") or (source if isinstance(source, str) else None) or part.get("title")
-    return {"text": text, "id": named, "title": part.get("title")}
+    yield {"text": text, "id": named, "title": part.get("title")} if text else part
 
 
-def hosted_results(messages: Sequence[Message]) -> tuple[AttributeValue, ...]:
-    """Return what a search inside the model's provider found."""
-    found: list[AttributeValue] = []
-    for part in (each for message in messages for each in (*_parts(message), message)):
-        kind = part.get("type")
-        if not isinstance(kind, str) or not _HOSTED_TYPES.fullmatch(kind):
-            continue
-        node: AttributeValue = part
-        for _ in range(4):
-            if not isinstance(node, Mapping):
-                break
-            inner = next((parse_loosely(node[key]) for key in _HOSTED_KEYS if node.get(key)), None)
-            if inner is None:
-                break
-            node = inner
-        found.extend(each for each in node if isinstance(each, Mapping)) if isinstance(node, tuple) else None
-    return tuple(found)
+def _results_of_search(node: AttributeValue) -> Iterator[AttributeValue]:
+    for _ in range(4):
+        if not isinstance(node, Mapping):
+            break
+        inner = next((parse_loosely(node[key]) for key in _RESULTS_OF_SEARCH if node.get(key)), None)
+        if inner is None:
+            break
+        node = inner
+    yield from (each for each in node if isinstance(each, Mapping)) if isinstance(node, tuple) else ()
 
 
 def last_user_text(messages: Sequence[Message]) -> str | None:
@@ -314,10 +383,10 @@ def _flat(items: tuple[AttributeValue, ...]) -> tuple[Message, ...]:
             if not isinstance(each, Mapping):
                 continue
             inner = each.get("kwargs", each.get("data"))  # LangChain's serialized messages
-            said = each.get("message")  # a choice
+            said = each.get("message", each.get("content"))  # a choice, a candidate
             if isinstance(inner, Mapping):
                 found.append(inner)
-            elif isinstance(said, Mapping) and not any(key in each for key in _PARTS_KEYS):
+            elif isinstance(said, Mapping) and "role" not in each and ("message" in each or "parts" in said):
                 found.append({"role": "assistant", **said})
             else:
                 found.append(each)

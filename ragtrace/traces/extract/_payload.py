@@ -12,12 +12,14 @@ from ragtrace.traces.extract._content import (
     FoundValue,
     broken_damage,
     cut_damage,
+    in_camel_case,
     is_broken_json,
     is_cut_by_tempo,
     parse_loosely,
 )
 from ragtrace.traces.extract._documents import find_documents, has_text, is_prose, plain
 from ragtrace.traces.extract._messages import (
+    MESSAGES_KEYS,
     Message,
     last_answer_text,
     last_user_text,
@@ -47,7 +49,7 @@ _ANSWER_KEYS: Final = (
     "text",
 )
 _PROMPT_KEYS: Final = ("prompt", "input", "inputs", "kwargs")
-_SYSTEM_KEYS: Final = ("system", "instructions")
+_SYSTEM_KEYS: Final = ("system", "instructions", "systemInstruction", "system_instruction")
 _REPLY_KEYS: Final = ("answers", "replies")
 _LIST_KEYS: Final = (
     "documents",
@@ -67,14 +69,14 @@ _DOCUMENT_KEYS: Final = ("content", "pagecontent", "text", "node")
 def question_in(value: AttributeValue, *, attribute: str, convention: str) -> FoundValue[str] | None:
     """Read the question of an input: a string, a usual key, the only string, or the last user message."""
     parsed = parse_loosely(value)
-    text, how = _question(parsed, 0)
+    text, how = _question(in_camel_case(parsed), 0)
     return _found(text, how, value, parsed, attribute, convention)
 
 
 def answer_in(value: AttributeValue, *, attribute: str, convention: str) -> FoundValue[str] | None:
     """Read the answer of an output: a string, a usual key, or the model's last message."""
     parsed = parse_loosely(value)
-    text, how = _answer(parsed, 0)
+    text, how = _answer(in_camel_case(parsed), 0)
     return _found(text, how, value, parsed, attribute, convention)
 
 
@@ -97,7 +99,7 @@ def prompt_in(
         messages, _ = messages_of(value)
         broken = broken_damage(value, attribute)
         return FoundValue(value=messages, attribute=attribute, convention=convention, how="", damage=broken)
-    messages = _prompt_messages(parsed)
+    messages = _prompt_messages(in_camel_case(parsed))
     if not messages:
         return None
     is_cut = any(
@@ -110,7 +112,7 @@ def prompt_in(
 def _prompt_messages(node: AttributeValue) -> tuple[Message, ...]:
     if isinstance(node, str):
         return ({"role": "user", "content": node},) if node else ()
-    if isinstance(node, Mapping) and "role" not in node and "messages" not in node:
+    if isinstance(node, Mapping) and "role" not in node and not any(key in node for key in MESSAGES_KEYS):
         text = next((node[key] for key in _PROMPT_KEYS if node.get(key)), None)
         listed = _prompt_messages(parse_loosely(text)) if text is not None else ()
     else:
@@ -120,6 +122,8 @@ def _prompt_messages(node: AttributeValue) -> tuple[Message, ...]:
         if isinstance(node, Mapping)
         else None
     )
+    if isinstance(system, Mapping):
+        system = system.get("parts")
     return ({"role": "system", "content": system}, *listed) if system and listed else listed
 
 
@@ -225,15 +229,34 @@ def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tupl
     if text:
         return text, "the last message of the user"
     text, how = _question_of_a_step(node.get("data", node))
-    texts = [(key, value) for key, value in node.items() if isinstance(value, str) and value]
-    if text is None and len(texts) == 1 and "role" not in node:
-        return texts[0][1], f"`{texts[0][0]}`, the only text in its JSON"
     if text is None and "role" not in node:
-        named = [(key, value) for key, value in texts if _QUESTION_NAME.search(key)]
-        prose = named or [(key, value) for key, value in texts if " " in value.strip()]
-        if len(prose) == 1 or named:
-            return prose[0][1], f"`{prose[0][0]}` in its JSON"
+        text, how = _question_by_its_name(node)
+        if text is None or " " not in text.strip():
+            below = _asked_below(node, depth)
+            text, how = (below, "the question in its JSON") if below else (text, how)
     return text, how
+
+
+def _question_by_its_name(node: Mapping[str, AttributeValue]) -> tuple[str | None, str]:
+    texts = [(key, value) for key, value in node.items() if isinstance(value, str) and value]
+    if len(texts) == 1:
+        return texts[0][1], f"`{texts[0][0]}`, the only text in its JSON"
+    named = [(key, value) for key, value in texts if _QUESTION_NAME.search(key)]
+    prose = named or [(key, value) for key, value in texts if " " in value.strip()]
+    return (prose[0][1], f"`{prose[0][0]}` in its JSON") if len(prose) == 1 or named else (None, "")
+
+
+def _asked_below(node: AttributeValue, depth: int) -> str | None:
+    """Return the user's message, else the question, in an envelope of unknown keys."""
+    if depth > _MAX_WRAPPERS:
+        return None
+    for value in node.values() if isinstance(node, Mapping) else node if isinstance(node, tuple) else ():
+        if not isinstance(value, Mapping | tuple):
+            continue
+        text = last_user_text(messages_of(value)[0]) or _question_of_a_step(value)[0]
+        if text or (text := _asked_below(value, depth + 1)):
+            return text
+    return None
 
 
 def _question_of_a_step(steps: AttributeValue) -> tuple[str | None, str]:

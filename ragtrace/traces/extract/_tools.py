@@ -17,7 +17,7 @@ from ragtrace.traces.extract._content import (
     parse_loosely,
 )
 from ragtrace.traces.extract._documents import find_documents, has_text, is_passage
-from ragtrace.traces.extract._messages import Message, messages_of, tool_messages
+from ragtrace.traces.extract._messages import Message, hosted_documents, messages_of, tool_messages
 from ragtrace.traces.extract._payload import listed_documents
 from ragtrace.traces.extract._span_reader import ToolResult
 
@@ -41,7 +41,10 @@ def tool_documents(
         return None
     if is_broken_json(value, node):
         return find_documents(value, attribute=attribute, convention=convention, span_id=span_id)
-    listed = listed_documents(node)
+    cited = (
+        hosted_documents(node, is_response=True) if isinstance(node, Mapping) and "citations" in node else ()
+    )
+    listed = cited or listed_documents(node)
     items = listed if isinstance(listed, tuple) else (listed,)
     shown = tuple(_shown(item) for item in items)
     found = find_documents(shown, attribute=attribute, convention=convention, span_id=span_id)

@@ -22,17 +22,16 @@ from ragtrace.traces.extract._content import (
     is_cut_by_tempo,
     parse_loosely,
 )
-from ragtrace.traces.extract._documents import find_documents, is_unnamed
+from ragtrace.traces.extract._documents import find_documents, is_unnamed, plain
 from ragtrace.traces.extract._flat_lists import flat_documents, flat_messages, has_prefix, unflattened
 from ragtrace.traces.extract._messages import (
     Message,
     event_messages,
-    hosted_results,
+    hosted_documents,
     last_answer_text,
     last_user_text,
     message_text,
     messages_of,
-    shown_documents,
     tool_messages,
 )
 from ragtrace.traces.extract._payload import (
@@ -222,7 +221,9 @@ class Convention:
     handed_on: Places = ()
     """Documents that another step was given, with ids that the retrieval does not have."""
     hosted: Places = ()
-    """Documents that the model's provider found: hosted search, documents of the request."""
+    """Lists of documents that the model's provider found, or that the request gave it."""
+    envelopes: Places = ()
+    """Of a model's request and response, what may hold such documents beside messages and output."""
     tool: Places = ()
     """The tool's name; without one, the span's name."""
     model: Places = ()
@@ -349,9 +350,11 @@ class Convention:
             return None
         told = self._text(span, self.question, question_in)
         asked = self._asked(span)
-        if role is Role.GENERATION and self.messages:
+        if role is Role.GENERATION and asked is not None:
             return best(told, asked)
-        return best(told, self._text(span, self.input, question_in), asked)
+        if (found := best(told, self._text(span, self.input, question_in), asked)) is not None:
+            return found
+        return self._text(span, self.query, question_in) if role is Role.GENERATION else None
 
     def _asked(self, span: Span) -> FoundValue[str] | None:
         """Return what the user asked in the messages."""
@@ -473,41 +476,47 @@ class Convention:
         return _name(span, self.tool) or (None if self.name == "otel-genai" else span.name)
 
     def _handed(self, span: Span) -> tuple[ToolResult, ...]:
-        """Return what tools and the provider's own search gave the model."""
-        for place in (*self.messages, *self.input):
+        """Return what tools and the provider's own search gave the model.
+
+        Documents of the request are whole, so what the response cites of them is left aside.
+        """
+        given = self._held(span, (*self.messages, *self.input), is_response=False)
+        if any(each.tool is None for each in given):
+            return given
+        places = (*self.envelopes, *self.reply, *self.answer, *self.output)
+        if found := (*given, *self._held(span, places)):
+            return found
+        lists = (*self.hosted, *(each for each in self.documents if not each.startswith(self.output)))
+        listing = self._found(span, lists, documents_in) if lists else None
+        return (ToolResult(tool=None, documents=listing),) if listing and listing.value else ()
+
+    def _held(self, span: Span, places: Places, *, is_response: bool = True) -> tuple[ToolResult, ...]:
+        """Return what the first of these places holds of tools and of the provider's search."""
+        for place in places:
             listed, attribute = _messages_at(span, place)
-            if not listed and (value := _path(place).find_on(span)):
-                listed, attribute = messages_of(value)[0], place
-            if not listed:
+            value = listed or parse_loosely(_path(place).find_on(span))
+            if not value:
                 continue
-            of_tools = handed_documents(
-                listed, attribute=attribute, convention=self.name, span_id=span.span_id
-            )
-            shown = shown_documents(listed)
-            found = (*of_tools, *self._hosted(span, shown, attribute))
-            if found:
-                return found
-        for place in (*self.reply, *self.answer, *self.output):
-            listed, attribute = _messages_at(span, place)
-            if not listed and (value := _path(place).find_on(span)):
-                listed, attribute = messages_of(value)[0], place
-            if listed and (results := hosted_results(listed)):
-                return self._hosted(span, results, attribute)
-        for place in self.hosted:
-            listing = self._found(span, (place,), documents_in)
-            if listing is not None and listing.value:
-                return (ToolResult(tool=None, documents=listing),)
+            source = {"attribute": attribute, "convention": self.name, "span_id": span.span_id}
+            of_tools = handed_documents(messages_of(value)[0], **source)
+            found = hosted_documents(value, is_response=is_response)
+            shown = find_documents(found, **source) if found else None
+            if of_tools or shown:
+                return (*of_tools, *((ToolResult(tool=None, documents=shown),) if shown else ()))
         return ()
 
-    def _hosted(
-        self, span: Span, documents: Sequence[AttributeValue], attribute: str
-    ) -> tuple[ToolResult, ...]:
-        if not documents:
-            return ()
-        found = find_documents(
-            tuple(documents), attribute=attribute, convention=self.name, span_id=span.span_id
-        )
-        return (ToolResult(tool=None, documents=found),)
+    def also_answers(self, span: Span) -> bool:
+        """Return whether a retrieval's output is an answer, beside what it found: both in one request."""
+        output = parse_loosely(_first(span, self.output)[1])
+        is_cited = isinstance(output, Mapping) and "citations" in map(plain, output)
+        if not is_cited and not _name(span, self.model):
+            return False
+        answer = self._answer(span, Role.GENERATION)
+        if answer is None or not answer.value:
+            return False
+        handed = self._handed(span)
+        texts = [chunk.text for each in handed for chunk in each.documents.value or ()]
+        return bool(handed) and not any(text and text in answer.value for text in texts)
 
 
 _TextIn: TypeAlias = Callable[..., FoundValue[str] | None]

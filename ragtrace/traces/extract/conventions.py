@@ -68,6 +68,7 @@ OPENINFERENCE: Final = Convention(
         "retrieval.documents.*.document",
         "output.value.documents",
     ),
+    envelopes=("llm.invocation_parameters",),
     tool=("tool.name",),
     model=("llm.response.model_name", "llm.model_name", "llm.request.model_name"),
     session=("session.id",),
@@ -145,6 +146,7 @@ LANGFUSE: Final = Convention(
     input=("langfuse.trace.input", "langfuse.observation.input"),
     output=("langfuse.observation.output",),
     answer=("langfuse.trace.output",),
+    envelopes=("langfuse.observation.model.parameters",),
     model=("langfuse.observation.model.name",),
     session=("session.id", "langfuse.session.id"),
     prompt_version=("langfuse.observation.prompt.version",),
@@ -299,6 +301,7 @@ LOGFIRE: Final = Convention(
         ),
     ),
     messages=("request_data",),
+    envelopes=("response_data",),
     reply=("response_data.message", "response_data.combined_chunk_content", "response_data"),
     model=("gen_ai.response.model", "gen_ai.request.model"),
 )
@@ -312,6 +315,7 @@ GOOGLE_ADK: Final = Convention(
     messages=("gcp.vertex.agent.llm_request.contents",),
     system=("gcp.vertex.agent.llm_request.config.system_instruction",),
     reply=("gcp.vertex.agent.llm_response.content",),
+    envelopes=("gcp.vertex.agent.llm_response",),
     arguments=("gcp.vertex.agent.tool_call_args",),
     result=("gcp.vertex.agent.tool_response",),
     tool=("gen_ai.tool.name",),
@@ -530,6 +534,7 @@ VERCEL: Final = Convention(
     ranking=(("ai.documents", "ai.ranking"),),
     arguments=("ai.toolCall.args",),
     result=("ai.toolCall.result",),
+    envelopes=("ai.response.providerMetadata",),
     tool=("ai.toolCall.name",),
     model=("ai.response.model", "ai.model.id"),
     response_id=("ai.response.id",),
@@ -661,6 +666,8 @@ def read_span(span: Span) -> SpanReading | None:
         if told or is_additive:
             following.append(convention)
         role = role or found
+    if role is Role.RETRIEVAL and any(each.also_answers(span) for each in following):
+        role = Role.GENERATION
     if not following:
         return None
     return merge([each.read(span, role) for each in following]) if role or following else None
