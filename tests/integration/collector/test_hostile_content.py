@@ -65,11 +65,7 @@ VALUES: Final[Mapping[str, AttributeValue]] = {
     "numbers": "".join(f"[{number}] a\n" for number in range(_BYTES // 10)),
     "a mebibyte": "x y " * (1 << 18),
 }
-_PLACES: Final = tuple(
-    each.name
-    for each in fields(Convention)
-    if each.name not in ("name", "kinds", "without_input", "ranking", "verbatim", "of_any_role")
-)
+_PLACES: Final = tuple(each.name for each in fields(Convention) if each.type == "Places")
 
 
 def hostile_spans(convention: Convention, value: AttributeValue, number: int) -> Sequence[Span]:
