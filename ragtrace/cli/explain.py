@@ -225,7 +225,7 @@ def _record_json(record: RagRecord) -> dict[str, object]:
                 "text": chunk.text,
                 "score": chunk.score,
                 "span_id": chunk.span_id,
-                "shown_chars": record.hops.shown.get(chunk.id) if record.hops else None,
+                "shown_chars": _shown_chars(record, chunk),
             }
             for chunk in record.chunks
         ],
@@ -335,8 +335,9 @@ def _value_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
         yield _PART_INDENT, f"{part}: {many(len(record.chunks), 'chunk') if record.chunks else 'missing'}"
         for chunk in record.chunks[:_SHOWN_CHUNKS]:
             yield _CHUNK_INDENT, f"- {one_line(chunk.id)}: {_short(chunk.text or '(no text)')}"
-            if part_shown := _in_prompt(record, chunk):
-                yield _CHUNK_INDENT + 2, f"{part_shown} in the model's prompt"
+            if (shown := _shown_chars(record, chunk)) is not None:
+                how_much = f"only its first {many(shown, 'character')}" if shown else "not"
+                yield _CHUNK_INDENT + 2, f"{how_much} in the model's prompt"
         if len(record.chunks) > _SHOWN_CHUNKS:
             yield (
                 _CHUNK_INDENT,
@@ -349,12 +350,9 @@ def _value_lines(record: RagRecord, part: Part) -> Iterator[tuple[int, str]]:
         yield _PART_INDENT, f"{part}: {'missing' if text is None else _short(text)}"
 
 
-def _in_prompt(record: RagRecord, chunk: Chunk) -> str | None:
-    """Say how much of a chunk the model was shown; ``None`` if all of it, or if the prompt does not tell."""
-    shown = record.hops.shown.get(chunk.id) if record.hops else None
-    if shown is None:
-        return None
-    return f"only its first {many(shown, 'character')}" if shown else "not"
+def _shown_chars(record: RagRecord, chunk: Chunk) -> int | None:
+    """Return how much of a chunk the model was shown; ``None`` if all of it, or if no prompt tells."""
+    return record.hops.shown.get(chunk.id) if record.hops else None
 
 
 def _provenance(found: Provenance, span_ids: Sequence[str]) -> str:

@@ -218,9 +218,7 @@ def run_context() -> Context | None:
     ``None`` means that the current context is right.
     """
     span, run = _current_span(), current_run()
-    if run is not None and (getattr(span, "start_time", None) or 0) <= (
-        getattr(run.span, "start_time", None) or 0
-    ):
+    if run is not None and _start_of(span) <= _start_of(run.span):
         return set_span_in_context(run.span)  # the current span did not begin inside the run
     return None if span is get_current_span() else set_span_in_context(span)
 

@@ -12,11 +12,18 @@ from ragtrace.languages import language_of
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract import conventions
 from ragtrace.traces.extract._attributes import found_text
-from ragtrace.traces.extract._calls import Call, SpanTree
+from ragtrace.traces.extract._calls import Call, SpanTree, snake
 from ragtrace.traces.extract._content import FoundValue, parse_loosely
 from ragtrace.traces.extract._languages import REPLY_ABROAD, SOURCES_ABROAD
 from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
-from ragtrace.traces.extract._prompts import asked_in, elements_in, fields_in, outermost, without
+from ragtrace.traces.extract._prompts import (
+    QUESTION_MARKS,
+    asked_in,
+    elements_in,
+    fields_in,
+    outermost,
+    without,
+)
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 
 _MOST_GENERATIONS: Final = 24
@@ -42,7 +49,6 @@ _ASIDE_NAME: Final = re.compile(
     r"|suggest\w*|metadata|memory|role|type|name|intent|topic|sql|error)$",
     re.IGNORECASE,
 )
-_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _THOUGHTS: Final = ("think", "thinking", "thought", "reasoning", "scratchpad", "analysis")
 _HALF_THOUGHT: Final = re.compile(rf"[<\[\u25c1]/(?:{'|'.join(_THOUGHTS)})[>\]\u25b7]", re.IGNORECASE)
 _HTML: Final = re.compile(
@@ -113,7 +119,7 @@ def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
         return _inner_of(node if len(node) == 1 else {"content": node}), "the text of the JSON list"
     if not isinstance(node, Mapping) or not (name := _name_of_answer(node, question)):
         return None, ""
-    if fenced and fenced.start() and not _ANSWER_NAME.search(_snake(name)):
+    if fenced and fenced.start() and not _ANSWER_NAME.search(snake(name)):
         return None, ""  # an example of JSON, below what is said of it
     held = _inner_of(node[name])
     return held.strip() if held else None, f"`{name}` of the JSON in it"
@@ -181,19 +187,15 @@ def _name_of_answer(fields: Mapping[str, AttributeValue], question: str | None) 
     if len(held) == 2 and len(others) == 1:  # {"action": "Final Answer", "action_input": "…"}
         return others[0]
     for pattern in (_ANSWER_NAME, _RESULT_NAME):
-        if named := [key for key in held if pattern.search(_snake(key))]:
+        if named := [key for key in held if pattern.search(snake(key))]:
             return named[0]
     prose = [
         key
         for key, value in held.items()
         if isinstance(value, str) and " " in value.strip() and value != question
-        if not _ASIDE_NAME.search(_snake(key))
+        if not _ASIDE_NAME.search(snake(key))
     ]
     return prose[0] if len(prose) == 1 else None
-
-
-def _snake(name: str) -> str:
-    return _CAMEL.sub("_", name)
 
 
 # -- what the call returned
@@ -232,7 +234,7 @@ def _leaves(node: AttributeValue) -> list[_Leaf]:
                 continue
             for key, value in list(each.items())[:_MOST_LEAVES]:
                 inner = f"{path}.{key}" if path else key
-                pending.append((inner, _snake(key), value, depth + 1))
+                pending.append((inner, snake(key), value, depth + 1))
     return found
 
 
@@ -293,7 +295,7 @@ def _is_sure(how: str) -> bool:
     named = re.search(r"`(\w+)`", how)
     if named is None:
         return "last message" in how or "text of the" in how or "first choice" in how
-    return bool(_ANSWER_NAME.search(_snake(named[1])))
+    return bool(_ANSWER_NAME.search(snake(named[1])))
 
 
 def _is_status(text: str, texts: Sequence[str]) -> bool:
@@ -443,7 +445,7 @@ def _helpers(generations: Sequence[SpanReading], retrievals: Sequence[SpanReadin
 def _asks(later: _Candidate, text: str) -> bool:
     """Return whether a text is what a later generation was asked: then it is the rewrite of a question."""
     asked = _flat(later.reading.question.value or "") if later.reading.question else ""
-    if asked == text or (text in asked and text.endswith(_QUESTION_MARKS) and len(text) < 600):
+    if asked == text or (text in asked and text.endswith(QUESTION_MARKS) and len(text) < 600):
         return True
     return text in asked and _flat(asked_in(later.reading.question.value or "") or "") == text  # type: ignore[union-attr]
 
@@ -488,7 +490,7 @@ def _restates(each: _Candidate, other: _Candidate) -> bool:
     """
     asked = other.reading.question.value if other.reading.question else None
     question = _flat(asked_in(asked or "") or asked or "")
-    if (question and question in each.prompt) or each.text.endswith(_QUESTION_MARKS):
+    if (question and question in each.prompt) or each.text.endswith(QUESTION_MARKS):
         return False
     if not len(other.text) / 2 <= len(each.text) <= 2 * len(other.text) + 40:
         return False
@@ -497,7 +499,6 @@ def _restates(each: _Candidate, other: _Candidate) -> bool:
     return len(before & after) * 10 >= 6 * len(before) or len(languages) == 2
 
 
-_QUESTION_MARKS: Final = ("?", "\uff1f", "\u061f")
 _VERDICT: Final = re.compile(r"[\[{].*[\]}]\Z", re.DOTALL)
 
 

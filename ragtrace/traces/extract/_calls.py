@@ -204,14 +204,15 @@ def under_test(reading: SpanReading) -> str | None:
     for each in (told, told.get("data"), told.get("inputs"), told.get("sample")):
         if not isinstance(each, Mapping):
             continue
-        keys = {_snake(key): value for key, value in each.items() if value and isinstance(value, str | tuple)}
+        keys = {snake(key): value for key, value in each.items() if value and isinstance(value, str | tuple)}
         answer = next((value for key, value in keys.items() if _UNDER_TEST.match(key)), None)
         if answer and any(map(_ASKED.match, keys)) and any(map(_GIVEN.search, keys)):
             return " ".join(answer.split()) if isinstance(answer, str) else ""
     return None
 
 
-def _snake(name: str) -> str:
+def snake(name: str) -> str:
+    """Divide the words of a name in camel case: ``finalAnswer`` becomes ``final_Answer``."""
     return _CAMEL.sub("_", name)
 
 

@@ -50,7 +50,7 @@ def context_of(
         return found  # it searched, and found nothing
     shown = documents_shown(generation, has_retrieval=bool(found.sources))
     if shown is not None and shown.documents.value:
-        return _with_texts(found, generation, shown, _prompt_text(call, generation))
+        return _with_texts(found, call, generation, shown)
     said = generation.answer.value if generation and generation.answer else None
     if not found.sources and source is not ContextFrom.PROMPT and is_verdict((said or "").strip()):
         return found  # it reads a document for a program, not for a person who asks
@@ -59,7 +59,7 @@ def context_of(
         call, generation, question=question, is_liberal=is_liberal, has_retrieval=bool(found.sources)
     )
     if of_prompt is not None:
-        return _named_by(_of_prompt(of_prompt), found.chunks, _prompt_text(call, generation))
+        return _named_by(_of_prompt(of_prompt), found.chunks, call, generation)
     if found.sources or call.of(Role.RETRIEVAL, Role.RERANK):
         return found
     return replace(found, gaps=(_no_retrieval(call, _PROMPT_IS_BARE if is_liberal else _USE_THE_PROMPT),))
@@ -70,13 +70,8 @@ def _lacks_text(source: SpanReading) -> bool:
     return source.documents is None or source.documents.damage is not None
 
 
-def _prompt_text(call: Call, generation: SpanReading | None) -> str:
-    _, prompt = prompt_of(call, generation)
-    return "\n".join(map(message_text, (prompt.value if prompt else None) or ()))
-
-
 def _with_texts(
-    found: ExtractedContext, generation: SpanReading | None, shown: ToolResult, prompt: str
+    found: ExtractedContext, call: Call, generation: SpanReading | None, shown: ToolResult
 ) -> ExtractedContext:
     """Take the texts of documents whose ids a retrieval has from the model's prompt."""
     assert generation is not None  # its prompt has them
@@ -99,10 +94,12 @@ def _with_texts(
         gaps=(),
         is_prompt=not found.chunks,
     )
-    return _named_by(of_prompt, found.chunks, prompt)
+    return _named_by(of_prompt, found.chunks, call, generation)
 
 
-def _named_by(of_prompt: ExtractedContext, retrieved: Sequence[Chunk], prompt: str) -> ExtractedContext:
+def _named_by(
+    of_prompt: ExtractedContext, retrieved: Sequence[Chunk], call: Call, generation: SpanReading | None
+) -> ExtractedContext:
     """Give passages of a prompt the ids of retrieved documents: those beside them, else in their order."""
     chunks = of_prompt.chunks
     known = {chunk.id: chunk for chunk in retrieved}
@@ -115,9 +112,11 @@ def _named_by(of_prompt: ExtractedContext, retrieved: Sequence[Chunk], prompt: s
                 chunk_of({"text": text}, rank, chunks[0].span_id or "")
                 for rank, text in enumerate(paragraphs)
             )
+    _, prompt = prompt_of(call, generation)
+    text = "\n".join(map(message_text, (prompt.value if prompt else None) or ()))
     origins = [
         known.get(chunk.id) or beside
-        for chunk, beside in zip(chunks, _beside(chunks, known, prompt), strict=True)
+        for chunk, beside in zip(chunks, _beside(chunks, known, text), strict=True)
     ]
     if not any(origins) and len(chunks) == len(retrieved) and all(is_unnamed(chunk) for chunk in chunks):
         origins = [*retrieved]

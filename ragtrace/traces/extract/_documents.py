@@ -141,6 +141,11 @@ def has_text(document: Mapping[str, AttributeValue]) -> bool:
     return _text(fields)[0] is not None or _text(_fields(_metadata(fields)))[0] is not None
 
 
+def is_document(item: AttributeValue) -> bool:
+    """Return whether an object is a document with text, and no message."""
+    return isinstance(item, Mapping) and "role" not in item and has_text(item)
+
+
 def is_passage(item: AttributeValue) -> bool:
     """Return whether the form shows that an object was retrieved: a text with its score or its source."""
     if not isinstance(item, Mapping):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ragtrace.model import AttributeValue
 from ragtrace.traces.extract._content import in_camel_case, parse_loosely, recover_elements
-from ragtrace.traces.extract._documents import has_text, plain
+from ragtrace.traces.extract._documents import has_text, is_document, plain
 from ragtrace.traces.trace import Span
 
 Message = Mapping[str, AttributeValue]
@@ -178,17 +178,13 @@ def _hosted(
             continue
         listed = inner if isinstance(inner, tuple) else (inner,)
         if name in _GIVEN or (is_response and name in _RETURNED):
-            yield from (each for each in listed if isinstance(each, str) or _is_document(each))
+            yield from (each for each in listed if isinstance(each, str) or is_document(each))
         elif is_response and name in _CITING and (is_said or role):
             for each in listed:
                 cited = tuple(_hosted(each, is_response=True, is_said=True, depth=depth + 1))
                 yield from cited or _cited(each)
         else:
             yield from _hosted(inner, is_response=is_response, is_said=is_said or bool(role), depth=depth + 1)
-
-
-def _is_document(item: AttributeValue) -> bool:
-    return isinstance(item, Mapping) and "role" not in item and has_text(item)
 
 
 def _cited(item: AttributeValue) -> Iterator[AttributeValue]:

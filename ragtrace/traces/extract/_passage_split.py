@@ -12,7 +12,7 @@ from typing import Final
 
 from ragtrace.model import AttributeValue
 from ragtrace.traces.extract._content import parse_loosely
-from ragtrace.traces.extract._documents import chunk_of, has_text
+from ragtrace.traces.extract._documents import chunk_of, is_document
 from ragtrace.traces.extract._languages import REPLY_ABROAD, SAYS_TO_ANSWER
 
 _FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}|~{3,}|\"{3}|'{3})[\w-]{0,20}[ \t]*")
@@ -116,7 +116,7 @@ def objects_in_json(text: str) -> tuple[Sequence[AttributeValue], str]:
             objects.extend(items)
             rest.append(text[taken : match.start()].rstrip(" \t,"))
             taken = at
-    known = [each for each in objects if not isinstance(each, Mapping) or _is_document(each)]
+    known = [each for each in objects if not isinstance(each, Mapping) or is_document(each)]
     if not known and len({frozenset(each) for each in objects if isinstance(each, Mapping)}) == 1:
         known = _with_text([each for each in objects if isinstance(each, Mapping)])
     return (known, _EMPTY_FENCE.sub("", "\n".join([*rest, text[taken:]]))) if known else ((), text)
@@ -129,13 +129,13 @@ _ID: Final = re.compile(r"[^\s]{0,80}[\d./#][^\s]{0,80}")
 def _items_of(node: AttributeValue) -> Sequence[AttributeValue]:
     """Return the documents of a list, of a list below any key, or by their ids; or the one document."""
     if isinstance(node, Mapping):
-        if _is_document(node):
+        if is_document(node):
             return (node,)
         for each in node.values():
             if isinstance(each, tuple) and (items := _items_of(each)):
                 return items
         by_id = [{"id": key, "text": each} if isinstance(each, str) else each for key, each in node.items()]
-        if len(by_id) > 1 and all(map(_ID.fullmatch, node)) and all(map(_is_document, by_id)):
+        if len(by_id) > 1 and all(map(_ID.fullmatch, node)) and all(map(is_document, by_id)):
             return by_id
         return (node,) if not any(isinstance(each, Mapping | tuple) for each in node.values()) else ()
     items = node if isinstance(node, tuple) else ()
@@ -169,10 +169,6 @@ NO_TEXT: Final = re.compile(
 )
 """The key of a field of an example or of a turn."""
 CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-
-
-def _is_document(item: AttributeValue) -> bool:
-    return isinstance(item, Mapping) and "role" not in item and has_text(item)
 
 
 _REPR: Final = re.compile(r"\b(?:Document|Node|TextNode|Chunk|Passage|Doc)\(")

@@ -17,7 +17,7 @@ from ragtrace.traces.extract._content import (
     is_cut_by_tempo,
     parse_loosely,
 )
-from ragtrace.traces.extract._documents import find_documents, has_text, is_prose, plain
+from ragtrace.traces.extract._documents import find_documents, has_text, is_document, is_prose, plain
 from ragtrace.traces.extract._messages import (
     MESSAGES_KEYS,
     Message,
@@ -169,7 +169,7 @@ def _documents_under_any_key(node: Mapping[str, AttributeValue]) -> AttributeVal
         if isinstance(listed, tuple) and listed
     ]
     for listed in lists:
-        if all(isinstance(each, Mapping) and "role" not in each and has_text(each) for each in listed):
+        if all(map(is_document, listed)):
             return listed
     texts = [listed for listed in lists if all(map(is_prose, listed))]
     return max(texts, key=lambda listed: sum(map(len, map(str, listed))), default=None)

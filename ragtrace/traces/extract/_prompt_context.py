@@ -13,13 +13,13 @@ from ragtrace.traces.extract import conventions
 from ragtrace.traces.extract._attributes import found_text
 from ragtrace.traces.extract._calls import Call
 from ragtrace.traces.extract._content import ContentDamage, FoundValue, clean, parse_loosely, without_excess
-from ragtrace.traces.extract._documents import chunk_of, find_documents, has_text, joined, with_text_damage
+from ragtrace.traces.extract._documents import chunk_of, find_documents, is_document, joined, with_text_damage
 from ragtrace.traces.extract._languages import OF_THE_CONVERSATION
 from ragtrace.traces.extract._messages import ChatTurn, Message, calls_tools, turns_of
 from ragtrace.traces.extract._passage_split import documents_in_repr, objects_in_json, parted
 from ragtrace.traces.extract._passages import Passages, directions_in, is_instruction, passages_in
 from ragtrace.traces.extract._payload import listed_documents
-from ragtrace.traces.extract._prompts import ASKED_BY_LABEL, asked_in
+from ragtrace.traces.extract._prompts import ASKED_BY_LABEL, QUESTION_MARKS, asked_in
 from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
 from ragtrace.traces.trace import Span
 
@@ -72,7 +72,7 @@ def documents_shown(generation: SpanReading | None, *, has_retrieval: bool) -> T
             parsed = parse_loosely(value)
             for each in (parsed, *(parsed.values() if isinstance(parsed, Mapping) else ())):
                 listed = listed_documents(each)
-                if isinstance(listed, tuple) and listed and all(_is_document(item) for item in listed):
+                if isinstance(listed, tuple) and listed and all(is_document(item) for item in listed):
                     return ToolResult(tool=None, documents=_documents(listed, key, generation))
     found = conventions.prompt_of(span)
     for turn in turns_of(found.value or ()) if found else ():
@@ -83,10 +83,6 @@ def documents_shown(generation: SpanReading | None, *, has_retrieval: bool) -> T
                 tool=None, documents=_documents(listed, found.attribute if found else "", generation)
             )
     return None
-
-
-def _is_document(item: AttributeValue) -> bool:
-    return isinstance(item, Mapping) and "role" not in item and has_text(item)
 
 
 def _documents(
@@ -135,7 +131,7 @@ def prompted(
 
 def _is_asked(material: Sequence[_Material]) -> bool:
     """Return whether the user's last turn is a question: then what has an answer elsewhere is an example."""
-    return any(each.is_last and each.turn.text.rstrip().endswith(_QUESTION_MARKS) for each in material)
+    return any(each.is_last and each.turn.text.rstrip().endswith(QUESTION_MARKS) for each in material)
 
 
 def _is_about_the_conversation(messages: Sequence[Message]) -> bool:
@@ -147,13 +143,12 @@ def _is_about_the_conversation(messages: Sequence[Message]) -> bool:
     asked = turns[last].text.strip()
     return (
         len(asked) < _LONGEST_REQUEST
-        and not asked.endswith(_QUESTION_MARKS)
+        and not asked.endswith(QUESTION_MARKS)
         and bool(OF_THE_CONVERSATION.search(asked))
     )
 
 
 _LONGEST_REQUEST: Final = 4_000
-_QUESTION_MARKS: Final = ("?", "\uff1f", "\u061f")
 
 
 def prompt_of(
@@ -213,7 +208,7 @@ def _asked(material: Sequence[_Material], question: str | None) -> str | None:
             return labeled
     plain = [_plain(rest) for rest in rests]
     for paragraphs in plain:
-        if questions := [each for each in paragraphs if each.endswith(_QUESTION_MARKS)]:
+        if questions := [each for each in paragraphs if each.endswith(QUESTION_MARKS)]:
             label = ASKED_BY_LABEL.fullmatch(questions[-1])
             return label["text"] if label else questions[-1]
     alone = [_plain(each.found.rest) for each in material if each.is_asking and not each.found.passages]

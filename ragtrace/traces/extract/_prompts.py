@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ragtrace.traces.extract._content import FoundValue
 from ragtrace.traces.extract._languages import ASKED_ABROAD, INSTRUCTS_ABROAD, REPLIES_ABROAD
 
+QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _MARKUP = r"[\W_]{0,8}"
 _COLON = r"[ *_]{0,4}:[ *_]{0,4}"
 ASKED = re.compile(

@@ -279,7 +279,7 @@ class Convention:
         if self.without_input is Role.CALL:
             return True
         places = (*self.question, *self.input)
-        return any(_path(place).find_on(span) is not None for place in places)
+        return any(_find(span, place) is not None for place in places)
 
     def _synthesized(self, span: Span) -> AttributeValue:
         """Return the texts that LlamaIndex's synthesizer was given: they are the final chunks."""
@@ -317,14 +317,14 @@ class Convention:
             listed, attribute = _messages_at(span, place)
             value: AttributeValue = listed
             if not listed:
-                value, attribute = _path(place).find_on(span), place
+                value, attribute = _find(span, place), place
             found = prompt_in(value, attribute=attribute, convention=self.name) if value else None
             if found is None or not found.value:
                 continue
             instructions = [
                 {"role": "system", "content": parse_loosely(text)}
                 for each in self.system
-                if (text := _path(each).find_on(span))
+                if (text := _find(span, each))
             ]
             return replace(found, value=(*instructions, *found.value))
         return None
@@ -507,7 +507,7 @@ class Convention:
         """Return what the first of these places holds of tools and of the provider's search."""
         for place in places:
             listed, attribute = _messages_at(span, place)
-            value = listed or parse_loosely(_path(place).find_on(span))
+            value = listed or parse_loosely(_find(span, place))
             if not value:
                 continue
             source = {"attribute": attribute, "convention": self.name, "span_id": span.span_id}
