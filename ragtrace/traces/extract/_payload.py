@@ -282,7 +282,7 @@ def _question_in_call(node: Mapping[str, AttributeValue], depth: int) -> tuple[s
 
 def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
     if isinstance(node, str):
-        return last_user_text(({"role": "user", "content": node},)) or node, "its text"
+        return node, "its text"
     if depth > _MAX_WRAPPERS:
         return None, ""
     if isinstance(node, Mapping):

@@ -274,6 +274,12 @@ def test_openinference_answer_is_found_in_what_instrumentations_write(value: str
     assert the_record(a_span(1, attributes=attributes)).answer == expected
 
 
+def test_an_answer_that_quotes_a_conversation_is_no_prompt_of_many_turns() -> None:
+    said = "User: How long can I return?\nAssistant: Within 14 days.\nThat is what support said."
+    call = a_span(1, None, attributes=oi("CHAIN", **{"input.value": QUESTION, "output.value": said}))
+    assert the_record(call).answer == said
+
+
 def test_openinference_messages_with_parts_are_read() -> None:
     parts = {
         "llm.input_messages.0.message.role": "user",
