@@ -261,7 +261,7 @@ _OPENAI_V2 = (
         packages=_OLD,
         environment=_GENAI | {_CONTENT: "EVENT_ONLY"},
         variant="events",
-        shows="content is in log records, which are no part of a trace",
+        shows="content is in log records, which this recording leaves out",
     ),
 )
 
