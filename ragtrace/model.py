@@ -64,7 +64,7 @@ class SkipReason(StrEnum):
     TRUNCATED = "truncated"
     """The text was truncated: a verdict on the missing part would be made up."""
     INCOMPLETE = "incomplete"
-    """Attributes or spans were dropped upstream of ragtrace."""
+    """The answer was not finished, or attributes or spans were dropped upstream of ragtrace."""
     FAILED_CALL = "failed_call"
     """The RAG call ended in an error and has no answer."""
     REFUSAL = "refusal"

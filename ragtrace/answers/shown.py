@@ -23,7 +23,7 @@ SKIP_MEANINGS: Final[Mapping[str, str]] = {
     SkipReason.EMPTY_RETRIEVAL: "the retrieval found nothing",
     SkipReason.REDACTED: "the text was replaced by a redaction mark",
     SkipReason.TRUNCATED: "the text was cut on its way",
-    SkipReason.INCOMPLETE: "attributes or spans were dropped before they were read",
+    SkipReason.INCOMPLETE: "the answer was not finished, or attributes or spans were dropped on their way",
     SkipReason.FAILED_CALL: "the call ended in an error and has no answer",
     SkipReason.REFUSAL: "the answer declines to answer",
     SkipReason.NO_CLAIMS: "the answer states nothing that can be checked",

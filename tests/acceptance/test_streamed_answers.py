@@ -7,15 +7,13 @@ import importlib.util
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
 import ragtrace
-from ragtrace import semconv
-from tests.acceptance.running_application import Seen, seen_of_application, seen_of_spans
+from tests.acceptance.running_application import Seen, seen_of_application
 
 ROOT = Path(__file__).parents[2]
 QUESTION = "How long do refunds take?"
@@ -229,26 +227,6 @@ async def test_stream_that_ended_early_is_incomplete_and_says_why(
     assert [(gap["part"], gap["reason"]) for gap in record["gaps"]] == [("answer", "incomplete")]
     assert reason in record["gaps"][0]["detail"]
     assert "incomplete" in await told.why()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("application", COMPLETE)
-async def test_spans_of_a_ragtrace_that_did_not_mark_complete_streams_are_judged(
-    tmp_path: Path, application: Callable[[], object]
-) -> None:
-    (tmp_path / "now").mkdir()
-    told = await seen(tmp_path / "now", application)
-    spans = [
-        replace(
-            span,
-            attributes={
-                key: value for key, value in span.attributes.items() if key != semconv.RAG_STREAM_COMPLETE
-            },
-        )
-        for span in told.spans
-    ]
-    then = await seen_of_spans(tmp_path, *spans)
-    assert (dict(then.outcomes), then.names) == ({"judged": 1}, ["evaluation pass"])
 
 
 @pytest.mark.slow

@@ -2,7 +2,8 @@
 
     python tests/acceptance/traced_by_others.py openinference langchain "How long does the warranty last?"
 
-Runs in the environment of the frameworks. Spans go to OTEL_EXPORTER_OTLP_ENDPOINT, over HTTP.
+``openinference+ragtrace`` calls `ragtrace.instrument()` beside the other tracer. Runs in the environment of
+the frameworks. Spans go to OTEL_EXPORTER_OTLP_ENDPOINT, over HTTP.
 """
 
 from __future__ import annotations
@@ -144,7 +145,13 @@ def complete(client: Any, question: str, hits: Hits) -> str:
 TRACERS = {"langfuse": langfuse, "openinference": openinference, "openllmetry": openllmetry}
 
 if __name__ == "__main__":
-    tracer, application, question = sys.argv[1:]
-    print(TRACERS[tracer](application)(question))
+    tracers, application, question = sys.argv[1:]
+    tracer, _, beside = tracers.partition("+")
+    ask = TRACERS[tracer](application)
+    if beside:
+        import ragtrace
+
+        ragtrace.instrument()
+    print(ask(question))
     provider: Any = trace.get_tracer_provider()
     provider.force_flush()

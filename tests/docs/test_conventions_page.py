@@ -71,7 +71,7 @@ def measured() -> str:
     rows = [line(recording, found) for recording, found in compared]
     head = ("written by", "application", *PARTS, "what is special")
     sums = Counter(how for _, found in compared for how in found.values())
-    counts = ", ".join(f"{sums[how]} {how}" for how in Agreement)
+    counts = ", ".join(f"{sums[how]} {grade}" for grade, how in zip(GRADES, BY_GRADE, strict=True))
     title = f"{len(compared)} traces, {sums.total()} parts: {counts}."
     return "\n".join((title, "", row(head), row(["---"] * len(head)), *rows, ""))
 
@@ -123,6 +123,7 @@ def graded() -> str:
 
 
 GRADES = ("right", "partly", "wrong", "silent")
+BY_GRADE = (Agreement.SAME, Agreement.PARTIAL, Agreement.DIFFERENT, Agreement.MISSING)
 KINDS = {
     "reported": "reported by users",
     "answer": "which answer left the application",

@@ -690,6 +690,18 @@ def streams() -> Iterator[Case]:
             oi_llm(Q, "Refunds ta", events=broken, status=StatusCode.ERROR),
         ),
     )
+    for error in (
+        "aiohttp.ServerDisconnectedError",
+        "http.client.RemoteDisconnected",
+        "ConnectionAbortedError",
+    ):
+        hung_up = (("exception", {"exception.type": error}),)
+        model = oi_llm(Q, "Refunds ta", events=hung_up, status=StatusCode.ERROR)
+        yield _case("stream", f"server-{error}", failed, oi("CHAIN", Q, None, oi_retriever(Q, PAID), model))
+    whole = oi("CHAIN", Q, A, oi_retriever(Q, PAID), oi_llm(Q, A))
+    later = node("send mail", events=broken, status=StatusCode.ERROR)
+    served = node("POST /ask", {}, whole, later, events=broken, status=StatusCode.ERROR)
+    yield _case("stream", "whole-before-another-error", ONE, served)
     yield _case("stream", "null", None, oi("CHAIN", Q, "null", oi_retriever(Q, PAID)))
     yield _case(
         "stream",

@@ -40,36 +40,7 @@ ONE = Expected(question=Q, chunks=(P,), answer=A)
 TWO = Expected(question=Q, chunks=(P, P2), answer=A)
 THREE = tuple(Expected(question=q, chunks=(p,), answer=a) for q, p, a in TURNS)
 
-KNOWN: Mapping[str, str] = {
-    "reflection": "the last generation has the draft in its prompt, so the draft is judged",
-    "translated": "the root's output is left aside, as the last step has the English answer in its prompt",
-    "translated-no-output": "the last step has the English answer in its prompt, so that is judged",
-    "citations-added": "the text before the last step is judged, though the root says the other",
-    "router": "a workflow without content: no answer, and the advice to turn content on, which is on below",
-    "crew": "the root's output is left aside: the researcher's notes are judged as the answer",
-    "map-reduce": "the root's output is left aside: a quotation of the map step is judged as the answer",
-    "search-failed-then-worked": "the message of a tool that failed is a chunk",
-    "react": "the thought is judged with the final answer",
-    "german-tags": "tags in German stay, with the thought",
-    "harmony": "channels of gpt-oss stay, with the analysis",
-    "double-json": "JSON in a JSON string stays",
-    "adk-thought": "a part with `thought` is judged",
-    "citation-engine-example": "an example in the prompt: no context (so say the docs)",
-    "tree-nodes": "no context",
-    "second-user-message": "the first passage and the instruction are the question, the second passage is the context",
-    "name-value-link": "no context, and the prompt is the question",
-    "task-with-information": "no context, and the prompt is the question",
-    "chinese-cites": "the heading after the question stays with it; JSON objects one after the other are one chunk",
-    "german-table": "no context",
-    "korean-numbered": "the first passage is dropped, silently",
-    "tags-by-id": "ids in the prompt are not matched with those of the retrieval",
-    "brackets-by-id": "ids in the prompt are not matched with those of the retrieval",
-    "top-k-cut": "the context is four chunks, of which the model saw two; only `explain` says so",
-    "reranked-by-a-plain-span": "the context is three chunks, of which the model saw one; only `explain` says so",
-    "openlit-joined-roles": "`system: …` is the question, `user: …` a part of the passage",
-    "contextual-ingestion": "a chunk that is put into context for ingestion is judged",
-    "invoice": "the extraction of fields is judged",
-}
+KNOWN: Mapping[str, str] = {}
 """What is not read as a person reads it, and what is read instead."""
 
 
@@ -401,6 +372,8 @@ def wrapped() -> Iterator[Found]:
         ("german-tags", f"<gedanken>Freitag ist ein Werktag.</gedanken>\n<antwort>{A}</antwort>"),
         ("harmony", f"<|channel|>analysis<|message|>Friday is a weekday.<|end|><|start|>assistant<|channel|>final<|message|>{A}"),
         ("double-json", dumped(dumped({"reply": A, "used": ["h.md"]}))),
+        ("french-labels", f"**Réflexion :** Le vendredi est ouvré.\n**Réponse finale :** {A}\n**Sources :** h.md"),
+        ("action-in-tokens", "<|START_THINKING|>Weekday.<|END_THINKING|><|START_RESPONSE|>```json\n" + dumped({"action": "Final Answer", "action_input": A}) + "\n```<|END_RESPONSE|>"),
     ):
         yield name, ONE, node("app", {}, retrieval(doc(P)), chat([parts("user", asked(P))], said))
     steps = (oi_retriever(Q, P), oi_llm(asked(P), A))
@@ -619,6 +592,30 @@ PROMPTS: Mapping[str, tuple[tuple[tuple[str, str], ...], Expected]] = {
         (("user", "아래 문서를 참고하여 질문에 답하세요. 문서에 없으면 모른다고 하세요.\n\n[문서 1] 평일은 저녁 8시까지 운영합니다.\n[문서 2] 토요일은 오후 2시까지입니다.\n\n질문: 금요일에는 몇 시에 닫나요?\n답변:"),),
         Expected(question="금요일에는 몇 시에 닫나요?", chunks=("평일은 저녁 8시까지 운영합니다.", "토요일은 오후 2시까지입니다."), answer="금요일에는 저녁 8시에 닫습니다."),
     ),
+    "german-few-shot": (
+        (
+            (
+                "user",
+                "Beantworte die Frage nur mit den Quellen.\n\nBeispiel:\nQuelle 1: Der Mond ist rund.\nQuelle 2: Katzen schlafen viel.\n"
+                "Frage: Welche Form hat der Mond?\nAntwort: Er ist rund [1].\n\nJetzt du:\nQuelle 1: Montag bis Freitag ist bis 20 Uhr geöffnet.\n"
+                "Quelle 2: Samstags ist bis 14 Uhr geöffnet.\nFrage: Wann schließt die Bücherei am Freitag?\nAntwort:",
+            ),
+        ),
+        Expected(question="Wann schließt die Bücherei am Freitag?", chunks=("Montag bis Freitag ist bis 20 Uhr geöffnet.", "Samstags ist bis 14 Uhr geöffnet."), answer="Am Freitag schließt sie um 20 Uhr."),
+    ),
+    "japanese-json-in-tags": (
+        (
+            (
+                "user",
+                "次の文書を使って質問に答えてください。\n<文書>\n"
+                + dumped([{"題名": "時間", "本文": "平日は20時まで開館しています。"}, {"題名": "土曜", "本文": "土曜日は14時までです。"}])
+                + "\n</文書>\n\n# 質問\n金曜日は何時に閉まりますか?\n\n# 出力\n",
+            ),
+        ),
+        Expected(question="金曜日は何時に閉まりますか?", chunks=("平日は20時まで開館しています。", "土曜日は14時までです。"), answer="金曜日は20時に閉まります。"),
+    ),
+    "context-after-the-question": ((("user", f"Current Task: {Q}\n\nThis is the context you're working with:\n- {P}\n- {P2}\n\nBegin! This is VERY important to you."),), TWO),
+    "records-in-a-message": ((("user", Q), ("user", f"- file: h.md\n  text: {P}\n- file: s.md\n  text: {P2}")), TWO),
 }
 
 
@@ -633,11 +630,12 @@ def ids() -> Iterator[Found]:
     bare = [{"id": "kb-7", "score": 0.75}, {"id": "kb-9", "score": 0.5}, {"id": "kb-3", "score": 0.25}]
     for name, shown in (("tags-by-id", f'<doc id="kb-9">{P2}</doc>\n<doc id="kb-7">{P}</doc>'), ("brackets-by-id", f"[kb-9] {P2}\n[kb-7] {P}")):
         yield (name, Expected(question=Q, chunks=(P2, P), ids=("kb-9", "kb-7"), answer=A), node("app", {}, retrieval(*bare), chat([parts("system", f"Answer only from these documents.\n{shown}"), parts("user", Q)], A)))
-    yield ("top-k-cut", TWO, oi("CHAIN", Q, A, oi_retriever(Q, P, P2, P3, P4), oi_llm(asked(P, P2), A)))
+    # a passage that the model was not shown stays what was retrieved: `explain` and the cause of a fault say so
+    yield ("top-k-cut", Expected(question=Q, chunks=(P, P2, P3, P4), answer=A), oi("CHAIN", Q, A, oi_retriever(Q, P, P2, P3, P4), oi_llm(asked(P, P2), A)))
     hits = [{"text": each} for each in (P3, P2, P)]
     yield (
         "reranked-by-a-plain-span",
-        ONE,
+        Expected(question=Q, chunks=(P3, P2, P), answer=A),
         langfuse("chain", Q, A, langfuse("retriever", Q, hits), langfuse("span", {"query": Q, "docs": hits}, [{"text": P, "rerank_score": 0.9}], name="rerank"), langfuse("generation", asked(P), A)),
     )
     sql = {"db.system.name": "postgresql", "db.query.text": "SELECT id, body FROM chunks ORDER BY embedding <=> $1 LIMIT 2", "db.response.returned_rows": 2}

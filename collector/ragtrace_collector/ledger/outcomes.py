@@ -131,7 +131,8 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
         "the text was truncated on its way", "raise the SDK's OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT"
     ),
     "ineligible:incomplete": OutcomeDescription(
-        "attributes or spans were dropped before they arrived", "check limits and samplers on the way"
+        "its reader left, an error ended it, or attributes or spans were dropped",
+        "`ragtrace explain` and the page say which; of dropped ones, check limits and samplers on the way",
     ),
     "ineligible:failed_call": OutcomeDescription("the RAG call ended in an error and has no answer"),
     "ineligible:refusal": OutcomeDescription("the answer declines to answer"),

@@ -97,6 +97,7 @@ LIBRARIES = (
         package="openinference-instrumentation-llama-index",
         others=(
             "opentelemetry.instrumentation.llamaindex:LlamaIndexInstrumentor",
+            "opentelemetry.instrumentation.genai.llama_index:LlamaIndexInstrumentor",
             "llama_index.observability.otel",
             "traceloop.sdk",
         ),

@@ -17,7 +17,7 @@ from ragtrace.capture.journal import note
 from ragtrace.capture.libraries._conflicts import caller_of, is_on, traced_by
 from ragtrace.capture.libraries._import_hooks import when_imported
 from ragtrace.capture.libraries._table import LIBRARIES, InstrumentorKind, Library
-from ragtrace.capture.libraries.langchain_runs import follow_agents, follow_runs
+from ragtrace.capture.libraries.langchain_runs import follow_agents, follow_runs, leave_runs
 
 TakeBack = Callable[[], object]
 """Restores a library's original state."""
@@ -58,6 +58,8 @@ class InstrumentedLibraries:
         if other is not None:
             log.info("ragtrace: %s is already traced by %s: not instrumented again", library.name, other)
             note("library", name=library.name, state="left", by=other)
+            if library.name == "langchain":
+                self._take_back[library.name] = guarded(_nest_in_others_runs)(library) or leave_runs()
             return
         present = guarded(_has_instrumentor)(library)
         if present is False:
@@ -122,6 +124,12 @@ def _turn_on_openinference(library: Library, provider: TracerProvider, content: 
             restore()
 
     return take_back
+
+
+def _nest_in_others_runs(library: Library) -> TakeBack | None:
+    """Follow the runs of the application's own instrumentor, if it is the one that ragtrace would turn on."""
+    module, _, name = library.instrumentor.partition(":")
+    return follow_runs(getattr(sys.modules[module], name)()) if is_on(module, name) else None
 
 
 def _turn_on_pydantic_ai(library: Library, provider: TracerProvider, content: bool) -> TakeBack | None:

@@ -54,10 +54,14 @@ class _NestingTracer(WrappedTracer):
     """Starts a span under the run if the run is nearer than the current span."""
 
     def start_span(self, name: str, context: Context | None = None, *args: Any, **kwargs: Any) -> Span:
-        """Start a span as the tracer does, but none for a splitter of LlamaIndex: it is no RAG call."""
+        """Start a span as the tracer does, but none that would be taken for a RAG call and is none.
+
+        That is a splitter of LlamaIndex, or a call inside a run that another traces and never makes current.
+        """
         where = run_context() if context is None else context
-        if name.partition(".")[0].endswith(_SPLITTERS):
-            return NonRecordingSpan(get_current_span(where).get_span_context())
+        around = get_current_span(where).get_span_context()
+        if name.partition(".")[0].endswith(_SPLITTERS) or (not around.is_valid and _is_in_left_run()):
+            return NonRecordingSpan(around)
         span = self._tracer.start_span(name, where, *args, **kwargs)
         stream = _stream()
         if stream is not None:
@@ -126,7 +130,7 @@ def follow_runs(instrumentor: Any) -> Callable[[], None] | None:
     """Track the active run and the ids of its chunks through OpenInference's LangChain tracer.
 
     There is no public API for it. If the private names change, spans are siblings instead of children.
-    Returns a function that restores what it replaced in LangChain.
+    Returns a function that restores what it replaced.
     """
     tracer = instrumentor._tracer  # noqa: SLF001
     start, end = tracer._start_trace, tracer._end_trace  # noqa: SLF001 - LangChain's tracers override these
@@ -141,7 +145,33 @@ def follow_runs(instrumentor: Any) -> Callable[[], None] | None:
 
     tracer._start_trace, tracer._end_trace = start_trace, end_trace  # noqa: SLF001
     tracer.run_inline = True  # else callbacks of an async application run in threads with copied contexts
-    return _follow_closing()
+    restore_closing = _follow_closing()
+
+    def restore() -> None:
+        tracer._start_trace, tracer._end_trace = start, end  # noqa: SLF001
+        restore_closing()
+
+    return restore
+
+
+_runs_are_left = False
+
+
+def leave_runs() -> Callable[[], None]:
+    """Leave LangChain's runs to another tracer. Returns a function that takes them back."""
+    global _runs_are_left
+    _runs_are_left = True
+
+    def take_back() -> None:
+        global _runs_are_left
+        _runs_are_left = False
+
+    return take_back
+
+
+def _is_in_left_run() -> bool:
+    config = sys.modules.get("langchain_core.runnables.config")
+    return _runs_are_left and config is not None and config.var_child_runnable_config.get() is not None
 
 
 def _follow_closing() -> Callable[[], None]:

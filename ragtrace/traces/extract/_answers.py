@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Final
 
+from ragtrace.languages import language_of
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract import conventions
 from ragtrace.traces.extract._attributes import found_text
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._content import FoundValue, parse_loosely
+from ragtrace.traces.extract._languages import REPLY_ABROAD, SOURCES_ABROAD
 from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
-from ragtrace.traces.extract._prompts import asked_in, fields_in
+from ragtrace.traces.extract._prompts import asked_in, elements_in, fields_in, outermost, without
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 
 _MOST_GENERATIONS: Final = 24
@@ -24,9 +27,14 @@ _MOST_LEAVES: Final = 300
 _DEEPEST: Final = 8
 _SHORTEST_MATERIAL: Final = 12
 _ANSWER_NAME: Final = re.compile(
-    r"(^|_)(final_?)?(answer|response|reply|replies|generation|completion)(_text|_to_\w+)?$", re.IGNORECASE
+    r"(^|_)(final_?)?(answer|response|reply|replies|generation|completion)(_text|_to_\w+)?$"
+    rf"|^(\w+_)?{REPLY_ABROAD}(_\w+)?$",
+    re.IGNORECASE,
 )
-_RESULT_NAME: Final = re.compile(r"(^|_)(output|result|text|content|message|final|summary)$", re.IGNORECASE)
+_FINAL: Final = re.compile(r"final[_ ]?(answer|response)", re.IGNORECASE)
+_RESULT_NAME: Final = re.compile(
+    r"(^|_)(output|result|text|content|message|choices|final|summary)$", re.IGNORECASE
+)
 _ASIDE_NAME: Final = re.compile(
     r"(^|_)(reasoning|rationale|thoughts?|thinking|analysis|sources?|citations?|references?|quotes?|evidence"
     r"|context|contexts|documents?|docs|chunks?|passages?|question|query|queries|input|inputs|prompt|history"
@@ -36,69 +44,121 @@ _ASIDE_NAME: Final = re.compile(
 )
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _THOUGHTS: Final = ("think", "thinking", "thought", "reasoning", "scratchpad", "analysis")
-_IN_TAGS: Final = re.compile(r"</(answer|final_answer|response)>\s*\Z", re.IGNORECASE)
-_FENCED: Final = re.compile(r"\A```(?:json)?\s*\n(.*?)\n```\s*\Z", re.DOTALL)
+_HALF_THOUGHT: Final = re.compile(rf"[<\[\u25c1]/(?:{'|'.join(_THOUGHTS)})[>\]\u25b7]", re.IGNORECASE)
+_HTML: Final = re.compile(
+    r"h[1-6]|p|div|span|b|i|u|em|strong|br|code|pre|a|[uo]l|li|d[ltd]|t(?:able|head|body|[hrd])|blockquote|section"
+    r"|article|details|summary|img|su[bp]|small|mark|html|body|svg|math",
+    re.IGNORECASE,
+)
+_TOKEN: Final = re.compile(r"<\|[^|<>\n]{1,40}\|>(?:assistant\n)?|<(?:start|end)_of_turn>(?:model\n)?")
+"""A special token of a chat template, such as ``<|channel|>``."""
+_BARE_CHANNELS: Final = re.compile(r"\Aanalysis.*assistantfinal", re.DOTALL)
+_FENCED: Final = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```\s*\Z", re.DOTALL)
+_LABELED: Final = re.compile(
+    r"^[ \t]{0,3}[#>*_\- ]{0,8}(?P<name>[^\W\d_][^\n:\uff1a*_#.!?]{0,40}?)[ \t]?"
+    r"(?:\*\*|__)?(?:[:\uff1a](?:\*\*|__)?|(?<=\*\*)$|(?<=__)$)|^#{1,6} (?P<head>[^\W\d_][^\n]{0,40})$",
+    re.MULTILINE,
+)
+_LABEL_OF_ANSWER: Final = re.compile(
+    rf"(?:final |my |the )?(?:answer|reply|response)|(?:\w{{1,20}} )?{REPLY_ABROAD}(?: \w{{1,20}})?",
+    re.IGNORECASE,
+)
+_LABEL_OF_ASIDE: Final = re.compile(
+    rf"(?:sources?|citations?|references?|quotes?|evidence|confidence|observation|{SOURCES_ABROAD})\b.*",
+    re.IGNORECASE,
+)
 
 
 # -- what is wrapped in an answer
 
 
 def unwrapped(found: FoundValue[str], question: str | None = None) -> FoundValue[str]:
-    """Take the answer out of its JSON, its field markers or its thoughts; say so in ``how``."""
-    text = found.value
-    if text is None:
-        return found
-    inner, how = _inner(text, question)
-    if inner is None or inner == text:
-        return found
-    return replace(found, value=inner, how=f"{found.how}; {how}")
+    """Take the answer out of its JSON, tags, labels or field markers, one in the other; say so in ``how``."""
+    text, how = found.value, [found.how]
+    for _ in range(_DEEPEST if text else 0):
+        inner, wrapping = _inner(text.strip(), question)  # type: ignore[union-attr]
+        if not inner:
+            break
+        text = inner
+        how.append(wrapping)
+    return found if len(how) == 1 else replace(found, value=text, how="; ".join(how))
 
 
 def _inner(text: str, question: str | None) -> tuple[str | None, str]:
-    bare = _without_thoughts(text)
-    if bare and bare != text:
-        inner, how = _envelope(bare, question)
-        return inner or bare, f"without the model's thoughts{f'; {how}' if inner else ''}"
-    return _envelope(text, question)
-
-
-def _without_thoughts(text: str) -> str:
-    """Take off ``<think>…</think>`` and the like; without its beginning, all up to its end."""
-    for name in _THOUGHTS:
-        start, end = f"<{name}>", f"</{name}>"
-        if end not in text:
-            continue
-        kept: list[str] = []
-        at, opened = 0, text.find(start)
-        while (closed := text.find(end, at)) >= 0:
-            if 0 <= opened < at:
-                opened = text.find(start, at)
-            if at <= opened < closed:
-                kept.append(text[at:opened])
-            at = closed + len(end)
-        text = "".join((*kept, text[at:]))
-    return text.strip()
-
-
-def _envelope(text: str, question: str | None) -> tuple[str | None, str]:
+    """Take off the outermost wrapping."""
     if fields := fields_in(text):
         name = _name_of_answer({key: value for key, value in fields.items() if value}, question)
         return (fields[name], f"the field `{name}`") if name else (None, "")
-    tail = text[-60:]
-    if match := _IN_TAGS.search(tail):
-        start = text.rfind(f"<{match[1]}>")
-        inner = text[start + len(match[1]) + 2 : len(text) - len(tail) + match.start()].strip()
-        if start >= 0 and inner:
-            return inner, f"what is between tags `<{match[1]}>`"
-    stripped = text.strip()
-    fenced = _FENCED.match(stripped) if stripped.startswith("```") else None
-    if stripped.startswith("{") or fenced:
-        node = parse_loosely(fenced[1] if fenced else stripped)
-        if isinstance(node, Mapping) and (name := _name_of_answer(node, question)):
-            value = node[name]
-            if held := value if isinstance(value, str) else _inner_of(value):
-                return held.strip(), f"`{name}` of the JSON in it"
+    if "<|" in text or "_of_turn>" in text:
+        tokens = list(_TOKEN.finditer(text))
+        if tokens and (tokens[0].start() == 0 or tokens[-1].end() == len(text)):
+            said = [part for each in _TOKEN.split(text) if (part := each.strip())]
+            return (said[-1], "what follows the last token of the chat template") if said else (None, "")
+    for each in (_in_json, _in_elements, _below_label):
+        inner, how = each(text, question)
+        if inner and inner != text:
+            return inner, how
     return None, ""
+
+
+def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
+    fenced = _FENCED.search(text) if text.endswith("```") else None
+    if not (fenced or text.startswith(("{", '"', "[{"))):
+        return None, ""
+    node = parse_loosely(fenced[1].strip() if fenced else text)
+    if isinstance(node, str):
+        return (None if fenced else node), "the text of the JSON string"
+    if isinstance(node, tuple):
+        return _inner_of(node if len(node) == 1 else {"content": node}), "the text of the JSON list"
+    if not isinstance(node, Mapping) or not (name := _name_of_answer(node, question)):
+        return None, ""
+    if fenced and fenced.start() and not _ANSWER_NAME.search(_snake(name)):
+        return None, ""  # an example of JSON, below what is said of it
+    held = _inner_of(node[name])
+    return held.strip() if held else None, f"`{name}` of the JSON in it"
+
+
+def _in_elements(text: str, question: str | None) -> tuple[str | None, str]:
+    """Find the answer between tags of any name, or beside thoughts in such tags."""
+    bare = _BARE_CHANNELS.sub("", text, count=1)
+    elements = outermost(elements_in(bare))
+    thoughts = [
+        each
+        for each in elements
+        if each.name in _THOUGHTS or 'type="reasoning"' in bare[each.start : each.inside.start]
+    ]
+    bare = without(bare, thoughts)
+    if half := list(_HALF_THOUGHT.finditer(bare)):
+        bare = bare[half[-1].end() :]
+    if bare.strip() != text:
+        return bare.strip(), "without the model's thoughts"
+    elements = [each for each in elements if not _HTML.fullmatch(each.name)]
+    inside = {each.name: bare[each.inside].strip() for each in elements}
+    beside = without(bare, elements).strip()
+    named = [name for name in inside if _ANSWER_NAME.search(name)]
+    if named and (not beside or bare.endswith(">")):
+        return inside[named[-1]], f"what is between tags `<{named[-1]}>`"
+    if not beside and (len(inside) > 1 or "</" in "".join(inside.values())):
+        said = [name for name in inside if not _ASIDE_NAME.search(name)]
+        name = _name_of_answer(inside, question) or (said[-1] if said else "")
+        return inside.get(name), f"what is between tags `<{name}>`"
+    if beside and elements and not elements[0].start and not any("<" in each for each in inside.values()):
+        return (beside if bare.endswith(beside) else None), "what follows the tags"
+    return None, ""
+
+
+def _below_label(text: str, question: str | None) -> tuple[str | None, str]:
+    """Find what follows ``Final Answer:`` and the like, behind what has labels, too."""
+    labels = [(match["name"] or match["head"], match) for match in _LABELED.finditer(text)]
+    answers = [i for i, (name, _) in enumerate(labels) if _LABEL_OF_ANSWER.fullmatch(name.strip())]
+    if not answers:
+        return None, ""
+    at = 0 if answers[0] == 0 and labels[0][1].start() == 0 else answers[-1]
+    name, match = labels[at]
+    if labels[0][1].start() > 0 and not name.lower().startswith("final "):
+        return None, ""
+    asides = (each.start() for name, each in labels[at + 1 :] if _LABEL_OF_ASIDE.fullmatch(name))
+    return text[match.end() : next(asides, None)].strip(" \t\n*_"), f"what follows `{name}`"
 
 
 def _inner_of(node: AttributeValue, depth: int = 0) -> str | None:
@@ -115,12 +175,10 @@ def _inner_of(node: AttributeValue, depth: int = 0) -> str | None:
 
 def _name_of_answer(fields: Mapping[str, AttributeValue], question: str | None) -> str | None:
     """Return the key of the answer: by its name, else the only one that holds prose."""
-    held = {
-        key: value
-        for key, value in fields.items()
-        if value
-        and (isinstance(value, str | Mapping) or (isinstance(value, tuple) and _ANSWER_NAME.search(key)))
-    }
+    held = {key: value for key, value in fields.items() if value and isinstance(value, str | Mapping | tuple)}
+    others = [key for key, value in held.items() if not (isinstance(value, str) and _FINAL.fullmatch(value))]
+    if len(held) == 2 and len(others) == 1:  # {"action": "Final Answer", "action_input": "…"}
+        return others[0]
     for pattern in (_ANSWER_NAME, _RESULT_NAME):
         if named := [key for key in held if pattern.search(_snake(key))]:
             return named[0]
@@ -192,8 +250,7 @@ def returned(
     helped = {_flat(text) for each in others if (text := _said(each))} - {_flat(text) for text in texts}
     if said and said.value and said.damage is None:
         flat = _flat(said.value)
-        is_sure = _is_sure(said.how)
-        if (is_sure and flat not in helped) or any(_same(flat, _flat(text)) for text in texts):
+        if (_is_sure(said.how) and flat not in helped) or any(_same(flat, _flat(text)) for text in texts):
             return said
     elif said and said.damage:
         return said
@@ -210,23 +267,25 @@ def returned(
         _, leaf = min(ranked, key=lambda each: each[0])
         how = f"`{leaf.path}` in its JSON" if leaf.path else "its text"
         return found_text(leaf.text, attribute=own.output_at, convention=own.convention, how=how)
-    return (
-        said
-        if said and said.value and _flat(said.value) not in helped and not _is_status(said.value, texts)
-        else None
-    )
+    is_answer = said and said.value and _flat(said.value) not in helped and not _is_status(said.value, texts)
+    return said if is_answer else None
 
 
 def _rank(leaf: _Leaf, texts: Sequence[str], helped: set[str]) -> tuple[int, int] | None:
+    """Say how likely a text of the output is the answer; ``None`` if it is none.
+
+    What answers comes before what only helped to; but what left the application is the answer, even if a
+    last step translated or rewrote it.
+    """
     flat = _flat(leaf.text)
+    is_named = bool(_ANSWER_NAME.search(leaf.name))
     if flat in helped:
-        return None
+        is_prose = len(flat.split()) > 2 and not is_verdict(flat) and not _ASIDE_NAME.search(leaf.name)
+        return (1 if is_named else 4, 0) if is_prose else None
     place = next((i for i, text in enumerate(texts) if _same(flat, _flat(text))), None)
     if place is not None:
-        return (0, place) if _ANSWER_NAME.search(leaf.name) else (1, place)
-    if _ANSWER_NAME.search(leaf.name) and " " in flat:
-        return (2, 0)
-    return None
+        return (0 if is_named else 2, place)
+    return (3, 0) if is_named and " " in flat else None
 
 
 def _is_sure(how: str) -> bool:
@@ -298,6 +357,9 @@ def answering(call: Call, tree: SpanTree) -> Answering:
     """
     every = call.of(Role.GENERATION)
     with_text = [each for each in every if each.answer and each.answer.value]
+    if not with_text and (call.own is None or call.own.answer is None):  # agents that hide their models
+        inner_calls = [each for each in call.of(Role.CALL) if each is not call.own]
+        with_text = [each for each in inner_calls if each.answer and each.answer.value]
     ids = {each.span.span_id for each in with_text}
     inner = tree.nearest_above(ids, ids)
     outermost = [each for each in with_text if each.span.span_id not in inner]
@@ -343,36 +405,36 @@ def _helpers(generations: Sequence[SpanReading], retrievals: Sequence[SpanReadin
     budget = _MOST_COMPARED
     chunks = [_flat(chunk.text) for each in retrievals[:8] for chunk in _chunks(each)[:20] if chunk.text]
     found: dict[str, str] = {}
+    anew: set[str] = set()
     for i, each in enumerate(candidates):
+        given = []
         for other in candidates[:i]:
             if other.text and _asks(each, other.text):
                 found[other.reading.span.span_id] = "its text is the question of a later generation"
-        earlier = [
-            other
-            for other in candidates[:i]
-            if other.reading.span.span_id not in found and len(other.text) >= _SHORTEST_MATERIAL
-        ]
-        holds = []
-        for other in earlier:
-            budget -= len(each.prompt)
-            if budget < 0:
-                return found
-            if _holds(each.prompt, other.text, chunks):
-                holds.append(other)
-        if not holds or _refines(each, holds, chunks):
-            continue
-        found[each.reading.span.span_id] = "its prompt holds an earlier answer, so it does not answer itself"
+            elif len(other.text) >= _SHORTEST_MATERIAL:
+                budget -= len(each.prompt)
+                if budget < 0:
+                    return found
+                if _holds(each.prompt, other.text, chunks):
+                    given.append(other)
+        holds = [other for other in given if other.reading.span.span_id not in found]
+        if holds and _refines(each, holds, given, chunks):
+            anew.add(each.reading.span.span_id)
+        elif holds:
+            found[each.reading.span.span_id] = (
+                "its prompt holds an earlier answer, so it does not answer itself"
+            )
     answers = [each for each in candidates if each.reading.span.span_id not in found]
     if any(len(each.text.split()) > 3 for each in answers):
         for each in answers:
-            if len(each.text.split()) < 3 or _is_verdict(each.text):
+            if len(each.text.split()) < 3 or is_verdict(each.text):
                 found[each.reading.span.span_id] = "its text is a verdict or a label, and others are answers"
     answers = [each for each in answers if each.reading.span.span_id not in found]
     if chunks and len(answers) > 1:
         shown = [each for each in answers if any(chunk in each.prompt for chunk in chunks)]
         if shown and len(shown) < len(answers):
             for each in answers:
-                if each not in shown and each.prompt:
+                if each not in shown and each.prompt and each.reading.span.span_id not in anew:
                     found[each.reading.span.span_id] = "its prompt holds nothing that was retrieved"
     return found if len(found) < len(candidates) else {}
 
@@ -380,7 +442,7 @@ def _helpers(generations: Sequence[SpanReading], retrievals: Sequence[SpanReadin
 def _asks(later: _Candidate, text: str) -> bool:
     """Return whether a text is what a later generation was asked: then it is the rewrite of a question."""
     asked = _flat(later.reading.question.value or "") if later.reading.question else ""
-    if asked == text or (text in asked and text.endswith(("?", "\uff1f", "\u061f")) and len(text) < 600):
+    if asked == text or (text in asked and text.endswith(_QUESTION_MARKS) and len(text) < 600):
         return True
     return text in asked and _flat(asked_in(later.reading.question.value or "") or "") == text  # type: ignore[union-attr]
 
@@ -394,21 +456,51 @@ def _holds(prompt: str, answer: str, chunks: Sequence[str]) -> bool:
     return times > quoted
 
 
-def _refines(each: _Candidate, holds: Sequence[_Candidate], chunks: Sequence[str]) -> bool:
-    """Return whether it answers anew: from chunks that the earlier answers had not, or from many answers."""
-    if len(each.text.split()) < 3 or _is_verdict(each.text) or each.text.startswith("["):
+def _refines(
+    each: _Candidate, holds: Sequence[_Candidate], given: Sequence[_Candidate], chunks: Sequence[str]
+) -> bool:
+    """Return whether it answers anew, and does not only speak of the answers that it was given.
+
+    It was given a draft and what was said of it, or says an answer in other words, or was given chunks that
+    the earlier answers had not, or many answers.
+    """
+    if len(each.text.split()) < 3 or is_verdict(each.text) or each.text.startswith("["):
         return False
+    if any(
+        earlier.text in later.prompt and len(each.text) >= len(earlier.text) / 2
+        for earlier, later in combinations(given, 2)
+    ):
+        return True
+    if any(_restates(each, other) for other in holds):
+        return True
     seen = [chunk for chunk in chunks if chunk in each.prompt]
     if any(all(chunk not in other.prompt for other in holds) for chunk in seen):
         return True
-    given = [frozenset(chunk for chunk in chunks if chunk in other.prompt) for other in holds]
-    return len(holds) > 1 and len(set(given)) == len(given) and all(given)
+    read = [frozenset(chunk for chunk in chunks if chunk in other.prompt) for other in holds]
+    return len(holds) > 1 and len(set(read)) == len(read) and all(read)
 
 
+def _restates(each: _Candidate, other: _Candidate) -> bool:
+    """Return whether it says an answer anew for the user: translated, with citations, in another tone.
+
+    It was not given the question, as titles, summaries and graders are, and says about as much.
+    """
+    asked = other.reading.question.value if other.reading.question else None
+    question = _flat(asked_in(asked or "") or asked or "")
+    if (question and question in each.prompt) or each.text.endswith(_QUESTION_MARKS):
+        return False
+    if not len(other.text) / 2 <= len(each.text) <= 2 * len(other.text) + 40:
+        return False
+    before, after = (frozenset(text.casefold().split()) for text in (other.text, each.text))
+    languages = {language_of(other.text), language_of(each.text)} - {None}
+    return len(before & after) * 10 >= 6 * len(before) or len(languages) == 2
+
+
+_QUESTION_MARKS: Final = ("?", "\uff1f", "\u061f")
 _VERDICT: Final = re.compile(r"[\[{].*[\]}]\Z", re.DOTALL)
 
 
-def _is_verdict(text: str) -> bool:
+def is_verdict(text: str) -> bool:
     """Return whether a text is JSON without prose: a score, a list of labels."""
     if not _VERDICT.match(text):
         return False

@@ -30,7 +30,8 @@ _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
 _HASHED = re.compile(re.escape(semconv.HASHED_PREFIX) + r"hmac-sha256 [0-9a-f]{32} \d+ bytes>")
 _REDACTION = re.compile(r"[\W_]*redacted[\W_]*", re.IGNORECASE)
 _OBJECT_REPR = re.compile(
-    r"<(async_)?generator\b[^>]*>|<[\w.]+ object at 0x[0-9a-f]+>|<\d+-dimensional vector>"
+    r"<(async_)?generator\b[^>]*>|<[\w.]+( object)? at 0x[0-9a-f]+[^<>]*>|<\d+-dimensional vector>"
+    r"|<(Future|Task|\w*Thread|bound method|coroutine|function)\b.*>"
     r"|ChatMessage\(_?role=.*|\w{1,60}\([^()]{0,200}<(async_)?generator object .*",
     re.DOTALL,
 )

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
+from ragtrace.traces.extract._answers import is_verdict
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._content import FoundValue
 from ragtrace.traces.extract._documents import MAX_CHUNKS, chunk_of, is_unnamed, joined
 from ragtrace.traces.extract._mapping import is_mapped
+from ragtrace.traces.extract._messages import message_text
 from ragtrace.traces.extract._missing import missing_documents
 from ragtrace.traces.extract._nesting import final_retrievals, named_by_steps
-from ragtrace.traces.extract._prompt_context import PromptContext, documents_shown, prompted
+from ragtrace.traces.extract._prompt_context import PromptContext, documents_shown, prompt_of, prompted
 from ragtrace.traces.extract._rules import ContextFrom
 from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
+from ragtrace.traces.trace import StatusCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +50,16 @@ def context_of(
         return found  # it searched, and found nothing
     shown = documents_shown(generation, has_retrieval=bool(found.sources))
     if shown is not None and shown.documents.value:
-        return _with_texts(found, generation, shown)
+        return _with_texts(found, generation, shown, _prompt_text(call, generation))
+    said = generation.answer.value if generation and generation.answer else None
+    if not found.sources and source is not ContextFrom.PROMPT and is_verdict((said or "").strip()):
+        return found  # it reads a document for a program, not for a person who asks
     is_liberal = source is ContextFrom.PROMPT
     of_prompt = prompted(
         call, generation, question=question, is_liberal=is_liberal, has_retrieval=bool(found.sources)
     )
     if of_prompt is not None:
-        return _named_by(_of_prompt(of_prompt), found.chunks)
+        return _named_by(_of_prompt(of_prompt), found.chunks, _prompt_text(call, generation))
     if found.sources or call.of(Role.RETRIEVAL, Role.RERANK):
         return found
     return replace(found, gaps=(_no_retrieval(call, _PROMPT_IS_BARE if is_liberal else _USE_THE_PROMPT),))
@@ -64,8 +70,13 @@ def _lacks_text(source: SpanReading) -> bool:
     return source.documents is None or source.documents.damage is not None
 
 
+def _prompt_text(call: Call, generation: SpanReading | None) -> str:
+    _, prompt = prompt_of(call, generation)
+    return "\n".join(map(message_text, (prompt.value if prompt else None) or ()))
+
+
 def _with_texts(
-    found: ExtractedContext, generation: SpanReading | None, shown: ToolResult
+    found: ExtractedContext, generation: SpanReading | None, shown: ToolResult, prompt: str
 ) -> ExtractedContext:
     """Take the texts of documents whose ids a retrieval has from the model's prompt."""
     assert generation is not None  # its prompt has them
@@ -88,11 +99,11 @@ def _with_texts(
         gaps=(),
         is_prompt=not found.chunks,
     )
-    return _named_by(of_prompt, found.chunks)
+    return _named_by(of_prompt, found.chunks, prompt)
 
 
-def _named_by(of_prompt: ExtractedContext, retrieved: Sequence[Chunk]) -> ExtractedContext:
-    """Give passages of a prompt the ids of the retrieved documents: of the same id, else in their order."""
+def _named_by(of_prompt: ExtractedContext, retrieved: Sequence[Chunk], prompt: str) -> ExtractedContext:
+    """Give passages of a prompt the ids of retrieved documents: those beside them, else in their order."""
     chunks = of_prompt.chunks
     known = {chunk.id: chunk for chunk in retrieved}
     if not known:
@@ -104,14 +115,36 @@ def _named_by(of_prompt: ExtractedContext, retrieved: Sequence[Chunk]) -> Extrac
                 chunk_of({"text": text}, rank, chunks[0].span_id or "")
                 for rank, text in enumerate(paragraphs)
             )
-    by_order = len(chunks) == len(retrieved) and all(is_unnamed(chunk) for chunk in chunks)
+    origins = [
+        known.get(chunk.id) or beside
+        for chunk, beside in zip(chunks, _beside(chunks, known, prompt), strict=True)
+    ]
+    if not any(origins) and len(chunks) == len(retrieved) and all(is_unnamed(chunk) for chunk in chunks):
+        origins = [*retrieved]
     named = tuple(
-        replace(chunk, id=origin.id, score=origin.score, score_kind=origin.score_kind)
-        if (origin := retrieved[i] if by_order else known.get(chunk.id))
-        else chunk
-        for i, chunk in enumerate(chunks)
+        replace(chunk, id=origin.id, score=origin.score, score_kind=origin.score_kind) if origin else chunk
+        for chunk, origin in zip(chunks, origins, strict=True)
     )
     return replace(of_prompt, chunks=named)
+
+
+def _beside(chunks: Sequence[Chunk], known: Mapping[str, Chunk], prompt: str) -> Iterator[Chunk | None]:
+    """Yield for each passage the document whose id stands before it, after the passage above."""
+    end = 0
+    for chunk in chunks:
+        at = prompt.find(chunk.text or "", end)
+        if at < 0 or not chunk.text:
+            yield None
+            continue
+        before = prompt[max(end, at - _NEAR) : at]
+        end = at + len(chunk.text)
+        places = {key: before.rfind(key) for key in known if len(key) > 1 or f"[{key}]" in before}
+        nearest = max(places, key=lambda key: (places[key], len(key)), default=None)
+        yield known[nearest] if nearest is not None and places[nearest] >= 0 else None
+
+
+_NEAR: Final = 300
+"""Characters before a passage in which its id stands."""
 
 
 def _of_prompt(found: PromptContext) -> ExtractedContext:
@@ -138,6 +171,9 @@ def _retrieved(call: Call, generation: SpanReading | None, tree: SpanTree) -> Ex
         for each in call.of(Role.RETRIEVAL, Role.RERANK)
         if generation is None or each.span.start_ns <= generation.span.end_ns
     ]
+    worked = [each for each in retrievals if each.span.status_code is not StatusCode.ERROR]
+    if any(each.has_text for each in worked):
+        retrievals = worked  # what a failed one says is an error
     mapped = tuple(each for each in call.members if is_mapped(each.documents))
     final = final_retrievals(retrievals, tree) or _handed(generation)
     sources = mapped or named_by_steps(final, call.of(Role.STEP))

@@ -29,18 +29,27 @@ _PASSAGES: Final = (
     # Korean, Russian
     r"|문맥|컨텍스트|문서|참고 ?자료|자료|검색 ?결과|정보|контекст\w*|документ\w*|источник\w*"
     r"|фрагмент\w*|отрыв\w*|информаци\w*"
+    # English, Polish, Turkish, Swedish, Arabic
+    r"|contexts?\b|information\b|excerpts\b|snippets\b|knowledge\b|fragment\w*|źródł\w*|bağlam\w*|belge\w*"
+    r"|källor\w*|utdrag\w*|السياق|المستندات|المصادر"
 )
 _ANSWERS: Final = (
     r"antwort\w*|beantwort\w*|frage\b|répon\w+|question\b|respond\w*|contest(?:a|e|ar|es)\b|pregunta\b"
     r"|pergunta\b|rispond\w*|domanda\b|beantwoord\w*|antwoord\w*|vraag\b|答え|回答|質問|問い|解答|问题|問題|提问"
-    r"|답변?|대답|질문|ответ\w*|вопрос\w*"
+    r"|답변?|대답|질문|ответ\w*|вопрос\w*|odpowi\w+|pytani\w+|cevap\w*|soru\w*|svar\w*|fråg\w*|أجب|السؤال"
 )
 _QUESTIONS: Final = (
     r"(?:nutzer|benutzer|kunden)?frage|anfrage|question(?: de l'utilisateur)?"
     r"|pregunta(?: del usuario)?|consulta|pergunta(?: do usuário)?|domanda(?: dell'utente)?|vraag"
     r"|(?:ユーザーの)?質問|問い|(?:用户|用戶|我的)?(?:问题|問題|提问)(?:是|为)?|질문|вопрос(?: пользователя)?"
 )
-_REPLIES: Final = r"antwort|réponse|respuesta|resposta|risposta|antwoord|回答|答え|答案|답변|답|ответ"
+REPLY_ABROAD: Final = (
+    r"(?:antwort|réponse|respuesta|resposta|risposta|antwoord|svar|odpowiedź|cevap|最终回答|最終回答|最终答案|回答"
+    r"|答え|答案|최종 ?답변|답변|답|ответ)"
+)
+SOURCES_ABROAD: Final = (
+    r"quellen?|fuentes?|fontes?|fonti|bronnen|références|参考(?:资料|文献)|出典|来源|引用|출처|источники"
+)
 _COLON: Final = r"[:\uff1a]"
 _END: Final = r"[*_\u3011\uff09)\]]{0,4}"
 
@@ -51,7 +60,7 @@ ASKED_ABROAD: Final = re.compile(
     r"[ \u3000*_\u300c\u300e]{0,4}(?P<text>.*)",
     re.IGNORECASE,
 )
-REPLIES_ABROAD: Final = re.compile(rf"[\W_]{{0,8}}(?:{_REPLIES})[ *_\u3011]{{0,4}}{_COLON}", re.IGNORECASE)
+REPLIES_ABROAD: Final = re.compile(rf"[\W_]{{0,8}}{REPLY_ABROAD}[ *_\u3011]{{0,4}}{_COLON}", re.IGNORECASE)
 HEADS_PASSAGES: Final = re.compile(
     rf"[^\n:\uff1a]{{0,160}}?(?<![a-zà-ÿ])(?:{_PASSAGES})[^\n:\uff1a]{{0,100}}{_END}{_COLON}"
     r"[ \u3000*_]{0,4}(?P<text>.*)",

@@ -227,19 +227,45 @@ def _results_of_search(node: AttributeValue) -> Iterator[AttributeValue]:
 
 def last_user_text(messages: Sequence[Message]) -> str | None:
     """Return the text of the last user message with text."""
-    texts = (message_text(message) for message in reversed(messages) if _role(message) in _USER_ROLES)
-    return next((text for text in texts if text), None)
+    asking = [message for message in messages if _role(message) in _USER_ROLES]
+    texts = (
+        turn.text for each in reversed(asking) for turn in reversed(_spoken(each)) if turn.role == "user"
+    )
+    return next(texts, None)
 
 
 def turns_of(messages: Sequence[Message]) -> tuple[ChatTurn, ...]:
     """Return the messages with text as turns; tool results are not turns."""
-    names = {
-        **dict.fromkeys(_SYSTEM_ROLES, "system"),
-        **dict.fromkeys(_USER_ROLES, "user"),
-        **dict.fromkeys(_ANSWER_ROLES, "assistant"),
-    }
-    turns = (ChatTurn(names.get(_role(each), ""), message_text(each)) for each in messages)
-    return tuple(turn for turn in turns if turn.role and turn.text)
+    return tuple(turn for each in messages for turn in _spoken(each))
+
+
+_NAMES = {
+    **dict.fromkeys(_SYSTEM_ROLES, "system"),
+    **dict.fromkeys(_USER_ROLES, "user"),
+    **dict.fromkeys(_ANSWER_ROLES, "assistant"),
+}
+_SPEAKER = re.compile(
+    r"(?:^[ \t]{0,3}(?:#{1,6} |\*\*|\[)?|(?P<token><\|(?:[a-z_]{1,20}\|>)?|<start_of_turn>))"
+    rf"(?P<role>{'|'.join(_NAMES)})(?(token)(?:\|>|<\|[a-z_]{{1,20}}\|>|\n)|(?:\*\*:|:\*\*|\]:?|:))",
+    re.MULTILINE | re.IGNORECASE,
+)
+_END_OF_TURN = re.compile(r"\s*(?:<\|[a-z_]{1,20}\|>|<end_of_turn>|</?s>)\s*\Z|\A\s+|\s+\Z")
+
+
+def _spoken(message: Message) -> tuple[ChatTurn, ...]:
+    """Read a message; one of the user may be a whole prompt as one text: ``system: …``, ``user: …``."""
+    role, text = _NAMES.get(_role(message), ""), message_text(message)
+    marks = list(_SPEAKER.finditer(text)) if role == "user" else []
+    if not any(_NAMES[each["role"].lower()] == "user" for each in marks) or _END_OF_TURN.sub(
+        "", text[: marks[0].start()]
+    ):
+        return (ChatTurn(role, text),) if role and text else ()
+    ends = [*(each.start() for each in marks[1:]), len(text)]
+    turns = [
+        ChatTurn(_NAMES[each["role"].lower()], _END_OF_TURN.sub("", text[each.end() : end]))
+        for each, end in zip(marks, ends, strict=True)
+    ]
+    return tuple(turn for turn in turns if turn.text)
 
 
 def calls_tools(messages: Sequence[Message]) -> bool:
@@ -330,6 +356,8 @@ def _part_text(part: AttributeValue) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping) or part.get("type", "text") not in _TEXT_TYPES:
+        return ""
+    if part.get("thought") is True:  # Gemini's
         return ""
     text = part.get("content", part.get("text"))
     if isinstance(text, Mapping):

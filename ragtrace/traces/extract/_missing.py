@@ -8,7 +8,14 @@ from ragtrace import semconv
 from ragtrace.model import Gap, Part, SkipReason
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._span_reader import Role, SpanReading
-from ragtrace.traces.extract._streams import WENT_AWAY, error_of, is_finished, is_streamed, left_open
+from ragtrace.traces.extract._streams import (
+    WENT_AWAY,
+    error_of,
+    is_finished,
+    is_streamed,
+    is_unanswered,
+    left_open,
+)
 from ragtrace.traces.extract._switches import switches_of
 from ragtrace.traces.extract._unread import unread_text
 from ragtrace.traces.trace import Span, StatusCode
@@ -42,16 +49,16 @@ def unfinished_answer(
     if start is None:
         return None
     inside = _last_inside(start, call, tree)
-    told = [*_around(start, call, tree), *inside]
+    told = [*_around(start, call, tree), *inside] if tree.cut_short else ()
     cut_short = [span for span in told if span.span_id in tree.cut_short]
     marked = [span for span in cut_short if semconv.RAG_STREAM_END in span.attributes]
     left = [span for span in cut_short if tree.cut_short[span.span_id] == semconv.READER_LEFT]
     ended = next(iter((*marked, *left, *cut_short)), None)
     if ended is not None and tree.cut_short[ended.span_id] == semconv.STREAM_FAILED:
-        if not has_text and not any(map(is_streamed, told)):
+        if not (has_text or any(map(is_streamed, told)) or is_unanswered(start)):
             return None  # nothing came before the error
         detail = f"the answer broke off with an error: span {ended.name!r} ended in {error_of(ended)}"
-    elif ended is not None or _is_left_later(start, call, tree):
+    elif ended or _is_left_later(start, call, tree) or (not has_text and is_unanswered(start)):
         detail = WENT_AWAY
     else:
         silent = (start, *inside) if not is_finished(start) else (start,)

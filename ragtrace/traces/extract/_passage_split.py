@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 from ragtrace.model import AttributeValue
 from ragtrace.traces.extract._content import parse_loosely
 from ragtrace.traces.extract._documents import chunk_of, has_text
+from ragtrace.traces.extract._languages import REPLY_ABROAD, SAYS_TO_ANSWER
 
 _FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}|~{3,}|\"{3}|'{3})[\w-]{0,20}[ \t]*")
 RULE: Final = re.compile(r"[ \t]{0,3}(-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*")
@@ -24,21 +26,30 @@ NUMBERED: Final = re.compile(
 """A line that begins a passage: ``Document 1:``."""
 BRACKETED: Final = re.compile(
     r"[ \t]{0,3}(?:[-*][ \t])?\[(?![ xX]\])[^\[\]\n]{1,80}\]:?(?:[ \t]{1,4}(?=\S)|$)"
+    r"|[ \t]{0,3}\u3010[^\u3010\u3011\n]{0,40}\d\u3011[:\uff1a]?[ \t]*"
 )
 """A line that begins a passage: ``[1] …``, ``[faq-12] …``."""
-LISTED: Final = re.compile(r"[ \t]{0,3}\d{1,3}[.)][ \t]{1,4}(?=\S)")
+LISTED: Final = re.compile(
+    r"[ \t]{0,3}(?:(?:\d{1,3}[.)]|[IVX]{1,5}\.|[A-Za-z]\))[ \t]{1,4}|\d{1,3}\u3001"
+    r"|[\u2460-\u2473\u2776-\u277f])(?=[ \t]*\S)"
+)
+"""An item of a list, numbered in any way."""
+IN_PARENTHESES: Final = re.compile(r"[ \t]{0,3}[(\uff08](?:\d{1,3}|[a-z])[)\uff09](?=[ \t]*\S)")
+FILE: Final = re.compile(
+    r"[ \t]{0,3}(?:#{1,6} |\*\*|={2,} ?|-{3,} ?)?[\w./-]{1,120}\.[a-z]\w{1,4}(?:\*\*)?:?[ \t*=-]*$"
+)
+"""A line with the name of the file that follows."""
 ANY_NUMBERED: Final = re.compile(
     r"[ \t#*]{0,6}(?:[^\W\d_]{2,20}|[\u3010\[(\uff08]?[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{1,8})"
-    r"[ \t]{0,2}(?:n[.º°o]{1,2} ?|nr\. ?)?[#\[(]?\d{1,4}[\])\u3011\uff09]?[ \t]{0,2}"
+    r"[ \t]{0,2}(?:n[.º°o]{1,2} ?|nr\. ?)?[#\[(]?(?:\d{1,4}"
+    r"|[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]{1,3})[\])\u3011\uff09]?[ \t]{0,2}"
     r"(?:\([^()\n]{0,200}\))?[ \t]{0,2}"
-    r"[:\uff1a.)-][ \t*]{0,4}",
+    r"(?:[:\uff1a.)-][ \t*]{0,4}|$)",
     re.IGNORECASE,
 )
 """A line that begins a passage in another language: ``Dokument 1:``."""
 _BULLET: Final = re.compile(r"[ \t]{0,3}[-*•][ \t]{1,4}(?=\S)")
-_JSON: Final = re.compile(
-    r"\[\s{0,20}\{|\{\s{0,20}\"(?:documents|passages|contexts?|chunks|results|sources)\"", re.IGNORECASE
-)
+_JSON: Final = re.compile(r"\[\s{0,20}[{\"]|\{\s{0,20}\"")
 _JSON_TRIED: Final = 8
 _SENTENCE: Final = re.compile(r"\w\W{0,3}[.!?…][\"'”)\]]{0,2}[ \t]{0,9}$")
 _LABELED: Final = re.compile(r"\w{1,20}:")
@@ -46,6 +57,7 @@ _MARKS: Final = re.compile(
     r"^[ \t]*\[(?:/|END )[^\]\n]{0,40}\][ \t]*$|<((?:document_)?metadata)>[^<>]{0,500}</\1>",
     re.MULTILINE | re.IGNORECASE,
 )
+_LAST_RULE: Final = re.compile(r"\n[ \t]{0,3}(?:-{3,}|={3,}|\*{3,}|_{3,})\s*\Z")
 _FILE: Final = re.compile(r"[\w./-]{1,120}\.\w{2,5}")
 """A list of sources that follows the passages."""
 _LETTER: Final = re.compile(r"\w")
@@ -61,9 +73,12 @@ def parted(block: str) -> tuple[str, ...]:
     lines = block.splitlines()
     for passages in (
         _fenced(lines),
+        _tabled(lines),
+        _recorded(lines),
         _begun_by(NUMBERED, lines),
         _begun_by(ANY_NUMBERED, lines) if sum(bool(ANY_NUMBERED.match(each)) for each in lines) > 1 else (),
         _begun_by(BRACKETED, lines),
+        _begun_by(FILE, lines) if sum(bool(FILE.match(each)) for each in lines) > 1 else (),
         _ruled(lines),
         _listed(LISTED, lines),
         _listed(_BULLET, lines),
@@ -87,31 +102,73 @@ def documents_in_json(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def objects_in_json(text: str) -> tuple[Sequence[AttributeValue], str]:
-    """Return the objects with text of lines of JSON or of a JSON list, or a list's strings; and the rest."""
+    """Return the objects with text, in lists or one by one, or the strings of a list; and the rest."""
     objects: list[AttributeValue] = []
     rest: list[str] = []
-    for line in text.splitlines() if '{"' in text else ():
-        stripped = line.strip().rstrip(",")
-        node = parse_loosely(stripped) if stripped[:2] == '{"' and stripped[-1:] == "}" else None
-        if _is_document(node):
-            objects.append(node)
-        else:
-            rest.append(line)
-    if objects:
-        return objects, "\n".join(rest)
-    decoder = json.JSONDecoder()
-    for match in islice(_JSON.finditer(text), _JSON_TRIED):
+    decoder, failed, taken, at = json.JSONDecoder(), 0, 0, 0
+    while failed < _JSON_TRIED and (match := _JSON.search(text, at)):
         try:
-            _, end = decoder.raw_decode(text, match.start())
+            _, at = decoder.raw_decode(text, match.start())
         except (ValueError, RecursionError):
+            failed, at = failed + 1, match.start() + 1
             continue
-        node = parse_loosely(text[match.start() : end])
-        if isinstance(node, Mapping):
-            node = next((each for each in node.values() if isinstance(each, tuple)), ())
-        items = node if isinstance(node, tuple) else ()
-        if items and (all(map(_is_document, items)) or all(isinstance(each, str) for each in items)):
-            return items, f"{text[: match.start()]}\n{text[end:]}"
-    return (), text
+        if items := _items_of(parse_loosely(text[match.start() : at])):
+            objects.extend(items)
+            rest.append(text[taken : match.start()].rstrip(" \t,"))
+            taken = at
+    known = [each for each in objects if not isinstance(each, Mapping) or _is_document(each)]
+    if not known and len({frozenset(each) for each in objects if isinstance(each, Mapping)}) == 1:
+        known = _with_text([each for each in objects if isinstance(each, Mapping)])
+    return (known, _EMPTY_FENCE.sub("", "\n".join([*rest, text[taken:]]))) if known else ((), text)
+
+
+_EMPTY_FENCE: Final = re.compile(r"^(`{3,}|~{3,})\w{0,9}[\s,]{0,9}^\1[ \t]*$", re.MULTILINE)
+_ID: Final = re.compile(r"[^\s]{0,80}[\d./#][^\s]{0,80}")
+
+
+def _items_of(node: AttributeValue) -> Sequence[AttributeValue]:
+    """Return the documents of a list, of a list below any key, or by their ids; or the one document."""
+    if isinstance(node, Mapping):
+        if _is_document(node):
+            return (node,)
+        for each in node.values():
+            if isinstance(each, tuple) and (items := _items_of(each)):
+                return items
+        by_id = [{"id": key, "text": each} if isinstance(each, str) else each for key, each in node.items()]
+        if len(by_id) > 1 and all(map(_ID.fullmatch, node)) and all(map(_is_document, by_id)):
+            return by_id
+        return (node,) if not any(isinstance(each, Mapping | tuple) for each in node.values()) else ()
+    items = node if isinstance(node, tuple) else ()
+    if all(isinstance(each, str) for each in items):
+        return items if any(" " in each.strip() or CJK.search(each) for each in items) else ()  # type: ignore[union-attr]
+    return items if all(isinstance(each, Mapping) and "role" not in each for each in items) else ()
+
+
+def _with_text(objects: Sequence[Mapping[str, AttributeValue]]) -> list[AttributeValue]:
+    """Take the longest text of several objects with the same keys as that of a document."""
+    lengths = {
+        key: sum(len(each[key]) for each in objects if isinstance(each[key], str))  # type: ignore[arg-type]
+        for key in objects[0]
+    }
+    key = max(lengths, key=lambda each: lengths[each], default="")
+    if (
+        len(objects) < 2
+        or lengths.get(key, 0) < _SHORTEST_TEXT * len(objects)
+        or any(map(NO_TEXT.fullmatch, lengths))
+    ):
+        return []
+    return [{**each, "text": each[key]} for each in objects]
+
+
+_SHORTEST_TEXT: Final = 12
+"""Characters, of passages on average."""
+NO_TEXT: Final = re.compile(
+    rf"(?:user|human|assistant|ai|system|role|input|output|question|query|q|a|answer|completion|response"
+    rf"|{REPLY_ABROAD}|.*{SAYS_TO_ANSWER.pattern})",
+    re.IGNORECASE,
+)
+"""The key of a field of an example or of a turn."""
+CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 def _is_document(item: AttributeValue) -> bool:
@@ -164,6 +221,76 @@ def _fenced(lines: Sequence[str]) -> tuple[str, ...]:
     return () if has_more or mark else _whole("\n".join(each) for each in inside)
 
 
+COLUMNS: Final = re.compile(r"[ \t]{0,3}(?=[^|\n]*\|)(?:\|?[ \t]*:?-{2,}:?[ \t]*)+\|?[ \t]*")
+"""The line below the heads of a table's columns."""
+_CELL: Final = re.compile(r"(?<!\\)\|")
+
+
+def _tabled(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the cells of a table's column with the most text."""
+    rule = next((i for i, line in enumerate(lines) if COLUMNS.fullmatch(line)), None)
+    if rule is None:
+        return ()
+    rows = [_CELL.split(line.strip().strip("|")) for line in lines[rule + 1 :] if "|" in line]
+    columns = [
+        [row[i] if i < len(row) else "" for row in rows] for i in range(max(map(len, rows), default=0))
+    ]
+    return _whole(max(columns, key=lambda cells: sum(map(len, cells)), default=()))
+
+
+KEYED: Final = re.compile(
+    r"[^\w\n]{0,8}(?P<key>[^\W\d_](?:[\w()-]|[ .](?=\w)){0,30})[ \t]{0,2}[:\uff1a=](?!//)[ \t]*(?P<text>.*)"
+)
+"""A line of a record: ``Title: …``, ``├── Content:``."""
+
+
+def key_of_records(lines: Sequence[str]) -> str | None:
+    """Return the first key of two or more blocks of lines that have the same keys, in any language."""
+    keys = [match["key"].lower() for line in lines if (match := KEYED.fullmatch(line))]
+    first = next((key for key, times in Counter(keys).items() if times > 1), None)
+    if first is None or any(map(NO_TEXT.fullmatch, keys)):
+        return None
+    blocks: list[set[str]] = []
+    for key in keys[keys.index(first) :]:
+        if key == first:
+            blocks.append(set())
+        blocks[-1].add(key)
+    return first if len(set.intersection(*blocks)) > 1 else None
+
+
+def _recorded(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return each record's text, of several with the same keys; all of it, if other fields have facts."""
+    if (first := key_of_records(lines)) is None:
+        return ()
+    records: list[dict[str, list[str]]] = []
+    whole: list[list[str]] = []
+    key = ""
+    for line in lines:
+        match = KEYED.fullmatch(line)
+        named = match["key"].lower() if match else ""
+        if match and (named == first or (records and (len(records) == 1 or named in records[0]))):
+            key = named
+            if key == first:
+                records.append({})
+                whole.append([])
+            records[-1].setdefault(key, []).append(match["text"])
+        elif records and not RULE.fullmatch(line):
+            records[-1][key].append(line)
+        if records and not RULE.fullmatch(line):
+            whole[-1].append(line)
+    values = {key: [" ".join(each.get(key, ())).strip() for each in records] for key in records[0]}
+    said = [key for key, texts in values.items() if not all(map(_ASIDE.fullmatch, texts))]
+    if len(said) == 1:
+        whole = [each.get(said[0], []) for each in records]
+    return _whole(map("\n".join, whole))
+
+
+_ASIDE: Final = re.compile(
+    rf"(?:(?!{CJK.pattern})\S)*|\S{{0,8}}|(?:[^\s\d]{{1,30}} ?){{1,5}}(?<![.!?\u3002])"
+)
+"""A value beside the text: an address, an id, a title."""
+
+
 def _begun_by(label: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
     """Start a passage at each line with a label; text before the first label is a passage too."""
     passages: list[list[str]] = [[]]
@@ -212,6 +339,8 @@ def _a_line_each(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _whole(passages: Iterable[str]) -> tuple[str, ...]:
-    texts = [text for each in passages if _LETTER.search(text := _MARKS.sub("", each).strip())]
+    texts = [
+        text for each in passages if _LETTER.search(text := _LAST_RULE.sub("", _MARKS.sub("", each)).strip())
+    ]
     said = [text for text in texts if not _FILE.fullmatch(text)]
     return tuple(said or texts)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from itertools import pairwise
+from typing import Final
 
 from ragtrace.traces.extract._languages import (
     ASKED_ABROAD,
@@ -20,13 +21,27 @@ from ragtrace.traces.extract._languages import (
 from ragtrace.traces.extract._passage_split import (
     ANY_NUMBERED,
     BRACKETED,
+    CJK,
+    COLUMNS,
+    FILE,
+    IN_PARENTHESES,
+    KEYED,
     LISTED,
     NUMBERED,
     RULE,
     documents_in_json,
+    key_of_records,
     parted,
 )
-from ragtrace.traces.extract._prompts import ASKED, fields_in
+from ragtrace.traces.extract._prompts import (
+    ASKED,
+    ASKED_BY_LABEL,
+    Element,
+    elements_in,
+    fields_in,
+    outermost,
+    without,
+)
 
 _NOUNS: Final = (
     r"(?:context|passages?|documents?|docs|sources|excerpts?|snippets?|chunks?|extracts?|search results"
@@ -37,13 +52,17 @@ _VERBS: Final = (
     r"\b(?:answer|answers|answering|respond|reply|use|using|based|rely|relying|refer|cite|citations?|according|grounded|given"
     r"|consult)\b"
 )
-_DIRECTED: Final = re.compile(rf"{_VERBS}[^\n]{{0,120}}?\b{_NOUNS}\b", re.IGNORECASE)
+_THEN_ANSWER: Final = r"[^\n.]{0,80}?\b(?:answer|respond|reply)\b"
+_DIRECTED: Final = re.compile(
+    rf"{_VERBS}[^\n]{{0,120}}?\b{_NOUNS}\b|\b{_NOUNS}\b{_THEN_ANSWER}", re.IGNORECASE
+)
 _POINTED: Final = re.compile(
     rf"{_VERBS}[^\n]{{0,80}}?\b(?:these|this|following|given|provided|supplied|retrieved|numbered|labell?ed|below)\b"
     rf"[^\n.]{{0,40}}?\b{_NOUNS}\b"
     rf"|{_VERBS}[^\n]{{0,80}}?\b{_NOUNS}\b[^\n.]{{0,20}}?\b(?:below|provided|that follow)\b"
     rf"|{_VERBS}[^\n]{{0,80}}?\b(?:following|provided|given) information(?: below)?"
-    r"[ \t]{0,3}[:.]?[ \t]{0,3}$",
+    r"[ \t]{0,3}[:.]?[ \t]{0,3}$"
+    rf"|\b(?:these|this|following|below)\b[^\n.]{{0,40}}?\b{_NOUNS}\b{_THEN_ANSWER}",
     re.IGNORECASE | re.MULTILINE,
 )
 _SURE_TAGS: Final = (
@@ -53,7 +72,7 @@ _SURE_TAGS: Final = (
 _TAGS: Final = rf"{_SURE_TAGS}|doc|sources?|articles?|results?|knowledge|references?"
 """Other tags are common in HTML and elsewhere: they count only if the prompt says to answer from them."""
 _ANSWERS_IN_TAGS: Final = r"answer|response|submission|completion"
-_TAG: Final = re.compile(rf"<(/?)({_TAGS}|examples?|{_ANSWERS_IN_TAGS})(?:\s[^<>]{{0,300}})?>", re.IGNORECASE)
+_NO_PASSAGES: Final = rf"examples?|{_ANSWERS_IN_TAGS}"
 _BODY: Final = re.compile(r"<(content|text|body|document_contents?|page_content)>", re.IGNORECASE)
 _FACTS: Final = re.compile(
     r"<(source|title|url|id|index|score|(?:document_)?metadata|date|name)>"
@@ -98,8 +117,8 @@ _ANSWER: Final = re.compile(
     re.IGNORECASE,
 )
 _OTHER: Final = re.compile(
-    r"\s{0,3}(?:instructions?|rules?|guidelines?|your task|task|output format|(?:chat |conversation )?history"
-    r"|conversation)(?: [^:\n]{0,20})?:.*"
+    r"\s{0,3}(?:instructions?|rules?|guidelines?|your task|task|(?:expected )?output(?: format)?"
+    r"|(?:chat |conversation )?history|conversation)(?: [^:\n]{0,20})?:.*"
     r"|\s{0,3}(?:the )?(?:above|preceding|foregoing) (?:is|are|was|were) .{0,80}"
     r"|\s{0,3}(?:#{1,6} {0,3}|\*\*|={2,} ?)(?:instructions?|rules?|guidelines?|task|notes?|output|format"
     r"|examples?|history|chat history|conversation|important|constraints?|tone|style|role)\b.{0,80}",
@@ -114,10 +133,11 @@ _INSTRUCTION: Final = re.compile(
     r"|be (?:polite|brief|concise|helpful|honest|short|friendly)\b"
     r"|use (?:only|these|at most|three|the following) |only (?:use|answer) |cite |think step|let's think"
     r"|say (?:that )?you |(?:based on|using|given) (?:only |the |these )"
-    r"|act as |keep (?:the|your) answer|the following )",
+    r"|act as |begin!|keep (?:the|your) answer|the following )",
     re.IGNORECASE,
 )
-_INK: Final = re.compile(r"\S")
+_ASKING: Final = re.compile(r"[?\uff1f\u061f]['\"\u201d\u300d]?[ \t]*(?:\n[ \t]*\n|\s*\Z)")
+_SENTENCE: Final = re.compile(r"[.!?\u2026\u3002\uff01\uff1f]['\")\u201d\u300d]?\s*\Z")
 _LONGEST_INSTRUCTION: Final = 1_500
 _LONGEST_QUESTION: Final = 600
 _LONGEST_END: Final = 10_000
@@ -134,6 +154,10 @@ class Directions:
     """It says to answer from a context, documents or the like."""
     is_pointed: bool
     """It means passages in the prompt itself: *these* passages, the context *below*."""
+    is_named: bool
+    """It names passages and speaks of an answer, in any language."""
+    is_asked: bool
+    """It has a paragraph that ends with a question mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +176,18 @@ class Passages:
 
 def directions_in(texts: Sequence[str]) -> Directions:
     """Find directions in the messages of the system and the user."""
+    ends = "\n\n".join(map(_ends, texts))
     return Directions(
-        is_directed=any(_DIRECTED.search(_ends(text)) for text in texts),
-        is_pointed=any(_POINTED.search(_ends(text)) for text in texts),
+        is_directed=bool(_DIRECTED.search(ends)),
+        is_pointed=bool(_POINTED.search(ends)),
+        is_named=bool(
+            NAMES_PASSAGES.search(ends)
+            and (
+                SAYS_TO_ANSWER.search(ends)
+                or any(ASKED_BY_LABEL.fullmatch(each) and not ASKED.match(each) for each in ends.splitlines())
+            )
+        ),
+        is_asked=bool(_ASKING.search(ends)),
     )
 
 
@@ -178,23 +211,45 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
 
     The time is linear in the length of the text: every pattern is anchored at a line or bounded.
     """
-    found = _in_fields(text) or _tagged(text, is_directed=directions.is_directed)
+    lines = text.splitlines()
+    if example := _example(lines):
+        behind = passages_in("\n".join(lines[example.stop :]), directions, question)
+        if behind.passages:
+            return behind
+        lines[example] = []
+        text = "\n".join(lines)
+    if fields := fields_in(text):
+        return _in_fields(text, fields)
+    found = _tagged(text, is_directed=directions.is_directed)
     if found.passages:
         return found
-    lines = text.splitlines()
     sections = _sections(lines, directions, question)
+    has_answer = sections.has_answer or found.has_answer
+    is_marked = directions.is_directed or directions.is_named
     for each in (
         sections,
-        _as_json(text) if directions.is_directed else None,
-        _bracketed(lines, question) if directions.is_pointed else None,
-        _below_rule(lines, question) if directions.is_pointed else None,
+        _records(lines, question, is_marked=is_marked) if is_marked or directions.is_asked else None,
+        _as_json(text) if is_marked else None,
+        _table(lines, question) if is_marked or directions.is_asked else None,
+        _repeated(lines, question, BRACKETED, least=1) if directions.is_pointed else None,
         _led_in(lines, question) if directions.is_pointed else None,
+        structured(text, lines, question, directions),
     ):
         if each is not None and each.passages:
-            return _with_answer(each, has_answer=sections.has_answer or found.has_answer)
-    if (by_structure := structured(text, question, directions)) is not None:
-        return _with_answer(by_structure, has_answer=sections.has_answer or found.has_answer)
-    return Passages(rest=text, has_answer=sections.has_answer or found.has_answer)
+            return replace(each, has_answer=has_answer)
+    return Passages(rest=text, has_answer=has_answer)
+
+
+def _example(lines: Sequence[str]) -> slice | None:
+    """Find questions that have their answer, before the question that has none yet."""
+    asks = [i for i, line in enumerate(lines) if ASKED.match(line) or ASKED_ABROAD.match(line)]
+    if len(asks) < 2:
+        return None
+    said = [i for i in range(asks[0], asks[-1]) if _kind(lines[i]) == _ANSWERS]
+    if not said:
+        return None
+    start = _start_of_last_paragraph(lines, asks[0]) if asks[0] and lines[asks[0] - 1].strip() else asks[0]
+    return slice(start, said[-1] + 1 + (not _is_answered(lines[said[-1] : said[-1] + 1])))
 
 
 _FIELD_OF_PASSAGES: Final = re.compile(
@@ -202,86 +257,59 @@ _FIELD_OF_PASSAGES: Final = re.compile(
 )
 
 
-def _in_fields(text: str) -> Passages | None:
+def _in_fields(text: str, fields: Mapping[str, str]) -> Passages:
     """Find the fields of a DSPy program that hold passages: ``[[ ## context ## ]]``."""
-    fields = fields_in(text)
     held = [
         value for name, value in fields.items() if _FIELD_OF_PASSAGES.fullmatch(name) and _is_prose(value)
     ]
-    if not held:
-        return None
     passages = tuple(passage.strip("\u00ab\u00bb ") for value in held for passage in parted(value))
-    rest = text
     for value in held:
-        rest = rest.replace(value, "")
-    return Passages(passages=passages, rest=rest, shape="in the fields of a DSPy program")
-
-
-def _with_answer(found: Passages, *, has_answer: bool) -> Passages:
-    return replace(found, has_answer=has_answer)
+        text = text.replace(value, "")
+    return Passages(passages=passages, rest=text, shape="in the fields of a DSPy program")
 
 
 # -- between tags
 
 
-class _Tagged(NamedTuple):
-    """The content between a tag and its end."""
-
-    name: str
-    start: int
-    end: int
-    inside: slice
-
-
 def _tagged(text: str, *, is_directed: bool, depth: int = 0) -> Passages:
-    """Find ``<context>…</context>`` and the like. A tag that is only mentioned encloses nothing."""
-    opened: list[tuple[str, re.Match[str]]] = []
-    found: list[_Tagged] = []
-    for match in _TAG.finditer(text):
-        name = match[2].lower()
-        if match[2] not in (name, name.upper()):  # <Document> may be a UI component
-            continue
-        if not match[1]:
-            opened.append((name, match))
-            continue
-        near = range(len(opened) - 1, max(-1, len(opened) - 9), -1)
-        at = next((i for i in near if opened[i][0] == name), None)
-        if at is not None:
-            start = opened[at][1]
-            del opened[at:]
-            if _INK.search(text, start.end(), match.start()):
-                inside = slice(start.end(), match.start())
-                found.append(_Tagged(name, start.start(), match.end(), inside))
-    outermost = _outermost(found)
+    """Find ``<context>…</context>`` and the like."""
+    known = [
+        each
+        for each in elements_in(text)
+        if re.fullmatch(rf"{_TAGS}|{_NO_PASSAGES}", each.name)
+        and (tag := text[each.end - len(each.name) - 1 : each.end - 1]) in (each.name, tag.upper())
+    ]  # <Document> may be a UI component
+    chosen = outermost(known)
+    has_answer = any(re.fullmatch(_ANSWERS_IN_TAGS, each.name) for each in chosen)
     names_of_passages = _TAGS if is_directed else _SURE_TAGS
-    passages = [each for each in outermost if re.fullmatch(names_of_passages, each.name)]
-    has_answer = any(re.fullmatch(_ANSWERS_IN_TAGS, each.name) for each in outermost)
-    rest, last = [], 0
-    for each in passages:
-        rest.append(text[last : each.start])
-        last = each.end
-    names = dict.fromkeys(f"`<{each.name}>`" for each in passages)
-    return Passages(
-        passages=tuple(passage for each in passages for passage in _inside_tags(text[each.inside], depth)),
-        rest="\n".join([*rest, text[last:]]),
-        shape=f"between tags {', '.join(names)}",
-        has_answer=has_answer,
+    passages = [each for each in chosen if re.fullmatch(names_of_passages, each.name)]
+    return replace(_inside_all(text, passages, depth), has_answer=has_answer)
+
+
+def _in_any_tags(text: str, depth: int = 0) -> Passages:
+    found = [each for each in elements_in(text) if not _ASKING_TAG.fullmatch(each.name)]
+    return _inside_all(
+        text, outermost([each for each in found if _is_prose(text[each.inside])]), depth, any_tag=True
     )
 
 
-def _outermost(found: Sequence[_Tagged]) -> list[_Tagged]:
-    chosen: list[_Tagged] = []
-    for each in sorted(found, key=lambda each: each.start):
-        if not chosen or each.start >= chosen[-1].end:
-            chosen.append(each)
-    return chosen
-
-
-def _inside_tags(inner: str, depth: int) -> tuple[str, ...]:
-    """Split the content of a tag: by inner tags, else like any block."""
-    text = _FACTS.sub("", inner)  # title and source, next to the content of a document
-    nested = _tagged(text, is_directed=True, depth=depth + 1).passages if depth < _DEEPEST else ()
-    return nested or parted(_body(text))
+def _inside_all(text: str, elements: Sequence[Element], depth: int, *, any_tag: bool = False) -> Passages:
+    """Split the content of tags: by inner tags, else like any block."""
+    passages: list[str] = []
+    for each in elements:
+        inner = _FACTS.sub("", text[each.inside])  # title and source, next to the content of a document
+        nested = Passages()
+        if depth < _DEEPEST:
+            nested = (
+                _in_any_tags(inner, depth + 1)
+                if any_tag
+                else _tagged(inner, is_directed=True, depth=depth + 1)
+            )
+        passages.extend(nested.passages or parted(_body(inner)))
+    names = dict.fromkeys(f"`<{each.name}>`" for each in elements)
+    return Passages(
+        passages=tuple(passages), rest=without(text, elements), shape=f"between tags {', '.join(names)}"
+    )
 
 
 def _body(text: str) -> str:
@@ -319,13 +347,17 @@ def _sections(lines: Sequence[str], directions: Directions, question: str | None
     """
     segments = _segments(lines)
     last_question = max((i for i, each in enumerate(segments) if each.kind == _ASKS), default=-1)
+    if any(not each.holds_passages and any(map(ASKED_BY_LABEL.fullmatch, each.lines)) for each in segments):
+        last_question = len(segments)
     passages: list[str] = []
     rest: list[str] = []
     for i, each in enumerate(segments):
         is_certain = each.kind in (_NUMBER, _SURE) or directions.is_directed or i < last_question
         block, tail = (each.lines, []) if i + 1 < len(segments) else _without_tail(each.lines, question)
-        if each.holds_passages and is_certain and _words(block) >= _SHORTEST_BLOCK:
-            passages.extend(_without_instructions(parted("\n".join(_without_label(each.kind, block)))))
+        found = parted("\n".join(_without_label(each.kind, block))) if each.holds_passages else ()
+        is_certain = is_certain or (directions.is_asked and sum(map(bool, map(BRACKETED.match, block))) > 1)
+        if is_certain and found and _words(block) >= _SHORTEST_BLOCK:
+            passages.extend(_without_instructions(found))
             rest.extend(tail)
         else:
             rest.extend(each.lines)
@@ -365,9 +397,9 @@ def _kind(line: str) -> str:
     heading = _HEADING.fullmatch(line) or _BARE_HEADING.fullmatch(line) or _ANNOUNCED.fullmatch(line)
     if heading:
         return _SURE if heading["strong"] else _PERHAPS
-    if ASKED.match(line) or _BARE_QUESTION.fullmatch(line):
+    if ASKED.match(line) or ASKED_ABROAD.match(line) or _BARE_QUESTION.fullmatch(line):
         return _ASKS
-    if _ANSWER.fullmatch(line):
+    if _ANSWER.fullmatch(line) or REPLIES_ABROAD.match(line):
         return _ANSWERS
     return _ELSE if _OTHER.fullmatch(line) else ""
 
@@ -380,8 +412,9 @@ def _without_label(kind: str, lines: Sequence[str]) -> list[str]:
 
 
 def _is_answered(lines: Sequence[str]) -> bool:
-    label = _ANSWER.fullmatch(lines[0])
-    return any(each.strip() for each in ((label["text"] if label else ""), *lines[1:]))
+    label = REPLIES_ABROAD.match(lines[0])
+    said = lines[0][label.end() :] if label else lines[0].partition(":")[2]
+    return any(each.strip(" *_") for each in (said, *lines[1:]))
 
 
 # -- without labels of their own
@@ -392,52 +425,30 @@ def _as_json(text: str) -> Passages:
     return Passages(passages=passages, rest=rest, shape="as JSON")
 
 
-def _bracketed(lines: Sequence[str], question: str | None) -> Passages | None:
-    """Find lines that begin with ``[1]`` or ``[faq-12]``."""
-    first = next((i for i, line in enumerate(lines) if BRACKETED.match(line)), None)
-    if first is None:
+def _block(lines: Sequence[str], start: int, end: int, question: str | None, shape: str) -> Passages | None:
+    """Split a block of lines, up to a label, the question or instructions in it."""
+    block, tail = _up_to_label(lines[start:end], question)
+    if not _is_prose("\n".join(block)):
         return None
-    block, tail = _up_to_label(lines[first:], question)
-    passages = parted("\n".join(block)) if _words(block) >= _SHORTEST_BLOCK else ()
-    return Passages(passages=passages, rest="\n".join([*lines[:first], *tail]), shape="behind `[…]`")
+    rest = "\n".join([*lines[:start], *tail, *lines[end:]])
+    return Passages(passages=parted("\n".join(block)), rest=rest, shape=shape)
 
 
 def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
-    """Find the text after a sentence that points to it: "Answer from the passages below." """
+    """Find the text after a sentence that points to it, or below the line of dashes that follows it."""
     pointing = next((i for i, line in enumerate(lines) if _POINTED.search(line)), None)
     if pointing is None:
         return None
+    rules = [i for i in range(pointing + 1, len(lines)) if RULE.fullmatch(lines[i])]
+    if rules and all(line.strip() for line in lines[pointing + 1 : rules[0] - 1]):
+        end = rules[-1] if len(rules) > 1 else len(lines)
+        if found := _block(lines, rules[0] + 1, end, question, "below a line"):
+            return found
     start = pointing + 1
     if not lines[pointing].rstrip().endswith(":"):
         start = next((i + 1 for i in range(start, len(lines)) if not lines[i].strip()), len(lines))
-    block, tail = _up_to_label(lines[start:], question)
-    block = block[_instructions(block) :]
-    passages = parted("\n".join(block)) if _words(block) >= _SHORTEST_BLOCK else ()
-    return Passages(
-        passages=passages,
-        rest="\n".join([*lines[:start], *tail]),
-        shape="behind a sentence that points to them",
-    )
-
-
-def _below_rule(lines: Sequence[str], question: str | None) -> Passages | None:
-    """Find the text below a line of dashes that follows the instructions at once."""
-    pointing = next((i for i, line in enumerate(lines) if _POINTED.search(line)), None)
-    if pointing is None:
-        return None
-    rule = next((i for i in range(pointing + 1, len(lines)) if RULE.fullmatch(lines[i])), None)
-    if rule is None or any(not line.strip() for line in lines[pointing + 1 : rule - 1]):
-        return None
-    last = max(i for i in range(rule, len(lines)) if RULE.fullmatch(lines[i]))
-    end = last if last > rule else len(lines)
-    block, tail = _up_to_label(lines[rule + 1 : end], question)
-    if not _is_prose("\n".join(block)):
-        return None
-    return Passages(
-        passages=parted("\n".join(block)),
-        rest="\n".join([*lines[:rule], *tail, *lines[end:]]),
-        shape="below a line",
-    )
+    start += _instructions(lines[start:])
+    return _block(lines, start, len(lines), question, "behind a sentence that points to them")
 
 
 def _up_to_label(lines: Sequence[str], question: str | None) -> tuple[list[str], list[str]]:
@@ -463,7 +474,8 @@ def _is_tail(paragraph: str, question: str | None) -> bool:
     if BRACKETED.match(paragraph) or NUMBERED.match(paragraph):
         return False
     is_question = paragraph.endswith("?") and len(paragraph) <= _LONGEST_QUESTION
-    return is_question or paragraph == question or is_instruction(paragraph)
+    is_label = paragraph.endswith((":", "\uff1a")) and "\n" not in paragraph and len(paragraph.split()) < 5
+    return is_question or is_label or paragraph == question or is_instruction(paragraph)
 
 
 def _instructions(lines: Sequence[str]) -> int:
@@ -492,22 +504,20 @@ def _words(lines: Sequence[str]) -> int:
 # -- in any language
 
 
-_ANY_TAG: Final = re.compile(r"<(/?)([A-Za-z_\u00c0-\uffff][\w.-]{0,40})(?:\s[^<>]{0,300})?>")
 _QUOTED: Final = re.compile(r'[ \t]{0,3}("{3}|\'{3}|`{3,}|~{3,})[\w-]{0,20}[ \t]*')
-_CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
-def structured(text: str, question: str | None, directions: Directions) -> Passages | None:
+def structured(
+    text: str, lines: Sequence[str], question: str | None, directions: Directions
+) -> Passages | None:
     """Find passages by structure alone in a prompt that says, in any language, to answer from some.
 
-    By tags, fences, rules, then what is below a heading that names them; else all of its paragraphs but the
-    question and instructions. ``None`` if the prompt says nothing of passages.
+    By tags, fences, rules, then what is below a heading that names them; else blocks that begin alike.
+    ``None`` if the prompt says nothing of passages.
     """
-    ends = _ends(text)
-    is_pointed = directions.is_pointed or bool(NAMES_PASSAGES.search(ends) and SAYS_TO_ANSWER.search(ends))
+    is_pointed = directions.is_pointed or directions.is_named
     if not (is_pointed or directions.is_directed):
         return None
-    lines = text.splitlines()
     for found in (
         _in_any_tags(text) if is_pointed else None,
         _between(lines, _QUOTED, "in fences"),
@@ -516,43 +526,11 @@ def structured(text: str, question: str | None, directions: Directions) -> Passa
     ):
         if found is not None and found.passages:
             return found
-    repeated = _repeated(lines, question) if is_pointed else None
-    return replace(repeated, is_guess=True) if repeated is not None and repeated.passages else None
-
-
-def _in_any_tags(text: str) -> Passages | None:
-    opened: list[re.Match[str]] = []
-    found: list[_Tagged] = []
-    for match in _ANY_TAG.finditer(text):
-        if not match[1]:
-            opened.append(match)
-            continue
-        near = range(len(opened) - 1, max(-1, len(opened) - 9), -1)
-        at = next((i for i in near if opened[i][2].lower() == match[2].lower()), None)
-        if at is not None:
-            start = opened[at]
-            del opened[at:]
-            inside = slice(start.end(), match.start())
-            if not _ASKING_TAG.fullmatch(match[2]) and _is_prose(text[inside]):
-                found.append(_Tagged(match[2].lower(), start.start(), match.end(), inside))
-    outermost = _outermost(found)
-    if not outermost:
-        return None
-    rest, last = [], 0
-    for each in outermost:
-        rest.append(text[last : each.start])
-        last = each.end
-    names = dict.fromkeys(f"`<{each.name}>`" for each in outermost)
-    passages = tuple(p for each in outermost for p in _inside_any_tags(text[each.inside], 0))
-    return Passages(
-        passages=passages, rest="\n".join([*rest, text[last:]]), shape=f"between tags {', '.join(names)}"
-    )
-
-
-def _inside_any_tags(inner: str, depth: int) -> tuple[str, ...]:
-    text = _FACTS.sub("", inner)
-    nested = _in_any_tags(text) if depth < _DEEPEST else None
-    return nested.passages if nested and nested.passages else parted(_body(text))
+    for mark in (NUMBERED, BRACKETED, FILE, LISTED, ANY_NUMBERED, IN_PARENTHESES) if is_pointed else ():
+        repeated = _repeated(lines, question, mark)
+        if repeated and not any(map(is_instruction, repeated.passages)):
+            return replace(repeated, is_guess=True)
+    return None
 
 
 _ASKING_TAG: Final = re.compile(
@@ -564,30 +542,22 @@ _ASKING_TAG: Final = re.compile(
 
 def _is_prose(text: str) -> bool:
     return (
-        _words(text.splitlines()) >= _SHORTEST_BLOCK or len(_CJK.findall(text[:2_000])) >= 2 * _SHORTEST_BLOCK
+        _words(text.splitlines()) >= _SHORTEST_BLOCK or len(CJK.findall(text[:2_000])) >= 2 * _SHORTEST_BLOCK
     )
 
 
 def _between(lines: Sequence[str], mark: re.Pattern[str], shape: str) -> Passages | None:
     """Find the text between the first and the last line of marks; after a single one, all that follows."""
     at = [i for i, line in enumerate(lines) if mark.fullmatch(line)]
-    if not at:
-        return None
+    if len(at) < 2:
+        return _block(lines, at[0] + 1, len(lines), None, shape) if at and mark is RULE else None
     first, last = at[0], at[-1]
-    if len(at) == 1:
-        if mark is not RULE:
-            return None
-        block, tail = _up_to_label(lines[first + 1 :], None)
-        rest = [*lines[:first], *tail]
-    else:
-        above = _start_of_last_paragraph(lines, first) if first else 0
-        if _is_passage("\n".join(lines[above:first])):
-            first = above
-        block = [*lines[first : last + 1]]
-        rest = [*lines[:first], *lines[last + 1 :]]
-    if not _is_prose("\n".join(block)):
-        return None
-    return Passages(passages=parted("\n".join(block)), rest="\n".join(rest), shape=shape)
+    above = first
+    while above and lines[above - 1].strip() and _is_passage(lines[above - 1]):
+        above -= 1
+    block = "\n".join(lines[above : last + 1])
+    rest = "\n".join([*lines[:above], *lines[last + 1 :]])
+    return Passages(passages=parted(block), rest=rest, shape=shape) if _is_prose(block) else None
 
 
 def _is_passage(paragraph: str) -> bool:
@@ -605,7 +575,7 @@ def _below_heading(lines: Sequence[str], question: str | None) -> Passages | Non
         line = lines[i]
         heading = HEADS_PASSAGES.fullmatch(line) if len(line) <= 400 else None
         bare = BARE_HEAD_OF_PASSAGES.fullmatch(line) if len(line) <= 200 else None
-        is_label = NUMBERED.match(line) or ANY_NUMBERED.match(line)
+        is_label = NUMBERED.match(line) or ANY_NUMBERED.match(line) or BRACKETED.match(line)
         if (heading is None and bare is None) or is_label or ASKED_ABROAD.match(line):
             rest.append(line)
             i += 1
@@ -636,17 +606,47 @@ def _ends_block(line: str) -> bool:
     return bool(HEADS_ELSE.fullmatch(line)) and not HEADS_PASSAGES.fullmatch(line)
 
 
-def _repeated(lines: Sequence[str], question: str | None) -> Passages | None:
-    """Find two or more blocks that begin alike: ``[1]``, ``1.``, ``Dokument 1:``."""
-    for mark in (NUMBERED, BRACKETED, LISTED, ANY_NUMBERED):
-        at = [i for i, line in enumerate(lines) if mark.match(line)]
-        if len(at) < 2:
-            continue
-        block, tail = _up_to_label(lines[at[0] :], question)
-        if _is_prose("\n".join(block)):
-            return Passages(
-                passages=parted("\n".join(block)),
-                rest="\n".join([*lines[: at[0]], *tail]),
-                shape="in numbered blocks",
-            )
-    return None
+def _table(lines: Sequence[str], question: str | None) -> Passages | None:
+    rule = next((i for i, line in enumerate(lines) if COLUMNS.fullmatch(line)), 0)
+    if not rule:
+        return None
+    end = next((i for i in range(rule, len(lines)) if "|" not in lines[i]), len(lines))
+    return _block(lines, rule - 1, end, question, "in a table")
+
+
+def _records(lines: Sequence[str], question: str | None, *, is_marked: bool) -> Passages | None:
+    """Find blocks of lines with the same keys: ``Title: …``, ``Content: …``; of sentences, if not marked."""
+    if (first := key_of_records(lines)) is None:
+        return None
+    at = [
+        i
+        for i, line in enumerate(lines)
+        if (match := KEYED.fullmatch(line)) and match["key"].lower() == first
+    ]
+    found = _block(lines, at[0], _end_of_last(lines, at), question, "in blocks with the same fields")
+    is_said = found and all(map(_SENTENCE.search, found.passages))
+    return found if is_marked or is_said else None
+
+
+def _repeated(
+    lines: Sequence[str], question: str | None, mark: re.Pattern[str], least: int = 2
+) -> Passages | None:
+    """Find blocks that begin alike: ``[1]``, ``1.``, ``Dokument 1:``."""
+    at = [i for i, line in enumerate(lines) if mark.match(line)]
+    if len(at) < least:
+        return None
+    return _block(lines, at[0], _end_of_last(lines, at), question, "in numbered blocks")
+
+
+def _end_of_last(lines: Sequence[str], at: Sequence[int]) -> int:
+    """Return the end of the last of several blocks: its first paragraph, if the others have one only."""
+    for start, end in pairwise(at):
+        breaks = [i for i in range(start, end) if _is_break(lines[i])]
+        if breaks and any(not _is_break(line) for line in lines[breaks[0] : end]):
+            return len(lines)
+    of_last = range(at[-1], len(lines)) if len(at) > 1 else ()
+    return next((i for i in of_last if _is_break(lines[i])), len(lines))
+
+
+def _is_break(line: str) -> bool:
+    return not line.strip() or bool(RULE.fullmatch(line))

@@ -198,7 +198,7 @@ def _scored(item: AttributeValue) -> AttributeValue:
 
 def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
     if isinstance(node, str):
-        return node, "its text"
+        return last_user_text(({"role": "user", "content": node},)) or node, "its text"
     if depth > _MAX_WRAPPERS:
         return None, ""
     if isinstance(node, Mapping):
@@ -282,7 +282,7 @@ def _question_in_call(node: Mapping[str, AttributeValue], depth: int) -> tuple[s
 
 def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
     if isinstance(node, str):
-        return node, "its text"
+        return last_user_text(({"role": "user", "content": node},)) or node, "its text"
     if depth > _MAX_WRAPPERS:
         return None, ""
     if isinstance(node, Mapping):

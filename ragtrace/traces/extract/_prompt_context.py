@@ -19,7 +19,7 @@ from ragtrace.traces.extract._messages import ChatTurn, Message, calls_tools, tu
 from ragtrace.traces.extract._passage_split import documents_in_repr, objects_in_json, parted
 from ragtrace.traces.extract._passages import Passages, directions_in, is_instruction, passages_in
 from ragtrace.traces.extract._payload import listed_documents
-from ragtrace.traces.extract._prompts import asked_in
+from ragtrace.traces.extract._prompts import ASKED_BY_LABEL, asked_in
 from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
 from ragtrace.traces.trace import Span
 
@@ -28,7 +28,9 @@ _PROMPT_MARK: Final = "messages"
 _ASKED_IN_TAGS: Final = re.compile(
     r"<((?:user_)?(?:question|query))>\s{0,9}(?P<text>[^<>]{1,4000}?)\s{0,9}</\1>", re.IGNORECASE
 )
-_PARAGRAPHS: Final = re.compile(r"\n[ \t]*\n")
+_PARAGRAPHS: Final = re.compile(
+    r"\n[ \t]*\n|^[ \t]{0,3}(?:-{3,}|={3,}|\*{3,}|_{3,}|#{3,})[ \t]*$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,9 @@ class _Material:
     turn: ChatTurn
     found: Passages
     is_last: bool
-    """Whether it is the user's last turn, with the question."""
+    """Whether it is the user's last turn."""
+    is_asking: bool
+    """Whether it is a turn of the user after the model's last, so it may have the question."""
 
 
 _VARIABLES: Final = (
@@ -115,7 +119,10 @@ def prompted(
     if not is_liberal and _is_about_the_conversation(messages):
         return None
     material = _material(messages, question)
-    if not (is_liberal or has_retrieval) and any(each.found.has_answer for each in material):
+    graded = [
+        each for each in material if each.found.has_answer and (each.is_asking or not _is_asked(material))
+    ]
+    if graded and not (is_liberal or has_retrieval):
         return None
     asked = _asked(material, question)
     passages = [each for part in material for each in _passages(part, asked, is_liberal=is_liberal)]
@@ -124,6 +131,11 @@ def prompted(
     if not passages or not (question or asked):
         return None
     return _prompted(span, prompt, passages, material, asked)
+
+
+def _is_asked(material: Sequence[_Material]) -> bool:
+    """Return whether the user's last turn is a question: then what has an answer elsewhere is an example."""
+    return any(each.is_last and each.turn.text.rstrip().endswith(_QUESTION_MARKS) for each in material)
 
 
 def _is_about_the_conversation(messages: Sequence[Message]) -> bool:
@@ -135,13 +147,13 @@ def _is_about_the_conversation(messages: Sequence[Message]) -> bool:
     asked = turns[last].text.strip()
     return (
         len(asked) < _LONGEST_REQUEST
-        and asked[-1:] not in _QUESTION_MARKS
+        and not asked.endswith(_QUESTION_MARKS)
         and bool(OF_THE_CONVERSATION.search(asked))
     )
 
 
 _LONGEST_REQUEST: Final = 4_000
-_QUESTION_MARKS: Final = "?\uff1f\u061f"
+_QUESTION_MARKS: Final = ("?", "\uff1f", "\u061f")
 
 
 def prompt_of(
@@ -159,7 +171,10 @@ def prompt_of(
 
 
 def _material(messages: Sequence[Message], question: str | None) -> list[_Material]:
-    turns = [each for each in turns_of(messages) if each.role in ("system", "user")]
+    every = turns_of(messages)
+    said = max((i for i, each in enumerate(every) if each.role == "assistant"), default=-1)
+    earlier = sum(each.role != "assistant" for each in every[: said + 1])
+    turns = [each for each in every if each.role != "assistant"]
     last = max((i for i, each in enumerate(turns) if each.role == "user"), default=-1)
     texts = [without_excess(clean(each.text))[0] for each in turns]
     if question and last >= 0 and texts[last].strip() != question:
@@ -172,7 +187,12 @@ def _material(messages: Sequence[Message], question: str | None) -> list[_Materi
             for text, each in zip(texts, found, strict=True)
         ]
     return [
-        _Material(turn=turn, found=each, is_last=i == last)
+        _Material(
+            turn=turn,
+            found=each,
+            is_last=i == last,
+            is_asking=turn.role == "user" and (i == last or i >= earlier),
+        )
         for i, (turn, each) in enumerate(zip(turns, found, strict=True))
     ]
 
@@ -183,16 +203,27 @@ def _without_last(text: str, question: str) -> str:
 
 
 def _asked(material: Sequence[_Material], question: str | None) -> str | None:
-    """Find the question in the user's last turn, next to the passages."""
-    rest = next((each.found.rest for each in material if each.is_last), "")
-    tagged = [match["text"] for match in _ASKED_IN_TAGS.finditer(rest)]
-    labeled = tagged[-1] if tagged else asked_in(rest)
-    if question or labeled:
-        return question or labeled
-    paragraphs = [each for each in _paragraphs(rest) if not each.endswith(":")]
-    plain = [each for each in paragraphs if not is_instruction(each)] or paragraphs
-    questions = [each for each in plain if each.endswith("?")]
-    return questions[-1] if questions else "\n\n".join(plain[-1:]) or None
+    """Find the question in the user's last turns, next to the passages: the context may follow it."""
+    if question:
+        return question
+    rests = [each.found.rest for each in material if each.is_asking][::-1]
+    for rest in rests:
+        tagged = [match["text"] for match in _ASKED_IN_TAGS.finditer(rest)]
+        if labeled := tagged[-1] if tagged else asked_in(rest):
+            return labeled
+    plain = [_plain(rest) for rest in rests]
+    for paragraphs in plain:
+        if questions := [each for each in paragraphs if each.endswith(_QUESTION_MARKS)]:
+            label = ASKED_BY_LABEL.fullmatch(questions[-1])
+            return label["text"] if label else questions[-1]
+    alone = [_plain(each.found.rest) for each in material if each.is_asking and not each.found.passages]
+    return "\n\n".join(next((each[-1:] for each in (*alone[::-1], *plain) if each), ())) or None
+
+
+def _plain(text: str) -> list[str]:
+    """Return the paragraphs that are no labels and, if there are others, no instructions."""
+    paragraphs = [each for each in _paragraphs(text) if not each.endswith(":")]
+    return [each for each in paragraphs if not is_instruction(each)] or paragraphs
 
 
 def _passages(part: _Material, asked: str | None, *, is_liberal: bool) -> Iterator[str]:

@@ -5,14 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ragtrace.traces.extract._content import FoundValue
-from ragtrace.traces.extract._languages import ASKED_ABROAD, REPLIES_ABROAD
+from ragtrace.traces.extract._languages import ASKED_ABROAD, INSTRUCTS_ABROAD, REPLIES_ABROAD
 
 _MARKUP = r"[\W_]{0,8}"
 _COLON = r"[ *_]{0,4}:[ *_]{0,4}"
 ASKED = re.compile(
     rf"{_MARKUP}(?:(?:user|user's|human|customer) )?(?:question|query){_COLON}(?P<text>.*)", re.IGNORECASE
+)
+ASKED_BY_LABEL = re.compile(
+    r"[\W_]{0,8}(?:[\w'-]{1,20} ){0,3}[\w'-]{1,20}[*_ ]{0,4}[:\uff1a][*_ ]{0,4}"
+    r"(?P<text>[^\n]{3,600}[?\uff1f\u061f])\s{0,9}"
+)
+"""Any label before what ends like a question: ``Current task: …?``."""
+_HEADING = re.compile(
+    r"[ \t]{0,3}(?:#{1,6} |\*\*[^*\n]{1,40}\*\*:?[ \t]*$|={2,}|\u3010[^\n]{1,40}\u3011[ \t]*$)|</"
 )
 _OVER = re.compile(
     rf"{_MARKUP}(?:\w{{1,20}} )?(?:answer|response|context|documents?|passages?|sources?){_COLON}",
@@ -63,6 +72,60 @@ def fields_in(text: str) -> Mapping[str, str]:
     return {each[1]: text[each.end() : end].strip() for each, end in zip(marks, ends, strict=False)}
 
 
+class Element(NamedTuple):
+    """A tag with its content and its end: ``<x>…</x>``, ``[X]…[/X]``."""
+
+    name: str
+    """Lower case."""
+    start: int
+    end: int
+    inside: slice
+
+
+_TAG = re.compile(
+    r"[<\[\u25c1](/?)([^\W\d][\w.:-]{0,40})(?:\s[^<>\[\]]{0,300})?[>\]\u25b7]"
+    r"|\[(BEGIN|END) ([^\W\d][\w ]{0,40})\]"
+)
+
+
+def elements_in(text: str) -> list[Element]:
+    """Find all elements with content. A tag that is only mentioned encloses nothing."""
+    opened: list[tuple[str, re.Match[str]]] = []
+    found: list[Element] = []
+    for match in _TAG.finditer(text):
+        name = (match[2] or match[4]).lower()
+        if not match[1] and match[3] != "END":
+            opened.append((name, match))
+            continue
+        near = range(len(opened) - 1, max(-1, len(opened) - 9), -1)
+        at = next((i for i in near if opened[i][0] == name), None)
+        if at is not None:
+            start = opened[at][1]
+            del opened[at:]
+            if _INK.search(text, start.end(), match.start()):
+                found.append(Element(name, start.start(), match.end(), slice(start.end(), match.start())))
+    return found
+
+
+_INK = re.compile(r"\S")
+
+
+def outermost(elements: Sequence[Element]) -> list[Element]:
+    """Return the elements that are in no other of them, in their order."""
+    chosen: list[Element] = []
+    for each in sorted(elements, key=lambda each: each.start):
+        if not chosen or each.start >= chosen[-1].end:
+            chosen.append(each)
+    return chosen
+
+
+def without(text: str, elements: Sequence[Element]) -> str:
+    """Return what is beside elements that do not overlap, in their order."""
+    ends = [0, *(each.end for each in elements)]
+    starts = [*(each.start for each in elements), len(text)]
+    return "\n".join(text[end:start] for end, start in zip(ends, starts, strict=True))
+
+
 def asked_in(prompt: str) -> str | None:
     """Return the text after the last ``Question:`` or ``Query:`` at the start of a line, or a field's.
 
@@ -76,7 +139,11 @@ def asked_in(prompt: str) -> str | None:
     for line in prompt.splitlines():
         if match := ASKED.match(line) or ASKED_ABROAD.match(line):
             asked, is_open = [match["text"]], True
-        elif is_open and (_OVER.match(line) or REPLIES_ABROAD.match(line)):
+        elif is_open and (
+            _OVER.match(line)
+            or REPLIES_ABROAD.match(line)
+            or (any(asked or ()) and (_HEADING.match(line) or INSTRUCTS_ABROAD.match(line)))
+        ):
             is_open = False
         elif is_open and asked is not None:
             asked.append(line)

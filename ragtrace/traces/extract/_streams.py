@@ -44,7 +44,7 @@ def error_of(span: Span) -> str:
     return next((each for each in kinds if isinstance(each, str) and _TYPE.fullmatch(each)), "an error")
 
 
-_TYPE: Final = re.compile(r"[A-Za-z][\w.:]{1,100}")
+_TYPE: Final = re.compile(r"[A-Za-z_][\w.:]{1,100}")
 
 
 def _raised(span: Span) -> Sequence[object]:
@@ -55,8 +55,7 @@ def is_streamed(span: Span) -> bool:
     """Return whether the span says that its answer was streamed."""
     attributes = span.attributes
     flags = (attributes.get(semconv.REQUEST_STREAM), attributes.get(semconv.IS_STREAMING_OPENLLMETRY))
-    is_marked = True in flags or semconv.RAG_STREAM_COMPLETE in attributes
-    return is_marked or _has_first_token(span) or _is_unanswered(span)
+    return True in flags or semconv.RAG_STREAM_COMPLETE in attributes or _has_first_token(span)
 
 
 WENT_AWAY: Final = "the answer was not finished: its reader went away before the end"
@@ -78,7 +77,7 @@ def left_open(span: Span) -> str | None:
         return _UNKNOWN if semconv.OUTPUT_MESSAGES in attributes and not reasons else None
     # OpenInference sets the status at the end of the stream, and has no finish reason for some APIs
     is_open = _has_first_token(span) and span.status_code is not StatusCode.OK and not is_finished(span)
-    return WENT_AWAY if is_open or _is_unanswered(span) else None
+    return WENT_AWAY if is_open else None
 
 
 def is_finished(span: Span) -> bool:
@@ -87,7 +86,7 @@ def is_finished(span: Span) -> bool:
     return bool(reasons) and _ERROR not in reasons
 
 
-def _is_unanswered(span: Span) -> bool:
+def is_unanswered(span: Span) -> bool:
     """Return whether pydantic-ai began to read a reply and wrote nothing of it: it does so at its end."""
     is_ended = span.status_code is StatusCode.ERROR or any(
         key.startswith(_RESPONSE) or key == _EVENTS for key in span.attributes

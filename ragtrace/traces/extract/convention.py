@@ -18,6 +18,7 @@ from ragtrace.traces.extract._content import (
     best,
     broken_damage,
     cut_damage,
+    in_camel_case,
     is_broken_json,
     is_cut_by_tempo,
     parse_loosely,
@@ -494,7 +495,7 @@ class Convention:
         """Return what the first of these places holds of tools and of the provider's search."""
         for place in places:
             listed, attribute = _messages_at(span, place)
-            value = listed or parse_loosely(_path(place).find_on(span))
+            value = listed or in_camel_case(parse_loosely(_path(place).find_on(span)))
             if not value:
                 continue
             source = {"attribute": attribute, "convention": self.name, "span_id": span.span_id}

@@ -593,17 +593,25 @@ _VECTOR_STORES: Final = frozenset(
     {"chroma", "lancedb", "marqo", "milvus", "pinecone", "qdrant", "turbopuffer", "weaviate"}
 )
 _READS: Final = re.compile(r"quer(y|ies)|search|retrieve|near_|hybrid|bm25|recommend|discover", re.IGNORECASE)
+_WRITES: Final = re.compile(r"upsert|insert|(^|[._])(add|put|create|index|import)", re.IGNORECASE)
 _INNER: Final = re.compile(r"segment|embed|count", re.IGNORECASE)
 """Internal operations of a client for a query: their spans are not retrievals."""
 
 
 def _is_query(span: Span) -> bool:
     """Return whether a client of a vector database searches it, even if it does not say what it found."""
+    return _operates(span, _READS) and not _INNER.search(span.name)
+
+
+def stores_vectors(span: Span) -> bool:
+    """Return whether a client of a vector database writes to it: the trace ingests documents."""
+    return _operates(span, _WRITES)
+
+
+def _operates(span: Span, operations: re.Pattern[str]) -> bool:
     system = first_text(span, semconv.DB_SYSTEM, semconv.DB_SYSTEM_NAME) or ""
     operation = first_text(span, semconv.DB_OPERATION, semconv.DB_OPERATION_NAME) or span.name
-    return (
-        system.lower() in _VECTOR_STORES and bool(_READS.search(operation)) and not _INNER.search(span.name)
-    )
+    return system.lower() in _VECTOR_STORES and bool(operations.search(operation))
 
 
 VECTOR_DB: Final = Convention(

@@ -23,6 +23,7 @@ from ragtrace.traces.extract._references import with_references
 from ragtrace.traces.extract._rules import ExtractRules
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract._unread import Unread, unread_text
+from ragtrace.traces.extract.conventions import stores_vectors
 from ragtrace.traces.extract.record import record_of
 from ragtrace.traces.trace import Span, Trace
 
@@ -64,7 +65,12 @@ def extract_records(trace: Trace, rules: ExtractRules = _DEFAULT) -> Extraction:
     trace = without_skew(trace)
     tree = SpanTree(trace)
     judged, notes = _without_evaluators(trace, tree, mapping)
-    calls = [call for call in find_calls(tree, judged) if _has_steps(call)]
+    ingested = {tree.root_of(span).span_id for span in trace.spans if stores_vectors(span)}
+    calls = [
+        call
+        for call in find_calls(tree, judged)
+        if _has_steps(call) and not (ingested and _ingests(call, tree, ingested))
+    ]
     read = [_with_session(record_of(call, tree, rules), call, tree, mapping) for call in calls]
     if trace is not recorded:
         read = [_at_recorded_times(record, recorded) for record in read]
@@ -157,6 +163,13 @@ def _has_steps(call: Call) -> bool:
         return True
     own = call.own
     return own is not None and (own.convention == "ragtrace" or own.answer is not None)
+
+
+def _ingests(call: Call, tree: SpanTree, ingested: set[str]) -> bool:
+    """Return whether a call only prepares documents for a vector store: nobody asked, nothing is found."""
+    is_asked = call.own is not None and call.own.question is not None
+    is_below = tree.root_of(call.members[0].span).span_id in ingested
+    return is_below and not is_asked and not call.of(Role.RETRIEVAL, Role.RERANK)
 
 
 def _unused(

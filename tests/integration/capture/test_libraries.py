@@ -92,8 +92,15 @@ def of_kind(spans: list[Span], kind: str) -> list[Span]:
     return [span for span in spans if span.kind == kind]
 
 
-def test_what_a_langchain_run_calls_stands_under_its_span(run: Run) -> None:
-    spans = run(f"""
+OWN_LANGCHAIN = """
+from openinference.instrumentation.langchain import LangChainInstrumentor
+LangChainInstrumentor().instrument()
+"""
+
+
+@pytest.mark.parametrize("own", ["", OWN_LANGCHAIN], ids=["by ragtrace", "by the application"])
+def test_what_a_langchain_run_calls_stands_under_its_span(run: Run, own: str) -> None:
+    spans = run(f"""{own}
 ragtrace.instrument()
 from langchain_app import ask
 memory.clear()
@@ -108,6 +115,21 @@ ask({QUESTION!r})
     assert by_id[embedding.parent_id or ""] is retriever
     assert by_id[inner.parent_id or ""] is outer
     assert retriever.attributes["retrieval.documents.0.document.id"]
+
+
+def test_a_call_inside_a_run_that_another_traces_is_no_call_of_its_own(run: Run) -> None:
+    spans = run(
+        f"""
+ragtrace.instrument()
+from langchain_app import ask
+ask({QUESTION!r}); memory.clear()
+ask({QUESTION!r})
+from openai import OpenAI
+OpenAI().responses.create(model="gpt-4.1-mini", input={QUESTION!r})
+""",
+        LANGSMITH_OTEL_ENABLED="true",
+    )
+    assert [span.name for span in spans] == ["Response"]
 
 
 def test_an_asynchronous_langchain_run_is_one_trace_too(run: Run) -> None:

@@ -75,6 +75,7 @@ class Stepped:
             "open_traces",
             "held_traces",
             "poison_traces",
+            "unread_traces",
             "undelivered",
             "unconfirmed",
             "rejected",

@@ -678,10 +678,16 @@ def test_abandoned_stream_is_an_incomplete_answer() -> None:
     assert reasons(record) == {Part.ANSWER: SkipReason.INCOMPLETE}
 
 
-def test_name_of_a_generator_object_is_no_answer() -> None:
-    attributes = oi(
-        "CHAIN", **{"input.value": QUESTION, "output.value": "<generator object stream at 0x7f3a>"}
-    )
+@pytest.mark.parametrize(
+    "output",
+    [
+        "<generator object stream at 0x7f3a>",
+        '{"response": "", "writer": "<Thread(Thread-5 (run), started 139842)>"}',
+        '{"response": "", "ready": "<threading.Event at 0x7f2f: unset>"}',
+    ],
+)
+def test_name_of_an_object_is_no_answer(output: str) -> None:
+    attributes = oi("CHAIN", **{"input.value": QUESTION, "output.value": output})
     assert (
         reasons(the_record(a_span(1, attributes=attributes), retrieval()))[Part.ANSWER]
         is SkipReason.NO_CONTENT
