@@ -15,10 +15,10 @@ from tests.integration.cli.program import json_lines, run
 from tests.integration.collector.running import carriers_in, config_of, post, running_collector, until
 from tests.reading.cases import reported
 from tests.reading.kinds import held
-from tests.reading.unseen import KNOWN, unseen
+from tests.reading.unseen import unseen
 
 pytestmark = pytest.mark.slow
-CASES = (*reported(), *held(), *(case for case in unseen() if case.name not in KNOWN))
+CASES = (*reported(), *held(), *unseen())
 
 
 @pytest.fixture(scope="module")

@@ -40,10 +40,6 @@ ONE = Expected(question=Q, chunks=(P,), answer=A)
 TWO = Expected(question=Q, chunks=(P, P2), answer=A)
 THREE = tuple(Expected(question=q, chunks=(p,), answer=a) for q, p, a in TURNS)
 
-KNOWN: Mapping[str, str] = {}
-"""What is not read as a person reads it, and what is read instead."""
-
-
 def langfuse(kind: str, given: object, said: object, *below: Node, name: str = "", **more: object) -> Node:
     """Return an observation of Langfuse's SDK."""
     values = {"type": kind, "input": given, "output": said}

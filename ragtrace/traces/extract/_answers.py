@@ -47,7 +47,8 @@ _THOUGHTS: Final = ("think", "thinking", "thought", "reasoning", "scratchpad", "
 _HALF_THOUGHT: Final = re.compile(rf"[<\[\u25c1]/(?:{'|'.join(_THOUGHTS)})[>\]\u25b7]", re.IGNORECASE)
 _HTML: Final = re.compile(
     r"h[1-6]|p|div|span|b|i|u|em|strong|br|code|pre|a|[uo]l|li|d[ltd]|t(?:able|head|body|[hrd])|blockquote|section"
-    r"|article|details|summary|img|su[bp]|small|mark|html|body|svg|math",
+    r"|article|details|summary|img|su[bp]|small|mark|html|head|body|svg|math|(?:no)?script|style|iframe|object|form"
+    r"|button|video|audio|canvas|template",
     re.IGNORECASE,
 )
 _TOKEN: Final = re.compile(r"<\|[^|<>\n]{1,40}\|>(?:assistant\n)?|<(?:start|end)_of_turn>(?:model\n)?")

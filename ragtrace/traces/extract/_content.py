@@ -32,7 +32,8 @@ _REDACTION = re.compile(r"[\W_]*redacted[\W_]*", re.IGNORECASE)
 _OBJECT_REPR = re.compile(
     r"<(async_)?generator\b[^>]*>|<[\w.]+( object)? at 0x[0-9a-f]+[^<>]*>|<\d+-dimensional vector>"
     r"|<(Future|Task|\w*Thread|bound method|coroutine|function)\b.*>"
-    r"|ChatMessage\(_?role=.*|\w{1,60}\([^()]{0,200}<(async_)?generator object .*",
+    r"|[A-Z][a-z]+[A-Z]\w{1,60}\((?:\w{1,40}=.*)?\)|ChatMessage\(_?role=.*"
+    r"|\w{1,60}\([^()]{0,200}<(async_)?generator object .*",
     re.DOTALL,
 )
 

@@ -139,16 +139,16 @@ def _items_of(node: AttributeValue) -> Sequence[AttributeValue]:
             return by_id
         return (node,) if not any(isinstance(each, Mapping | tuple) for each in node.values()) else ()
     items = node if isinstance(node, tuple) else ()
-    if all(isinstance(each, str) for each in items):
-        return items if any(" " in each.strip() or CJK.search(each) for each in items) else ()  # type: ignore[union-attr]
+    texts = [each for each in items if isinstance(each, str)]
+    if len(texts) == len(items):
+        return texts if any(" " in each.strip() or CJK.search(each) for each in texts) else ()
     return items if all(isinstance(each, Mapping) and "role" not in each for each in items) else ()
 
 
 def _with_text(objects: Sequence[Mapping[str, AttributeValue]]) -> list[AttributeValue]:
     """Take the longest text of several objects with the same keys as that of a document."""
     lengths = {
-        key: sum(len(each[key]) for each in objects if isinstance(each[key], str))  # type: ignore[arg-type]
-        for key in objects[0]
+        key: sum(len(text) for each in objects if isinstance(text := each[key], str)) for key in objects[0]
     }
     key = max(lengths, key=lambda each: lengths[each], default="")
     if (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -196,6 +197,7 @@ def _ends(text: str) -> str:
     return text if len(text) <= 2 * _LONGEST_END else f"{text[:_LONGEST_END]}\n{text[-_LONGEST_END:]}"
 
 
+@lru_cache(maxsize=256)
 def is_instruction(paragraph: str) -> bool:
     """Return whether a paragraph begins like instructions, or has a heading such as ``# Rules``."""
     if len(paragraph) > _LONGEST_INSTRUCTION:
@@ -389,6 +391,7 @@ def _segments(lines: Sequence[str]) -> list[_Segment]:
     return segments
 
 
+@lru_cache(maxsize=1_024)  # an application writes the lines of its template again and again
 def _kind(line: str) -> str:
     if not line or line.isspace():
         return ""
@@ -596,6 +599,7 @@ def _below_heading(lines: Sequence[str], question: str | None) -> Passages | Non
     )
 
 
+@lru_cache(maxsize=1_024)
 def _ends_block(line: str) -> bool:
     if not line or line.isspace():
         return False

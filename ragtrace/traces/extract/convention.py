@@ -234,6 +234,8 @@ class Convention:
     prompt_version: Places = ()
     reference: Places = ()
     reference_ids: Places = ()
+    is_additive: bool = False
+    """Whether the parts count on spans of another convention, too."""
     verbatim: bool = False
     """Whether texts are taken as they are: no JSON, no message is looked for in them."""
     of_any_role: bool = False
@@ -246,6 +248,17 @@ class Convention:
         if any(each.startswith("@") for each in tells):
             return frozenset()
         return frozenset(head_of(each) for each in tells)
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What attributes of its texts begin with, if they count on spans of other conventions, too."""
+        if not self.is_additive:
+            return ()
+        own = (self.input, self.output, self.messages, self.system, self.reply, self.question, self.query)
+        found = (self.documents, self.answer, self.arguments, self.result, self.handed_on, self.hosted)
+        places = (*self.reference, *self.session, *self.prompt_version)
+        every = (*places, *(place for places in (*own, *found) for place in places))
+        return tuple(dict.fromkeys(place.partition("[")[0].partition(".*")[0] for place in every))
 
     def role(self, span: Span) -> tuple[bool, Role | None]:
         """Return whether the convention tells the span's kind, and the role that it gives."""

@@ -24,6 +24,7 @@ GUARDRAIL, EVALUATOR = Role.GUARDRAIL, Role.EVALUATOR
 
 OWN: Final = Convention(
     name="ragtrace",
+    is_additive=True,
     kinds=(
         SpanRule(at="ragtrace.kind", roles={"rag": CALL, "retrieval": RETRIEVAL, "generation": GENERATION}),
     ),
@@ -37,6 +38,7 @@ OWN: Final = Convention(
 
 OPENINFERENCE: Final = Convention(
     name="openinference",
+    is_additive=True,
     kinds=(
         SpanRule(
             at="openinference.span.kind",
@@ -339,6 +341,7 @@ def _has_messages(span: Span) -> bool:
 
 GENAI: Final = Convention(
     name="otel-genai",
+    is_additive=True,
     kinds=(
         SpanRule(
             at="gen_ai.tool.type",
@@ -413,6 +416,7 @@ def _named(pattern: str) -> Callable[[Span], bool]:
 
 TRACELOOP: Final = Convention(
     name="openllmetry",
+    is_additive=True,
     kinds=(
         SpanRule(at="gen_ai.operation.name", roles={"vector_db_retrieve": RETRIEVAL, "rerank": RERANK}),
         SpanRule(at="traceloop.span.kind", roles={"workflow": CALL, "agent": CALL}, when=_is_of_interest),
@@ -648,9 +652,7 @@ CONVENTIONS: Final = (
     VECTOR_DB,
 )
 
-_ADDITIVE: Final = (OWN, OPENINFERENCE, GENAI, TRACELOOP)
-"""Their parts count on spans of another convention, too."""
-_HEADS: Final = tuple((each, each.heads, each in _ADDITIVE) for each in CONVENTIONS)
+_HEADS: Final = tuple((each, each.heads, each.prefixes) for each in CONVENTIONS)
 """The first parts of the attributes that tell a convention: most spans follow one or two of them."""
 
 
@@ -659,11 +661,11 @@ def read_span(span: Span) -> SpanReading | None:
     heads = {head_of(key) for key in span.attributes}
     role: Role | None = None
     following = []
-    for convention, marks, is_additive in _HEADS:
-        if marks and heads.isdisjoint(marks) and not (is_additive and convention is GENAI and span.events):
+    for convention, marks, prefixes in _HEADS:
+        if marks and heads.isdisjoint(marks) and not (convention is GENAI and span.events):
             continue
         told, found = convention.role(span)
-        if told or is_additive:
+        if told or (prefixes and (span.events or any(key.startswith(prefixes) for key in span.attributes))):
             following.append(convention)
         role = role or found
     if role is Role.RETRIEVAL and any(each.also_answers(span) for each in following):
@@ -676,13 +678,13 @@ def read_span(span: Span) -> SpanReading | None:
 def prompt_of(span: Span) -> FoundValue[tuple[Message, ...]] | None:
     """Read a model's input messages."""
     heads = {head_of(key) for key in span.attributes}
-    for convention, marks, is_additive in _HEADS:
+    for convention, marks, _ in _HEADS:
         if not (convention.messages or convention.input):
             continue
         if marks and heads.isdisjoint(marks) and convention is not GENAI:
             continue
         told, role = convention.role(span)
-        if not (told or is_additive) or role not in (None, Role.GENERATION):
+        if not (told or convention.is_additive) or role not in (None, Role.GENERATION):
             continue
         if (found := convention.prompt(span)) and found.value:
             return found
