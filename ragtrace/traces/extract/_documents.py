@@ -260,7 +260,7 @@ def _fields(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeVal
     LlamaIndex wraps it as a node, LangChain as kwargs.
     """
     fields = {plain(key): value for key, value in document.items()}
-    for _ in range(_DEEPEST_WRAPPER):
+    for _ in range(0 if fields.keys().isdisjoint(_INNER_KEYS_WITHOUT_TEXT) else _DEEPEST_WRAPPER):
         has_own = any(isinstance(fields.get(key), str) for key in _TEXT_KEYS)
         keys = _INNER_KEYS if has_own else _INNER_KEYS_WITHOUT_TEXT
         wrapped = ((key, fields[key]) for key in keys if key in fields)
@@ -279,7 +279,10 @@ def _metadata(fields: Mapping[str, AttributeValue]) -> Mapping[str, AttributeVal
 
 
 def _number(fields: Mapping[str, AttributeValue], keys: Sequence[str]) -> float | None:
-    return next((found for key in keys if (found := number_of(fields.get(key))) is not None), None)
+    for key in keys:
+        if key in fields and (found := number_of(fields[key])) is not None:
+            return found
+    return None
 
 
 def _text(fields: Mapping[str, AttributeValue]) -> tuple[str | None, bool]:

@@ -87,6 +87,8 @@ _RETURNED = (
 _CITING = ("citations", "annotations")
 """Plain keys of what a message cites. Outside a message, a model may have written them itself."""
 _OF_OTHERS = ("tools", "functions", "toolcalls", "toolresults", "arguments", "functionresponse", "toolresult")
+_OF_TOOLS = (*_TOOL_ROLES, *_CALL_TYPES, *_RESULT_TYPES)
+_NESTED = (tuple, dict, Mapping)
 _DEEPEST = 12
 MESSAGES_KEYS = ("messages", "contents", "candidates", "choices", "output")
 """Where a request or a response of a provider has its messages."""
@@ -159,13 +161,13 @@ def _hosted(
 ) -> Iterator[AttributeValue]:
     if isinstance(node, tuple):
         for each in node:
-            if isinstance(each, tuple | Mapping):
+            if isinstance(each, _NESTED):
                 yield from _hosted(each, is_response=is_response, is_said=is_said, depth=depth + 1)
         return
     if not isinstance(node, Mapping) or depth > _DEEPEST:
         return
     role, kind = _role(node), node.get("type")
-    if role in (*_TOOL_ROLES, *_CALL_TYPES, *_RESULT_TYPES) or kind in (*_CALL_TYPES, *_RESULT_TYPES):
+    if role in _OF_TOOLS or kind in _OF_TOOLS:
         return
     if kind in ("search_result", "document"):
         yield from _shown_document(node)
@@ -174,7 +176,7 @@ def _hosted(
         yield from _results_of_search(node)
         return
     for key, inner in node.items():
-        if not isinstance(inner, tuple | Mapping) or (name := plain(key)) in _OF_OTHERS:
+        if not isinstance(inner, _NESTED) or (name := plain(key)) in _OF_OTHERS:
             continue
         listed = inner if isinstance(inner, tuple) else (inner,)
         if name in _GIVEN or (is_response and name in _RETURNED):

@@ -12,6 +12,8 @@ from ragtrace.traces.trace import Span, StatusCode
 
 _ERROR: Final = "error"
 _RESPONSE: Final = "gen_ai.response."
+_FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
+_PYDANTIC_AI: Final = "pydantic-ai"
 _EVENTS: Final = "events"
 """What older versions of pydantic-ai write at the end, the reply with it."""
 _LEFT: Final = re.compile(
@@ -77,7 +79,8 @@ def left_open(span: Span) -> str | None:
         return _UNKNOWN if semconv.OUTPUT_MESSAGES in attributes and not reasons else None
     # OpenInference sets the status at the end of the stream, and has no finish reason for some APIs
     is_open = _has_first_token(span) and span.status_code is not StatusCode.OK and not is_finished(span)
-    return WENT_AWAY if is_open else None
+    is_part = span.scope.name == _PYDANTIC_AI and _FIRST_CHUNK in attributes and not is_finished(span)
+    return WENT_AWAY if is_open or is_part else None
 
 
 def is_finished(span: Span) -> bool:
@@ -91,7 +94,7 @@ def is_unanswered(span: Span) -> bool:
     is_ended = span.status_code is StatusCode.ERROR or any(
         key.startswith(_RESPONSE) or key == _EVENTS for key in span.attributes
     )
-    return span.scope.name == "pydantic-ai" and not is_ended
+    return span.scope.name == _PYDANTIC_AI and not is_ended
 
 
 def _has_first_token(span: Span) -> bool:

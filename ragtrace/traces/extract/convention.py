@@ -18,6 +18,7 @@ from ragtrace.traces.extract._content import (
     best,
     broken_damage,
     cut_damage,
+    in_camel_case,
     is_broken_json,
     is_cut_by_tempo,
     parse_loosely,
@@ -499,37 +500,43 @@ class Convention:
         places = (*self.envelopes, *self.reply, *self.answer, *self.output)
         if found := (*given, *self._held(span, places)):
             return found
-        lists = (*self.hosted, *(each for each in self.documents if not each.startswith(self.output)))
-        listing = self._found(span, lists, documents_in) if lists else None
+        return self._listed(span, self.hosted)
+
+    def _listed(self, span: Span, places: Places) -> tuple[ToolResult, ...]:
+        listing = self._found(span, places, documents_in) if places else None
         return (ToolResult(tool=None, documents=listing),) if listing and listing.value else ()
 
     def _held(self, span: Span, places: Places, *, is_response: bool = True) -> tuple[ToolResult, ...]:
         """Return what the first of these places holds of tools and of the provider's search."""
         for place in places:
             listed, attribute = _messages_at(span, place)
-            value = listed or parse_loosely(_find(span, place))
+            value = listed or in_camel_case(parse_loosely(_find(span, place)))
             if not value:
                 continue
             source = {"attribute": attribute, "convention": self.name, "span_id": span.span_id}
-            of_tools = handed_documents(messages_of(value)[0], **source)
+            of_tools = handed_documents(listed or messages_of(value)[0], **source)
             found = hosted_documents(value, is_response=is_response)
             shown = find_documents(found, **source) if found else None
             if of_tools or shown:
                 return (*of_tools, *((ToolResult(tool=None, documents=shown),) if shown else ()))
         return ()
 
-    def also_answers(self, span: Span) -> bool:
-        """Return whether a retrieval's output is an answer, beside what it found: both in one request."""
-        output = parse_loosely(_first(span, self.output)[1])
+    def answered(self, span: Span) -> SpanReading | None:
+        """Read a retrieval whose output is an answer, beside what it found: both in one request."""
+        raw = _first(span, self.output)[1]
+        output = parse_loosely(raw) if not isinstance(raw, str) or "itations" in raw else None
         is_cited = isinstance(output, Mapping) and "citations" in map(plain, output)
         if not is_cited and not _name(span, self.model):
-            return False
+            return None
         answer = self._answer(span, Role.GENERATION)
         if answer is None or not answer.value:
-            return False
-        handed = self._handed(span)
+            return None
+        beside = tuple(each for each in self.documents if not each.startswith(self.output))
+        handed = self._handed(span) or self._listed(span, beside)
         texts = [chunk.text for each in handed for chunk in each.documents.value or ()]
-        return bool(handed) and not any(text and text in answer.value for text in texts)
+        if not handed or any(text and text in answer.value for text in texts):
+            return None
+        return replace(self.read(span, Role.GENERATION), handed=handed)
 
 
 _TextIn: TypeAlias = Callable[..., FoundValue[str] | None]

@@ -668,8 +668,9 @@ def read_span(span: Span) -> SpanReading | None:
         if told or (prefixes and (span.events or any(key.startswith(prefixes) for key in span.attributes))):
             following.append(convention)
         role = role or found
-    if role is Role.RETRIEVAL and any(each.also_answers(span) for each in following):
-        role = Role.GENERATION
+    answered = [each.answered(span) for each in following] if role is Role.RETRIEVAL else []
+    if found_both := [each for each in answered if each is not None]:
+        return merge(found_both)
     if not following:
         return None
     return merge([each.read(span, role) for each in following]) if role or following else None
