@@ -93,8 +93,6 @@ _DEEPEST = 12
 MESSAGES_KEYS = ("messages", "contents", "candidates", "choices", "output")
 """Where a request or a response of a provider has its messages."""
 _PARTS_KEYS = ("parts", "content", "_content")
-_ROLE_KEYS = ("role", "type", "_role")
-"""With an underscore, as in Haystack's messages that are serialized as plain objects."""
 _TEXT_TYPES = ("text", "input_text", "output_text")
 
 
@@ -366,7 +364,7 @@ def _part_text(part: AttributeValue) -> str:
 
 
 def _role(message: Message) -> str:
-    role = next((message[key] for key in _ROLE_KEYS if key in message), None)
+    role = message.get("role", message.get("type", message.get("_role")))  # as Haystack serializes objects
     role = role.lower() if isinstance(role, str) else ""
     # Phoenix writes the role of the message around it, not the tool's
     return "tool" if role in _ANSWER_ROLES and message.get("tool_call_id") else role
