@@ -7,7 +7,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -147,7 +147,7 @@ def in_camel_case(node: AttributeValue) -> AttributeValue:
     if isinstance(node, tuple):
         first = in_camel_case(node[0]) if node else None
         return (first, *map(in_camel_case, node[1:])) if node and first is not node[0] else node
-    if not isinstance(node, dict | Mapping) or not node or not next(iter(node))[:1].isupper():
+    if not isinstance(node, dict) or not node or not next(iter(node))[:1].isupper():
         return node
     return {key[:1].lower() + key[1:]: in_camel_case(value) for key, value in node.items()}
 

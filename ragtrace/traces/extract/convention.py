@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ragtrace.model import AttributeValue, Chunk, SkipReason
 from ragtrace.traces.extract._attributes import found_text, text_of
@@ -253,7 +253,7 @@ class Convention:
         not looked for."""
         if "@event" in names:
             return self
-        places = {
+        places: dict[str, Any] = {
             part: tuple(each for each in getattr(self, part) if each[0] != "@" and _path(each).keys & names)
             for part in _PARTS
             if part not in ("documents", "output")  # the one counts instead of the other
@@ -473,9 +473,9 @@ class Convention:
             for key in (documents, ranking)
         )
         ranked = tuple(
-            {**(each if isinstance(each := listed[index], Mapping) else {"text": each}), "score": score}
+            {**(each if isinstance(each := listed[index], dict) else {"text": each}), "score": score}
             for rank in order
-            if isinstance(rank, Mapping)
+            if isinstance(rank, dict)
             and isinstance(index := rank.get("index"), int)
             and 0 <= index < len(listed)
             for score in (rank.get("relevanceScore"),)
@@ -523,7 +523,7 @@ class Convention:
         """Read a retrieval whose output is an answer, beside what it found: both in one request."""
         raw = _first(span, self.output)[1]
         output = parse_loosely(raw) if not isinstance(raw, str) or "itations" in raw else None
-        is_cited = isinstance(output, Mapping) and "citations" in map(plain, output)
+        is_cited = isinstance(output, dict) and "citations" in map(plain, output)
         if not is_cited and not _name(span, self.model):
             return None
         answer = self._answer(span, Role.GENERATION)
@@ -647,4 +647,4 @@ def _walk(value: AttributeValue, steps: Sequence[_Step]) -> AttributeValue:
         return tuple(each for each in found if each is not None) or None
     if isinstance(step, int) and isinstance(node, tuple) and -len(node) <= step < len(node):
         return _walk(node[step], rest)
-    return _walk(node.get(step), rest) if isinstance(step, str) and isinstance(node, Mapping) else None
+    return _walk(node.get(step), rest) if isinstance(step, str) and isinstance(node, dict) else None
