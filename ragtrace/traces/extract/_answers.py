@@ -10,7 +10,6 @@ from typing import Final
 
 from ragtrace.languages import language_of
 from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract import conventions
 from ragtrace.traces.extract._attributes import found_text
 from ragtrace.traces.extract._calls import Call, SpanTree, snake
 from ragtrace.traces.extract._content import FoundValue, parse_loosely
@@ -512,7 +511,7 @@ def is_verdict(text: str) -> bool:
 
 def _material(reading: SpanReading) -> str:
     """Return the prompt without the model's turns; but with those before a further message of the user."""
-    found = conventions.prompt_of(reading.span)
+    found = reading.prompt
     turns = turns_of(found.value or ()) if found else ()
     last = max((i for i, each in enumerate(turns) if each.role == "user"), default=-1)
     return _flat("\n".join(each.text for i, each in enumerate(turns) if each.role != "assistant" or i < last))

@@ -294,6 +294,7 @@ class Convention:
             query=self._query(span, role),
             documents=self._documents(span, role),
             tool=self._tool(span) if role is Role.TOOL else None,
+            prompt=self._prompt(span) if role is Role.GENERATION else None,
             handed=self._handed(span) if role is Role.GENERATION else (),
             answer=self._answer(span, role),
             told=_first(span, (*self.question, *self.input))[1] if role is Role.CALL else None,
@@ -309,24 +310,6 @@ class Convention:
             conversation_id=_name(span, self.conversation),
             prompt_version=_name(span, self.prompt_version),
         )
-
-    def prompt(self, span: Span) -> FoundValue[tuple[Message, ...]] | None:
-        """Read a model's input messages, with its instructions."""
-        for place in (*self.messages, *self.input):
-            listed, attribute = _messages_at(span, place)
-            value: AttributeValue = listed
-            if not listed:
-                value, attribute = _find(span, place), place
-            found = prompt_in(value, attribute=attribute, convention=self.name) if value else None
-            if found is None or not found.value:
-                continue
-            instructions = [
-                {"role": "system", "content": parse_loosely(text)}
-                for each in self.system
-                if (text := _find(span, each))
-            ]
-            return replace(found, value=(*instructions, *found.value))
-        return None
 
     # -- parts
 
@@ -367,6 +350,23 @@ class Convention:
         if (found := best(told, self._text(span, self.input, question_in), asked)) is not None:
             return found
         return self._text(span, self.query, question_in) if role is Role.GENERATION else None
+
+    def _prompt(self, span: Span) -> FoundValue[tuple[Message, ...]] | None:
+        for place in (*self.messages, *self.input):
+            listed, attribute = _messages_at(span, place)
+            value: AttributeValue = listed
+            if not listed:
+                value, attribute = _find(span, place), place
+            found = prompt_in(value, attribute=attribute, convention=self.name) if value else None
+            if found is None or not found.value:
+                continue
+            instructions = [
+                {"role": "system", "content": parse_loosely(text)}
+                for each in self.system
+                if (text := _find(span, each))
+            ]
+            return replace(found, value=(*instructions, *found.value))
+        return None
 
     def _asked(self, span: Span) -> FoundValue[str] | None:
         """Return what the user asked in the messages."""

@@ -6,14 +6,12 @@ A convention that gives GenAI's attributes another meaning comes before GenAI.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
 from ragtrace import semconv
 from ragtrace.traces.extract._attributes import first_text
-from ragtrace.traces.extract._content import FoundValue
-from ragtrace.traces.extract._messages import Message
 from ragtrace.traces.extract._payload import handed_on, returns_documents, texts_for_synthesis
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
 from ragtrace.traces.extract.convention import CHOICES, EVENTS, Convention, SpanRule
@@ -654,6 +652,7 @@ CONVENTIONS: Final = (
 )
 
 _NAMES: Final = frozenset[str]().union(*(each.tells | each.attributes() for each in CONVENTIONS))
+_INDEX: Final = re.compile(r"\.\d")
 _FLAT: Final = tuple((each[:-1], each) for each in _NAMES if each.endswith(".*"))
 _OF_ANY_SPAN: Final = {
     each.name: each.attributes("model", "tool", "response_id", "conversation") if each.is_additive else set()
@@ -664,34 +663,19 @@ _OF_ANY_SPAN: Final = {
 
 def read_span(span: Span) -> SpanReading | None:
     """Read a span by every convention that it follows; ``None`` if it follows none."""
+    every = "\n".join(span.attributes)
+    flat = [name for prefix, name in _FLAT if prefix in every] if _INDEX.search(every) else ()
+    names = _NAMES.intersection(span.attributes).union(flat, ["@event"] if span.events else (), ["@name"])
     role: Role | None = None
     following = []
-    for convention, told, found, holds in _told(span):
+    for convention, holds in _candidates(names):
+        told, found = convention.role(span)
         if told or holds:
             following.append(convention)
         role = role or found
     answered = [each.answered(span) for each in following] if role is Role.RETRIEVAL else []
-    if found_both := [each for each in answered if each is not None]:
-        return merge(found_both)
-    return merge([each.read(span, role) for each in following]) if following else None
-
-
-def prompt_of(span: Span) -> FoundValue[tuple[Message, ...]] | None:
-    """Read a model's input messages."""
-    for convention, told, role, _ in _told(span):
-        may_prompt = (told or convention.is_additive) and role in (None, Role.GENERATION)
-        if may_prompt and (found := convention.prompt(span)) and found.value:
-            return found
-    return None
-
-
-def _told(span: Span) -> Iterator[tuple[Convention, bool, Role | None, bool]]:
-    """Yield the conventions that the span may follow: whether its kind is told, its role, and any text."""
-    every = "\n".join(span.attributes)
-    flat = [name for prefix, name in _FLAT if prefix in every]
-    names = _NAMES.intersection(span.attributes).union(flat, ["@event"] if span.events else (), ["@name"])
-    for convention, holds in _candidates(names):
-        yield convention, *convention.role(span), holds
+    found_both = [each for each in answered if each is not None]
+    return merge(found_both or [each.read(span, role) for each in following])
 
 
 @lru_cache(maxsize=1_024)
