@@ -48,13 +48,20 @@ def default_config_text() -> str:
     return (files("ragtrace_collector") / "config.yaml").read_text("utf-8")
 
 
-def load_config(path: Path, *, environ: Mapping[str, str] | None = None) -> CollectorConfig:
+def load_config(
+    path: Path | None, *, judge: str | None = None, environ: Mapping[str, str] | None = None
+) -> CollectorConfig:
     """Read and check a configuration file. Files of code, prompts, prices and calibrations that it names are
     looked for beside it.
+
+    Without a file, verdicts go nowhere but to the store and its page, and ``judge`` names who judges.
 
     Raises:
         ConfigError: names the file, the key and what to do.
     """
+    if path is None:
+        chosen = {"ui": {"listen": "127.0.0.1:4330"}, **({"judge": {"use": judge}} if judge else {})}
+        return _checked(CollectorConfig, chosen, where="the default configuration")
     return parse_config(_text(path), where=str(path), environ=environ, folder=path.parent)
 
 
@@ -115,7 +122,7 @@ def _document(text: str, *, where: str) -> dict[str, Any]:
     except RecursionError as exc:
         raise ConfigError(f"{where}: not a configuration: nested too deep") from exc
     if not isinstance(document, dict):
-        raise ConfigError(f"{where}: must hold keys such as `export:`; it holds {_kind(document)}")
+        raise ConfigError(f"{where}: must hold keys such as `judge:`; it holds {_kind(document)}")
     return document
 
 
