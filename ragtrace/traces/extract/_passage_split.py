@@ -223,9 +223,10 @@ _CELL: Final = re.compile(r"(?<!\\)\|")
 
 
 def _tabled(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the cells of a table's column with the most text."""
+    """Return the cells of the column with the most text, if only labels surround the table."""
     rule = next((i for i, line in enumerate(lines) if COLUMNS.fullmatch(line)), None)
-    if rule is None:
+    beside = [line.strip() for line in lines if "|" not in line]
+    if rule is None or not all(not line or line.endswith(":") for line in beside):
         return ()
     rows = [_CELL.split(line.strip().strip("|")) for line in lines[rule + 1 :] if "|" in line]
     columns = [

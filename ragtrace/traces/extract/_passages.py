@@ -232,10 +232,10 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
         sections,
         _records(lines, question, is_marked=is_marked) if is_marked or directions.is_asked else None,
         _as_json(text) if is_marked else None,
-        _table(lines, question) if is_marked or directions.is_asked else None,
         _repeated(lines, question, BRACKETED, least=1) if directions.is_pointed else None,
         _led_in(lines, question) if directions.is_pointed else None,
         structured(text, lines, question, directions),
+        _table(lines, question) if is_marked or directions.is_asked else None,
     ):
         if each is not None and each.passages:
             return replace(each, has_answer=has_answer)
