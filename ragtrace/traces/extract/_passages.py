@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -31,7 +32,7 @@ from ragtrace.traces.extract._passage_split import (
     NUMBERED,
     RULE,
     documents_in_json,
-    key_of_records,
+    keys_of_records,
     parted,
 )
 from ragtrace.traces.extract._prompts import (
@@ -45,7 +46,7 @@ from ragtrace.traces.extract._prompts import (
 )
 
 _NOUNS: Final = (
-    r"(?:context|passages?|documents?|docs|sources|excerpts?|snippets?|chunks?|extracts?|search results"
+    r"(?:contexts?|passages?|documents?|docs|sources|excerpts?|snippets?|chunks?|extracts?|search results"
     r"|articles?|sections|knowledge base|reference (?:text|material)s?"
     r"|(?:background|context|relevant|retrieved) information)"
 )
@@ -192,6 +193,27 @@ def directions_in(texts: Sequence[str]) -> Directions:
     )
 
 
+def is_english(text: str) -> bool:
+    """Return whether a prompt has words of English: what it says of passages is known then."""
+    return bool(_ENGLISH.search(text))
+
+
+def are_about(passages: Sequence[str], question: str) -> bool:
+    """Return whether passages have words of the question, in any language and inflection."""
+    return len(_beginnings("\n".join(passages)) & _beginnings(question)) >= _SHARED
+
+
+def _beginnings(text: str) -> set[str]:
+    """Return how the longer words begin; in scripts that may not divide words, each two characters."""
+    words = {word[:5].lower() for word in text.split() if len(word) > _SHORT_WORD}
+    return words | {text[each.start() : each.start() + 2] for each in CJK.finditer(text)}
+
+
+_ENGLISH: Final = re.compile(r"\b(?:the|you|your)\b", re.IGNORECASE)
+_SHORT_WORD: Final = 3
+_SHARED: Final = 2
+
+
 def _ends(text: str) -> str:
     """Return the ends of a long text: directions come before or after the passages."""
     return text if len(text) <= 2 * _LONGEST_END else f"{text[:_LONGEST_END]}\n{text[-_LONGEST_END:]}"
@@ -298,6 +320,7 @@ def _in_any_tags(text: str, depth: int = 0) -> Passages:
 def _inside_all(text: str, elements: Sequence[Element], depth: int, *, any_tag: bool = False) -> Passages:
     """Split the content of tags: by inner tags, else like any block."""
     passages: list[str] = []
+    names = Counter(each.name for each in elements)
     for each in elements:
         inner = _FACTS.sub("", text[each.inside])  # title and source, next to the content of a document
         nested = Passages()
@@ -307,11 +330,10 @@ def _inside_all(text: str, elements: Sequence[Element], depth: int, *, any_tag: 
                 if any_tag
                 else _tagged(inner, is_directed=True, depth=depth + 1)
             )
-        passages.extend(nested.passages or parted(_body(inner)))
-    names = dict.fromkeys(f"`<{each.name}>`" for each in elements)
-    return Passages(
-        passages=tuple(passages), rest=without(text, elements), shape=f"between tags {', '.join(names)}"
-    )
+        body = _body(inner)
+        passages.extend(nested.passages or ([body.strip()] if names[each.name] > 1 else parted(body)))
+    shown = ", ".join(f"`<{each}>`" for each in names)
+    return Passages(passages=tuple(passages), rest=without(text, elements), shape=f"between tags {shown}")
 
 
 def _body(text: str) -> str:
@@ -477,7 +499,7 @@ def _is_tail(paragraph: str, question: str | None) -> bool:
     if BRACKETED.match(paragraph) or NUMBERED.match(paragraph):
         return False
     is_question = paragraph.endswith("?") and len(paragraph) <= _LONGEST_QUESTION
-    is_label = paragraph.endswith((":", "\uff1a")) and "\n" not in paragraph and len(paragraph.split()) < 5
+    is_label = paragraph.endswith((":", "\uff1a")) and "\n" not in paragraph
     return is_question or is_label or paragraph == question or is_instruction(paragraph)
 
 
@@ -615,17 +637,18 @@ def _table(lines: Sequence[str], question: str | None) -> Passages | None:
     if not rule:
         return None
     end = next((i for i in range(rule, len(lines)) if "|" not in lines[i]), len(lines))
-    return _block(lines, rule - 1, end, question, "in a table")
+    found = _block(lines, rule - 1, end, question, "in a table")
+    return found if found and sum(map(_is_prose, found.passages)) > len(found.passages) / 2 else None
 
 
 def _records(lines: Sequence[str], question: str | None, *, is_marked: bool) -> Passages | None:
     """Find blocks of lines with the same keys: ``Title: …``, ``Content: …``; of sentences, if not marked."""
-    if (first := key_of_records(lines)) is None:
+    if not (keys := keys_of_records(lines)):
         return None
     at = [
         i
         for i, line in enumerate(lines)
-        if (match := KEYED.fullmatch(line)) and match["key"].lower() == first
+        if (match := KEYED.fullmatch(line)) and match["key"].lower() == keys[0]
     ]
     found = _block(lines, at[0], _end_of_last(lines, at), question, "in blocks with the same fields")
     is_said = found and all(map(_SENTENCE.search, found.passages))
