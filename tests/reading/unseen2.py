@@ -128,7 +128,8 @@ def many() -> Iterator[Found]:
         ),
     )
     again = "Yes. It is free, but reserve before noon."
-    yield "regenerated", (ONE, Expected(question=Q, chunks=(P,), answer=again)), node("ws", {}, *(node("message", {}, retrieval(doc(P), query=Q), rag(P, said=said)) for said in (A, again)))
+    # nothing tells a regenerated answer from a retry, after which the user gets only the last
+    yield "regenerated", Expected(question=Q, chunks=(P,), answer=again), node("ws", {}, *(node("message", {}, retrieval(doc(P), query=Q), rag(P, said=said)) for said in (A, again)))
     experts = tuple(chat([parts("user", Q)], said, tool("kb_search", {"documents": [{"pageContent": p, "metadata": {"source": "f.md"}}]}, {"query": q}), operation="invoke_agent") for q, p, said in (("bikes", P, "Bikes are free."), ("fares", P2, "Motorbikes pay.")))
     yield "parallel-experts", TWO, chat([parts("user", Q)], A, *experts, prompt_only("Combine what the experts say.", f"{Q}\nExpert 1: Bikes are free.\nExpert 2: Motorbikes pay."), operation="invoke_agent")
     lines = tuple(
@@ -271,7 +272,8 @@ def prompt() -> Iterator[Found]:
     yield name, replace(found, chunks=(" ".join(P.split()), " ".join(P2.replace("|", "/").split()))), shown  # type: ignore[arg-type]
     yield case("triple-quotes", None, ("system", "Answer from the text between triple quotes. If it is not there, say that you do not know.\n\n\"\"\"%1\"\"\"\n\n\"\"\"%2\"\"\""), ("user", "%q"))
     yield case("facts-with-dates", None, ("system", "You are Ferry Bot. Today is Friday, 27 November 2026. The customer's name is Kim.\n\nKnowledge:\n[2026-01-04 | bikes] %1\n[2026-02-11 | fares] %2\n\nNever mention the knowledge."), ("user", "%q"))
-    yield case("tool-role-context", None, ("system", "You answer from the tool's result only."), ("user", "%q"), ("tool", "Title: bikes\nURL: https://f.example/bikes\nText: %1\n\nTitle: fares\nURL: https://f.example/fares\nText: %2"))
+    name, found, shown = case("tool-role-context", None, ("system", "You answer from the tool's result only."), ("user", "%q"), ("tool", "Title: bikes\nURL: https://f.example/bikes\nText: %1\n\nTitle: fares\nURL: https://f.example/fares\nText: %2"))
+    yield name, replace(found, chunks=(f"Title: bikes URL: https://f.example/bikes Text: {P} Title: fares URL: https://f.example/fares Text: {P2}",)), shown  # type: ignore[arg-type]  # a tool's text is one chunk, as elsewhere
     yield case("completion-of-roles", None, ("user", "<|system|>\nUse the information in the context. If the answer is not there, say so.</s>\n<|user|>\nContext:\nDocument 0:::\n%1\nDocument 1:::\n%2\n---\nNow here is the question you need to answer.\n\nQuestion: %q</s>\n<|assistant|>\n"))
 
 
@@ -408,7 +410,7 @@ def producer() -> Iterator[Found]:
     yield (
         "quarkus-content-attributes",
         TWO,
-        node("POST /chat", {"http.route": "/chat"}, node("completion m", {"gen_ai.request.model": "m", "gen_ai.content.prompt": f"You are polite.\n{Q}\n\nAnswer using the following information:\n{P}\n\n{P2}", "gen_ai.content.completion": A}), kind=SpanKind.SERVER),
+        node("POST /chat", {"http.route": "/chat"}, node("completion m", {"gen_ai.request.model": "m", "gen_ai.content.prompt": f"{Q}\n\nAnswer using the following information:\n{P}\n\n{P2}", "gen_ai.content.completion": A}), kind=SpanKind.SERVER),
     )
     yield (
         "aws-distro-langchain",
