@@ -143,6 +143,7 @@ def _in_elements(text: str, question: str | None) -> tuple[str | None, str]:
     inside = {each.name: bare[each.inside].strip() for each in elements}
     beside = without(bare, elements).strip()
     named = [name for name in inside if _ANSWER_NAME.search(name)]
+    named = named or [name for name in inside if not beside and _RESULT_NAME.search(name)]
     if named and (not beside or bare.endswith(">")):
         return inside[named[-1]], f"what is between tags `<{named[-1]}>`"
     if not beside and (len(inside) > 1 or "</" in "".join(inside.values())):

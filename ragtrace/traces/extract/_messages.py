@@ -96,6 +96,7 @@ _PARTS_KEYS = ("parts", "content", "_content")
 _ROLE_KEYS = ("role", "type", "_role")
 """With an underscore, as in Haystack's messages that are serialized as plain objects."""
 _TEXT_TYPES = ("text", "input_text", "output_text")
+_PARTS_AS_JSON = tuple(f'[{{"type":{space}"{kind}"' for space in ("", " ") for kind in _TEXT_TYPES)
 
 
 def messages_of(value: AttributeValue) -> tuple[tuple[Message, ...], bool]:
@@ -343,6 +344,9 @@ def message_text(message: Message) -> str:
     parts = next((message[key] for key in _PARTS_KEYS if message.get(key) is not None), None)
     if parts is None and isinstance(message.get("text"), str) and _role(message):
         parts = message["text"]
+    if isinstance(parts, str) and parts.startswith(_PARTS_AS_JSON) and _role(message):
+        listed = parse_loosely(parts)
+        parts = listed if isinstance(listed, tuple) else parts
     if isinstance(parts, str):
         return parts
     if isinstance(parts, Mapping):
