@@ -513,6 +513,31 @@ def is_verdict(text: str) -> bool:
     )
 
 
+def is_for_a_program(reading: SpanReading) -> bool:
+    """Return whether a model's text is a verdict, a word it was offered, or a question of its own."""
+    text = (reading.answer.value or "").strip() if reading.answer else ""
+    if not text or (len(text.split()) > 1 and text[0] not in "[{"):
+        return False
+    if is_verdict(text):
+        return True
+    prompt, node = _material(reading), parse_loosely(text)
+    if isinstance(node, Mapping):
+        asked = (
+            each for key, each in node.items() if isinstance(each, str) and _QUESTION_NAME.fullmatch(key)
+        )
+        return any(_flat(each) not in prompt for each in asked)
+    offered = {each.lower() for match in _OPTIONS.finditer(prompt) for each in match.groups() if each}
+    return text.strip(".\"'").lower() in offered
+
+
+_QUESTION_NAME: Final = re.compile(r"(?:user_?)?(?:question|query)", re.IGNORECASE)
+_OPTIONS: Final = re.compile(
+    r"[\"'`](\w{1,20})[\"'`],?\s(?:\w{1,5}\s)?[\"'`](\w{1,20})[\"'`]"
+    r"|(?<![\w/.])(\w{1,20})\s?/\s?(\w{1,20})(?![\w/])"
+)
+"""``"yes" or "no"``, ``yes/no``."""
+
+
 def _material(reading: SpanReading) -> str:
     """Return the prompt without the model's turns; but with those before a further message of the user."""
     found = conventions.prompt_of(reading.span)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
-from ragtrace.traces.extract._answers import is_verdict
+from ragtrace.traces.extract._answers import is_for_a_program
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._content import FoundValue
 from ragtrace.traces.extract._documents import MAX_CHUNKS, chunk_of, is_unnamed, joined
@@ -51,10 +51,9 @@ def context_of(
     shown = documents_shown(generation, has_retrieval=bool(found.sources))
     if shown is not None and shown.documents.value:
         return _with_texts(found, call, generation, shown)
-    said = generation.answer.value if generation and generation.answer else None
-    if not found.sources and source is not ContextFrom.PROMPT and is_verdict((said or "").strip()):
-        return found  # it reads a document for a program, not for a person who asks
     is_liberal = source is ContextFrom.PROMPT
+    if generation and not found.sources and not is_liberal and is_for_a_program(generation):
+        return found  # it reads a document for a program, not for a person who asks
     of_prompt = prompted(
         call, generation, question=question, is_liberal=is_liberal, has_retrieval=bool(found.sources)
     )
