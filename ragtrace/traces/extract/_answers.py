@@ -10,7 +10,6 @@ from typing import Final
 
 from ragtrace.languages import language_of
 from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract import conventions
 from ragtrace.traces.extract._attributes import found_text
 from ragtrace.traces.extract._calls import Call, SpanTree, snake
 from ragtrace.traces.extract._content import FoundValue, parse_loosely
@@ -117,7 +116,7 @@ def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
         return (None if fenced else node), "the text of the JSON string"
     if isinstance(node, tuple):
         return _inner_of(node if len(node) == 1 else {"content": node}), "the text of the JSON list"
-    if not isinstance(node, Mapping) or not (name := _name_of_answer(node, question)):
+    if not isinstance(node, dict) or not (name := _name_of_answer(node, question)):
         return None, ""
     if fenced and fenced.start() and not _ANSWER_NAME.search(snake(name)):
         return None, ""  # an example of JSON, below what is said of it
@@ -172,7 +171,7 @@ def _below_label(text: str, question: str | None) -> tuple[str | None, str]:
 def _inner_of(node: AttributeValue, depth: int = 0) -> str | None:
     if isinstance(node, str):
         return node
-    if isinstance(node, Mapping) and depth < _DEEPEST:
+    if isinstance(node, dict) and depth < _DEEPEST:
         name = _name_of_answer(node, None)
         return message_text(node) or (_inner_of(node[name], depth + 1) if name else None)
     if isinstance(node, tuple) and node and depth < _DEEPEST:
@@ -183,7 +182,7 @@ def _inner_of(node: AttributeValue, depth: int = 0) -> str | None:
 
 def _name_of_answer(fields: Mapping[str, AttributeValue], question: str | None) -> str | None:
     """Return the key of the answer: by its name, else the only one that holds prose."""
-    held = {key: value for key, value in fields.items() if value and isinstance(value, str | Mapping | tuple)}
+    held = {key: value for key, value in fields.items() if value and isinstance(value, str | dict | tuple)}
     others = [key for key, value in held.items() if not (isinstance(value, str) and _FINAL.fullmatch(value))]
     if len(held) == 2 and len(others) == 1:  # {"action": "Final Answer", "action_input": "…"}
         return others[0]
@@ -228,7 +227,7 @@ def _leaves(node: AttributeValue) -> list[_Leaf]:
                 found.append(_Leaf(f"{path}[-1]", "answer", said.strip()))
             else:
                 pending.extend((f"{path}[{i}]", name, item, depth + 1) for i, item in enumerate(each[:50]))
-        elif isinstance(each, Mapping):
+        elif isinstance(each, dict):
             said = message_text(each) if "role" in each or each.get("type") == "ai" else ""
             if said:
                 found.append(_Leaf(path, "answer", said.strip()))
@@ -508,9 +507,7 @@ def is_verdict(text: str) -> bool:
     if not _VERDICT.match(text):
         return False
     node = parse_loosely(text)
-    return (
-        not isinstance(node, str) and _name_of_answer(node if isinstance(node, Mapping) else {}, None) is None
-    )
+    return not isinstance(node, str) and _name_of_answer(node if isinstance(node, dict) else {}, None) is None
 
 
 def is_for_a_program(reading: SpanReading) -> bool:
@@ -540,7 +537,7 @@ _OPTIONS: Final = re.compile(
 
 def _material(reading: SpanReading) -> str:
     """Return the prompt without the model's turns; but with those before a further message of the user."""
-    found = conventions.prompt_of(reading.span)
+    found = reading.prompt
     turns = turns_of(found.value or ()) if found else ()
     last = max((i for i, each in enumerate(turns) if each.role == "user"), default=-1)
     return _flat("\n".join(each.text for i, each in enumerate(turns) if each.role != "assistant" or i < last))

@@ -189,7 +189,7 @@ def judges_an_answer(reading: SpanReading) -> bool:
     """Return whether a call was given an answer with its question and its context: it evaluates them."""
     if reading.role is Role.EVALUATOR:
         return True
-    if reading.role is not Role.CALL or not isinstance(reading.told, str | Mapping):
+    if reading.role is not Role.CALL or not isinstance(reading.told, str | dict):
         return False
     if isinstance(reading.told, str) and reading.told.lstrip()[:1] != "{":
         return False
@@ -199,10 +199,10 @@ def judges_an_answer(reading: SpanReading) -> bool:
 def under_test(reading: SpanReading) -> str | None:
     """Return the answer that a call was given together with its question and its context."""
     told = parse_loosely(reading.told)
-    if not isinstance(told, Mapping):
+    if not isinstance(told, dict):
         return None
     for each in (told, told.get("data"), told.get("inputs"), told.get("sample")):
-        if not isinstance(each, Mapping):
+        if not isinstance(each, dict):
             continue
         keys = {snake(key): value for key, value in each.items() if value and isinstance(value, str | tuple)}
         answer = next((value for key, value in keys.items() if _UNDER_TEST.match(key)), None)

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -27,14 +27,13 @@ _STARTS = ("{", "[", '"', "(")
 _STARTS_OF_JSON = ('{"', "[{", '["')
 _LONGEST_REST = 3  # bytes of a UTF-8 character that truncation can leave
 _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
-_HASHED = re.compile(re.escape(semconv.HASHED_PREFIX) + r"hmac-sha256 [0-9a-f]{32} \d+ bytes>")
-_REDACTION = re.compile(r"[\W_]*redacted[\W_]*", re.IGNORECASE)
-_OBJECT_REPR = re.compile(
-    r"<(async_)?generator\b[^>]*>|<[\w.]+( object)? at 0x[0-9a-f]+[^<>]*>|<\d+-dimensional vector>"
-    r"|<(Future|Task|\w*Thread|bound method|coroutine|function)\b.*>"
+_NO_TEXT = re.compile(
+    rf"(?P<hashed>{re.escape(semconv.HASHED_PREFIX)}hmac-sha256 [0-9a-f]{{32}} \d+ bytes>)"
+    r"|(?P<redacted>(?i:[\W_]*redacted[\W_]*))"
+    r"|(?P<object>(?s:<(?:async_)?generator\b[^>]*>|<[\w.]+(?: object)? at 0x[0-9a-f]+[^<>]*>"
+    r"|<\d+-dimensional vector>|<(?:Future|Task|\w*Thread|bound method|coroutine|function)\b.*>"
     r"|[A-Z][a-z]+[A-Z]\w{1,60}\((?:\w{1,40}=.*)?\)|ChatMessage\(_?role=.*"
-    r"|\w{1,60}\([^()]{0,200}<(async_)?generator object .*",
-    re.DOTALL,
+    r"|\w{1,60}\([^()]{0,200}<(?:async_)?generator object .*))"
 )
 
 
@@ -97,24 +96,24 @@ def is_cut_by_tempo(text: str) -> bool:
 
 def text_damage(text: str, attribute: str) -> ContentDamage | None:
     """Return the damage of a plain text, if any."""
-    if _HASHED.fullmatch(text):
-        return ContentDamage(
-            reason=SkipReason.REDACTED,
-            detail=f"`{attribute}` holds a digest instead of text: content is hashed; the mode `redacted` "
-            "keeps the text judgeable",
-        )
-    if _REDACTION.fullmatch(text):
-        detail = f"`{attribute}` holds a redaction mark instead of text"
-        hint = ": unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and similar variables"
-        is_hidden = text == semconv.OI_REDACTED
-        return ContentDamage(reason=SkipReason.REDACTED, detail=detail + hint * is_hidden)
-    if _OBJECT_REPR.fullmatch(text):
-        return ContentDamage(
-            reason=SkipReason.NO_CONTENT,
-            detail=f"`{attribute}` holds the name of a Python object instead of text: some "
-            "instrumentations write it because they do not wait for a stream",
-        )
-    return None
+    found = _NO_TEXT.fullmatch(text)
+    if found is None:
+        return None
+    reason, said = {
+        "hashed": (
+            SkipReason.REDACTED,
+            "a digest instead of text: content is hashed; the mode `redacted` keeps the text judgeable",
+        ),
+        "redacted": (SkipReason.REDACTED, "a redaction mark instead of text"),
+        "object": (
+            SkipReason.NO_CONTENT,
+            "the name of a Python object instead of text: some instrumentations do not wait for a stream",
+        ),
+    }[found.lastgroup or ""]
+    hint = ": unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and similar variables"
+    return ContentDamage(
+        reason=reason, detail=f"`{attribute}` holds {said}{hint * (text == semconv.OI_REDACTED)}"
+    )
 
 
 def cut_damage(attribute: str) -> ContentDamage:
@@ -147,7 +146,7 @@ def in_camel_case(node: AttributeValue) -> AttributeValue:
     if isinstance(node, tuple):
         first = in_camel_case(node[0]) if node else None
         return (first, *map(in_camel_case, node[1:])) if node and first is not node[0] else node
-    if not isinstance(node, dict | Mapping) or not node or not next(iter(node))[:1].isupper():
+    if not isinstance(node, dict) or not node or not next(iter(node))[:1].isupper():
         return node
     return {key[:1].lower() + key[1:]: in_camel_case(value) for key, value in node.items()}
 

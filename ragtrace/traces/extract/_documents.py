@@ -92,7 +92,7 @@ def find_documents(
     parsed = [parse_loosely(item) for item in items[:MAX_CHUNKS]]
     broken = _broken(items, parsed)
     chunks = tuple(
-        chunk_of(item if isinstance(item, Mapping) else {"text": item}, rank, span_id)
+        chunk_of(item if isinstance(item, dict) else {"text": item}, rank, span_id)
         for rank, item in enumerate(parsed)
         if rank not in broken
     )
@@ -143,12 +143,12 @@ def has_text(document: Mapping[str, AttributeValue]) -> bool:
 
 def is_document(item: AttributeValue) -> bool:
     """Return whether an object is a document with text, and no message."""
-    return isinstance(item, Mapping) and "role" not in item and has_text(item)
+    return isinstance(item, dict) and "role" not in item and has_text(item)
 
 
 def is_passage(item: AttributeValue) -> bool:
     """Return whether the form shows that an object was retrieved: a text with its score or its source."""
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict):
         return False
     fields = _fields(item)
     if item.get("type") in _CITED_TYPES or _number(fields, _SIMILARITY_KEYS) is not None:
@@ -216,7 +216,8 @@ def joined(lists: Iterable[Sequence[Chunk]]) -> tuple[Chunk, ...]:
                 continue
             texts.update([chunk.text] if chunk.text is not None else [])
             unique = _unused(chunk.id, chosen)
-            chosen[unique] = replace(chunk, id=unique, rank=offset + chunk.rank)
+            is_same = unique == chunk.id and not offset
+            chosen[unique] = chunk if is_same else replace(chunk, id=unique, rank=offset + chunk.rank)
         offset += max((chunk.rank + 1 for chunk in chunks), default=0)
     return tuple(chosen.values())
 
@@ -227,7 +228,7 @@ def _broken(items: Sequence[AttributeValue], parsed: Sequence[AttributeValue]) -
     A plain text may look like truncated JSON. It counts as a document if its neighbors do, or by its first
     key.
     """
-    among_documents = any(isinstance(each, Mapping) for each in parsed)
+    among_documents = any(isinstance(each, dict) for each in parsed)
     return frozenset(
         rank
         for rank, (raw, item) in enumerate(zip(items, parsed, strict=False))
@@ -244,7 +245,7 @@ def _begins_like_a_document(text: str) -> bool:
 
 def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeValue], ContentDamage | None]:
     parsed = parse_loosely(value)
-    if isinstance(parsed, Mapping):
+    if isinstance(parsed, dict):
         listed = next((parsed[key] for key in ("documents", "nodes") if key in parsed), None)
         return (listed, None) if isinstance(listed, tuple) else ((parsed,), None)
     if isinstance(parsed, tuple):
@@ -264,8 +265,8 @@ def _fields(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeVal
         has_own = any(isinstance(fields.get(key), str) for key in _TEXT_KEYS)
         keys = _INNER_KEYS if has_own else _INNER_KEYS_WITHOUT_TEXT
         wrapped = ((key, fields[key]) for key in keys if key in fields)
-        key, inner = next(((key, each) for key, each in wrapped if isinstance(each, Mapping)), ("", None))
-        if not isinstance(inner, Mapping):
+        key, inner = next(((key, each) for key, each in wrapped if isinstance(each, dict)), ("", None))
+        if not isinstance(inner, dict):
             break
         del fields[key]
         fields |= {plain(key): value for key, value in inner.items()}
@@ -275,7 +276,7 @@ def _fields(document: Mapping[str, AttributeValue]) -> Mapping[str, AttributeVal
 def _metadata(fields: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:
     value = next((fields[key] for key in _METADATA_KEYS if fields.get(key)), None)
     parsed = parse_loosely(value)
-    return parsed if isinstance(parsed, Mapping) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def _number(fields: Mapping[str, AttributeValue], keys: Sequence[str]) -> float | None:
@@ -288,9 +289,7 @@ def _number(fields: Mapping[str, AttributeValue], keys: Sequence[str]) -> float 
 def _text(fields: Mapping[str, AttributeValue]) -> tuple[str | None, bool]:
     value = next((fields[key] for key in _TEXT_KEYS if isinstance(fields.get(key), str)), None)
     if value is None:
-        parts = next(
-            (fields[key] for key in _TEXT_KEYS if isinstance(fields.get(key), tuple | Mapping)), None
-        )
+        parts = next((fields[key] for key in _TEXT_KEYS if isinstance(fields.get(key), tuple | dict)), None)
         value = _joined_parts(parts) if parts else _only_prose(fields)
     if not isinstance(value, str) or not value:
         return None, False
@@ -323,7 +322,7 @@ def _joined_parts(parts: AttributeValue) -> str | None:
     texts = [
         text
         for each in items
-        if isinstance(each, Mapping)
+        if isinstance(each, dict)
         for text in (each.get("text", each.get("content")),)
         if isinstance(text, str)
         and str(each.get("type", "text")).lower() in ("text", "output_text", "input_text")

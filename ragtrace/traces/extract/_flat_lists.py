@@ -58,9 +58,11 @@ def _is_index(text: str) -> bool:
 
 def _message(fields: Fields) -> Message:
     """Read ``content`` or ``contents.<j>.message_content.*``, and ``tool_calls.<k>.tool_call.*``."""
+    plain = {key: value for key, value in fields.items() if "." not in key}
+    if len(plain) == len(fields):
+        return plain
     parts = unflattened(fields, "contents", "message_content")
     calls = unflattened(fields, "tool_calls", "tool_call") or unflattened(fields, "tool_calls")
-    plain = {key: value for key, value in fields.items() if "." not in key}
     if parts and "content" not in plain:
         plain["content"] = tuple(parts.values())
     if calls:

@@ -88,13 +88,11 @@ _CITING = ("citations", "annotations")
 """Plain keys of what a message cites. Outside a message, a model may have written them itself."""
 _OF_OTHERS = ("tools", "functions", "toolcalls", "toolresults", "arguments", "functionresponse", "toolresult")
 _OF_TOOLS = (*_TOOL_ROLES, *_CALL_TYPES, *_RESULT_TYPES)
-_NESTED = (tuple, dict, Mapping)
+_NESTED = (tuple, dict)
 _DEEPEST = 12
 MESSAGES_KEYS = ("messages", "contents", "candidates", "choices", "output")
 """Where a request or a response of a provider has its messages."""
 _PARTS_KEYS = ("parts", "content", "_content")
-_ROLE_KEYS = ("role", "type", "_role")
-"""With an underscore, as in Haystack's messages that are serialized as plain objects."""
 _TEXT_TYPES = ("text", "input_text", "output_text")
 _PARTS_AS_JSON = tuple(f'[{{"type":{space}"{kind}"' for space in ("", " ") for kind in _TEXT_TYPES)
 
@@ -108,7 +106,7 @@ def messages_of(value: AttributeValue) -> tuple[tuple[Message, ...], bool]:
     is_whole = not isinstance(parsed, str)
     if isinstance(parsed, str):
         parsed = recover_elements(parsed)
-    if isinstance(parsed, Mapping):
+    if isinstance(parsed, dict):
         inner = next((parsed[key] for key in MESSAGES_KEYS if isinstance(parsed.get(key), tuple)), None)
         parsed = (parsed,) if inner is None else inner
     return _flat(parsed if isinstance(parsed, tuple) else ()), is_whole
@@ -142,12 +140,12 @@ def _event_message(attributes: Mapping[str, AttributeValue], role: str) -> Messa
         return {"role": role, "content": body}
     if isinstance(body, tuple):
         return {"role": role, "content": body}
-    fields = dict(body) if isinstance(body, Mapping) else dict(attributes)
+    fields = dict(body) if isinstance(body, dict) else dict(attributes)
     inner = fields.get("message")
-    if isinstance(inner, Mapping):
+    if isinstance(inner, dict):
         fields = {**fields, **inner}
     content = parse_loosely(fields.get("content"))
-    if isinstance(content, tuple | Mapping):
+    if isinstance(content, tuple | dict):
         fields["content"] = content if isinstance(content, tuple) else (content,)
     return {"role": role, **fields}
 
@@ -165,7 +163,7 @@ def _hosted(
             if isinstance(each, _NESTED):
                 yield from _hosted(each, is_response=is_response, is_said=is_said, depth=depth + 1)
         return
-    if not isinstance(node, Mapping) or depth > _DEEPEST:
+    if not isinstance(node, dict) or depth > _DEEPEST:
         return
     role, kind = _role(node), node.get("type")
     if role in _OF_TOOLS or kind in _OF_TOOLS:
@@ -192,9 +190,9 @@ def _hosted(
 
 def _cited(item: AttributeValue) -> Iterator[AttributeValue]:
     """Read a citation. With a start and an end, its text is that of the answer."""
-    if isinstance(item, Mapping):
+    if isinstance(item, dict):
         quoted = item.get("file_citation", item.get("url_citation"))
-        fields = {plain(key): each for key, each in (quoted if isinstance(quoted, Mapping) else item).items()}
+        fields = {plain(key): each for key, each in (quoted if isinstance(quoted, dict) else item).items()}
         if any(key.startswith(("start", "end")) for key in fields) or quoted is not None:
             fields.pop("text", None)
         fields.pop("title", None)
@@ -204,7 +202,7 @@ def _cited(item: AttributeValue) -> Iterator[AttributeValue]:
 
 def _shown_document(part: Message) -> Iterator[AttributeValue]:
     source = part.get("source", part.get("document"))
-    inner = source if isinstance(source, Mapping) else part
+    inner = source if isinstance(source, dict) else part
     if inner.get("type") in ("base64", "url", "file"):
         return
     content = next((inner[key] for key in ("content", "data", "text", "context") if inner.get(key)), None)
@@ -215,13 +213,13 @@ def _shown_document(part: Message) -> Iterator[AttributeValue]:
 
 def _results_of_search(node: AttributeValue) -> Iterator[AttributeValue]:
     for _ in range(4):
-        if not isinstance(node, Mapping):
+        if not isinstance(node, dict):
             break
         inner = next((parse_loosely(node[key]) for key in _RESULTS_OF_SEARCH if node.get(key)), None)
         if inner is None:
             break
         node = inner
-    yield from (each for each in node if isinstance(each, Mapping)) if isinstance(node, tuple) else ()
+    yield from (each for each in node if isinstance(each, dict)) if isinstance(node, tuple) else ()
 
 
 def last_user_text(messages: Sequence[Message]) -> str | None:
@@ -295,12 +293,10 @@ def _called(message: Message) -> Iterator[tuple[AttributeValue, str]]:
     """Yield the ids and names of a message's tool calls."""
     listed = message.get("tool_calls")
     for call in (*(listed if isinstance(listed, tuple) else ()), *_parts(message), message):
-        if not isinstance(call, Mapping) or (call is message and _role(call) != "function_call"):
+        if not isinstance(call, dict) or (call is message and _role(call) != "function_call"):
             continue
         function = call.get("function")
-        name = (
-            function.get("name") if isinstance(function, Mapping) else call.get("name", call.get("toolName"))
-        )
+        name = function.get("name") if isinstance(function, dict) else call.get("name", call.get("toolName"))
         call_id = next((call[key] for key in _CALL_ID_KEYS if call.get(key)), None)
         is_call = call.get("type", "tool_call") in _CALL_TYPES
         if is_call and isinstance(name, str) and isinstance(call_id, str):
@@ -327,16 +323,16 @@ _RESULT_KEYS = ("response", "result", "content", "output", "parts")
 def _parts(message: Message) -> tuple[Message, ...]:
     parts = message.get("parts", message.get("content"))
     items = parts if isinstance(parts, tuple) else ()
-    return tuple(_typed(part) for part in items if isinstance(part, Mapping))
+    return tuple(_typed(part) for part in items if isinstance(part, dict))
 
 
 def _typed(part: Message) -> Message:
     """Give a part without a type the one that its only key tells."""
     if "type" in part:
         return part
-    key = next((key for key in _PARTS_BY_KEY if isinstance(part.get(key), Mapping)), None)
+    key = next((key for key in _PARTS_BY_KEY if isinstance(part.get(key), dict)), None)
     inner = part.get(key) if key else None
-    return {"type": _PARTS_BY_KEY[key], **inner} if key and isinstance(inner, Mapping) else part
+    return {"type": _PARTS_BY_KEY[key], **inner} if key and isinstance(inner, dict) else part
 
 
 def message_text(message: Message) -> str:
@@ -349,7 +345,7 @@ def message_text(message: Message) -> str:
         parts = listed if isinstance(listed, tuple) else parts
     if isinstance(parts, str):
         return parts
-    if isinstance(parts, Mapping):
+    if isinstance(parts, dict):
         return _part_text(parts)
     return "\n".join(filter(None, map(_part_text, parts))) if isinstance(parts, tuple) else ""
 
@@ -357,20 +353,20 @@ def message_text(message: Message) -> str:
 def _part_text(part: AttributeValue) -> str:
     if isinstance(part, str):
         return part
-    if not isinstance(part, Mapping) or part.get("type", "text") not in _TEXT_TYPES:
+    if not isinstance(part, dict) or part.get("type", "text") not in _TEXT_TYPES:
         return ""
     if part.get("thought") is True:  # Gemini's
         return ""
     text = part.get("content", part.get("text"))
-    if isinstance(text, Mapping):
+    if isinstance(text, dict):
         text = text.get("value", text.get("text"))
-        if isinstance(text, Mapping):
+        if isinstance(text, dict):
             text = text.get("value")
     return text if isinstance(text, str) else ""
 
 
 def _role(message: Message) -> str:
-    role = next((message[key] for key in _ROLE_KEYS if key in message), None)
+    role = message.get("role", message.get("type", message.get("_role")))  # as Haystack serializes objects
     role = role.lower() if isinstance(role, str) else ""
     # Phoenix writes the role of the message around it, not the tool's
     return "tool" if role in _ANSWER_ROLES and message.get("tool_call_id") else role
@@ -382,13 +378,13 @@ def _flat(items: tuple[AttributeValue, ...]) -> tuple[Message, ...]:
     for item in items:
         parsed = parse_loosely(item)
         for each in parsed if isinstance(parsed, tuple) else (parsed,):
-            if not isinstance(each, Mapping):
+            if not isinstance(each, dict):
                 continue
             inner = each.get("kwargs", each.get("data"))  # LangChain's serialized messages
             said = each.get("message", each.get("content"))  # a choice, a candidate
-            if isinstance(inner, Mapping):
+            if isinstance(inner, dict):
                 found.append(inner)
-            elif isinstance(said, Mapping) and "role" not in each and ("message" in each or "parts" in said):
+            elif isinstance(said, dict) and "role" not in each and ("message" in each or "parts" in said):
                 found.append({"role": "assistant", **said})
             else:
                 found.append(each)

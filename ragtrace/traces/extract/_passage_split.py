@@ -71,7 +71,7 @@ def parted(block: str) -> tuple[str, ...]:
     if documents:
         return documents
     if shown := documents_in_repr(block):
-        return _whole(str(each["text"]) for each in shown if isinstance(each, Mapping))
+        return _whole(str(each["text"]) for each in shown if isinstance(each, dict))
     lines = block.splitlines()
     for passages in (
         _fenced(lines),
@@ -97,7 +97,7 @@ def documents_in_json(text: str) -> tuple[tuple[str, ...], str]:
     Chat messages are not documents.
     """
     listed, rest = objects_in_json(text)
-    texts = [chunk_of(each, 0, "").text for each in listed if isinstance(each, Mapping)]
+    texts = [chunk_of(each, 0, "").text for each in listed if isinstance(each, dict)]
     texts = texts or [each for each in listed if isinstance(each, str)]
     found = _whole([each or "" for each in texts])
     return (found, rest) if found else ((), text)
@@ -118,9 +118,9 @@ def objects_in_json(text: str) -> tuple[Sequence[AttributeValue], str]:
             objects.extend(items)
             rest.append(text[taken : match.start()].rstrip(" \t,"))
             taken = at
-    known = [each for each in objects if not isinstance(each, Mapping) or is_document(each)]
-    if not known and len({frozenset(each) for each in objects if isinstance(each, Mapping)}) == 1:
-        known = _with_text([each for each in objects if isinstance(each, Mapping)])
+    known = [each for each in objects if not isinstance(each, dict) or is_document(each)]
+    if not known and len({frozenset(each) for each in objects if isinstance(each, dict)}) == 1:
+        known = _with_text([each for each in objects if isinstance(each, dict)])
     return (known, _EMPTY_FENCE.sub("", "\n".join([*rest, text[taken:]]))) if known else ((), text)
 
 
@@ -130,7 +130,7 @@ _ID: Final = re.compile(r"[^\s]{0,80}[\d./#][^\s]{0,80}")
 
 def _items_of(node: AttributeValue) -> Sequence[AttributeValue]:
     """Return the documents of a list, of a list below any key, or by their ids; or the one document."""
-    if isinstance(node, Mapping):
+    if isinstance(node, dict):
         if is_document(node):
             return (node,)
         for each in node.values():
@@ -139,12 +139,12 @@ def _items_of(node: AttributeValue) -> Sequence[AttributeValue]:
         by_id = [{"id": key, "text": each} if isinstance(each, str) else each for key, each in node.items()]
         if len(by_id) > 1 and all(map(_ID.fullmatch, node)) and all(map(is_document, by_id)):
             return by_id
-        return (node,) if not any(isinstance(each, Mapping | tuple) for each in node.values()) else ()
+        return (node,) if not any(isinstance(each, dict | tuple) for each in node.values()) else ()
     items = node if isinstance(node, tuple) else ()
     texts = [each for each in items if isinstance(each, str)]
     if len(texts) == len(items):
         return texts if any(" " in each.strip() or CJK.search(each) for each in texts) else ()
-    return items if all(isinstance(each, Mapping) and "role" not in each for each in items) else ()
+    return items if all(isinstance(each, dict) and "role" not in each for each in items) else ()
 
 
 def _with_text(objects: Sequence[Mapping[str, AttributeValue]]) -> list[AttributeValue]:

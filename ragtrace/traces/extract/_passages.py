@@ -597,16 +597,12 @@ def _below_heading(lines: Sequence[str], question: str | None) -> Passages | Non
     rest: list[str] = []
     i = 0
     while i < len(lines):
-        line = lines[i]
-        heading = HEADS_PASSAGES.fullmatch(line) if len(line) <= 400 else None
-        bare = BARE_HEAD_OF_PASSAGES.fullmatch(line) if len(line) <= 200 else None
-        is_label = NUMBERED.match(line) or ANY_NUMBERED.match(line) or BRACKETED.match(line)
-        if (heading is None and bare is None) or is_label or ASKED_ABROAD.match(line):
-            rest.append(line)
+        if (said := _behind_heading(lines[i])) is None:
+            rest.append(lines[i])
             i += 1
             continue
         end = next((j for j in range(i + 1, len(lines)) if _ends_block(lines[j])), len(lines))
-        block = [heading["text"] if heading else "", *lines[i + 1 : end]]
+        block = [said, *lines[i + 1 : end]]
         block, tail = _without_tail(block, question)
         if _is_prose("\n".join(block)):
             passages.extend(parted("\n".join(block)))
@@ -619,6 +615,17 @@ def _below_heading(lines: Sequence[str], question: str | None) -> Passages | Non
         if passages
         else None
     )
+
+
+@lru_cache(maxsize=1_024)
+def _behind_heading(line: str) -> str | None:
+    """Return what follows a heading that names passages, on its line; ``None`` if the line is none."""
+    heading = HEADS_PASSAGES.fullmatch(line) if len(line) <= 400 else None
+    bare = BARE_HEAD_OF_PASSAGES.fullmatch(line) if len(line) <= 200 else None
+    is_label = NUMBERED.match(line) or ANY_NUMBERED.match(line) or BRACKETED.match(line)
+    if (heading is None and bare is None) or is_label or ASKED_ABROAD.match(line):
+        return None
+    return heading["text"] if heading else ""
 
 
 @lru_cache(maxsize=1_024)

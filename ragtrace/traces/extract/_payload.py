@@ -112,17 +112,15 @@ def prompt_in(
 def _prompt_messages(node: AttributeValue) -> tuple[Message, ...]:
     if isinstance(node, str):
         return ({"role": "user", "content": node},) if node else ()
-    if isinstance(node, Mapping) and "role" not in node and not any(key in node for key in MESSAGES_KEYS):
+    if isinstance(node, dict) and "role" not in node and not any(key in node for key in MESSAGES_KEYS):
         text = next((node[key] for key in _PROMPT_KEYS if node.get(key)), None)
         listed = _prompt_messages(parse_loosely(text)) if text is not None else ()
     else:
         listed, _ = messages_of(node)
     system = (
-        next((node[key] for key in _SYSTEM_KEYS if node.get(key)), None)
-        if isinstance(node, Mapping)
-        else None
+        next((node[key] for key in _SYSTEM_KEYS if node.get(key)), None) if isinstance(node, dict) else None
     )
-    if isinstance(system, Mapping):
+    if isinstance(system, dict):
         system = system.get("parts")
     return ({"role": "system", "content": system}, *listed) if system and listed else listed
 
@@ -131,13 +129,13 @@ def listed_documents(value: AttributeValue) -> AttributeValue:
     """Unwrap the list in ``{"output": {"documents": […]}}``, and normalize pairs."""
     node = parse_loosely(value)
     for _ in range(_MAX_WRAPPERS):
-        if not isinstance(node, Mapping):
+        if not isinstance(node, dict):
             break
         fields = {plain(key): each for key, each in node.items()}
         if not fields.keys().isdisjoint(_DOCUMENT_KEYS):
             break
         inner = next((parse_loosely(fields[key]) for key in _LIST_KEYS if key in fields), None)
-        if not isinstance(inner, tuple | Mapping):
+        if not isinstance(inner, tuple | dict):
             inner = _documents_under_any_key(node)
         if inner is None:
             break
@@ -156,7 +154,7 @@ def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
     """Read the input texts of a LlamaIndex synthesizer, which are the final chunks."""
     raw = first_text(span, key)
     parsed = parse_loosely(raw) if raw and _SYNTHESIS in raw else None
-    texts = parsed.get(_SYNTHESIS) if isinstance(parsed, Mapping) else None
+    texts = parsed.get(_SYNTHESIS) if isinstance(parsed, dict) else None
     return texts if isinstance(texts, tuple) else ()
 
 
@@ -179,19 +177,19 @@ def handed_on(span: Span, key: str) -> AttributeValue:
     """Return the input documents of a LangChain step, with the ids that retrievers' spans omit."""
     raw = first_text(span, key) or ""
     parsed = parse_loosely(raw) if '"page_content"' in raw else None
-    return listed_documents(parsed.get("inputs")) if isinstance(parsed, Mapping) else None
+    return listed_documents(parsed.get("inputs")) if isinstance(parsed, dict) else None
 
 
 def returns_documents(span: Span, key: str) -> bool:
     """Return whether a decorated function returned documents: then its name decides, like a tool's."""
     listed = listed_documents(first_text(span, key))
     items = listed if isinstance(listed, tuple) else ()
-    return bool(items) and all(isinstance(each, Mapping) and has_text(each) for each in items)
+    return bool(items) and all(isinstance(each, dict) and has_text(each) for each in items)
 
 
 def _scored(item: AttributeValue) -> AttributeValue:
     """Convert ``(document, score)``, as vector stores return it, to a document with a score."""
-    if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], Mapping):
+    if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], dict):
         return item
     return {**item[0], "score": item[1]}
 
@@ -201,7 +199,7 @@ def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
         return last_user_text(({"role": "user", "content": node},)) or node, "its text"
     if depth > _MAX_WRAPPERS:
         return None, ""
-    if isinstance(node, Mapping):
+    if isinstance(node, dict):
         return _question_in_mapping(node, depth)
     if isinstance(node, tuple) and len(node) == 1 and isinstance(node[0], str):
         return node[0], "its only text"
@@ -213,7 +211,7 @@ def _asked_in(text: str | None) -> str | None:
     if text is None or text.lstrip()[:1] != "{":
         return text
     parsed = parse_loosely(text)
-    if not isinstance(parsed, Mapping) or not any(name in parsed for name in _QUESTION_KEYS):
+    if not isinstance(parsed, dict) or not any(name in parsed for name in _QUESTION_KEYS):
         return text
     return _question(parsed, 1)[0]
 
@@ -250,8 +248,8 @@ def _asked_below(node: AttributeValue, depth: int) -> str | None:
     """Return the user's message, else the question, in an envelope of unknown keys."""
     if depth > _MAX_WRAPPERS:
         return None
-    for value in node.values() if isinstance(node, Mapping) else node if isinstance(node, tuple) else ():
-        if not isinstance(value, Mapping | tuple):
+    for value in node.values() if isinstance(node, dict) else node if isinstance(node, tuple) else ():
+        if not isinstance(value, dict | tuple):
             continue
         text = last_user_text(messages_of(value)[0]) or _question_of_a_step(value)[0]
         if text or (text := _asked_below(value, depth + 1)):
@@ -261,9 +259,7 @@ def _asked_below(node: AttributeValue, depth: int) -> str | None:
 
 def _question_of_a_step(steps: AttributeValue) -> tuple[str | None, str]:
     """Read the input of a pipeline from its steps, by their names."""
-    given = (
-        [each for each in steps.values() if isinstance(each, Mapping)] if isinstance(steps, Mapping) else []
-    )
+    given = [each for each in steps.values() if isinstance(each, dict)] if isinstance(steps, dict) else []
     for name in (*_QUESTION_KEYS, "text"):
         found = next((each[name] for each in given if isinstance(each.get(name), str)), None)
         if isinstance(found, str):
@@ -285,7 +281,7 @@ def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
         return node, "its text"
     if depth > _MAX_WRAPPERS:
         return None, ""
-    if isinstance(node, Mapping):
+    if isinstance(node, dict):
         text = message_text(node)
         return (text, "the text of the message") if text else _answer_in_mapping(node, depth)
     if isinstance(node, tuple):
@@ -306,8 +302,8 @@ def _answer_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[
 def _answer_of_a_step(steps: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
     """Read the output of a pipeline from its last step with a reply."""
     for step in reversed(list(steps.values())):
-        name = next((name for name in _REPLY_KEYS if isinstance(step, Mapping) and step.get(name)), None)
-        if name is not None and isinstance(step, Mapping):
+        name = next((name for name in _REPLY_KEYS if isinstance(step, dict) and step.get(name)), None)
+        if name is not None and isinstance(step, dict):
             text, how = _answer(parse_loosely(step[name]), depth + 1)
             if text:
                 return text, how

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, Part, Provenance, SkipReason
-from ragtrace.traces.extract import conventions
 from ragtrace.traces.extract._attributes import found_text
 from ragtrace.traces.extract._calls import Call
 from ragtrace.traces.extract._content import ContentDamage, FoundValue, clean, parse_loosely, without_excess
@@ -77,14 +76,14 @@ def documents_shown(generation: SpanReading | None, *, has_retrieval: bool) -> T
     for key, value in span.attributes.items():
         if key.startswith(_VARIABLES) and isinstance(value, str):
             parsed = parse_loosely(value)
-            for each in (parsed, *(parsed.values() if isinstance(parsed, Mapping) else ())):
+            for each in (parsed, *(parsed.values() if isinstance(parsed, dict) else ())):
                 listed = listed_documents(each)
                 if isinstance(listed, tuple) and listed and all(is_document(item) for item in listed):
                     return ToolResult(tool=None, documents=_documents(listed, key, generation))
-    found = conventions.prompt_of(span)
+    found = generation.prompt
     for turn in turns_of(found.value or ()) if found else ():
         objects = objects_in_json(turn.text)[0] if has_retrieval else ()
-        named = tuple(each for each in objects if isinstance(each, Mapping))
+        named = tuple(each for each in objects if isinstance(each, dict))
         if turn.role != "assistant" and (listed := documents_in_repr(turn.text) or named):
             return ToolResult(
                 tool=None, documents=_documents(listed, found.attribute if found else "", generation)
@@ -174,8 +173,8 @@ def prompt_of(
     told = generation.answer.value if generation.answer else None
     others = [each for each in call.of(Role.GENERATION) if each.answer and each.answer.value == told]
     for reading in (generation, *others):
-        if found := conventions.prompt_of(reading.span):
-            return reading.span, found
+        if reading.prompt:
+            return reading.span, reading.prompt
     return None, None
 
 

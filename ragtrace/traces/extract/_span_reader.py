@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, Part, SkipReason
 from ragtrace.traces.extract._content import ContentDamage, FoundValue, best
+from ragtrace.traces.extract._messages import Message
 from ragtrace.traces.trace import Span
 
 T = TypeVar("T")
@@ -50,6 +51,8 @@ class SpanReading:
     documents: FoundValue[tuple[Chunk, ...]] | None = None
     tool: str | None = None
     """The name of the called tool."""
+    prompt: FoundValue[tuple[Message, ...]] | None = None
+    """A model's input messages, with its instructions."""
     handed: tuple[ToolResult, ...] = ()
     """Tool results in a generation's prompt, after the last user message."""
     answer: FoundValue[str] | None = None
@@ -73,39 +76,31 @@ class SpanReading:
         return any(chunk.text for chunk in documents or ())
 
 
-def merge(readings: Sequence[SpanReading]) -> SpanReading:
-    """Merge the readings of one span by several conventions.
+def merge(readings: Sequence[SpanReading]) -> SpanReading | None:
+    """Merge the readings of one span by several conventions; ``None`` of none.
 
     The first known role wins. Of each part, the first undamaged one wins, because a span in two conventions
     holds the same text twice.
     """
-    if len(readings) == 1 and semconv.RAG_TRUNCATED not in readings[0].span.attributes:
-        return readings[0]
-    role_giver = next((reading for reading in readings if reading.role), readings[0])
-    span = role_giver.span
-    return SpanReading(
-        span=span,
-        convention=role_giver.convention,
-        role=role_giver.role,
-        question=_marked(span, Part.QUESTION, best(*(reading.question for reading in readings))),
-        query=best(*(reading.query for reading in readings)),
-        documents=_marked(span, Part.CONTEXT, best(*(reading.documents for reading in readings))),
-        tool=_first(reading.tool for reading in readings),
-        handed=next((reading.handed for reading in readings if reading.handed), ()),
-        answer=_marked(span, Part.ANSWER, best(*(reading.answer for reading in readings))),
-        told=next((each.told for each in readings if each.told is not None), None),
-        output=next((each.output for each in readings if each.output is not None), None),
-        output_at=_first(each.output_at for each in readings) or "",
-        reference=best(*(reading.reference for reading in readings)),
-        reference_chunk_ids=next(
-            (each.reference_chunk_ids for each in readings if each.reference_chunk_ids), ()
-        ),
-        model=_first(reading.model for reading in readings) if role_giver.role is not Role.STEP else None,
-        response_id=_first(reading.response_id for reading in readings),
-        session_id=_first(reading.session_id for reading in readings),
-        conversation_id=_first(reading.conversation_id for reading in readings),
-        prompt_version=_first(reading.prompt_version for reading in readings),
-    )
+    if not readings or (len(readings) == 1 and semconv.RAG_TRUNCATED not in readings[0].span.attributes):
+        return readings[0] if readings else None
+    giver = next((reading for reading in readings if reading.role), readings[0])
+    found: dict[str, Any] = {part: best(*(getattr(each, part) for each in readings)) for part in _TEXTS}
+    for name, part in _MARKED.items():
+        found[name] = _marked(giver.span, part, found[name])
+    for name in _VALUES:
+        values = (getattr(each, name) for each in readings)
+        found[name] = next((each for each in values if each), getattr(giver, name))
+    if giver.role is Role.STEP:
+        found["model"] = None
+    return replace(giver, **found)
+
+
+_TEXTS: Final = ("question", "query", "documents", "answer", "reference")
+_MARKED: Final = {"question": Part.QUESTION, "documents": Part.CONTEXT, "answer": Part.ANSWER}
+_VALUES: Final = tuple(
+    each.name for each in fields(SpanReading) if each.name not in (*_TEXTS, "span", "convention", "role")
+)
 
 
 def _marked(span: Span, part: Part, found: FoundValue[T] | None) -> FoundValue[T] | None:
@@ -115,7 +110,3 @@ def _marked(span: Span, part: Part, found: FoundValue[T] | None) -> FoundValue[T
         return found
     detail = f"the content policy of `ragtrace.instrument` cut the {part}: raise its limit"
     return replace(found, damage=ContentDamage(reason=SkipReason.TRUNCATED, detail=detail))
-
-
-def _first(values: Iterable[str | None]) -> str | None:
-    return next((value for value in values if value), None)

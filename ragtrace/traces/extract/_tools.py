@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -41,9 +41,7 @@ def tool_documents(
         return None
     if is_broken_json(value, node):
         return find_documents(value, attribute=attribute, convention=convention, span_id=span_id)
-    cited = (
-        hosted_documents(node, is_response=True) if isinstance(node, Mapping) and "citations" in node else ()
-    )
+    cited = hosted_documents(node, is_response=True) if isinstance(node, dict) and "citations" in node else ()
     listed = cited or listed_documents(node)
     items = listed if isinstance(listed, tuple) else (listed,)
     shown = tuple(_shown(item) for item in items)
@@ -84,19 +82,19 @@ def _unwrapped(value: AttributeValue) -> AttributeValue:
             results = [each.content for each in tool_messages(messages_of(node)[0])]
             node = parse_loosely(results[0]) if len(results) == 1 else tuple(map(parse_loosely, results))
             continue
-        if not isinstance(node, Mapping):
+        if not isinstance(node, dict):
             break
         content = parse_loosely(node.get("content"))
         if "content" in node and ("tool_call_id" in node or node.get("type") == "tool"):
             node = content
             continue
-        if isinstance(node.get("content"), str) and isinstance(content, tuple | Mapping):
+        if isinstance(node.get("content"), str) and isinstance(content, tuple | dict):
             node = content
             continue
         if isinstance(content, tuple):  # of the Model Context Protocol
-            only = content[0] if len(content) == 1 and isinstance(content[0], Mapping) else {}
+            only = content[0] if len(content) == 1 and isinstance(content[0], dict) else {}
             held = parse_loosely(only.get("text", only.get("json")))
-            node = held if isinstance(held, tuple | Mapping) else content
+            node = held if isinstance(held, tuple | dict) else content
             if node is content:
                 break
             continue
@@ -109,13 +107,13 @@ def _unwrapped(value: AttributeValue) -> AttributeValue:
 
 def _is_result(item: AttributeValue) -> bool:
     """Return whether an element is a message with a tool's result."""
-    return isinstance(item, Mapping) and bool(tool_messages((item,)))
+    return isinstance(item, dict) and bool(tool_messages((item,)))
 
 
 def _shown(item: AttributeValue) -> AttributeValue:
     """Return an object without text as JSON, as the model saw it."""
-    if isinstance(item, Mapping) and not has_text(item):
+    if isinstance(item, dict) and not has_text(item):
         return {"text": json.dumps(item, ensure_ascii=False, default=str)}
     if isinstance(item, str):
         return {"text": item}
-    return item if isinstance(item, Mapping) else {"text": json.dumps(item, default=str)}
+    return item if isinstance(item, dict) else {"text": json.dumps(item, default=str)}

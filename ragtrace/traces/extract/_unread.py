@@ -100,7 +100,7 @@ def _paths(path: str, value: AttributeValue, depth: int) -> Iterator[str]:
     elif isinstance(node, tuple):
         if any(_holds_text(each, depth) for each in node[:3]):
             yield path
-    elif isinstance(node, Mapping):
+    elif isinstance(node, dict):
         if depth >= _DEEPEST:
             if any(isinstance(each, str) and " " in each for each in node.values()):
                 yield path
@@ -113,5 +113,5 @@ def _paths(path: str, value: AttributeValue, depth: int) -> Iterator[str]:
 def _holds_text(node: AttributeValue, depth: int) -> bool:
     if isinstance(node, str):
         return " " in node.strip() or not node.isascii()
-    inner = node.values() if isinstance(node, Mapping) else node if isinstance(node, tuple) else ()
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, tuple) else ()
     return depth < _DEEPEST and any(_holds_text(each, depth + 1) for each in list(inner)[:20])

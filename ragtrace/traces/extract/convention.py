@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, TypeAlias
 
 from ragtrace.model import AttributeValue, Chunk, SkipReason
 from ragtrace.traces.extract._attributes import found_text, text_of
@@ -75,6 +75,8 @@ class AttributePath:
     """The prefix of a flattened list."""
     item: str = field(init=False, repr=False, compare=False)
     _is_of_events: bool = field(init=False, repr=False, compare=False)
+    keys: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The attributes that may hold it, or ``prefix.*``."""
 
     def __post_init__(self) -> None:
         """Check the form.
@@ -96,6 +98,7 @@ class AttributePath:
         object.__setattr__(self, "_event", event)
         object.__setattr__(self, "_is_of_events", path == _ALL)
         object.__setattr__(self, "_splits", splits)
+        object.__setattr__(self, "keys", frozenset([f"{prefix}.*"] if star else [key for key, _ in splits]))
         object.__setattr__(self, "prefix", prefix if star else "")
         object.__setattr__(self, "item", item.removeprefix(".") if star else "")
 
@@ -114,6 +117,8 @@ class AttributePath:
 
     def find(self, attributes: Mapping[str, AttributeValue]) -> AttributeValue:
         """Return the value in these attributes, or ``None``."""
+        if attributes.keys().isdisjoint(self.keys):
+            return None
         for key, steps in self._splits:
             if key in attributes:
                 found = _walk(attributes[key], steps)
@@ -148,8 +153,6 @@ class SpanRule:
     """By value. Without a value, ``other`` is the role of every span that has the attribute."""
     ends: bool = False
     """Whether the values are endings."""
-    pattern: re.Pattern[str] | None = None
-    """Instead of ``roles``: the form of the value, for the role ``other``."""
     other: Role | None = None
     when: Callable[[Span], bool] | None = None
     """A further condition."""
@@ -158,10 +161,6 @@ class SpanRule:
         """Return whether the kind is told here, and the role."""
         for value in self._values(span):
             if self.when is not None and not self.when(span):
-                continue
-            if self.pattern is not None:
-                if self.pattern.search(value):
-                    return True, self.other
                 continue
             if not self.roles:
                 return True, self.other
@@ -175,16 +174,14 @@ class SpanRule:
         return False, None
 
     def _values(self, span: Span) -> Iterable[str]:
+        value = span.attributes.get(self.at)
+        if value is not None:
+            return (value.strip('"') if isinstance(value, str) else "",)
         if self.at == "@name":
             return (span.name,)
         if self.at == "@event":
             return [event.name for event in span.events]
-        if self.at.endswith(".*"):
-            return ("",) if has_prefix(span, self.at[:-2]) else ()
-        value = span.attributes.get(self.at)
-        if value is None:
-            return ()
-        return (value.strip('"') if isinstance(value, str) else "",)
+        return ("",) if self.at.endswith(".*") and has_prefix(span, self.at[:-2]) else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,30 +239,31 @@ class Convention:
     """Whether the parts count on any span: a user named them."""
 
     @property
-    def heads(self) -> frozenset[str]:
-        """The first parts of the attributes that tell it; empty if names of spans or events do."""
-        tells = (*(kind.at for kind in self.kinds), *self.reference, *self.session)
-        if any(each.startswith("@") for each in tells):
-            return frozenset()
-        return frozenset(head_of(each) for each in tells)
+    def tells(self) -> frozenset[str]:
+        """The attributes that tell a span's kind, ``prefix.*``, ``@name`` or ``@event``."""
+        return frozenset(kind.at for kind in self.kinds)
 
-    @property
-    def prefixes(self) -> tuple[str, ...]:
-        """What attributes of its texts begin with, if they count on spans of other conventions, too."""
-        if not self.is_additive:
-            return ()
-        own = (self.input, self.output, self.messages, self.system, self.reply, self.question, self.query)
-        found = (self.documents, self.answer, self.arguments, self.result, self.handed_on, self.hosted)
-        places = (*self.reference, *self.session, *self.prompt_version)
-        every = (*places, *(place for places in (*own, *found) for place in places))
-        return tuple(dict.fromkeys(place.partition("[")[0].partition(".*")[0] for place in every))
+    def attributes(self, *without: str) -> frozenset[str]:
+        """Return the attributes that may hold its parts, but for some parts."""
+        places = (place for part in _PARTS if part not in without for place in getattr(self, part))
+        return frozenset[str]().union(*(_path(place).keys for place in places if place[0] != "@"))
+
+    def on(self, names: frozenset[str]) -> Convention:
+        """Return the part of the table that counts on spans with these attributes: what is not there, is
+        not looked for."""
+        if "@event" in names:
+            return self
+        places: dict[str, Any] = {
+            part: tuple(each for each in getattr(self, part) if each[0] != "@" and _path(each).keys & names)
+            for part in _PARTS
+            if part not in ("documents", "output")  # the one counts instead of the other
+        }
+        kinds = tuple(kind for kind in self.kinds if kind.at in names)
+        return replace(self, kinds=kinds, **places)
 
     def role(self, span: Span) -> tuple[bool, Role | None]:
         """Return whether the convention tells the span's kind, and the role that it gives."""
-        attributes = span.attributes
         for kind in self.kinds:
-            if kind.at not in attributes and "." in kind.at and not kind.at.endswith(".*"):
-                continue  # most spans have none of most attributes
             told, role = kind.role(span)
             if not told:
                 continue
@@ -296,6 +294,7 @@ class Convention:
             query=self._query(span, role),
             documents=self._documents(span, role),
             tool=self._tool(span) if role is Role.TOOL else None,
+            prompt=self._prompt(span) if role is Role.GENERATION else None,
             handed=self._handed(span) if role is Role.GENERATION else (),
             answer=self._answer(span, role),
             told=_first(span, (*self.question, *self.input))[1] if role is Role.CALL else None,
@@ -311,24 +310,6 @@ class Convention:
             conversation_id=_name(span, self.conversation),
             prompt_version=_name(span, self.prompt_version),
         )
-
-    def prompt(self, span: Span) -> FoundValue[tuple[Message, ...]] | None:
-        """Read a model's input messages, with its instructions."""
-        for place in (*self.messages, *self.input):
-            listed, attribute = _messages_at(span, place)
-            value: AttributeValue = listed
-            if not listed:
-                value, attribute = _find(span, place), place
-            found = prompt_in(value, attribute=attribute, convention=self.name) if value else None
-            if found is None or not found.value:
-                continue
-            instructions = [
-                {"role": "system", "content": parse_loosely(text)}
-                for each in self.system
-                if (text := _find(span, each))
-            ]
-            return replace(found, value=(*instructions, *found.value))
-        return None
 
     # -- parts
 
@@ -369,6 +350,23 @@ class Convention:
         if (found := best(told, self._text(span, self.input, question_in), asked)) is not None:
             return found
         return self._text(span, self.query, question_in) if role is Role.GENERATION else None
+
+    def _prompt(self, span: Span) -> FoundValue[tuple[Message, ...]] | None:
+        for place in (*self.messages, *self.input):
+            listed, attribute = _messages_at(span, place)
+            value: AttributeValue = listed
+            if not listed:
+                value, attribute = _find(span, place), place
+            found = prompt_in(value, attribute=attribute, convention=self.name) if value else None
+            if found is None or not found.value:
+                continue
+            instructions = [
+                {"role": "system", "content": parse_loosely(text)}
+                for each in self.system
+                if (text := _find(span, each))
+            ]
+            return replace(found, value=(*instructions, *found.value))
+        return None
 
     def _asked(self, span: Span) -> FoundValue[str] | None:
         """Return what the user asked in the messages."""
@@ -475,9 +473,9 @@ class Convention:
             for key in (documents, ranking)
         )
         ranked = tuple(
-            {**(each if isinstance(each := listed[index], Mapping) else {"text": each}), "score": score}
+            {**(each if isinstance(each := listed[index], dict) else {"text": each}), "score": score}
             for rank in order
-            if isinstance(rank, Mapping)
+            if isinstance(rank, dict)
             and isinstance(index := rank.get("index"), int)
             and 0 <= index < len(listed)
             for score in (rank.get("relevanceScore"),)
@@ -525,7 +523,7 @@ class Convention:
         """Read a retrieval whose output is an answer, beside what it found: both in one request."""
         raw = _first(span, self.output)[1]
         output = parse_loosely(raw) if not isinstance(raw, str) or "itations" in raw else None
-        is_cited = isinstance(output, Mapping) and "citations" in map(plain, output)
+        is_cited = isinstance(output, dict) and "citations" in map(plain, output)
         if not is_cited and not _name(span, self.model):
             return None
         answer = self._answer(span, Role.GENERATION)
@@ -539,6 +537,7 @@ class Convention:
         return replace(self.read(span, Role.GENERATION), handed=handed)
 
 
+_PARTS: Final = tuple(each.name for each in fields(Convention) if each.type == "Places")
 _TextIn: TypeAlias = Callable[..., FoundValue[str] | None]
 
 _PATHS: Final[dict[str, AttributePath]] = {}
@@ -632,12 +631,6 @@ def _strings(span: Span, places: Places) -> tuple[str, ...]:
     return ()
 
 
-def head_of(attribute: str) -> str:
-    """Return the first part of an attribute's name."""
-    head, dot, _ = attribute.partition(".")
-    return head if dot else attribute.partition(":")[0]
-
-
 def _step(segment: re.Match[str]) -> _Step:
     if segment["name"] is not None:
         return segment["name"]
@@ -654,4 +647,4 @@ def _walk(value: AttributeValue, steps: Sequence[_Step]) -> AttributeValue:
         return tuple(each for each in found if each is not None) or None
     if isinstance(step, int) and isinstance(node, tuple) and -len(node) <= step < len(node):
         return _walk(node[step], rest)
-    return _walk(node.get(step), rest) if isinstance(step, str) and isinstance(node, Mapping) else None
+    return _walk(node.get(step), rest) if isinstance(step, str) and isinstance(node, dict) else None

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from ragtrace import semconv
 from ragtrace.traces.extract._attributes import first_text
-from ragtrace.traces.extract._content import FoundValue
-from ragtrace.traces.extract._messages import Message
 from ragtrace.traces.extract._payload import handed_on, returns_documents, texts_for_synthesis
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
-from ragtrace.traces.extract.convention import CHOICES, EVENTS, Convention, SpanRule, head_of
+from ragtrace.traces.extract.convention import CHOICES, EVENTS, Convention, SpanRule
 from ragtrace.traces.trace import Span
 
 CALL, RETRIEVAL, RERANK = Role.CALL, Role.RETRIEVAL, Role.RERANK
@@ -652,41 +651,39 @@ CONVENTIONS: Final = (
     VECTOR_DB,
 )
 
-_HEADS: Final = tuple((each, each.heads, each.prefixes) for each in CONVENTIONS)
-"""The first parts of the attributes that tell a convention: most spans follow one or two of them."""
+_NAMES: Final = frozenset[str]().union(*(each.tells | each.attributes() for each in CONVENTIONS))
+_INDEX: Final = re.compile(r"\.\d")
+_FLAT: Final = tuple((each[:-1], each) for each in _NAMES if each.endswith(".*"))
+_OF_ANY_SPAN: Final = {
+    each.name: each.attributes("model", "tool", "response_id", "conversation") if each.is_additive else set()
+    for each in CONVENTIONS
+}
+"""The attributes that count on spans of other conventions, too."""
 
 
 def read_span(span: Span) -> SpanReading | None:
     """Read a span by every convention that it follows; ``None`` if it follows none."""
-    heads = {head_of(key) for key in span.attributes}
+    every = "\n".join(span.attributes)
+    flat = [name for prefix, name in _FLAT if prefix in every] if _INDEX.search(every) else ()
+    names = _NAMES.intersection(span.attributes).union(flat, ["@event"] if span.events else (), ["@name"])
     role: Role | None = None
     following = []
-    for convention, marks, prefixes in _HEADS:
-        if marks and heads.isdisjoint(marks) and not (convention is GENAI and span.events):
-            continue
+    for convention, holds in _candidates(names):
         told, found = convention.role(span)
-        if told or (prefixes and (span.events or any(key.startswith(prefixes) for key in span.attributes))):
+        if told or holds:
             following.append(convention)
         role = role or found
     answered = [each.answered(span) for each in following] if role is Role.RETRIEVAL else []
-    if found_both := [each for each in answered if each is not None]:
-        return merge(found_both)
-    if not following:
-        return None
-    return merge([each.read(span, role) for each in following]) if role or following else None
+    found_both = [each for each in answered if each is not None]
+    return merge(found_both or [each.read(span, role) for each in following])
 
 
-def prompt_of(span: Span) -> FoundValue[tuple[Message, ...]] | None:
-    """Read a model's input messages."""
-    heads = {head_of(key) for key in span.attributes}
-    for convention, marks, _ in _HEADS:
-        if not (convention.messages or convention.input):
-            continue
-        if marks and heads.isdisjoint(marks) and convention is not GENAI:
-            continue
-        told, role = convention.role(span)
-        if not (told or convention.is_additive) or role not in (None, Role.GENERATION):
-            continue
-        if (found := convention.prompt(span)) and found.value:
-            return found
-    return None
+@lru_cache(maxsize=1_024)
+def _candidates(names: frozenset[str]) -> tuple[tuple[Convention, bool], ...]:
+    """Return what counts of each convention on such spans, and whether they hold its texts."""
+    return tuple(
+        (each.on(names), holds)
+        for each in CONVENTIONS
+        if (holds := each.is_additive and bool("@event" in names or _OF_ANY_SPAN[each.name] & names))
+        or each.tells & names
+    )
