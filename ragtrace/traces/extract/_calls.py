@@ -182,7 +182,7 @@ _UNDER_TEST: Final = re.compile(
     re.IGNORECASE,
 )
 _ASKED: Final = re.compile(r"^(user_?)?(question|query|input|prompt)$", re.IGNORECASE)
-_GIVEN: Final = re.compile(r"context|documents?$|^sources?$|^passages?$|^facts?$|statements?$", re.IGNORECASE)
+GIVEN: Final = re.compile(r"context|documents?$|^sources?$|^passages?$|^facts?$|statements?$", re.IGNORECASE)
 
 
 def judges_an_answer(reading: SpanReading) -> bool:
@@ -206,7 +206,7 @@ def under_test(reading: SpanReading) -> str | None:
             continue
         keys = {snake(key): value for key, value in each.items() if value and isinstance(value, str | tuple)}
         answer = next((value for key, value in keys.items() if _UNDER_TEST.match(key)), None)
-        if answer and any(map(_ASKED.match, keys)) and any(map(_GIVEN.search, keys)):
+        if answer and any(map(_ASKED.match, keys)) and any(map(GIVEN.search, keys)):
             return " ".join(answer.split()) if isinstance(answer, str) else ""
     return None
 

@@ -303,6 +303,21 @@ def _called(message: Message) -> Iterator[tuple[AttributeValue, str]]:
             yield call_id, name
 
 
+def final_result(messages: Sequence[Message]) -> AttributeValue:
+    """Return what the model gave a tool for the final answer, as agents with a structured output have one."""
+    for message in messages:
+        listed = message.get("tool_calls")
+        for call in (*(listed if isinstance(listed, tuple) else ()), *_parts(message)):
+            inner = call.get("function") if isinstance(call, dict) else None
+            fields = inner if isinstance(inner, dict) else call if isinstance(call, dict) else {}
+            if _FINAL.fullmatch(plain(str(fields.get("name")))):
+                return fields.get("arguments", fields.get("input"))
+    return None
+
+
+_FINAL = re.compile(r".{0,20}final(answer|result|response|output)")
+
+
 def _returned(message: Message, names: Mapping[AttributeValue, str]) -> Iterator[ToolMessage]:
     results = [part for part in _parts(message) if part.get("type") in _RESULT_TYPES]
     if not results and _role(message) in _TOOL_ROLES:
