@@ -403,7 +403,7 @@ def producer() -> Iterator[Found]:
         node(
             "invoke_agent clerk",
             {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.id": "clerk"},
-            node("execute_tool", {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "searchHandbook", "input.value": dumped({"query": "bikes"}), "output.value": P}),
+            node("execute_tool", {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "searchHandbook", "gen_ai.tool.call.arguments": dumped({"query": "bikes"}), "gen_ai.tool.call.result": P}),
             node("chat", koog, events=(("gen_ai.user.message", {"gen_ai.system": "openai", "role": "user", "content": Q}), ("gen_ai.assistant.message", {"gen_ai.system": "openai", "role": "assistant", "content": A}))),
         ),
     )
