@@ -403,10 +403,8 @@ def _answers_itself(call: Call, inside: Sequence[Call]) -> bool:
     if told and any(told == answer and asked and asked == question for question, answer in answers):
         return True
     later = [each for each in free if each.span.end_ns > last and each.answer and each.answer.value]
-    held = parse_loosely(call.own.output) if call.own else None
-    texts = {
-        " ".join(str(each).split()) for each in (held.values() if isinstance(held, Mapping) else (held,))
-    }
+    node = parse_loosely(call.own.output) if call.own else None
+    texts = {" ".join(str(each).split()) for each in (node.values() if isinstance(node, dict) else (node,))}
     return bool(asked) and any(asked in _key(each.question) or _key(each.answer) in texts for each in later)
 
 

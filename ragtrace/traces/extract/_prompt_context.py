@@ -122,9 +122,10 @@ def prompted(
         return None
     material = _material(messages, question)
     if not any(each.found.passages or is_english(each.turn.text[:_LONGEST_REQUEST]) for each in material):
-        told = _material(messages, question, by_structure=True)
-        if are_about([each for part in told for each in part.found.passages], _asked(told, question) or ""):
-            material = told
+        unnamed = _material(messages, question, by_structure=True)
+        shown = [each for part in unnamed for each in part.found.passages]
+        if are_about(shown, _asked(unnamed, question) or ""):
+            material = unnamed
     graded = [
         each for each in material if each.found.has_answer and (each.is_asking or not _is_asked(material))
     ]
