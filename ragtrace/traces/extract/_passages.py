@@ -465,6 +465,7 @@ def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
     if pointing is None:
         return None
     rules = [i for i in range(pointing + 1, len(lines)) if RULE.fullmatch(lines[i])]
+    rules = [i for i in rules if lines[i] == lines[rules[0]]]  # others are in passages
     if rules and all(line.strip() for line in lines[pointing + 1 : rules[0] - 1]):
         end = rules[-1] if len(rules) > 1 else len(lines)
         if found := _block(lines, rules[0] + 1, end, question, "below a line"):
@@ -667,7 +668,8 @@ def _repeated(
 ) -> Passages | None:
     """Find blocks that begin alike: ``[1]``, ``1.``, ``Dokument 1:``."""
     at = [i for i, line in enumerate(lines) if mark.match(line)]
-    if len(at) < least:
+    above = next((line for line in lines[at[0] - 1 :: -1] if line.strip()), "") if at and at[0] else ""
+    if len(at) < least or _is_passage(above):  # a list in a passage
         return None
     return _block(lines, at[0], _end_of_last(lines, at), question, "in numbered blocks")
 
