@@ -230,14 +230,51 @@ def is_instruction(paragraph: str) -> bool:
     )
 
 
-def passages_in(text: str, directions: Directions, question: str | None = None) -> Passages:
+def passages_in(
+    text: str, directions: Directions, question: str | None = None, *, is_last: bool = True
+) -> Passages:
     """Find the passages of a message by their markers, the most reliable first.
 
     The time is linear in the length of the text: every pattern is anchored at a line or bounded.
     """
     lines = text.splitlines()
-    if example := _example(lines):
-        behind = passages_in("\n".join(lines[example.stop :]), directions, question)
+    asks = [i for i, line in enumerate(lines) if _kind(line) == _ASKS]
+    if not asks:
+        return _passages_in(lines, directions, question)
+    example = _example(lines, asks)
+    pairs = [] if example else _answered(lines, asks, is_last=is_last)
+    for i in pairs:
+        lines[i] = f"{_MASK}{lines[i]}"
+    found = _passages_in(lines, directions, question, example)
+    if not pairs:
+        return found
+    shown = tuple(each.replace(_MASK, "") for each in found.passages)
+    return replace(found, passages=shown, rest=found.rest.replace(_MASK, ""))
+
+
+_MASK: Final = "\u02bf\u02be"
+"""Letters, so that no label begins there."""
+
+
+def _answered(lines: Sequence[str], asks: Sequence[int], *, is_last: bool) -> list[int]:
+    """Return the labels of questions that have their answer: beside the one that is asked, they are text."""
+    found: list[int] = []
+    is_asked = not is_last
+    for at, end in zip(asks, [*asks[1:], len(lines)], strict=True):
+        said = next((i for i in range(at + 1, end) if _kind(lines[i]) == _ANSWERS), None)
+        if said is None or not _is_answered(lines[said:end]):
+            is_asked = True
+        else:
+            found.extend((at, said))
+    return found if is_asked else []
+
+
+def _passages_in(
+    lines: list[str], directions: Directions, question: str | None, example: slice | None = None
+) -> Passages:
+    text = "\n".join(lines)
+    if example:
+        behind = _passages_in(lines[example.stop :], directions, question)
         if behind.passages:
             return behind
         lines[example] = []
@@ -264,15 +301,14 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
     return Passages(rest=text, has_answer=has_answer)
 
 
-def _example(lines: Sequence[str]) -> slice | None:
-    """Find questions that have their answer, before the question that has none yet."""
-    asks = [i for i, line in enumerate(lines) if ASKED.match(line) or ASKED_ABROAD.match(line)]
-    if len(asks) < 2:
-        return None
+def _example(lines: Sequence[str], asks: Sequence[int]) -> slice | None:
+    """Find questions that have their answer below a label, before the question that has none yet."""
     said = [i for i in range(asks[0], asks[-1]) if _kind(lines[i]) == _ANSWERS]
-    if not said:
+    if not said or not asks[0] or not lines[asks[0] - 1].strip():
         return None
-    start = _start_of_last_paragraph(lines, asks[0]) if asks[0] and lines[asks[0] - 1].strip() else asks[0]
+    start = _start_of_last_paragraph(lines, asks[0])
+    if not lines[start].rstrip().endswith(":") or _kind(lines[start]) in (_NUMBER, _SURE, _PERHAPS):
+        return None
     return slice(start, said[-1] + 1 + (not _is_answered(lines[said[-1] : said[-1] + 1])))
 
 

@@ -193,7 +193,7 @@ def _material(
     directions = directions_in(texts)
     if by_structure:
         directions = replace(directions, is_named=True)
-    found = [passages_in(text, directions, question) for text in texts]
+    found = [passages_in(text, directions, question, is_last=i == last) for i, text in enumerate(texts)]
     if any(each.passages and not each.is_guess for each in found):  # then what only repeats is rules
         found = [
             Passages(rest=text, has_answer=each.has_answer) if each.is_guess else each
