@@ -123,9 +123,10 @@ JUDGING: Final = RuleGroup(
         AlertRule(
             name="RagtraceCoverageLow",
             expression="ragtrace_evaluation_coverage < 0.8",
-            lasting=timedelta(hours=1),
+            lasting=timedelta(minutes=3),
             severity="warning",
-            summary="{{ $labels.instance }} judged {{ $value | humanizePercentage }} of the answers it chose",
+            summary="{{ $value | humanizePercentage }} of the answers that {{ $labels.instance }} chose have"
+            " a score of {{ $labels.gen_ai_evaluation_name }}",
             description="The others failed, expired or wait: shares of good answers leave them out.",
         ),
         AlertRule(

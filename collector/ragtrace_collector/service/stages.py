@@ -30,6 +30,7 @@ from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.store.port import HoldMode, WorkStore
 from ragtrace_collector.telemetry.counters import Counters
+from ragtrace_collector.telemetry.coverage import Coverage
 from ragtrace_collector.telemetry.scores import Scores
 
 
@@ -43,6 +44,7 @@ class SharedParts:
     tracer: Tracer
     counters: Counters
     room: RequestMemory
+    coverage: Coverage
     scores: Scores | None = None
     """What verdicts add up to, if the metrics tell it."""
 
@@ -142,6 +144,7 @@ class StageParts:
                 export.endpoint for export in self.config.export if export.reads_openinference
             ),
             counters=self.shared.counters,
+            coverage=self.shared.coverage,
             scores=self.shared.scores,
             logs_verdicts=self.config.telemetry.verdict_log,
             clock=self.clock,

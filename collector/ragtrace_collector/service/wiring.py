@@ -40,6 +40,7 @@ from ragtrace_collector.service.topics import check_kafka, open_kafka
 from ragtrace_collector.store.open import open_store
 from ragtrace_collector.telemetry.clock import SteadyClock
 from ragtrace_collector.telemetry.counters import Counters
+from ragtrace_collector.telemetry.coverage import Coverage
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.telemetry.tracing import open_tracer
@@ -130,6 +131,7 @@ def _open_shared(config: CollectorConfig, clock: Clock, tracer: Tracer, stack: A
         room=RequestMemory(
             _REQUESTS_AT_ONCE * config.receive.max_message_bytes, counters, most_unread=_UNREAD_AT_ONCE
         ),
+        coverage=Coverage(clock=clock),
         scores=_open_scores(config, clock),
     )
 
@@ -151,6 +153,7 @@ def _collector(
         clock=clock,
         store_limit_bytes=config.store.max_bytes,
         live=live,
+        coverage=shared.coverage,
         drift=pipeline.drift.state,
         kafka=(lambda: kafka.state) if kafka else None,
         has_listeners=config.has_listeners,
