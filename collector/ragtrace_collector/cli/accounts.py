@@ -60,7 +60,7 @@ class StoreOptions:
         from ragtrace_collector.config import default_config_text, load_config, parse_config
 
         if self.config_path is not None:
-            return load_config(self.config_path)
+            return load_config(self.config_path, needs_secrets=False)
         if self.store is not None:
             return None
         return parse_config(default_config_text(), where="the default configuration")

@@ -69,7 +69,7 @@ class OpenedPlace:
     search: AnswerSearch | None = None
 
 
-def base_config(place: PlaceOptions) -> CollectorConfig:
+def base_config(place: PlaceOptions, *, needs_secrets: bool = True) -> CollectorConfig:
     """Return the configuration of ``--config``, else the default one.
 
     Raises:
@@ -78,7 +78,7 @@ def base_config(place: PlaceOptions) -> CollectorConfig:
     from ragtrace_collector.config import default_config_text, load_config, parse_config
 
     if place.config:
-        return load_config(place.config)
+        return load_config(place.config, needs_secrets=needs_secrets)
     return parse_config(default_config_text(), where="the default configuration")
 
 

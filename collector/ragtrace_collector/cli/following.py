@@ -64,7 +64,9 @@ async def _run(place: PlaceOptions, options: TailOptions, seen: _Count) -> None:
     from ragtrace.clock import SystemClock
 
     clock = SystemClock()
-    async with open_place(base_config(place), place, clock, pause_s=_SEARCH_PAUSE_S) as found:
+    async with open_place(
+        base_config(place, needs_secrets=False), place, clock, pause_s=_SEARCH_PAUSE_S
+    ) as found:
         await _searched(found)
         printer = _Printer(options, found)
         async for answer in _answers(found, place, options, clock):

@@ -29,6 +29,7 @@ from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, 
 from ragtrace_collector.evaluate.session_turns import in_its_session, kept_turn
 from ragtrace_collector.judge.evaluator import GuardedEvaluator
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.ledger.coverage import Coverage
 from ragtrace_collector.ledger.outcomes import PARTLY, FinalOutcome, State
 from ragtrace_collector.store.port import (
     Job,
@@ -40,7 +41,6 @@ from ragtrace_collector.store.port import (
 )
 from ragtrace_collector.store.trace_key import tenant_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
-from ragtrace_collector.telemetry.coverage import Coverage
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working

@@ -16,6 +16,7 @@ from ragtrace.ports import Clock
 from ragtrace_collector.judge.guard import JudgeGuard
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.ledger.coverage import Coverage, CoverageOf
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.operations._drift import drift_readings, drift_status
 from ragtrace_collector.operations._instruments import Measurement, Readings, read_all
@@ -24,7 +25,6 @@ from ragtrace_collector.operations.reload import digest_of
 from ragtrace_collector.store.port import StoreUnavailable, WorkStore
 from ragtrace_collector.telemetry.consumer import ConsumerState
 from ragtrace_collector.telemetry.counters import Counters
-from ragtrace_collector.telemetry.coverage import Coverage, CoverageOf
 
 _STORE_TIMEOUT_S: Final = 5.0
 

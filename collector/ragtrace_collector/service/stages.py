@@ -21,6 +21,7 @@ from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.ledger.coverage import Coverage
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.span_limits import SpanLimits
@@ -30,7 +31,6 @@ from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.store.port import HoldMode, WorkStore
 from ragtrace_collector.telemetry.counters import Counters
-from ragtrace_collector.telemetry.coverage import Coverage
 from ragtrace_collector.telemetry.scores import Scores
 
 

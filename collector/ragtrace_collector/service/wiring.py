@@ -20,6 +20,7 @@ from ragtrace_collector.drift.check import check_anchors
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.judge.guard import guards_of
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.ledger.coverage import Coverage
 from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.runtime import Operations
 from ragtrace_collector.operations.vitals import Vitals
@@ -40,7 +41,6 @@ from ragtrace_collector.service.topics import check_kafka, open_kafka
 from ragtrace_collector.store.open import open_store
 from ragtrace_collector.telemetry.clock import SteadyClock
 from ragtrace_collector.telemetry.counters import Counters
-from ragtrace_collector.telemetry.coverage import Coverage
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.telemetry.scores import Scores
 from ragtrace_collector.telemetry.tracing import open_tracer

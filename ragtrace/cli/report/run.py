@@ -310,7 +310,7 @@ async def _opened_store(config: Path | None, store: Path | None) -> AsyncIterato
         from ragtrace_collector.store.open_reading import open_reading
 
     configured = (
-        load_config(config)
+        load_config(config, needs_secrets=False)
         if config
         else parse_config(default_config_text(), where="the default configuration")
     )
