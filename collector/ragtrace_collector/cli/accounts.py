@@ -59,7 +59,8 @@ class StoreOptions:
         """
         from ragtrace_collector.config import load_config
 
-        return load_config(self.config_path) if self.config_path or self.store is None else None
+        is_named = self.store is not None and self.config_path is None
+        return None if is_named else load_config(self.config_path, needs_secrets=False)
 
     def section_of(self, config: CollectorConfig | None) -> StoreConfig:
         """Return the section of the configuration, with the store that is named."""

@@ -65,7 +65,8 @@ async def _run(place: PlaceOptions, options: TailOptions, seen: _Count) -> None:
     from ragtrace_collector.config import load_config
 
     clock = SystemClock()
-    async with open_place(load_config(place.config), place, clock, pause_s=_SEARCH_PAUSE_S) as found:
+    config = load_config(place.config, needs_secrets=False)
+    async with open_place(config, place, clock, pause_s=_SEARCH_PAUSE_S) as found:
         await _searched(found)
         printer = _Printer(options, found)
         async for answer in _answers(found, place, options, clock):

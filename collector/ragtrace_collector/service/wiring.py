@@ -20,6 +20,7 @@ from ragtrace_collector.drift.check import check_anchors
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.judge.guard import guards_of
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.ledger.coverage import Coverage
 from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.runtime import Operations
 from ragtrace_collector.operations.vitals import Vitals
@@ -130,6 +131,7 @@ def _open_shared(config: CollectorConfig, clock: Clock, tracer: Tracer, stack: A
         room=RequestMemory(
             _REQUESTS_AT_ONCE * config.receive.max_message_bytes, counters, most_unread=_UNREAD_AT_ONCE
         ),
+        coverage=Coverage(clock=clock),
         scores=_open_scores(config, clock),
     )
 
@@ -151,6 +153,7 @@ def _collector(
         clock=clock,
         store_limit_bytes=config.store.max_bytes,
         live=live,
+        coverage=shared.coverage,
         drift=pipeline.drift.state,
         kafka=(lambda: kafka.state) if kafka else None,
         has_listeners=config.has_listeners,

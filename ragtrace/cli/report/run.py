@@ -309,7 +309,7 @@ async def _opened_store(config: Path | None, store: Path | None) -> AsyncIterato
         from ragtrace_collector.store.ledger import read_screened, take_stock
         from ragtrace_collector.store.open_reading import open_reading
 
-    configured = load_config(config)
+    configured = load_config(config, needs_secrets=False)
     section = configured.store
     if store is not None or config is None:
         section = section.over_file(store or default_store())
