@@ -170,8 +170,6 @@ class GroupCommit:
         return results
 
     def _committed(self, connection: sqlite3.Connection, group: list[_Submission]) -> list[Any]:
-        if connection.in_transaction:  # it could not be undone when it failed
-            connection.execute("ROLLBACK")
         self._refuse_other_files(connection)
         self._cut_log(connection)
         connection.execute("BEGIN IMMEDIATE")
@@ -221,7 +219,7 @@ class GroupCommit:
 
 
 def _undo(connection: sqlite3.Connection) -> None:
-    with suppress(BaseException):  # it is tried again before the next group
+    with suppress(BaseException):  # then the next group cannot begin, and it is tried again
         if connection.in_transaction:  # a full disk has already ended it
             connection.execute("ROLLBACK")
     with suppress(BaseException):
