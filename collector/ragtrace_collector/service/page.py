@@ -116,7 +116,7 @@ async def place_over(
     rules = config.extract.opened()
     sources = [store_source(store.reader, store.reader, name=store.name, rules=rules)]
     if config.ui.traces:
-        sources.append(open_source(config.ui.traces, access=access, rules=rules))
+        sources.append(open_source(config.ui.traces, access=access, rules=rules, index=store.index))
     async with aclosing(first_of(*sources)) as source:
         yield AnswerPlace(index=store.index, source=source)
 

@@ -58,6 +58,7 @@ class StageParts:
     store: WorkStore
     assembly: Assembly
     clock: Clock
+    calendar: Clock
     queued: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to judge."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -81,6 +82,7 @@ class StageParts:
             assembly=self.assembly,
             counters=self.shared.counters,
             clock=self.clock,
+            calendar=self.calendar,
             intake=self._intake(holder),
             holder=holder,
             sample_stage=self._sample_stage(reader),

@@ -39,7 +39,7 @@ from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.service.stages import SharedParts, StageParts
 from ragtrace_collector.service.topics import check_kafka, open_kafka
 from ragtrace_collector.store.open import open_store
-from ragtrace_collector.telemetry.clock import SteadyClock
+from ragtrace_collector.telemetry.clock import CalendarClock, SteadyClock
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.telemetry.scores import Scores
@@ -74,6 +74,7 @@ async def open_collector(
     """
     monotonic_ns = monotonic_ns or (clock.now_ns if clock else time.monotonic_ns)
     clock = clock or SystemClock()
+    calendar = CalendarClock(clock, monotonic_ns)
     auth = open_auth(config, clock)
     check_anchors(config)
     check_kafka(config)
@@ -92,6 +93,7 @@ async def open_collector(
             live=live,
             store=store,
             clock=clock,
+            calendar=calendar,
             assembly=Assembly(assemble_policy_of(config), monotonic_ns=monotonic_ns),
         ).pipeline()
         kafka = open_kafka(
@@ -172,7 +174,7 @@ def _collector(
         operations=Operations(
             config=config.telemetry, vitals=vitals, auth=auth, scores=shared.scores, accounts=accounts
         ),
-        ui=UiService(config=config, auth=auth, status=vitals.status, clock=clock),
+        ui=UiService(config=config, auth=auth, status=vitals.status, clock=pipeline.calendar),
         kafka=kafka,
     )
 
