@@ -181,7 +181,16 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
         "the judge lacks what the request needs, such as log-probabilities", "set `judge.verify: json`"
     ),
     "failed:judge_compromised": OutcomeDescription(
-        "the judge got a canary claim wrong: none of its verdicts on this record count", "set `judge.second`"
+        "the judge got a canary claim wrong, or left it out: none of its verdicts on this record count",
+        "set `judge.second`",
+    ),
+    "failed:judge_declined": OutcomeDescription(
+        "the model, or its provider's content filter, refused to judge this answer",
+        "set `judge.second`, or choose another model",
+    ),
+    "failed:context_cut": OutcomeDescription(
+        "the judge's server cut the prompt: the judge saw less than was sent",
+        "serve the model with a larger context (Ollama: `num_ctx`)",
     ),
     "failed:judge_nonsense": OutcomeDescription(
         "the judge answered, but not in the form asked for",
