@@ -145,6 +145,7 @@ _LONGEST_QUESTION: Final = 600
 _LONGEST_END: Final = 10_000
 _DEEPEST: Final = 4
 _SHORTEST_BLOCK: Final = 4
+_LABEL_WORDS: Final = 3
 """Words."""
 
 
@@ -264,8 +265,8 @@ def _answered(lines: Sequence[str], asks: Sequence[int], *, is_last: bool) -> li
         said = next((i for i in range(at + 1, end) if _kind(lines[i]) == _ANSWERS), None)
         if said is None or not _is_answered(lines[said:end]):
             is_asked = True
-        else:
-            found.extend((at, said))
+        elif not (at and _kind(lines[at - 1]) in (_SURE, _PERHAPS) and not lines[at - 1].endswith(":")):
+            found.extend((at, said))  # else it is an example with a context of its own
     return found if is_asked else []
 
 
@@ -486,9 +487,11 @@ def _as_json(text: str) -> Passages:
     return Passages(passages=passages, rest=rest, shape="as JSON")
 
 
-def _block(lines: Sequence[str], start: int, end: int, question: str | None, shape: str) -> Passages | None:
-    """Split a block of lines, up to a label, the question or instructions in it."""
-    block, tail = _up_to_label(lines[start:end], question)
+def _block(
+    lines: Sequence[str], start: int, end: int, question: str | None, shape: str, last: int = 0
+) -> Passages | None:
+    """Split a block of lines, up to a label, the question or instructions below its last mark."""
+    block, tail = _up_to_label(lines[start:end], question, max(0, last - start))
     if not _is_prose("\n".join(block)):
         return None
     rest = "\n".join([*lines[:start], *tail, *lines[end:]])
@@ -502,20 +505,22 @@ def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
         return None
     rules = [i for i in range(pointing + 1, len(lines)) if RULE.fullmatch(lines[i])]
     rules = [i for i in rules if lines[i] == lines[rules[0]]]  # others are in passages
-    if rules and all(line.strip() for line in lines[pointing + 1 : rules[0] - 1]):
+    goes_on = not lines[pointing].rstrip().endswith(":")
+    if rules and all(goes_on and line.strip() for line in lines[pointing + 1 : rules[0] - 1]):
         end = rules[-1] if len(rules) > 1 else len(lines)
         if found := _block(lines, rules[0] + 1, end, question, "below a line"):
             return found
     start = pointing + 1
-    if not lines[pointing].rstrip().endswith(":"):
+    if goes_on:
         start = next((i + 1 for i in range(start, len(lines)) if not lines[i].strip()), len(lines))
     start += _instructions(lines[start:])
     return _block(lines, start, len(lines), question, "behind a sentence that points to them")
 
 
-def _up_to_label(lines: Sequence[str], question: str | None) -> tuple[list[str], list[str]]:
+def _up_to_label(lines: Sequence[str], question: str | None, last: int) -> tuple[list[str], list[str]]:
     """Split the lines at the first label that ends a block, else before the question or other text."""
-    end = next((i for i, line in enumerate(lines) if _kind(line) in (_ASKS, _ANSWERS, _ELSE)), None)
+    ends = (i for i in range(last, len(lines)) if _kind(lines[i]) in (_ASKS, _ANSWERS, _ELSE))
+    end = next(ends, None)
     return _without_tail(lines, question) if end is None else ([*lines[:end]], [*lines[end:]])
 
 
@@ -574,7 +579,7 @@ def structured(
 ) -> Passages | None:
     """Find passages by structure alone in a prompt that says, in any language, to answer from some.
 
-    By tags, fences, rules, then what is below a heading that names them; else blocks that begin alike.
+    By tags, what is below a heading that names them, fences, rules; else blocks that begin alike.
     ``None`` if the prompt says nothing of passages.
     """
     is_pointed = directions.is_pointed or directions.is_named
@@ -582,9 +587,9 @@ def structured(
         return None
     for found in (
         _in_any_tags(text) if is_pointed else None,
+        _below_heading(lines, question) if is_pointed else None,
         _between(lines, _QUOTED, "in fences"),
         _between(lines, RULE, "between lines"),
-        _below_heading(lines, question) if is_pointed else None,
     ):
         if found is not None and found.passages:
             return found
@@ -638,7 +643,8 @@ def _below_heading(lines: Sequence[str], question: str | None) -> Passages | Non
             rest.append(lines[i])
             i += 1
             continue
-        end = next((j for j in range(i + 1, len(lines)) if _ends_block(lines[j])), len(lines))
+        mark = _mark_of(lines[i])
+        end = next((j for j in range(i + 1, len(lines)) if _ends_block(lines[j], mark)), len(lines))
         block = [said, *lines[i + 1 : end]]
         block, tail = _without_tail(block, question)
         if _is_prose("\n".join(block)):
@@ -665,15 +671,25 @@ def _behind_heading(line: str) -> str | None:
     return heading["text"] if heading else ""
 
 
+def _mark_of(heading: str) -> str:
+    return heading[: len(heading) - len(heading.lstrip("#*=-\u3010["))]
+
+
 @lru_cache(maxsize=1_024)
-def _ends_block(line: str) -> bool:
+def _ends_block(line: str, mark: str) -> bool:
+    """Return whether a line is a label of another kind, or a heading like the one above the passages."""
     if not line or line.isspace():
         return False
     if ASKED_ABROAD.match(line) or REPLIES_ABROAD.match(line) or _kind(line) in (_ASKS, _ANSWERS, _ELSE):
         return True
     if NUMBERED.match(line) or BRACKETED.match(line) or ANY_NUMBERED.match(line):
         return False
-    return bool(HEADS_ELSE.fullmatch(line)) and not HEADS_PASSAGES.fullmatch(line)
+    if not HEADS_ELSE.fullmatch(line) or HEADS_PASSAGES.fullmatch(line):
+        return False
+    other = _mark_of(line)
+    if mark.startswith("#"):
+        return other.startswith("#") and len(other) <= len(mark)
+    return other == mark if mark or other else len(line.split()) <= _LABEL_WORDS
 
 
 def _table(lines: Sequence[str], question: str | None) -> Passages | None:
@@ -707,7 +723,7 @@ def _repeated(
     above = next((line for line in lines[at[0] - 1 :: -1] if line.strip()), "") if at and at[0] else ""
     if len(at) < least or _is_passage(above):  # a list in a passage
         return None
-    return _block(lines, at[0], _end_of_last(lines, at), question, "in numbered blocks")
+    return _block(lines, at[0], _end_of_last(lines, at), question, "in numbered blocks", at[-1])
 
 
 def _end_of_last(lines: Sequence[str], at: Sequence[int]) -> int:
