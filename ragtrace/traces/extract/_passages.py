@@ -161,6 +161,8 @@ class Directions:
     """It names passages and speaks of an answer, in any language."""
     is_asked: bool
     """It has a paragraph that ends with a question mark."""
+    is_told: bool = True
+    """Words tell this; else structure has to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +202,9 @@ def is_english(text: str) -> bool:
 
 
 def are_about(passages: Sequence[str], question: str) -> bool:
-    """Return whether passages have words of the question, in any language and inflection."""
-    return len(_beginnings("\n".join(passages)) & _beginnings(question)) >= _SHARED
+    """Return whether passages, and no talk, have words of the question, in any language and inflection."""
+    is_talk = all(KEYED.fullmatch(line) for each in passages[:1] for line in each.split("\n") if line.strip())
+    return not is_talk and len(_beginnings("\n".join(passages)) & _beginnings(question)) >= _SHARED
 
 
 def _beginnings(text: str) -> set[str]:
@@ -593,7 +596,8 @@ def structured(
     ):
         if found is not None and found.passages:
             return found
-    for mark in (NUMBERED, BRACKETED, FILE, LISTED, ANY_NUMBERED, IN_PARENTHESES) if is_pointed else ():
+    lists = (LISTED, ANY_NUMBERED, IN_PARENTHESES) if directions.is_told else (ANY_NUMBERED,)  # may be rules
+    for mark in (NUMBERED, BRACKETED, FILE, *lists) if is_pointed else ():
         repeated = _repeated(lines, question, mark)
         if repeated and not any(map(is_instruction, repeated.passages)):
             return replace(repeated, is_guess=True)

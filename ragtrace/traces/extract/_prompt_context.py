@@ -192,7 +192,7 @@ def _material(
         texts[last] = _without_last(texts[last], question)
     directions = directions_in(texts)
     if by_structure:
-        directions = replace(directions, is_named=True)
+        directions = replace(directions, is_named=True, is_told=False)
     found = [passages_in(text, directions, question, is_last=i == last) for i, text in enumerate(texts)]
     if any(each.passages and not each.is_guess for each in found):  # then what only repeats is rules
         found = [
