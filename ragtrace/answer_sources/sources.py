@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from ragtrace.answer_sources.addresses import parse_address
 from ragtrace.answers.opened import AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.opening import in_order, open_answer
+from ragtrace.answers.port import AnswerIndex
 from ragtrace.answers.rows import ReportLine, read_line, trace_ids_in
 from ragtrace.answers.summary import AnswerKey, key_of
 from ragtrace.backends.http_api import ConnectionSettings
@@ -43,13 +44,15 @@ def open_source(
     *,
     access: ConnectionSettings | None = None,
     rules: ExtractRules = _DEFAULT_RULES,
+    index: AnswerIndex | None = None,
     longest_s: float = _LONGEST_S,
     sleep: Sleep = asyncio.sleep,
 ) -> AnswerSource:
     """Open the source for a URL after ``jaeger:``, ``tempo:``, ``phoenix:`` or ``langfuse:``, or for a path
     after ``otlp-file:`` or ``file:``; ``file:`` is OTLP or a ``report.jsonl``, told apart by content.
 
-    ``rules`` are those by which the collector reads records. ``longest_s`` limits one opening, in seconds.
+    ``rules`` are those by which the collector reads records. ``index`` knows which evaluations are a tenant's
+    if their spans name none. ``longest_s`` limits one opening, in seconds.
 
     Raises:
         ConfigError: the address has another form, or there is no such file.
@@ -59,7 +62,7 @@ def open_source(
         return ReportSource(Path(place.rest), name=place.name)
     faults: list[InputError] = []
     reader = place.reader(access=access, on_fault=faults.append, sleep=sleep)
-    return TraceSource(reader, name=place.name, rules=rules, longest_s=longest_s, faults=faults)
+    return TraceSource(reader, name=place.name, rules=rules, index=index, longest_s=longest_s, faults=faults)
 
 
 def store_source(
@@ -93,6 +96,7 @@ class TraceSource:
         rules: ExtractRules = _DEFAULT_RULES,
         kept: KeptCarriers | None = None,
         trace_key: Callable[[AnswerKey], str] = _plain,
+        index: AnswerIndex | None = None,
         longest_s: float = _LONGEST_S,
         faults: list[InputError] | None = None,
     ) -> None:
@@ -102,6 +106,7 @@ class TraceSource:
         self._rules = rules
         self._kept = kept
         self._trace_key = trace_key
+        self._index = index
         self._longest_s = longest_s
         self._faults = [] if faults is None else faults
 
@@ -114,7 +119,16 @@ class TraceSource:
         """
         self._faults.clear()
         trace = await self._trace(key)
-        return await asyncio.to_thread(open_answer, trace, key, self._rules, read_from=self.name)
+        versions = await self._index.versions(key) if self._index and key.tenant else ()
+        return await asyncio.to_thread(
+            open_answer,
+            trace,
+            key,
+            self._rules,
+            read_from=self.name,
+            evaluations={version.carrier_span_id for version in versions},
+            is_own=self._trace_key is _with_tenant,
+        )
 
     async def aclose(self) -> None:
         """Release sockets and files."""
@@ -200,7 +214,7 @@ def _unread(faults: Sequence[InputError]) -> str:
 
 def _is_about(version: AnswerVersion, key: AnswerKey) -> bool:
     own = key_of(version.judged.record)
-    return (own.trace_id, own.span_id) == (key.trace_id, key.span_id)
+    return own == key._replace(tenant=key.tenant or own.tenant)
 
 
 class _FirstOf:

@@ -69,19 +69,6 @@ class OpenedPlace:
     search: AnswerSearch | None = None
 
 
-def base_config(place: PlaceOptions) -> CollectorConfig:
-    """Return the configuration of ``--config``, else the default one.
-
-    Raises:
-        ConfigError: it cannot be used.
-    """
-    from ragtrace_collector.config import default_config_text, load_config, parse_config
-
-    if place.config:
-        return load_config(place.config)
-    return parse_config(default_config_text(), where="the default configuration")
-
-
 @asynccontextmanager
 async def open_place(
     config: CollectorConfig, place: PlaceOptions, clock: Clock, *, pause_s: float | None = None

@@ -71,7 +71,7 @@ class HeadSampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationStatus:
-    """An evaluation that passes or fails an answer, as the index has it."""
+    """An evaluation that passes or fails an answer, or of which a metric failed, as the index has it."""
 
     span_id: str
     """Of the answer."""
@@ -82,6 +82,8 @@ class EvaluationStatus:
     label: Label
     is_disputed: bool
     """Whether it is valid, and so is one that says the opposite."""
+    unscored: tuple[str, ...] = ()
+    """The metrics that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +165,7 @@ async def _evaluations(
     for answer in answers:
         owner = tenant_of(key) or answer.tenant
         versions = await index.versions(AnswerKey(answer.trace_id, answer.span_id, owner))
-        found.extend(_evaluation(one) for one in versions if one.label in (Label.PASS, Label.FAIL))
+        found.extend(_evaluation(one) for one in versions if one.label is not Label.SKIPPED)
     return tuple(found)
 
 
@@ -175,6 +177,7 @@ def _evaluation(summary: AnswerSummary) -> EvaluationStatus:
         judge=summary.judge,
         label=summary.label,
         is_disputed=summary.is_disputed,
+        unscored=tuple(metric.name for metric in summary.metrics if metric.label is Label.ERROR),
     )
 
 
