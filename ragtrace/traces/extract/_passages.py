@@ -147,6 +147,8 @@ _DEEPEST: Final = 4
 _SHORTEST_BLOCK: Final = 4
 _LABEL_WORDS: Final = 3
 """Words."""
+_NOUN: Final = re.compile(r"[^\W\d_]{1,4}")
+"""What a noun keeps in most of its forms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -598,7 +600,7 @@ def structured(
             return found
     lists = (LISTED, ANY_NUMBERED, IN_PARENTHESES) if directions.is_told else (ANY_NUMBERED,)  # may be rules
     for mark in (NUMBERED, BRACKETED, FILE, *lists) if is_pointed else ():
-        repeated = _repeated(lines, question, mark)
+        repeated = _repeated(lines, question, mark, is_told=directions.is_told)
         if repeated and not any(map(is_instruction, repeated.passages)):
             return replace(repeated, is_guess=True)
     return None
@@ -720,13 +722,23 @@ def _records(lines: Sequence[str], question: str | None, *, is_marked: bool) -> 
 
 
 def _repeated(
-    lines: Sequence[str], question: str | None, mark: re.Pattern[str], least: int = 2
+    lines: Sequence[str],
+    question: str | None,
+    mark: re.Pattern[str],
+    least: int = 2,
+    *,
+    is_told: bool = True,
 ) -> Passages | None:
     """Find blocks that begin alike: ``[1]``, ``1.``, ``Dokument 1:``."""
     at = [i for i, line in enumerate(lines) if mark.match(line)]
     above = next((line for line in lines[at[0] - 1 :: -1] if line.strip()), "") if at and at[0] else ""
-    if len(at) < least or _is_passage(above):  # a list in a passage
+    if len(at) < least or (is_told and _is_passage(above)):  # a list in a passage
         return None
+    if not is_told and mark is ANY_NUMBERED:  # the prompt speaks of what it numbers, but not of steps
+        noun = _NOUN.search(lines[at[0]])
+        others = "\n".join(line for line in lines if not mark.match(line))
+        if not noun or noun[0].lower() not in others.lower():
+            return None
     return _block(lines, at[0], _end_of_last(lines, at), question, "in numbered blocks", at[-1])
 
 
