@@ -38,6 +38,8 @@ from ragtrace.traces.extract._passage_split import (
 from ragtrace.traces.extract._prompts import (
     ASKED,
     ASKED_BY_LABEL,
+    LAST_LABEL,
+    QUESTION_MARKS,
     Element,
     elements_in,
     fields_in,
@@ -147,6 +149,8 @@ _DEEPEST: Final = 4
 _SHORTEST_BLOCK: Final = 4
 _LABEL_WORDS: Final = 3
 """Words."""
+_DIRECTIONS: Final = 20
+"""Lines."""
 _NOUN: Final = re.compile(r"[^\W\d_]{1,4}")
 """What a noun keeps in most of its forms."""
 
@@ -545,7 +549,8 @@ def _is_tail(paragraph: str, question: str | None) -> bool:
         return True
     if BRACKETED.match(paragraph) or NUMBERED.match(paragraph):
         return False
-    is_question = paragraph.endswith("?") and len(paragraph) <= _LONGEST_QUESTION
+    is_asked = LAST_LABEL.sub("", paragraph).endswith(QUESTION_MARKS)
+    is_question = is_asked and len(paragraph) <= _LONGEST_QUESTION
     is_label = paragraph.endswith((":", "\uff1a")) and "\n" not in paragraph
     return is_question or is_label or paragraph == question or is_instruction(paragraph)
 
@@ -592,7 +597,7 @@ def structured(
         return None
     for found in (
         _in_any_tags(text) if is_pointed else None,
-        _below_heading(lines, question) if is_pointed else None,
+        _below_heading(lines, question, is_told=directions.is_told) if is_pointed else None,
         _between(lines, _QUOTED, "in fences"),
         _between(lines, RULE, "between lines"),
     ):
@@ -640,12 +645,16 @@ def _is_passage(paragraph: str) -> bool:
     return _is_prose(said) and not is_other and not NAMES_PASSAGES.search(said)
 
 
-def _below_heading(lines: Sequence[str], question: str | None) -> Passages | None:
+def _below_heading(lines: Sequence[str], question: str | None, *, is_told: bool) -> Passages | None:
     passages: list[str] = []
     rest: list[str] = []
     i = 0
     while i < len(lines):
-        if (said := _behind_heading(lines[i])) is None:
+        said = _behind_heading(lines[i])
+        is_other = is_told or any(each.match(lines[i]) for each in (ANY_NUMBERED, BRACKETED, FILE))
+        if said is None and not is_other and HEADS_ELSE.fullmatch(lines[i]):
+            said = "" if _is_spoken_of(lines[i], lines[: min(i, _DIRECTIONS)]) else None
+        if said is None:
             rest.append(lines[i])
             i += 1
             continue
@@ -721,6 +730,12 @@ def _records(lines: Sequence[str], question: str | None, *, is_marked: bool) -> 
     return found if is_marked or is_said else None
 
 
+def _is_spoken_of(label: str, others: Sequence[str]) -> bool:
+    """Return whether the noun of a label is in another line."""
+    noun = _NOUN.search(label)
+    return noun is not None and any(noun[0].lower() in each.lower() for each in others)
+
+
 def _repeated(
     lines: Sequence[str],
     question: str | None,
@@ -734,11 +749,9 @@ def _repeated(
     above = next((line for line in lines[at[0] - 1 :: -1] if line.strip()), "") if at and at[0] else ""
     if len(at) < least or (is_told and _is_passage(above)):  # a list in a passage
         return None
-    if not is_told and mark is ANY_NUMBERED:  # the prompt speaks of what it numbers, but not of steps
-        noun = _NOUN.search(lines[at[0]])
-        others = "\n".join(line for line in lines if not mark.match(line))
-        if not noun or noun[0].lower() not in others.lower():
-            return None
+    is_named = is_told or mark is not ANY_NUMBERED  # the prompt speaks of what it numbers, but not of steps
+    if not is_named and not _is_spoken_of(lines[at[0]], [line for line in lines if not mark.match(line)]):
+        return None
     return _block(lines, at[0], _end_of_last(lines, at), question, "in numbered blocks", at[-1])
 
 

@@ -25,7 +25,7 @@ from ragtrace.traces.extract._passages import (
     passages_in,
 )
 from ragtrace.traces.extract._payload import listed_documents
-from ragtrace.traces.extract._prompts import ASKED_BY_LABEL, QUESTION_MARKS, asked_in
+from ragtrace.traces.extract._prompts import ASKED_BY_LABEL, LAST_LABEL, QUESTION_MARKS, asked_in
 from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
 from ragtrace.traces.trace import Span
 
@@ -235,12 +235,9 @@ def _asked(material: Sequence[_Material], question: str | None) -> str | None:
 
 def _plain(text: str) -> list[str]:
     """Return the paragraphs that are no labels and, if there are others, no instructions."""
-    paragraphs = [_LAST_LABEL.sub("", each) for each in _paragraphs(text)]
+    paragraphs = [LAST_LABEL.sub("", each) for each in _paragraphs(text)]
     paragraphs = [each for each in paragraphs if not each.endswith(":")]
     return [each for each in paragraphs if not is_instruction(each)] or paragraphs
-
-
-_LAST_LABEL: Final = re.compile(r"\n[^\n]{1,60}[:\uff1a]\Z")
 
 
 def _passages(part: _Material, asked: str | None, *, is_liberal: bool) -> Iterator[str]:
