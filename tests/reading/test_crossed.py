@@ -42,6 +42,23 @@ TEMPLATES = {
     "German": ("Beantworte die Frage nur mit dem Kontext.\n\nKontext:\n%1\n\n%2", "%q"),
     "the question first": ("", "Question: %q\n\nContext:\n%1\n\n%2\n\nAnswer:"),
 }
+LANGUAGES = {
+    "Danish": ("Svar kun ud fra dokumenterne.", "Dokument", "Spørgsmål", "Må jeg tage min cykel med på natfærgen?", "Cykler sejler gratis på alle færger.\nPå natfærgen skal pladsen reserveres inden middag.", "Knallerter regnes som køretøjer."),
+    "Finnish": ("Vastaa vain asiakirjojen perusteella.", "Asiakirja", "Kysymys", "Voinko ottaa polkupyörän yölautalle?", "Polkupyörät kulkevat ilmaiseksi kaikilla lautoilla.\nYölautalle paikka varataan ennen puoltapäivää.", "Mopot lasketaan ajoneuvoiksi."),
+    "Indonesian": ("Jawab hanya berdasarkan dokumen.", "Dokumen", "Pertanyaan", "Bolehkah saya membawa sepeda ke feri malam?", "Sepeda diangkut gratis di semua feri.\nUntuk feri malam, pesan tempat sebelum siang.", "Motor dihitung sebagai kendaraan."),
+    "Hungarian": ("Csak a dokumentumok alapján válaszolj.", "Dokumentum", "Kérdés", "Vihetem a biciklimet az éjszakai kompra?", "A biciklik ingyen utaznak minden kompon.\nAz éjszakai kompra délig kell helyet foglalni.", "A mopedek járműnek számítanak."),
+    "Romanian": ("Răspunde doar pe baza documentelor.", "Document", "Întrebare", "Pot lua bicicleta pe feribotul de noapte?", "Bicicletele călătoresc gratuit pe toate feriboturile.\nPe feribotul de noapte locul se rezervă până la prânz.", "Mopedele sunt considerate vehicule."),
+    "Swahili": ("Jibu kwa kutumia hati tu.", "Hati", "Swali", "Je, naweza kubeba baiskeli kwenye feri ya usiku?", "Baiskeli husafiri bure kwenye feri zote.\nKwa feri ya usiku weka nafasi kabla ya saa sita mchana.", "Pikipiki huhesabiwa kama magari."),
+}
+SHAPES = {
+    "numbered": ("%i\n\n%d 1:\n%1\n\n%d 2:\n%2", "%q"),
+    "in one message": ("", "%i\n\n%d 1: %1\n%d 2: %2\n\n%k: %q"),
+    "brackets": ("%i\n\n[1] %1\n[2] %2", "%q"),
+    "tags": ('%i\n<docs>\n<doc id="1">%1</doc>\n<doc id="2">%2</doc>\n</docs>', "%q"),
+    "files": ("%i\n\n### a.md\n%1\n\n### b.md\n%2", "%q"),
+    "headings": ("", "%i\n\n## %d\n\n%1\n\n%2\n\n## %k\n\n%q"),
+    "labels": ("", "%i\n\n%d:\n%1\n\n%2\n\n%k: %q"),
+}
 RULES = (
     "You help customers of a ferry line.\n\nStep 1: Greet the customer.\nStep 2: Ask for the booking of the bike on the ferry.",
     "You are an agent.\n\n<tools>\n<tool>Searches the timetable of the night ferry.</tool>\n<tool>Books a bike on the ferry.</tool>\n</tools>",
@@ -81,6 +98,21 @@ def test_no_word_of_a_passage_is_lost(tmp_path: Path) -> None:
         held = " ".join(each["text"] for record in records for each in record["contexts"])
         lost[name] = words - set(re.findall(r"\w+", held))
     assert {name: words for name, words in lost.items() if words} == {}
+
+
+def test_passages_are_told_in_languages_without_a_list_of_words(tmp_path: Path) -> None:
+    roots, wanted = {}, {}
+    for (language, words), (shape, texts) in product(LANGUAGES.items(), SHAPES.items()):
+        filled = list(texts)
+        for mark, word in zip(("%i", "%d", "%k", "%q", "%1", "%2"), words, strict=True):
+            filled = [each.replace(mark, word) for each in filled]
+        roots[f"{shape} in {language}"] = asked(*filled)
+        wanted[f"{shape} in {language}"] = (words[3], " ".join(words[4:]).split())
+    read = {
+        name: (each["question"], " ".join(chunk["text"] for chunk in each["contexts"]).split())
+        for name, (each,) in explained(tmp_path, roots).items()
+    }
+    assert read == wanted
 
 
 def test_rules_are_no_passages_in_any_language(tmp_path: Path) -> None:
