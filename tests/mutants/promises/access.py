@@ -164,7 +164,9 @@ MUTANTS: Final = (
         file="collector/ragtrace_collector/ui/_text_search.py",
         old="        without_text = replace(chosen, text=None)\n",
         new="        without_text = AnswerFilter()\n",
-        tests=("tests/integration/collector/test_ui_access.py::test_a_search_for_words_opens_the_tenants_own_answers_alone",),
+        tests=(
+            "tests/integration/collector/test_ui_access.py::test_a_search_for_words_opens_the_tenants_own_answers_alone",
+        ),
     ),
     Mutant(
         promise="tenants",
@@ -192,10 +194,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         promise="tenants",
-        breaks="a low score has other tenants" answers judged",
+        breaks="a low score has answers of other tenants judged",
         file="collector/ragtrace_collector/sampling/follow_up.py",
         old="_key(of_token, tenant, relation, value)",
         new="_key(relation, value)",
-        tests=("tests/attack/test_tenants.py::test_a_low_score_of_one_tenant_has_no_answer_of_another_judged",),
+        tests=(
+            "tests/attack/test_tenants.py::test_a_low_score_of_one_tenant_has_no_answer_of_another_judged",
+        ),
     ),
 )
