@@ -147,7 +147,7 @@ class ContentPolicy:
                     written[key] = named
             elif isinstance(value, list | tuple):
                 listed = [self.identifier(each) if isinstance(each, str) else each for each in value]
-                written[key] = [each for each in listed if each is not None]  # type: ignore[assignment]
+                written[key] = [each for each in listed if each is not None]
             else:
                 written[key] = value
         return written
