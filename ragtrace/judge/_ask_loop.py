@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from ragtrace.errors import JudgeContextCut, JudgeDeclined, JudgeError, JudgeNonsense, JudgeRefused
 from ragtrace.judge._http import RequestRejected
 from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, fewest_tokens, made
-from ragtrace.judge.phrases import is_refusal
+from ragtrace.judge.refusals import declines
 from ragtrace.judge.replies import InvalidReply, NotJson, ReplyRules, parse_reply
 from ragtrace.model import Usage
 from ragtrace.off_loop import off_loop
@@ -131,7 +131,7 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
         try:
             return parse_reply(text, self.request.reply_type, strict=self.reply_rules.strict_json)
         except NotJson as exc:
-            if is_refusal(text[:_OPENING_CHARS]):
+            if declines(text[:_OPENING_CHARS]):
                 raise self.declined() from None
             if self.confirmed or not self.lower():  # otherwise it accepted the parameter and ignored it
                 self._ask_to_correct(text, exc)
