@@ -188,9 +188,11 @@ MUTANTS: Final = (
         promise="tenants",
         breaks="spans of other tenants are shown",
         file="ragtrace/answers/opening.py",
-        old="        elif owner is None:\n",
-        new="        else:\n",
-        tests=("tests/unit/answers/test_opening.py::test_a_tenant_is_shown_nothing_that_another_wrote",),
+        old="        if owner == tenant or (\n",
+        new="        if owner or (\n",
+        tests=(
+            "tests/unit/answers/test_opening.py::test_spans_of_another_tenant_under_the_same_ids_are_left_out",
+        ),
     ),
     Mutant(
         promise="tenants",
