@@ -32,6 +32,7 @@ _LEAST_CONTEXT: Final = 256
 """No server's context is smaller; a count below it is no count of the prompt."""
 _FAR_BELOW: Final = 0.8
 _OPENING_CHARS: Final = 400
+_MOST_ECHOED_CHARS: Final = 20_000
 
 
 class Written(Protocol):
@@ -193,4 +194,4 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
             raise self.error(JudgeNonsense, f"the reply does not have the form that was asked for{times}")
         self.corrected += 1
         wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
-        self.correction = (("assistant", text), ("user", wish))
+        self.correction = (("assistant", text[:_MOST_ECHOED_CHARS]), ("user", wish))
