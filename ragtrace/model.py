@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
+from typing_extensions import TypeAliasType
+
 from ragtrace._row_fields import RECORD_FIELDS, FieldConflict, contexts_in, fields_of
 from ragtrace._row_values import UnreadableValue
 
@@ -35,8 +37,9 @@ __all__ = [
     "VerdictLabel",
 ]
 
-AttributeValue: TypeAlias = (
-    "str | bool | int | float | bytes | tuple[AttributeValue, ...] | Mapping[str, AttributeValue] | None"
+AttributeValue = TypeAliasType(
+    "AttributeValue",
+    "str | bool | int | float | bytes | tuple[AttributeValue, ...] | Mapping[str, AttributeValue] | None",
 )
 """A decoded OTLP ``AnyValue``: arrays are tuples, kvlists are mappings."""
 

@@ -21,22 +21,25 @@ _NO_RECORD: Final = (
 )
 
 
-def open_answer(trace: Trace, key: AnswerKey, rules: ExtractRules, *, read_from: str) -> OpenedAnswer:
+def open_answer(
+    trace: Trace, key: AnswerKey, rules: ExtractRules, *, read_from: str, kept: RagRecord | None = None
+) -> OpenedAnswer:
     """Open the answer on a span of a trace, with the record that the collector reads from the same spans.
 
     ``trace`` has all spans of the trace id with the carriers; spans of other tenants than the key's are left
-    out. ``read_from`` names the place, without secrets.
+    out. ``read_from`` names the place, without secrets. ``kept`` is the record that was judged, for a trace
+    that has it no more.
 
     Raises:
         AnswerGone: the trace has no evaluation of this span.
     """
-    trace = _of_tenant(trace, key.tenant)
+    trace = of_tenant(trace, key.tenant)
     carriers = [span for span in trace.spans if is_carrier(span)]
     own = [span for span in carriers if target_span_id(span) == key.span_id]
     if not own:
         raise AnswerGone(_why_gone(trace, key, read_from))
-    found = _records(trace, rules)
-    record = found.by_span.get(key.span_id)
+    found = records_in(trace, rules)
+    record = found.by_span.get(key.span_id, kept)
     notices = () if record else (found.fault or _NO_RECORD,)
     record = record or _told_by(own[0])
     return OpenedAnswer(
@@ -67,20 +70,21 @@ def in_order(versions: Iterable[AnswerVersion], superseded: Iterable[str] = ()) 
     )
 
 
-class _Records(NamedTuple):
+class TraceRecords(NamedTuple):
     """The answers of a trace by their span; ``fault`` says why there are none."""
 
     by_span: Mapping[str, RagRecord]
     fault: str = ""
 
 
-def _records(trace: Trace, rules: ExtractRules) -> _Records:
+def records_in(trace: Trace, rules: ExtractRules) -> TraceRecords:
+    """Read the records of a trace, from its spans as the application sent them."""
     sent = Trace(trace_id=trace.trace_id, spans=tuple(map(without_scores, trace.spans)))
     try:
         records = extract_records(sent, rules).records
     except Exception as exc:  # noqa: BLE001 -- the claims are still worth showing: the notice counts the fault
-        return _Records({}, f"{_NO_RECORD} ({type(exc).__name__} while reading its spans)")
-    return _Records({record.target.span_id: record for record in reversed(records) if record.target})
+        return TraceRecords({}, f"{_NO_RECORD} ({type(exc).__name__} while reading its spans)")
+    return TraceRecords({record.target.span_id: record for record in reversed(records) if record.target})
 
 
 def _told_by(carrier: Span) -> RagRecord:
@@ -105,7 +109,7 @@ def _told_by(carrier: Span) -> RagRecord:
     )
 
 
-def _of_tenant(trace: Trace, tenant: str) -> Trace:
+def of_tenant(trace: Trace, tenant: str) -> Trace:
     """Leave out spans of others: several tenants may use the same trace id.
 
     A place that does not keep tenants has none on any span, and then all are kept.

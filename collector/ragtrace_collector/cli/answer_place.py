@@ -112,9 +112,10 @@ async def open_place(
         service=place.service,
         access=access,
         on_progress=_Progress(),
+        rules=place.extract.rules(config.extract.opened()),
         **({} if pause_s is None else {"pause_s": pause_s}),
     )
-    async with open_searched_place(search, rules=place.extract.rules(config.extract.opened())) as found:
+    async with open_searched_place(search) as found:
         yield OpenedPlace(place=found, search=search)
 
 

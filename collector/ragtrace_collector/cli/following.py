@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.answers.facts import facts_of, metrics_of
+from ragtrace.answers.facts import metrics_of, row_of
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerSummary, MetricSummary
 from ragtrace.cli.failures import print_failures
@@ -141,7 +141,7 @@ class _Printer:
     async def print(self, answer: AnswerSummary) -> None:
         """Write one; content is read only for its claims."""
         if self._console is None:
-            print_json({**facts_of(answer), "supersedes": answer.supersedes, "metrics": metrics_of(answer)})
+            print_json({**row_of(answer), "supersedes": answer.supersedes, "metrics": metrics_of(answer)})
             return
         self._print_day(answer.judged_ns)
         self._print_line(self._console, answer)

@@ -163,6 +163,7 @@ async def _not_opened(request: Request, key: AnswerKey, exc: ReadError) -> Respo
         known=known,
         headlines=[headline(summary) for summary in known],
         is_gone=is_gone,
+        reason=str(exc),
         is_away=isinstance(exc, ReadUnavailable),
         links=tuple(place_links(site.links, key)),
         again=answer_url(request, key),

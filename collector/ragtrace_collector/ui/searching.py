@@ -18,6 +18,7 @@ from ragtrace.answers.summary import AnswerSummary
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock
+from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.telemetry.logs import event, place_of
 
 log = logging.getLogger("ragtrace.collector")
@@ -42,6 +43,8 @@ class AnswerSearch:
     service: str | None = None
     access: ConnectionSettings | None = None
     on_progress: Callable[[SearchProgress], None] = _untold
+    rules: ExtractRules = field(default_factory=ExtractRules)
+    """By which records are read."""
     pause_s: float = _PAUSE_S
     _progress: SearchProgress | None = field(default=None, init=False)
     _has_all: bool = field(default=False, init=False)
@@ -96,6 +99,7 @@ class AnswerSearch:
             access=self.access,
             on_progress=self._note,
             on_session=sessions.append,
+            rules=self.rules,
         )
         batch: list[AnswerSummary] = []
         async with aclosing(cast("AsyncGenerator[AnswerSummary, None]", answers)) as found:

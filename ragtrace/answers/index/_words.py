@@ -31,6 +31,7 @@ class Kind(IntEnum):
     JUDGE = 8
     EVALUATOR = 9
     RULE = 10
+    PIPELINE = 11
 
 
 class Name(NamedTuple):
