@@ -220,6 +220,8 @@ class RagRecord:
     """The retriever's query, if it differs from the question."""
     hops: Hops | None = None
     """``None`` if neither a reranker nor the prompt is recorded. The judge does not see it."""
+    is_marked: bool = False
+    """Whether the application says that it is a RAG call, as with `ragtrace.rag`."""
     context_from_prompt: bool = False
     """Whether the chunks are passages of the model's prompt because no retrieval was recorded."""
     provenance: tuple[Provenance, ...] = ()

@@ -26,6 +26,7 @@ def facts_of(answer: AnswerSummary) -> dict[str, str | float | int | None]:
         "time": _iso(answer.time_ns),
         "judged_at": _iso(answer.judged_ns),
         "service": answer.service,
+        "service_version": answer.service_version,
         "pipeline": answer.pipeline,
         "model": answer.model,
         "prompt_version": answer.prompt_version,

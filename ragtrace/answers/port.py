@@ -161,6 +161,18 @@ class SessionPage:
     """The cursor of the next page, for URLs; ``None`` at the end."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """The first answer of a version of an application or of its prompt, which came after another one."""
+
+    at_ns: int
+    """The begin of its hour."""
+    service: str
+    dimension: str
+    """``service_version`` or ``prompt_version``."""
+    value: str
+
+
 class AnswerIndex(Protocol):
     """Searches judged answers. Only the valid evaluation of an answer counts, not those it supersedes.
 
@@ -230,6 +242,10 @@ class AnswerIndex(Protocol):
         Raises:
             ValueError: there is no such dimension.
         """
+        ...
+
+    async def releases(self, scope: TrafficScope) -> Sequence[Release]:
+        """Return the releases of a scope, in order of time."""
         ...
 
     async def newest_ns(self, scope: TrafficScope) -> int | None:

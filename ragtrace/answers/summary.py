@@ -52,8 +52,10 @@ class AnswerSummary:
     """When the judged span began; Unix time in nanoseconds, as all times here."""
     judged_ns: int
     service: str = ""
+    service_version: str = ""
+    """``service.version``: which release of the application answered."""
     pipeline: str = ""
-    """The name of the trace's root span: ``ragtrace.target.root_name``."""
+    """The workflow, or what the trace's root span is called: of ``ragtrace.target.root_name``."""
     question: str = field(default="", repr=False)
     """How the question begins. It is content: it goes into no log, and is sealed where content is."""
     model: str = ""
@@ -128,7 +130,8 @@ def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
         time_ns=_time_ns(told.get(semconv.TARGET_START)) or carrier.start_ns,
         judged_ns=_time_ns(told.get(semconv.EVAL_STARTED_AT)) or carrier.end_ns,
         service=_text(resource.get(semconv.SERVICE_NAME)),
-        pipeline=_text(told.get(semconv.TARGET_ROOT_NAME)),
+        service_version=_text(resource.get(semconv.SERVICE_VERSION)),
+        pipeline=_text(told.get(semconv.TARGET_ROOT_NAME)).removeprefix(f"{semconv.OP_INVOKE_WORKFLOW} "),
         model=_text(told.get(semconv.TARGET_MODEL)),
         prompt_version=_text(told.get(semconv.TARGET_PROMPT_VERSION)),
         session=_text(told.get(semconv.SESSION_ID)) or _text(told.get(semconv.CONVERSATION_ID)),

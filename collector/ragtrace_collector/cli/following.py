@@ -36,6 +36,8 @@ _STYLES: Final = {
 _FIRST: Final = "faithfulness"
 _NARROWEST, _WIDEST = 80, 140
 _SERVICE_WIDTH, _NOTE_WIDTH = 11, 12
+_INDENT: Final = 9
+"""What the time takes."""
 
 
 def follow(place: PlaceOptions, options: TailOptions) -> None:
@@ -167,6 +169,10 @@ class _Printer:
         line.append(f" {score} {_cell(answer.service or '-', service)} {_cell(_note(answer), note)} ")
         line.append(answer.key.trace_id)
         console.print(line, soft_wrap=True)
+        asked = one_line(": ".join(filter(None, (answer.pipeline, answer.question))))
+        if asked:
+            shown = _cell(asked, min(console.width, _WIDEST) - _INDENT).rstrip()
+            console.print(Text(f"{'':{_INDENT}}{shown}", style="dim"), soft_wrap=True)
 
     async def _print_claims(self, console: Console, answer: AnswerSummary) -> None:
         try:

@@ -53,6 +53,7 @@ _COLUMNS: Final = (
     "time",
     "judged_at",
     "service",
+    "service_version",
     "pipeline",
     "question",
     "model",

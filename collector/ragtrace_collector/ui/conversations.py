@@ -21,6 +21,7 @@ from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary, f
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import InputError, ReadError
 from ragtrace.model import Label, Verdict, VerdictLabel
+from ragtrace_collector.ui.query import check_parameters
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import open_own, own_tenant
 from ragtrace_collector.ui.site import Site, site_of
@@ -97,6 +98,7 @@ class ShownTurn:
 
 async def show_sessions(request: Request) -> Response:
     """Show a page of the list, of one label if the query names it."""
+    check_parameters(request, "label", "tenant", "after")
     site, named = site_of(request), request.query_params.get("label", "")
     if named and named not in LABELS:
         raise InputError(f"a session is {', '.join(LABELS[:-1])} or {LABELS[-1]}: choose one of them")
@@ -122,6 +124,7 @@ async def show_sessions(request: Request) -> Response:
 
 async def show_session(request: Request) -> Response:
     """Show the turns of a session, and its faults with links to the answers."""
+    check_parameters(request, "tenant")
     site, name = site_of(request), request.path_params["session"]
     tenant = own_tenant(request, request.query_params.get("tenant"))
     if not name or len(name) > _MOST_ID:

@@ -172,7 +172,7 @@ def summary_of_row(
     row: IndexRow, names: Mapping[int, str], streams: Mapping[int, Stream], unseal: Seal
 ) -> AnswerSummary:
     """Return what a row holds."""
-    stream = streams.get(row.stream, Stream(0, 0, 0, 0))
+    stream = streams.get(row.stream, Stream(0, 0, 0, 0, 0))
 
     def name(number: int | None) -> str:
         return names.get(number or 0, "")
@@ -188,6 +188,7 @@ def summary_of_row(
         time_ns=row.time_ns,
         judged_ns=row.time_ns + row.judged_after_ns,
         service=name(stream.service),
+        service_version=name(stream.service_version),
         pipeline=name(row.pipeline),
         question=unseal(row.question, row.trace_id).decode() if row.question else "",
         model=name(stream.model),

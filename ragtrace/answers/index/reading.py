@@ -33,6 +33,7 @@ from ragtrace.answers.port import (
     Arrivals,
     MetricTrend,
     Quadrant,
+    Release,
     SessionPage,
     SortBy,
     Sums,
@@ -155,6 +156,10 @@ class SqliteAnswerIndex:
             ReadError: the index cannot be read.
         """
         return await self._read(lambda db: _overview.values(db, dimension, scope, limit=limit))
+
+    async def releases(self, scope: TrafficScope) -> Sequence[Release]:
+        """Return the releases of a scope, in order of time."""
+        return await self._read(lambda db: _overview.releases(db, scope))
 
     async def newest_ns(self, scope: TrafficScope) -> int | None:
         """Return the time of the newest answer; ``None`` without any."""

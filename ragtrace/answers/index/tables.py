@@ -91,6 +91,10 @@ CREATE UNIQUE INDEX answer_session_span ON answer_session (session, tenant, span
 CREATE INDEX answer_session_time ON answer_session (time_ns);
 """
 _TEXTS: Final = """
+ALTER TABLE answer_stream ADD COLUMN service_version INTEGER NOT NULL DEFAULT 0;
+DROP INDEX answer_stream_names;
+CREATE UNIQUE INDEX answer_stream_names
+    ON answer_stream (tenant, service, model, prompt_version, service_version);
 ALTER TABLE answer_row ADD COLUMN pipeline INTEGER;
 ALTER TABLE answer_row ADD COLUMN question BLOB;    -- sealed, where the file's content is
 CREATE INDEX answer_row_conversation ON answer_row (time_ns, id)

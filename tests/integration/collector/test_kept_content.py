@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
+from ragtrace.traces.trace import Resource
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import config_of, post, request_of, running_collector
@@ -116,11 +117,11 @@ async def test_lists_and_exports_have_question_and_pipeline(tmp_path: Path) -> N
         for url in ("/answers", "/"):
             text = (await page.get(url)).text
             assert QUESTION in text, url
-            assert "invoke_workflow ask" in text, url
+            assert '<bdi class="quiet">ask</bdi>' in text, url
         line = json.loads((await page.get("/answers.jsonl")).text)
         (row,) = csv.DictReader(io.StringIO((await page.get("/answers.csv")).text.removeprefix("\ufeff")))
         for told in (line, row):
-            assert (told["question"], told["pipeline"]) == (QUESTION, "invoke_workflow ask")
+            assert (told["question"], told["pipeline"]) == (QUESTION, "ask")
 
 
 async def test_sessions_are_conversations_to_read_by_default(tmp_path: Path) -> None:
@@ -138,8 +139,45 @@ async def test_sessions_are_conversations_to_read_by_default(tmp_path: Path) -> 
         listed = (await page.get("/sessions")).text
         assert 'href="/sessions/chat-7"' in listed
         assert asked[0] in listed
-        assert "invoke_workflow ask" in listed
+        assert '<bdi class="quiet">ask</bdi>' in listed
         conversation = (await page.get("/sessions/chat-7")).text
         assert "2 turns" in conversation
         first, second = (conversation.index(question) for question in asked)
         assert first < conversation.index(CHUNK) < second < conversation.rindex(CHUNK)
+
+
+async def test_a_marked_rag_call_without_a_retrieval_is_listed_as_skipped(tmp_path: Path) -> None:
+    root, _, generation = rag_trace(0, start_ns=time_ns())
+    async with running_collector(config(tmp_path)) as collector, page_of(collector) as page:
+        await post(collector, request_of(root, generation))
+        (path,) = await judged(page)
+        row = json.loads((await page.get("/answers.jsonl")).text)
+        assert (row["label"], row["reason"]) == ("skipped", "no_retrieval")
+        assert "@ragtrace.retrieval" in (await page.get(path)).text
+
+
+async def test_releases_are_marked_in_the_trend_and_versions_stand_side_by_side(tmp_path: Path) -> None:
+    hour_ns = 3_600 * 10**9
+    async with running_collector(config(tmp_path)) as collector, page_of(collector) as page:
+        for number, (version, prompt) in enumerate([("1.0", "v1"), ("1.0", "v2"), ("1.1", "v2")]):
+            spans = rag_trace(number, start_ns=time_ns() - (3 - number) * hour_ns)
+            resource = Resource(attributes={**spans[0].resource.attributes, "service.version": version})
+            root, *steps = (replace(span, resource=resource) for span in spans)
+            told = {semconv.PROMPT_VERSION: prompt}
+            await post(collector, request_of(replace(root, attributes={**root.attributes, **told}), *steps))
+        await judged(page, 3)
+        overview = (await page.get("/")).text
+    assert "<bdi>shop prompt version v2</bdi>" in overview
+    assert "<bdi>shop service version 1.1</bdi>" in overview
+    assert "version 1.0</bdi>" not in overview
+    assert overview.count('<path class="mark"') == 2
+    assert "Side by side" in overview
+    assert "prompt_version=v1" in overview
+
+
+@pytest.mark.parametrize("path", ["/", "/answers", "/answers.csv", "/sessions", "/sessions/x", "/review"])
+async def test_a_parameter_that_a_page_does_not_know_is_told(tmp_path: Path, path: str) -> None:
+    async with running_collector(config(tmp_path)) as collector, page_of(collector) as page:
+        refused = await page.get(path, params={"servce": "shop"})
+    assert refused.status_code == 400
+    assert "no parameter `servce`" in refused.text
