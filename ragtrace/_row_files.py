@@ -8,7 +8,6 @@ unreadable row is reported with its place and a fix. An unknown field is reporte
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pydantic_core import ErrorDetails
 
 from ragtrace._row_fields import FieldConflict, FieldNames, fields_of
 from ragtrace._row_tables import BYTE_ORDER_MARK, Misfit, csv_rows, parquet_rows, table_rows
+from ragtrace._standard_input import open_standard_input
 from ragtrace._unpacking import bounded_lines, read_bounded, unpacked, unpacking_errors
 from ragtrace.errors import InputError
 
@@ -146,7 +146,7 @@ _FAULTS: Final = {
 @contextmanager
 def _opened(path: str | Path, name: str) -> Iterator[BinaryIO]:
     if str(path) == "-":
-        yield _stdin()
+        yield open_standard_input()
         return
     try:
         file = Path(path).open("rb")  # noqa: SIM115  closed below: only the open may fail like this
@@ -154,14 +154,6 @@ def _opened(path: str | Path, name: str) -> Iterator[BinaryIO]:
         raise InputError(f"{name} cannot be read: {exc.strerror}") from exc
     with file:
         yield file
-
-
-def _stdin() -> BinaryIO:
-    # A separate reader: if a daemon thread blocks in that of `sys.stdin`, the interpreter cannot exit.
-    try:
-        return open(sys.stdin.fileno(), "rb", closefd=False)
-    except (AttributeError, OSError):  # a replacement stream without a descriptor
-        return sys.stdin.buffer
 
 
 _PACKED: Final = (".gz", ".gzip", ".zst", ".zstd")

@@ -11,6 +11,8 @@ RagtraceError
 │   ├── JudgeRefused       401, 402, 403, 404, quota: will not work until an operator acts
 │   ├── JudgeUnable        it lacks a feature, such as log-probabilities: ask in another form
 │   ├── NotInTranscript    the transcript holds no reply to this request, and no judge is asked
+│   ├── JudgeDeclined      the model, or its content filter, refuses to judge this answer
+│   ├── JudgeContextCut    the server cut the prompt: the judge saw less than was sent
 │   ├── JudgeCompromised   it failed a canary claim: all its verdicts on this record are void
 │   └── JudgeNonsense      the reply does not have the requested form
 │       ├── JudgeCutOff    the reply hit the token limit (``finish_reason=length``): ask for less
@@ -128,6 +130,18 @@ class NotInTranscript(JudgeError):
     """The transcript holds no reply to this request, and no judge is asked."""
 
     error_type = "not_in_transcript"
+
+
+class JudgeDeclined(JudgeError):
+    """The model declines to judge these texts, or its provider's content filter stops it."""
+
+    error_type = "judge_declined"
+
+
+class JudgeContextCut(JudgeError):
+    """The judge read far less than was sent: its server cut the prompt without saying so."""
+
+    error_type = "context_cut"
 
 
 class JudgeCompromised(JudgeError):

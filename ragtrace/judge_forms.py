@@ -6,9 +6,33 @@ form cannot say (ids that exist, quotes that are real) is checked in [`steps`][r
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+import re
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+_SEPARATORS: Final = re.compile(r"[\W_]+")
+_DIGITS: Final = re.compile(r"\d{1,9}")
+_SAME: Final = {
+    **dict.fromkeys(("entailed", "entailment"), "supported"),
+    "contradiction": "contradicted",
+    **dict.fromkeys(("unsupported", "not_supported", "neutral", "no_mention"), "not_mentioned"),
+}
+
+
+def _word(value: object) -> object:
+    """Read ``Not mentioned`` as ``not_mentioned``."""
+    if not isinstance(value, str):
+        return value
+    word = _SEPARATORS.sub("_", value.casefold()[:40]).strip("_")
+    return _SAME.get(word, word)
+
+
+def _number(value: object) -> object:
+    """Read ``claim 3`` as 3; a text with two numbers stays, and is refused."""
+    found = _DIGITS.findall(value[:100]) if isinstance(value, str) else ()
+    return int(found[0]) if len(found) == 1 else value
+
 
 ClaimKind = Literal["factual", "opinion", "meta", "refusal"]
 Relevance = Literal["direct", "supporting", "irrelevant"]
@@ -16,12 +40,22 @@ ChunkRelevance = Literal[0, 1, 2]
 YesNoQuestion = Literal["support", "contradict"]
 VerdictWord = Literal["supported", "contradicted", "not_mentioned"]
 
-Number: TypeAlias = int
-"""An id that code gave out. The form has no range for it: ids that nobody asked for are rejected singly."""
+Number: TypeAlias = Annotated[int, BeforeValidator(_number)]
+"""An id that code gave out; the ids of a reply are checked against those that were asked about."""
 
 
 class _Form(BaseModel):
     model_config = ConfigDict(frozen=True)
+
+
+class _NumberedReply(_Form):
+    """A reply that is one list of entries, each with the number that it is about."""
+
+    @property
+    def ids(self) -> list[int]:
+        """The numbers, in the order of the reply."""
+        [name] = type(self).model_fields
+        return [entry.id for entry in getattr(self, name)]
 
 
 class NumberedText(_Form):
@@ -55,7 +89,7 @@ class ExtractedClaim(_Form):
     id: Number
     sentence_ids: list[Number] = Field(max_length=16)
     text: str = Field(max_length=1000)
-    kind: ClaimKind
+    kind: Annotated[ClaimKind, BeforeValidator(_word)]
 
 
 class ExtractReply(_Form):
@@ -63,6 +97,15 @@ class ExtractReply(_Form):
 
     claims: list[ExtractedClaim] = Field(max_length=400)
     refusal: bool
+
+    @model_validator(mode="before")
+    @classmethod
+    def _listed_alone(cls, given: Any) -> Any:
+        claims = given.get("claims") if isinstance(given, dict) and "refusal" not in given else None
+        if not claims or not isinstance(claims, list):
+            return given
+        kinds = [_word(claim.get("kind")) for claim in claims if isinstance(claim, dict)]
+        return {**given, "refusal": all(kind == "refusal" for kind in kinds)}
 
 
 class VerifyInput(_Form):
@@ -78,11 +121,11 @@ class GivenVerdict(_Form):
     id: Number
     chunks: list[Number] = Field(max_length=16)
     quote: str = Field(max_length=1000)
-    label: VerdictWord
+    label: Annotated[VerdictWord, BeforeValidator(_word)]
     reason: str = Field(max_length=400)
 
 
-class VerifyReply(_Form):
+class VerifyReply(_NumberedReply):
     """Step B: one verdict a claim."""
 
     verdicts: list[GivenVerdict] = Field(max_length=200)
@@ -118,16 +161,16 @@ class GivenTruths(_Form):
     truths: list[Annotated[str, Field(max_length=1000)]] = Field(max_length=200)
 
 
-class TruthsReply(_Form):
+class TruthsReply(_NumberedReply):
     """Step T: the facts of each chunk."""
 
     chunks: list[GivenTruths] = Field(max_length=400)
 
 
-def _no_truth_value(value: object) -> object:
+def _grade(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("give 0, 1 or 2")  # noqa: TRY004  pydantic reports ValueError
-    return value
+    return _number(value)
 
 
 class GivenGrade(_Form):
@@ -135,10 +178,10 @@ class GivenGrade(_Form):
 
     id: Number
     reason: str = Field(max_length=200)
-    relevance: Annotated[ChunkRelevance, BeforeValidator(_no_truth_value)]
+    relevance: Annotated[ChunkRelevance, BeforeValidator(_grade)]
 
 
-class ChunksReply(_Form):
+class ChunksReply(_NumberedReply):
     """Step C: one grade a chunk."""
 
     chunks: list[GivenGrade] = Field(max_length=400)
@@ -170,10 +213,10 @@ class GivenRelevance(_Form):
     """What the judge says a statement is worth."""
 
     id: Number
-    relevance: Relevance
+    relevance: Annotated[Relevance, BeforeValidator(_word)]
 
 
-class RelevanceReply(_Form):
+class RelevanceReply(_NumberedReply):
     """Step R: one grade a statement."""
 
     statements: list[GivenRelevance] = Field(max_length=400)

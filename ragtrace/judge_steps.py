@@ -113,8 +113,6 @@ class Verification:
     """The form of the requests: ``json`` or ``logprobs``."""
     canaries_passed: int = 0
     """Canary claims that the judge got right. A failed one raises ``JudgeCompromised``."""
-    canaries_silent: int = 0
-    """Canary claims without a verdict."""
 
     @property
     def quotes_unverified(self) -> int:

@@ -102,11 +102,11 @@ class JudgeRequest(Generic[ReplyT]):
     """The values that the prompt was rendered from."""
     max_output_tokens: int
     items: Mapping[int, str] = field(default_factory=dict)
-    """Items by id, if each is answered independently: caches store each answer separately."""
+    """Claims by id, without canaries: a screen may decide some of them first."""
     about: Callable[[Collection[int]], JudgeRequest[ReplyT]] | None = None
     """Returns the same request about some of the ``items`` alone."""
     check: Callable[[ReplyT], None] | None = None
-    """Raises ``JudgeCompromised`` if a reply fails a canary claim: a cache returns it without storing it."""
+    """Raises a ``JudgeError`` if a reply is not to be believed: a cache returns it without storing it."""
     sampling: SamplingParameters | None = None
 
 

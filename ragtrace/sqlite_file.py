@@ -72,7 +72,7 @@ def open_private(
             db.close()
             raise
     except sqlite3.Error as exc:
-        raise _fault(exc) from exc
+        raise sqlite_fault(exc) from exc
     except OSError as exc:
         if exc.errno in (errno.ENOSPC, errno.EDQUOT):
             raise SqliteFileError(_FULL) from exc
@@ -181,7 +181,8 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def _fault(exc: sqlite3.Error) -> SqliteFileError:
+def sqlite_fault(exc: sqlite3.Error) -> SqliteFileError:
+    """Return the error that says why, and what to do."""
     code = primary_code(exc)
     return SqliteFileError(_REASONS.get(code, str(exc)), sqlite_errorcode=code)
 

@@ -117,15 +117,30 @@ class RuleGroup:
     alerts: Sequence[AlertRule] = ()
 
 
+def _written(window: timedelta) -> str:
+    """Write a duration as Prometheus does: ``5m``, ``3d``."""
+    for unit, length in _UNITS:
+        if not window % length:
+            return f"{window // length}{unit}"
+    return f"{max(1, int(window.total_seconds()))}s"
+
+
+def _growth(series: str, window: timedelta) -> str:
+    """Return how much a counter grew in a window. One that is born in it, above zero, counts as a whole."""
+    wide = _written(window)
+    return f"({series} unless {series} offset {wide} or increase({series}[{wide}]))"
+
+
 JUDGING: Final = RuleGroup(
     name="ragtrace-judging",
     alerts=(
         AlertRule(
             name="RagtraceCoverageLow",
             expression="ragtrace_evaluation_coverage < 0.8",
-            lasting=timedelta(hours=1),
+            lasting=timedelta(minutes=3),
             severity="warning",
-            summary="{{ $labels.instance }} judged {{ $value | humanizePercentage }} of the answers it chose",
+            summary="{{ $value | humanizePercentage }} of the answers that {{ $labels.instance }} chose have"
+            " a score of {{ $labels.gen_ai_evaluation_name }}",
             description="The others failed, expired or wait: shares of good answers leave them out.",
         ),
         AlertRule(
@@ -137,7 +152,7 @@ JUDGING: Final = RuleGroup(
         ),
         AlertRule(
             name="RagtraceJudgeModelChanged",
-            expression="increase(ragtrace_judge_model_changes_total[1h]) > 0",
+            expression=f"{_growth('ragtrace_judge_model_changes_total', timedelta(hours=1))} > 0",
             severity="info",
             summary="the model that answers for the judge of {{ $labels.instance }} is another one now",
             description="The name that was asked for stayed the same.",
@@ -192,8 +207,8 @@ class ObjectiveRules:
             failed = self._count(_WEIGHTED, window, f'{_label(semconv.EVALUATION_LABEL)}="fail"')
             return f"(({failed} or 0 * {every}) / ({every} > 0))"
         le = '=~"0|0.0"' if not self._bound else f'="{float(self._bound):g}"'
-        up_to = f"{_WEIGHTED}_bucket{{{self._selector()},le{le}}}[{_written(window)}]"
-        share = f"(sum(increase({up_to})) / ({every} > 0))"
+        up_to = _growth(f"{_WEIGHTED}_bucket{{{self._selector()},le{le}}}", window)
+        share = f"(sum{up_to} / ({every} > 0))"
         return share if self.objective.at_most is None else f"(1 - {share})"
 
     def _judged(self, window: timedelta) -> str:
@@ -201,7 +216,7 @@ class ObjectiveRules:
         return self._count(_RAW, window)
 
     def _count(self, name: str, window: timedelta, *more: str) -> str:
-        return f"sum(increase({name}_count{{{self._selector(*more)}}}[{_written(window)}]))"
+        return f"sum{_growth(f'{name}_count{{{self._selector(*more)}}}', window)}"
 
     def _selector(self, *more: str) -> str:
         named = {
@@ -416,14 +431,6 @@ def _recorded(what: str, window: timedelta) -> str:
     """Return the name of a recording rule, after Prometheus' convention ``level:metric:operation``."""
     operation = "ratio_increase" if what == "failing" else "increase"
     return f"slo:ragtrace_{what}:{operation}{_written(window)}"
-
-
-def _written(window: timedelta) -> str:
-    """Write a duration as Prometheus does: ``5m``, ``3d``."""
-    for unit, length in _UNITS:
-        if not window % length:
-            return f"{window // length}{unit}"
-    return f"{max(1, int(window.total_seconds()))}s"
 
 
 def _label(key: str) -> str:

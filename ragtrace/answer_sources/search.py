@@ -58,8 +58,8 @@ class SearchProgress:
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences about what is missing."""
-        cut = f"At {self.cut_windows:,} moments the place has more traces than it returns: some are missing"
-        unread = f"{self.unread:,} traces or parts of files cannot be read, the first: {self.first_fault}"
+        cut = f"At times ({self.cut_windows:,}) the place has more traces than it returns: some are missing"
+        unread = f"Traces or parts of files ({self.unread:,}) cannot be read, the first: {self.first_fault}"
         return (*((cut,) if self.cut_windows else ()), *((unread,) if self.unread else ()))
 
 
@@ -133,7 +133,7 @@ def _in_trace(trace: Trace, rules: ExtractRules) -> list[AnswerSummary]:
     read = [summary_of(as_carrier(span)) for span in trace.spans if is_carrier(span)]
     found = [summary for summary in read if summary is not None]
     tenants = {summary.key.tenant for summary in found}
-    records = {tenant: records_in(of_tenant(trace, tenant), rules).by_span for tenant in tenants}
+    records = {tenant: records_in(of_tenant(trace, tenant)[0], rules).by_span for tenant in tenants}
     return [
         replace(
             summary,

@@ -13,6 +13,7 @@ from ragtrace.answer_sources.addresses import parse_address
 from ragtrace.answers.carrier import is_carrier
 from ragtrace.answers.opened import AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.opening import in_order, open_answer
+from ragtrace.answers.port import AnswerIndex
 from ragtrace.answers.rows import ReportLine, read_line, trace_ids_in
 from ragtrace.answers.summary import AnswerKey, key_of
 from ragtrace.backends.http_api import ConnectionSettings
@@ -58,13 +59,15 @@ def open_source(
     *,
     access: ConnectionSettings | None = None,
     rules: ExtractRules = _DEFAULT_RULES,
+    index: AnswerIndex | None = None,
     longest_s: float = _LONGEST_S,
     sleep: Sleep = asyncio.sleep,
 ) -> AnswerSource:
     """Open the source for a URL after ``jaeger:``, ``tempo:``, ``phoenix:`` or ``langfuse:``, or for a path
     after ``otlp-file:`` or ``file:``; ``file:`` is OTLP or a ``report.jsonl``, told apart by content.
 
-    ``rules`` are those by which the collector reads records. ``longest_s`` limits one opening, in seconds.
+    ``rules`` are those by which the collector reads records. ``index`` knows which evaluations are a tenant's
+    if their spans name none. ``longest_s`` limits one opening, in seconds.
 
     Raises:
         ConfigError: the address has another form, or there is no such file.
@@ -74,7 +77,7 @@ def open_source(
         return ReportSource(Path(place.rest), name=place.name)
     faults: list[InputError] = []
     reader = place.reader(access=access, on_fault=faults.append, sleep=sleep)
-    return TraceSource(reader, name=place.name, rules=rules, longest_s=longest_s, faults=faults)
+    return TraceSource(reader, name=place.name, rules=rules, index=index, longest_s=longest_s, faults=faults)
 
 
 def store_source(
@@ -116,6 +119,7 @@ class TraceSource:
         rules: ExtractRules = _DEFAULT_RULES,
         kept: KeptAnswers | None = None,
         trace_key: Callable[[AnswerKey], str] = _plain,
+        index: AnswerIndex | None = None,
         longest_s: float = _LONGEST_S,
         faults: list[InputError] | None = None,
         advice: str = "",
@@ -126,6 +130,7 @@ class TraceSource:
         self._rules = rules
         self._kept = kept
         self._trace_key = trace_key
+        self._index = index
         self._longest_s = longest_s
         self._faults = [] if faults is None else faults
         self._advice = advice
@@ -139,8 +144,16 @@ class TraceSource:
         """
         self._faults.clear()
         trace, kept = await self._read(key)
+        versions = await self._index.versions(key) if self._index and key.tenant else ()
         return await asyncio.to_thread(
-            open_answer, trace, key, self._rules, read_from=self.name, kept=kept.record
+            open_answer,
+            trace,
+            key,
+            self._rules,
+            read_from=self.name,
+            evaluations={version.carrier_span_id for version in versions},
+            is_own=self._trace_key is _with_tenant,
+            kept=kept.record,
         )
 
     async def aclose(self) -> None:
@@ -231,7 +244,7 @@ def _unread(faults: Sequence[InputError]) -> str:
 
 def _is_about(version: AnswerVersion, key: AnswerKey) -> bool:
     own = key_of(version.judged.record)
-    return (own.trace_id, own.span_id) == (key.trace_id, key.span_id)
+    return own == key._replace(tenant=key.tenant or own.tenant)
 
 
 class _FirstOf:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ragtrace import semconv
-from ragtrace.answers.carrier import is_carrier, read_carrier, target_span_id, target_told, without_scores
+from ragtrace.answers.carrier import (
+    as_carrier,
+    is_carrier,
+    read_carrier,
+    target_span_id,
+    target_told,
+    without_scores,
+)
 from ragtrace.answers.opened import AnswerGone, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey
-from ragtrace.model import RagRecord
+from ragtrace.model import RagRecord, content_sha256
 from ragtrace.traces.extract import ExtractRules, extract_records, is_evaluator
 from ragtrace.traces.trace import Span, Trace
 
@@ -20,27 +27,47 @@ _NO_RECORD: Final = (
     " shown"
 )
 
+_NOBODYS: Final = (
+    "Spans of this trace name no tenant, and are not what was judged for this one: only what the evaluations"
+    " say is shown"
+)
+
 
 def open_answer(
-    trace: Trace, key: AnswerKey, rules: ExtractRules, *, read_from: str, kept: RagRecord | None = None
+    trace: Trace,
+    key: AnswerKey,
+    rules: ExtractRules,
+    *,
+    read_from: str,
+    evaluations: Collection[str] = (),
+    is_own: bool = False,
+    kept: RagRecord | None = None,
 ) -> OpenedAnswer:
     """Open the answer on a span of a trace, with the record that the collector reads from the same spans.
 
-    ``trace`` has all spans of the trace id with the carriers; spans of other tenants than the key's are left
-    out. ``read_from`` names the place, without secrets. ``kept`` is the record that was judged, for a trace
-    that has it no more.
+    ``trace`` has all spans of the trace id with the carriers. For the key's tenant, those of others are left
+    out. Anyone may send spans with a known trace id, so that spans that name no tenant are nobody's: of
+    these, only the ``evaluations`` are taken that are known to be the tenant's, and content if it is what
+    was judged for the tenant. ``is_own`` says that the place has given the tenant's spans alone.
+    ``read_from`` names the place, without secrets. ``kept`` is the record that was judged, for a trace that
+    has it no more.
 
     Raises:
         AnswerGone: the trace has no evaluation of this span.
     """
-    trace = of_tenant(trace, key.tenant)
+    trace, nobodys = (trace, ()) if is_own else of_tenant(trace, key.tenant, evaluations)
     carriers = [span for span in trace.spans if is_carrier(span)]
     own = [span for span in carriers if target_span_id(span) == key.span_id]
     if not own:
         raise AnswerGone(_why_gone(trace, key, read_from))
     found = records_in(trace, rules)
     record = found.by_span.get(key.span_id, kept)
-    notices = () if record else (found.fault or _NO_RECORD,)
+    if record is None and nobodys:
+        record = _as_judged(own, Trace(trace_id=trace.trace_id, spans=(*trace.spans, *nobodys)), key, rules)
+        read = {key.span_id, *(each.span_id for each in record.provenance)} if record else ()
+        spans = (*trace.spans, *(span for span in nobodys if span.span_id in read))
+        trace = Trace(trace_id=trace.trace_id, spans=spans)
+    notices = () if record else (found.fault or (_NOBODYS if nobodys else _NO_RECORD),)
     record = record or _told_by(own[0])
     return OpenedAnswer(
         key=key,
@@ -109,15 +136,29 @@ def _told_by(carrier: Span) -> RagRecord:
     )
 
 
-def of_tenant(trace: Trace, tenant: str) -> Trace:
-    """Leave out spans of others: several tenants may use the same trace id.
+def of_tenant(trace: Trace, tenant: str, evaluations: Collection[str] = ()) -> tuple[Trace, tuple[Span, ...]]:
+    """Return the tenant's spans, and those that are nobody's."""
+    if not tenant:
+        return trace, ()
+    own, nobodys = list[Span](), list[Span]()
+    for span in trace.spans:
+        owner = span.resource.attributes.get(semconv.TENANT)
+        if owner == tenant or (
+            owner is None and is_carrier(span) and as_carrier(span).span_id in evaluations
+        ):
+            own.append(span)
+        elif owner is None:
+            nobodys.append(span)
+    return Trace(trace_id=trace.trace_id, spans=tuple(own)), tuple(nobodys)
 
-    A place that does not keep tenants has none on any span, and then all are kept.
-    """
-    if not tenant or all(semconv.TENANT not in span.resource.attributes for span in trace.spans):
-        return trace
-    own = (span for span in trace.spans if span.resource.attributes.get(semconv.TENANT) == tenant)
-    return Trace(trace_id=trace.trace_id, spans=tuple(own))
+
+def _as_judged(
+    carriers: Sequence[Span], trace: Trace, key: AnswerKey, rules: ExtractRules
+) -> RagRecord | None:
+    """Return the record that was judged for the tenant: what it sent is no secret to it."""
+    record = records_in(trace, rules).by_span.get(key.span_id)
+    judged = {carrier.attributes.get(semconv.EVAL_INPUT_SHA256) for carrier in carriers}
+    return record if record and content_sha256(record) in judged else None
 
 
 def _superseded(carriers: Iterable[Span]) -> set[str]:

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, ParamSpec, TypeVar
 
+from ragtrace import _standard_input
 from ragtrace.backends._otlp_framing import OtlpFrame, has_whole_lines, holds_spans, pieces
 from ragtrace.backends.line_index import FoundLine, LineIndex
 from ragtrace.errors import CodecError, InputError, ReadError
@@ -259,7 +260,7 @@ def _unreadable(name: str, exc: OSError) -> ReadError:
 @contextmanager
 def _opened(name: str) -> Iterator[BinaryIO]:
     if name == _STANDARD_INPUT:
-        yield sys.stdin.buffer
+        yield _standard_input.open_standard_input()
         return
     with Path(name).open("rb") as file:
         yield file
@@ -270,11 +271,15 @@ def _is_read_once(path: str) -> bool:
 
 
 async def _in_thread(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run in a thread. If that is cancelled, it ends first: what it uses is closed next."""
+    """Run in a thread. If that is cancelled, it ends first: what it uses is closed next.
+
+    Of standard input no more comes then.
+    """
     running = asyncio.ensure_future(asyncio.to_thread(read, *args, **kwargs))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
+        _standard_input.leave()
         await asyncio.gather(running, return_exceptions=True)  # the cancellation is what counts
         raise
 

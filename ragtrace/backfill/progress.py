@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Self
 
 from ragtrace.budget import Spend
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import state_folder
-from ragtrace.sqlite_file import SqliteForm, open_private, transaction
+from ragtrace.sqlite_file import SqliteForm, is_busy, open_private, primary_code, sqlite_fault, transaction
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS carrier (
@@ -41,7 +42,18 @@ CREATE INDEX session_open ON session (evaluator, newest_ns) WHERE is_open = 1;
 _FORM: Final = SqliteForm(
     application_id=0x72616770,  # "ragp"
     steps=(_SCHEMA, _SESSIONS),
+    pragmas=("locking_mode = EXCLUSIVE",),  # two runs over one file would both pay
+    busy_s=0,
     unmarked_tables=frozenset({"carrier"}),
+)
+
+_IN_USE: Final = (
+    "another back-fill is using it, and both would pay for the same answers: wait for it, or name another "
+    "file with --progress"
+)
+_DAMAGED: Final = (
+    "it is damaged: move it away, or restore a copy. Without it, answers are judged again whose carriers are "
+    "neither in the source nor in the destination"
 )
 
 
@@ -66,8 +78,16 @@ class Progress:
         try:
             self._db = open_private(self._path, _FORM, is_shared=True)
         except OSError as exc:
-            raise ConfigError(f"the progress file {str(self._path)!r} cannot be used: {exc}") from exc
+            hint = _IN_USE if is_busy(exc) else exc
+            raise ConfigError(f"the progress file {str(self._path)!r} cannot be used: {hint}") from exc
         self._is_open = True
+        try:
+            with self._using() as db:
+                if db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                    raise sqlite3.DatabaseError(_DAMAGED)
+        except BaseException:
+            self._db.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,6 +95,15 @@ class Progress:
         with self._writing:
             self._is_open = False
             self._db.close()
+
+    @contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        try:
+            yield self._db
+        except sqlite3.Error as exc:
+            is_damaged = primary_code(exc) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+            why = _DAMAGED if is_damaged or str(exc) == _DAMAGED else sqlite_fault(exc)
+            raise ConfigError(f"the progress file {str(self._path)!r} cannot be used: {why}") from exc
 
     @staticmethod
     def default_path(*, source: str, destination: str) -> Path:
@@ -84,10 +113,7 @@ class Progress:
 
     def has(self, trace_id: str, span_id: str) -> bool:
         """Return whether this carrier was built before."""
-        row = self._db.execute(
-            "SELECT 1 FROM carrier WHERE trace_id = ? AND span_id = ?", (trace_id, span_id)
-        ).fetchone()
-        return row is not None
+        return bool(self.rows("SELECT 1 FROM carrier WHERE trace_id = ? AND span_id = ?", trace_id, span_id))
 
     async def keep(self, trace_id: str, span_id: str, payload: bytes) -> None:
         """Store a carrier until it is sent."""
@@ -101,24 +127,23 @@ class Progress:
 
     def waiting(self) -> Iterator[tuple[str, str, bytes]]:
         """Yield trace id, span id and payload of the carriers that an earlier run did not send."""
-        yield from self._db.execute(
-            "SELECT trace_id, span_id, payload FROM carrier WHERE payload IS NOT NULL"
-        ).fetchall()
+        query = "SELECT trace_id, span_id, payload FROM carrier WHERE payload IS NOT NULL"
+        yield from ((trace_id, span_id, payload) for trace_id, span_id, payload in self.rows(query))
 
     def begin(self, run: str, *, since_ns: int, until_ns: int) -> None:
         """Record the time range of a run, replacing an earlier run of this name and what that
         one spent."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", (run, since_ns, until_ns, since_ns)
+        self._write_now(
+            [
+                ("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?)", (run, since_ns, until_ns, since_ns)),
+                ("DELETE FROM spent WHERE run = ?", (run,)),
+            ]
         )
-        self._db.execute("DELETE FROM spent WHERE run = ?", (run,))
 
     def unfinished(self, run: str) -> tuple[int, int, int] | None:
         """Return since, until and the reached time of an unfinished run of this name."""
-        row: tuple[int, int, int] | None = self._db.execute(
-            "SELECT since_ns, until_ns, reached_ns FROM run WHERE name = ? AND reached_ns < until_ns", (run,)
-        ).fetchone()
-        return row
+        query = "SELECT since_ns, until_ns, reached_ns FROM run WHERE name = ? AND reached_ns < until_ns"
+        return next(((since, until, reached) for since, until, reached in self.rows(query, run)), None)
 
     async def reached(self, run: str, time_ns: int) -> None:
         """Record that everything before this moment is done."""
@@ -126,8 +151,11 @@ class Progress:
 
     def spent(self, run: str) -> Spend:
         """Return what a run has spent; pending requests count by their estimates."""
-        row = self._db.execute("SELECT calls, tokens, usd_nano FROM spent WHERE run = ?", (run,)).fetchone()
-        return Spend(calls=row[0], tokens=row[1], usd_nano=row[2]) if row else Spend()
+        for calls, tokens, usd_nano in self.rows(
+            "SELECT calls, tokens, usd_nano FROM spent WHERE run = ?", run
+        ):
+            return Spend(calls=calls, tokens=tokens, usd_nano=usd_nano)
+        return Spend()
 
     async def spend(self, run: str, amount: Spend) -> None:
         """Add to what a run has spent; a negative amount corrects an estimate."""
@@ -139,7 +167,8 @@ class Progress:
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
-        return self._db.execute(query, values).fetchall()
+        with self._using() as db:
+            return db.execute(query, values).fetchall()
 
     async def write(self, *statements: tuple[str, Sequence[object]]) -> None:
         """Execute statements as one transaction."""
@@ -151,6 +180,6 @@ class Progress:
     def _write_now(self, statements: Sequence[tuple[str, Sequence[object]]]) -> None:
         with self._writing:
             if self._is_open:
-                with transaction(self._db) if len(statements) > 1 else nullcontext():
+                with self._using() as db, transaction(db) if len(statements) > 1 else nullcontext():
                     for statement, values in statements:
-                        self._db.execute(statement, values)
+                        db.execute(statement, values)

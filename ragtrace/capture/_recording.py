@@ -102,9 +102,10 @@ class Recording:
             return
         parent = None if self._parent is None else _span_of(self._parent)
         context = run_context() if parent is None else set_span_in_context(parent)
-        attributes = self._at_start(recorder.policy)
+        attributes = recorder.policy.written(self._at_start(recorder.policy))
+        called = self._name(attributes, recorder.policy)
         self._span = recorder.tracer.start_span(
-            self._name(attributes), context=context, kind=self.span_kind, attributes=attributes
+            called, context=context, kind=self.span_kind, attributes=attributes
         )
         self._open = True
         self._inside = set_span_in_context(self._span, context)
@@ -180,7 +181,7 @@ class Recording:
             attributes[semconv.RAG_STREAM_COMPLETE] = exc is None
             if exc is not None:
                 attributes[semconv.RAG_STREAM_END] = semconv.READER_LEFT if left else semconv.STREAM_FAILED
-        span.set_attributes(attributes)
+        span.set_attributes(content_filter.policy.written(attributes))
         if exc is not None and not left:
             _write_error(span, exc, content_filter)
 
@@ -189,7 +190,7 @@ class Recording:
         # the tracer is the application's: its span ids may be invalid
         return None if self._span is None else read(self._span.get_span_context())
 
-    def _name(self, attributes: Mapping[str, AttributeValue]) -> str:
+    def _name(self, attributes: Mapping[str, AttributeValue], policy: ContentPolicy) -> str:
         """Return the span's name, based on its initial attributes."""
         raise NotImplementedError
 

@@ -175,8 +175,7 @@ def _attributes(target: _Target, said: _Said, content_filter: ContentFilter) -> 
     reference = content_filter.text(said.reference, Part.REFERENCE, content_filter.policy.max_reference_bytes)
     if all(each is None for each in said[:4]):
         raise InputError("the feedback is empty: give `thumbs`, `score`, `comment` or `reference`")
-    asked = name(said.name, "name") or DEFAULT_NAME
-    user = identity(said.user_id, "user id")
+    asked = content_filter.policy.identifier(name(said.name, "name") or DEFAULT_NAME) or DEFAULT_NAME
     found: dict[str, AttributeValue | None] = {
         semconv.OI_KIND: semconv.OI_EVALUATOR,
         semconv.FEEDBACK_NAME: asked,
@@ -184,12 +183,12 @@ def _attributes(target: _Target, said: _Said, content_filter: ContentFilter) -> 
         semconv.FEEDBACK_SCORE: score,
         semconv.FEEDBACK_COMMENT: comment,
         semconv.REFERENCE_ANSWER: reference,
-        semconv.USER_ID: None if user is None else content_filter.policy.identifier(user),
+        semconv.USER_ID: identity(said.user_id, "user id"),
         semconv.TARGET_TRACE_ID: format_trace_id(target.trace_id),
         **(_annotation(asked, label, score, comment) if target.span_id != INVALID_SPAN_ID else {}),
         **content_filter.marks(),
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return content_filter.policy.written({key: value for key, value in found.items() if value is not None})
 
 
 def _label(thumbs: object) -> Thumbs | None:

@@ -177,23 +177,19 @@ class GenerationCall(AnsweredRecording):
             self._facts = {}
         self._facts[key] = value
 
-    def _name(self, attributes: Mapping[str, AttributeValue]) -> str:
+    def _name(self, attributes: Mapping[str, AttributeValue], policy: ContentPolicy) -> str:
         model = attributes.get(semconv.REQUEST_MODEL)
         return semconv.OP_CHAT if model is None else f"{semconv.OP_CHAT} {model}"
 
     def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
         self._started = time.monotonic()
-        attributes: dict[str, AttributeValue] = {
+        attributes = {
             semconv.OPERATION_NAME: semconv.OP_CHAT,
             semconv.RAG_KIND: semconv.KIND_GENERATION,
+            semconv.PROVIDER_NAME: name(self._provider, "provider"),
+            semconv.REQUEST_MODEL: name(self._model, "model"),
         }
-        for key, text in (
-            (semconv.PROVIDER_NAME, name(self._provider, "provider")),
-            (semconv.REQUEST_MODEL, name(self._model, "model")),
-        ):
-            if text is not None:
-                attributes[key] = policy.identifier(text)
-        return attributes
+        return {key: text for key, text in attributes.items() if text is not None}
 
     def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
         attributes = self._facts or {}
@@ -202,5 +198,9 @@ class GenerationCall(AnsweredRecording):
             attributes[semconv.INPUT_MESSAGES] = messages
         answer = self._answer_within(content_filter)
         if answer is not None:
-            attributes[semconv.OUTPUT_MESSAGES] = text_message("assistant", answer, self._finish_reason)
+            attributes[semconv.OUTPUT_MESSAGES] = text_message(
+                "assistant",
+                answer,
+                self._finish_reason and content_filter.policy.identifier(self._finish_reason),
+            )
         return attributes

@@ -199,34 +199,30 @@ class RagCall(AnsweredRecording):
             facts["metadata"] = {**known["metadata"], **facts["metadata"]}  # type: ignore[dict-item]
         self._facts = {**known, **facts}
         if self._open and self._span is not None and self._content_filter is not None:
-            self._span.set_attributes(self._identities(self._content_filter.policy))
+            self._span.set_attributes(self._content_filter.policy.written(self._identities()))
 
-    def _name(self, attributes: Mapping[str, AttributeValue]) -> str:
+    def _name(self, attributes: Mapping[str, AttributeValue], policy: ContentPolicy) -> str:
         return f"{semconv.OP_INVOKE_WORKFLOW} {attributes.get(semconv.WORKFLOW_NAME)}"
 
     def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
         attributes: dict[str, AttributeValue] = {
             semconv.OPERATION_NAME: semconv.OP_INVOKE_WORKFLOW,
             semconv.RAG_KIND: semconv.KIND_RAG,
-            semconv.WORKFLOW_NAME: policy.identifier(name(self._workflow, "name") or DEFAULT_NAME),
+            semconv.WORKFLOW_NAME: policy.identifier(name(self._workflow, "name") or DEFAULT_NAME)
+            or DEFAULT_NAME,
         }
-        return attributes | self._identities(policy)
+        return attributes | self._identities()
 
-    def _identities(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
+    def _identities(self) -> dict[str, AttributeValue]:
         facts = self._facts
-        attributes: dict[str, AttributeValue] = {}
-        for key, value in (
-            (semconv.CONVERSATION_ID, identity(facts.get("conversation_id"), "conversation id")),
-            (semconv.SESSION_ID, identity(facts.get("session_id"), "session id")),
-            (semconv.USER_ID, identity(facts.get("user_id"), "user id")),
-            (semconv.PROMPT_VERSION, identity(facts.get("prompt_version"), "prompt version")),
-        ):
-            if value is not None:
-                attributes[key] = policy.identifier(value)
-        tags = [policy.identifier(tag) for tag in _tags(facts.get("tags"))]
-        if tags:
-            attributes[semconv.TAGS] = tags
-        return attributes
+        found: dict[str, AttributeValue | None] = {
+            semconv.CONVERSATION_ID: identity(facts.get("conversation_id"), "conversation id"),
+            semconv.SESSION_ID: identity(facts.get("session_id"), "session id"),
+            semconv.USER_ID: identity(facts.get("user_id"), "user id"),
+            semconv.PROMPT_VERSION: identity(facts.get("prompt_version"), "prompt version"),
+            semconv.TAGS: _tags(facts.get("tags")) or None,
+        }
+        return {key: value for key, value in found.items() if value is not None}
 
     def _at_end(self, content_filter: ContentFilter) -> dict[str, AttributeValue]:
         policy = content_filter.policy

@@ -153,9 +153,10 @@ class RetrievalCall(Recording):
         find = hook(self._chunks_of, "function that finds chunks")
         self.set_chunks(result if find is None else find(result))
 
-    def _name(self, attributes: Mapping[str, AttributeValue]) -> str:
-        source = attributes.get(semconv.DATA_SOURCE_ID)
-        called = name(self._called, "name") if source is None else source
+    def _name(self, attributes: Mapping[str, AttributeValue], policy: ContentPolicy) -> str:
+        called = attributes.get(semconv.DATA_SOURCE_ID)
+        if called is None and (given := name(self._called, "name")) is not None:
+            called = policy.identifier(given)
         return semconv.OP_RETRIEVAL if called is None else f"{semconv.OP_RETRIEVAL} {called}"
 
     def _at_start(self, policy: ContentPolicy) -> dict[str, AttributeValue]:
@@ -165,7 +166,7 @@ class RetrievalCall(Recording):
         }
         source = identity(self._data_source, "data source")
         if source is not None:
-            attributes[semconv.DATA_SOURCE_ID] = policy.identifier(source)
+            attributes[semconv.DATA_SOURCE_ID] = source
         top_k = whole_number(self._top_k, "number of chunks")
         if top_k is not None:
             attributes[semconv.RETRIEVAL_TOP_K] = top_k

@@ -87,7 +87,7 @@ def explain(what: str, options: SourceOptions) -> None:
     if options.config is not None:
         with needs_extra("collector"):
             from ragtrace_collector.config import load_config
-        configured = load_config(options.config)
+        configured = load_config(options.config, needs_secrets=False)
     rules = options.extract.rules(configured.extract.opened() if configured else None)
     faults = UnreadableParts()
     found = _find(what, options.source, configured, faults)

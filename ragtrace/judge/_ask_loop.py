@@ -9,23 +9,38 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.errors import JudgeError, JudgeNonsense, JudgeRefused
+from ragtrace.errors import JudgeContextCut, JudgeDeclined, JudgeError, JudgeNonsense, JudgeRefused
 from ragtrace.judge._http import RequestRejected
-from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, made
+from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, fewest_tokens, made
+from ragtrace.judge.phrases import is_refusal
 from ragtrace.judge.replies import InvalidReply, NotJson, ReplyRules, parse_reply
 from ragtrace.model import Usage
+from ragtrace.off_loop import off_loop
 from ragtrace.ports import JudgeRequest
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
-AnswerT = TypeVar("AnswerT")
+AnswerT = TypeVar("AnswerT", bound="Written")
 DialectT = TypeVar("DialectT", bound="Lowerable")
 Turn: TypeAlias = tuple[str, str]
 """A role and a content."""
 _TIMES = {1: "", 2: ", twice"}
+_LEAST_CONTEXT: Final = 256
+"""No server's context is smaller; a count below it is no count of the prompt."""
+_FAR_BELOW: Final = 0.8
+_OPENING_CHARS: Final = 400
+
+
+class Written(Protocol):
+    """An answer of a model."""
+
+    @property
+    def text(self) -> str:
+        """What it wrote."""
+        ...
 
 
 class Lowerable(Protocol):
@@ -89,7 +104,7 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
         """Check that the model did answer.
 
         Raises:
-            JudgeNonsense: it declined to.
+            JudgeDeclined: it declined to.
         """
 
     @abstractmethod
@@ -116,11 +131,19 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
         try:
             return parse_reply(text, self.request.reply_type, strict=self.reply_rules.strict_json)
         except NotJson as exc:
+            if is_refusal(text[:_OPENING_CHARS]):
+                raise self.declined() from None
             if self.confirmed or not self.lower():  # otherwise it accepted the parameter and ignored it
                 self._ask_to_correct(text, exc)
         except InvalidReply as exc:
             self._ask_to_correct(text, exc)
         return None
+
+    def declined(self) -> JudgeError:
+        """Return the error if the model, or a content filter, refuses."""
+        return self.error(
+            JudgeDeclined, "the model declined to judge this answer, or a content filter stopped it"
+        )
 
     def error(self, kind: type[JudgeError], what: str) -> JudgeError:
         """Return an error of this request."""
@@ -131,7 +154,7 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
         while True:
             answer = await self._answer()
             self.check(answer)
-            value = read(answer)
+            value = await off_loop(len(answer.text), read, answer)
             if value is not None:
                 return value
 
@@ -139,12 +162,30 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
         while True:
             async with made(self.asking(), self.doubts) as call:
                 try:
-                    return await self.send(call)
+                    answer = await self.send(call)
                 except RequestRejected as exc:
                     rejected = exc
+                else:
+                    self._check_seen(call)
+                    return answer
                 finally:
                     self.spent += call.spent
             self.adapt(rejected)
+
+    def _check_seen(self, call: JudgeCall) -> None:
+        """Check that the judge read what was sent: some servers cut a prompt without a word of it.
+
+        Raises:
+            JudgeContextCut: by its own count it read far less.
+        """
+        turns = (self.request.system, self.request.user, *(text for _, text in self.correction))
+        sent, read = sum(map(fewest_tokens, turns)), call.usage.input_tokens
+        if _LEAST_CONTEXT <= read < _FAR_BELOW * sent:
+            what = (
+                f"its server cut the prompt: it read {read:,} of at least {sent:,} tokens. Serve the model"
+                " with a larger context (Ollama: num_ctx; llama.cpp: --ctx-size; vLLM: --max-model-len)"
+            )
+            raise self.error(JudgeContextCut, what)
 
     def _ask_to_correct(self, text: str, fault: ValueError) -> None:
         if self.corrected == self.reply_rules.max_corrections:

@@ -47,6 +47,22 @@ _NEVER_CONNECTED: Final = frozenset(
 _CODE: Final = re.compile(r"[\w.-]{1,60}")
 _CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
 _ADAPTABLE: Final = (400, 422)
+_SYSTEM_ROLE: Final = re.compile(
+    r"\bsystem[\W_]{0,3}(?:role|message|prompt|instruction)|\brole\b[^\n]{0,60}\bsystem\b"
+    r"|roles must alternate|developer[\W_]{0,3}instruction",
+    re.IGNORECASE,
+)
+_STATUS_OF: Final = {
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "insufficient_quota": 429,
+    "invalid_request_error": 400,
+    "content_filter": 400,
+}
+_BUSY: Final = re.compile(r"rate.?limit|too.?many|overloaded|exhausted|throttl", re.IGNORECASE)
 _OF_ANOTHER_HOST: Final = (62, 64)
 _OUT_OF_TIME: Final = (9, 10)
 _ADVICE: Final = {
@@ -76,8 +92,13 @@ class RequestRejected(Exception):
 
     @property
     def is_adaptable(self) -> bool:
-        """Whether another dialect may help: 400 or 422."""
-        return self.status in _ADAPTABLE
+        """Whether another dialect may help: 400 or 422, or a template that fails without a word of it."""
+        return self.status in _ADAPTABLE or (self.status == 500 and self.is_of_the_system_role)
+
+    @property
+    def is_of_the_system_role(self) -> bool:
+        """Whether the server takes no instructions beside the user's message."""
+        return _SYSTEM_ROLE.search(self.complaint) is not None
 
     def failure(self, *, who: str, usage: Usage) -> JudgeError:
         """Return the error to raise if nothing else is tried."""
@@ -200,6 +221,21 @@ def status_failure(
     if kind is JudgeUnavailable:
         return JudgeUnavailable(message, usage=usage, retry_after_s=retry_after_s_in(headers))
     return kind(message, usage=usage)
+
+
+def status_within(error: Any) -> int:
+    """Return the status that an error means which came with the status 200; 502 if it does not say."""
+    fields = error if isinstance(error, Mapping) else {}
+    named = [fields.get(name) for name in ("code", "status", "status_code", "http_status", "type")]
+    for name in named:
+        if isinstance(name, int) and not isinstance(name, bool) and 400 <= name < 600:
+            return name
+        if isinstance(name, str) and name[:3].isascii() and name[:3].isdigit() and "400" <= name[:3] < "600":
+            return int(name[:3])
+    known = [_STATUS_OF[name] for name in named if isinstance(name, str) and name in _STATUS_OF]
+    if known:
+        return known[0]
+    return 429 if _BUSY.search(f"{named} {fields.get('message')}"[:2_000]) else 502
 
 
 def certificate_fault(error: BaseException) -> str | None:

@@ -43,6 +43,7 @@ from ragtrace.judge._http import (
     never_left,
     says_who_asks,
     status_failure,
+    status_within,
     untraced,
 )
 from ragtrace.judge.base_url import BaseUrl
@@ -287,7 +288,7 @@ class _Exchange(AskLoop[ReplyT, "_Answer", _Dialect]):
 
     def check(self, answer: _Answer) -> None:
         if answer.stop_reason == "refusal":
-            raise self.error(JudgeNonsense, "the model declined to reply")
+            raise self.declined()
 
     def adapt(self, rejected: RequestRejected) -> None:
         if _NO_CREDIT.search(rejected.complaint):
@@ -309,6 +310,8 @@ class _Exchange(AskLoop[ReplyT, "_Answer", _Dialect]):
         return self.read_json(answer.text)
 
     def _read(self, message: Message, call: JudgeCall) -> _Answer:
+        if error := getattr(message, "error", None):  # with the status 200, as some gateways do
+            raise status_failure(status_within(error), "", {}, who=f"judge {self.where}", usage=call.usage)
         _note_usage(message, call)
         try:
             return _Answer.of(message)

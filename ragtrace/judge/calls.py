@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -29,6 +30,9 @@ _BYTES_A_TOKEN: Final = 2
 _MOST_OUTPUT: Final = 131_072
 """Output bound of a request without a limit: no model writes more in one reply."""
 _MOST_NAME: Final = 200
+_WORD: Final = re.compile(r"[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]++")
+_UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]++")
+_SIGNS_A_TOKEN: Final = 4
 _LIMITS: Final = ("max_tokens", "max_completion_tokens")
 _UNTOUCHED: Final = frozenset({401, 402, 403, 404, 405, 407, 429, 503, 529})
 
@@ -41,6 +45,12 @@ def was_turned_down(status: int) -> bool:
     fails, and a content filter reads the texts first.
     """
     return 300 <= status < 400 or status in _UNTOUCHED
+
+
+def fewest_tokens(text: str) -> int:
+    """Return how many tokens a text takes at least: no tokenizer joins words, or many signs of Chinese."""
+    unspaced = sum(map(len, _UNSPACED.findall(text)))
+    return len(_WORD.findall(text)) + unspaced // _SIGNS_A_TOKEN
 
 
 def document_of(body: Mapping[str, Any]) -> bytes:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from itertools import islice
+from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+
+from ragtrace._row_values import written_value
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 JsonSchema: TypeAlias = dict[str, Any]
 
 _BOUNDS = frozenset({"maxLength", "minLength", "maxItems", "minItems", "maximum", "minimum"})
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
-_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
-_MAX_OBJECTS = 50
+_COMMENT = re.compile(r""""(?:[^"\\]++|\\.?)*+"?|//[^\n]*+""", re.DOTALL)
+_BARE_INSIDE = frozenset({"arguments", "parameters", "input"})
+"""Keys of a tool's call: the object may be written as a text."""
+_MOST_OBJECTS = 1_000
+_MOST_READ = 4
+"""So many times a text's length is decoded at most, from braces that begin no object too."""
+_DEEPEST = 3
+_MOST_KEYS = 8
 _MAX_FAULTS = 5
 
 
@@ -40,27 +49,66 @@ class ReplyRules:
 
 
 def parse_reply(text: str, reply_type: type[ReplyT], *, strict: bool = False) -> ReplyT:
-    """Find the reply in a model's text: bare JSON, or JSON in fences, in prose, with trailing commas.
+    """Find the reply in a model's text: bare JSON, or JSON in fences, in prose, as Python writes it.
 
-    The last object of the form counts, since models repeat the example before they answer. If ``strict``, the
-    text must be one bare JSON object.
+    The last object of the form counts, since models repeat the example before they answer. It may be within
+    another object or a tool's call, and the entries of a form's list may stand alone. If ``strict``, the text
+    must be one bare JSON object. Takes time linear in the text.
 
     Raises:
         NotJson: the text has no JSON object.
         InvalidReply: no object has the form.
     """
+    if strict:
+        return _fitting([_bare(text)], reply_type)
+    text = _without_thoughts(text)
+    if text.lstrip().startswith('"'):  # the object as a JSON string
+        with suppress(ValueError):
+            text = str(json.loads(text))
+    values, broken = _decoded(text)
+    entries = [] if broken else _entries(values, reply_type)
+    with suppress(InvalidReply, NotJson):
+        return _fitting([*entries, *values], reply_type, _DEEPEST)
+    return _fitting(_repaired(text) or values, reply_type, _DEEPEST)
+
+
+def _fitting(values: Sequence[Any], reply_type: type[ReplyT], depth: int = 0) -> ReplyT:
+    """Return the last of the values that has the form, or has such a value within."""
     fault: ValidationError | None = None
-    found: list[ReplyT] = []
-    for value in [_bare(text)] if strict else _objects(_THOUGHTS.sub("", text)):
-        try:
-            found.append(reply_type.model_validate(value))
-        except ValidationError as exc:
-            fault = exc
-    if found:
-        return found[-1]
+    for value in reversed(values):
+        for inner in _with_inner(value, reply_type, depth):
+            try:
+                return reply_type.model_validate(inner)
+            except ValidationError as exc:
+                fault = fault or exc
     if fault is None:
         raise NotJson("the reply holds no JSON object")
     raise InvalidReply(_describe(fault))
+
+
+def _with_inner(value: Any, reply_type: type[BaseModel], depth: int) -> Iterator[Any]:
+    """Yield a value and what it wraps: ``{"response": {…}}``, ``{"name": …, "arguments": "{…}"}``."""
+    yield value
+    if depth == 0 or not isinstance(value, Mapping):
+        return
+    for key, inner in islice(value.items(), _MOST_KEYS):
+        if isinstance(inner, Mapping):
+            yield from _with_inner(inner, reply_type, depth - 1)
+        elif isinstance(inner, list) and key not in reply_type.model_fields:
+            yield from _entries(inner, reply_type)
+        elif key in _BARE_INSIDE and isinstance(inner, str):
+            yield from _decoded(inner)[0]
+
+
+def _entries(values: Sequence[Any], reply_type: type[BaseModel]) -> Sequence[Mapping[str, Any]]:
+    """Return the form with a list whose entries stand alone; none if the form has no list, or of others."""
+    for name, info in reply_type.model_fields.items():
+        [kind] = get_args(info.annotation)[:1] or [None]
+        if get_origin(info.annotation) is list and isinstance(kind, type) and issubclass(kind, BaseModel):
+            wanted = kind.model_fields.keys()
+            found = [value for value in values if isinstance(value, Mapping) and wanted <= value.keys()]
+            return [{name: found}] if found else []
+    return []
 
 
 @cache
@@ -89,25 +137,41 @@ def _bare(text: str) -> Any:
     return value
 
 
-def _objects(text: str) -> Iterator[Any]:
-    """Yield the JSON objects of a text, then those of the repaired text."""
+def _without_thoughts(text: str) -> str:
+    """Remove what is between ``<think>`` and ``</think>``."""
+    *thoughts, rest = text.split("</think>")
+    said = [part.partition("<think>")[0] if "<think>" in part else f"{part}</think>" for part in thoughts]
+    return "".join([*said, rest])
+
+
+def _decoded(text: str) -> tuple[Sequence[Any], bool]:
+    """Return the JSON objects of a text that are in no other, and whether a brace begins none."""
     decoder = json.JSONDecoder(strict=False)
-    for source in dict.fromkeys((text, _TRAILING_COMMA.sub("", text))):
-        yield from _decoded(source, decoder)
-
-
-def _decoded(text: str, decoder: json.JSONDecoder) -> Iterator[Any]:
+    found: list[Any] = []
+    left, broken = _MOST_READ * len(text), False
     at = text.find("{")
-    for _ in range(_MAX_OBJECTS):
-        if at < 0:
-            return
+    for _ in range(_MOST_OBJECTS):
+        if at < 0 or left <= 0:
+            break
         try:
             value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            at = text.find("{", at + 1)
-            continue
-        yield value
+        except (ValueError, RecursionError) as exc:
+            left -= getattr(exc, "pos", len(text)) - at
+            broken, end = True, at + 1
+        else:
+            found.append(value)
         at = text.find("{", end)
+    return found, broken
+
+
+def _repaired(text: str) -> Sequence[Any]:
+    """Return the object of a text that Python wrote, or that has comments or commas too many."""
+    bare = _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else "", text)
+    try:
+        value = written_value(bare[bare.find("{") : bare.rfind("}") + 1])
+    except (ValueError, RecursionError):
+        return ()
+    return [value] if isinstance(value, Mapping) else ()
 
 
 def _describe(fault: ValidationError) -> str:

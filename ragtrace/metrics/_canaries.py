@@ -92,24 +92,24 @@ class CanaryClaims:
 
 
 def check_canaries(canaries: Iterable[CanaryClaim], said: Iterable[tuple[int, bool]]) -> int:
-    """Count the canary claims that the judge got right; it may have left some out.
+    """Count the canary claims; the judge got all of them right.
 
     ``said`` holds numbers and whether the judge called the claim supported.
 
     Raises:
-        JudgeCompromised: it got one wrong.
+        JudgeCompromised: it got one wrong, or gave no verdict on it.
     """
-    canary_claims = {canary.number: canary for canary in canaries}
-    heard = [(canary_claims[number], supported) for number, supported in said if number in canary_claims]
-    for canary, supported in heard:
-        if supported != canary.supported:
+    heard, planted = dict(said), tuple(canaries)
+    for canary in planted:
+        if (supported := heard.get(canary.number)) != canary.supported:
             kind = "a sentence of the chunks" if canary.supported else "an invented claim"
+            what = "gave no verdict on" if supported is None else "called"
+            called = "" if supported is None else f" {'' if supported else 'not '}supported"
             raise JudgeCompromised(
-                f"the judge called {kind} {'' if supported else 'not '}supported:"
-                " what it says of this record is not to be believed",
+                f"the judge {what} {kind}{called}: what it says of this record is not to be believed",
                 usage=Usage(),  # the reply's usage is already counted
             )
-    return len({canary.number for canary, _ in heard})
+    return len(planted)
 
 
 def _sentence_of(chunks: Sequence[NumberedText], chance: Random) -> str | None:

@@ -48,7 +48,6 @@ class CheckedVerdicts:
     rejected: int = 0
     """Number of verdicts with unknown ids."""
     canaries_passed: int = 0
-    canaries_silent: int = 0
 
     def without_contradicted(self) -> CheckedVerdicts:
         """Turn *contradicted* into *unsupported*, with the evidence."""
@@ -61,7 +60,6 @@ class CheckedVerdicts:
             rulings={**self.rulings, **found},
             rejected=self.rejected + second.rejected,
             canaries_passed=self.canaries_passed + second.canaries_passed,
-            canaries_silent=self.canaries_silent + second.canaries_silent,
         )
 
 

@@ -1,16 +1,20 @@
-"""Asks about many items: once more for what is missing, in halves for what was cut off."""
+"""Asks about many items: once more if the numbers are wrong, in halves for what was cut off.
+
+The numbers of a reply are checked as a set. A judge that counts from 0 shifts every verdict by one; so a
+reply that leaves a number out, repeats one or has another is not believed at all.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, Self, TypeVar
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
 from ragtrace.judge_forms import NumberedText
 from ragtrace.metrics.judge_calls import halves
-from ragtrace.model import DecidedBy
+from ragtrace.model import DecidedBy, Usage
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT")
@@ -27,8 +31,8 @@ class PartialAnswers(Protocol[ItemT]):
         """Return the items to ask for once more."""
         ...
 
-    def without_missing(self, items: Sequence[ItemT], reason: str) -> Self:
-        """Give up the items that are still missing."""
+    def without_missing(self, items: Sequence[ItemT]) -> Self:
+        """Return these answers, or raise if items must not be missing."""
         ...
 
 
@@ -39,21 +43,21 @@ AnswersT = TypeVar("AnswersT", bound=PartialAnswers)  # type: ignore[type-arg]  
 class ItemQuestion(Generic[ItemT, AnswersT]):
     """How to ask about some of a step's items."""
 
-    ask: Callable[[Sequence[ItemT], Sequence[ItemT]], Awaitable[AnswersT]]
-    """Makes one request about items. It may show others for the sense: those that have answers already."""
+    ask: Callable[[Sequence[ItemT], Sequence[ItemT], bool], Awaitable[AnswersT]]
+    """Makes one request about items. It may show others for the sense: those that have answers already. The
+    flag says that it is asked again."""
     cut_off: Callable[[Sequence[ItemT], JudgeCutOff], AnswersT]
     """Returns what becomes of items whose reply was cut off while another half was answered, or raises."""
-    answer: str = "answer"
-    """What an answer is called."""
 
 
 async def ask_items(items: Sequence[ItemT], question: ItemQuestion[ItemT, AnswersT]) -> AnswersT:
     """Return what the judge says about all items.
 
-    Missing and repeated items are requested once more; truncated requests are repeated in halves.
+    Missing items are requested once more; truncated requests are repeated in halves.
 
     Raises:
-        JudgeError: the first request got no usable answer, or all replies were cut off.
+        JudgeError: the first request got no usable answer, the numbers were wrong again, or all replies were
+            cut off.
     """
     first = await _in_halves_if_cut(items, (), question)
     again = first.missing(items)
@@ -62,19 +66,21 @@ async def ask_items(items: Sequence[ItemT], question: ItemQuestion[ItemT, Answer
     left_out = {id(item) for item in again}
     answered = [item for item in items if id(item) not in left_out]
     try:
-        second = await _in_halves_if_cut(again, answered, question)
+        second = await _in_halves_if_cut(again, answered, question, again=True)
     except JudgeNonsense:
-        return first.without_missing(items, "asked again, the judge gave no usable reply")
-    return first.joined(second).without_missing(
-        items, f"the judge gave no {question.answer}, or several, and asked again as well"
-    )
+        return first.without_missing(items)
+    return first.joined(second).without_missing(items)
 
 
 async def _in_halves_if_cut(
-    items: Sequence[ItemT], answered: Sequence[ItemT], question: ItemQuestion[ItemT, AnswersT]
+    items: Sequence[ItemT],
+    answered: Sequence[ItemT],
+    question: ItemQuestion[ItemT, AnswersT],
+    *,
+    again: bool = False,
 ) -> AnswersT:
     try:
-        return await question.ask(items, answered)
+        return await question.ask(items, answered, again)
     except JudgeCutOff:
         if len(items) == 1:
             raise
@@ -82,7 +88,7 @@ async def _in_halves_if_cut(
     errors: list[JudgeCutOff] = []
     for half in halves(items):
         try:
-            parts.append(await _in_halves_if_cut(half, answered, question))
+            parts.append(await _in_halves_if_cut(half, answered, question, again=again))
         except JudgeCutOff as exc:
             errors.append(exc)
             parts.append(question.cut_off(half, exc))
@@ -104,8 +110,6 @@ class ItemReplies(Generic[T]):
     """Number of answers with unknown numbers."""
     canaries_passed: int = 0
     """Canary claims among the items that the judge got right."""
-    canaries_silent: int = 0
-    """Canary claims without an answer."""
     support: Mapping[int, float] = field(default_factory=dict)
     """P(the chunks support the claim) by item, if the judge gives one."""
     decided_by: Mapping[int, DecidedBy] = field(default_factory=dict)
@@ -121,25 +125,27 @@ class ItemReplies(Generic[T]):
         notes: Mapping[int, str] | None = None,
         canaries: Collection[int] = (),
     ) -> ItemReplies[T]:
-        """Keep answers with a requested number that came exactly once.
+        """Keep the answers if each number that was asked about came exactly once, and no other.
 
         ``abstained`` are items that the judge declined to decide, with the reasons in ``notes``. Answers to
         ``canaries`` are no answers to items.
         """
         answers, numbers = list(given), {item.number for item in asked}
-        times = Counter(number for number, _ in answers)
         passed = numbers.intersection(abstained)
         known = numbers.union(canaries)
+        said = [number for number, _ in answers]
+        if misnumbered([*said, *passed], known):
+            return cls(found={}, rejected=sum(number not in known for number in said))
         return cls(
-            found={n: answer for n, answer in answers if n in numbers - passed and times[n] == 1},
+            found={number: answer for number, answer in answers if number in numbers},
             given_up={n: (notes or {}).get(n, "the judge abstained") for n in sorted(passed)},
-            rejected=sum(count for number, count in times.items() if number not in known),
         )
 
     @classmethod
     def cut_off(cls, items: Sequence[NumberedText], error: JudgeCutOff) -> ItemReplies[T]:
         """Give up items whose reply was cut off."""
-        return cls(found={}).without_missing(items, "the judge's reply was cut off")
+        lost = {item.number: "the judge's reply was cut off" for item in items}
+        return cls(found={}, given_up=lost, omitted=frozenset(lost))
 
     def joined(self, other: ItemReplies[T]) -> ItemReplies[T]:
         """Add the answers of a further request."""
@@ -153,14 +159,24 @@ class ItemReplies(Generic[T]):
             support={**self.support, **other.support},
             decided_by={**self.decided_by, **other.decided_by},
             canaries_passed=self.canaries_passed + other.canaries_passed,
-            canaries_silent=self.canaries_silent + other.canaries_silent,
         )
 
     def missing(self, items: Sequence[NumberedText]) -> list[NumberedText]:
         """Return the items without any answer."""
         return [item for item in items if item.number not in self.found and item.number not in self.given_up]
 
-    def without_missing(self, items: Sequence[NumberedText], reason: str) -> ItemReplies[T]:
-        """Give up the items that are still missing."""
-        lost = {item.number: reason for item in self.missing(items)}
-        return replace(self, given_up={**self.given_up, **lost}, omitted=self.omitted.union(lost))
+    def without_missing(self, items: Sequence[NumberedText]) -> ItemReplies[T]:
+        """Return these answers.
+
+        Raises:
+            JudgeNonsense: items are missing.
+        """
+        if self.missing(items):
+            what = "the judge left out, repeated or invented numbers of what it was asked about, twice"
+            raise JudgeNonsense(what, usage=Usage())
+        return self
+
+
+def misnumbered(said: Iterable[int], asked: Collection[int]) -> bool:
+    """Return whether a reply leaves out, repeats or adds numbers."""
+    return Counter(said) != Counter(asked)

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.patience import PATIENCE_S
+from tests.planted import answered
 
 __all__ = ["JudgeServer", "running_judge"]
 
@@ -36,7 +37,7 @@ class JudgeServer:
             self._changed.notify_all()
         self.gate.wait(timeout=PATIENCE_S)
         asked = json.dumps(request["response_format"])
-        step = "verify" if '"verdicts"' in asked else "extract"
+        said = answered(self._replies["verify" if '"verdicts"' in asked else "extract"], request)
         return {
             "id": "chatcmpl-1",
             "object": "chat.completion",
@@ -46,7 +47,10 @@ class JudgeServer:
                 {
                     "index": 0,
                     "finish_reason": "stop",
-                    "message": {"role": "assistant", "content": json.dumps(self._replies[step])},
+                    "message": {
+                        "role": "assistant",
+                        "content": json.dumps(said),
+                    },
                 }
             ],
             "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},

@@ -13,6 +13,7 @@ from typing import Any
 from tests.acceptance.replies import REPLIES
 from tests.attack.serving import QuietHandler, serving
 from tests.patience import PATIENCE_S
+from tests.planted import answered
 
 __all__ = ["HostileJudge", "Said", "completion", "hostile_judge", "well"]
 
@@ -58,7 +59,7 @@ class HostileJudge:
 def completion(request: Mapping[str, Any], usage: object = None, *, text: str | None = None) -> bytes:
     """Return a chat completion that answers the step which a request asks for, with any usage."""
     step = "verify" if '"verdicts"' in json.dumps(request.get("response_format")) else "extract"
-    content = json.dumps(REPLIES[step]) if text is None else text
+    content = json.dumps(answered(REPLIES[step], request)) if text is None else text
     message = {"role": "assistant", "content": content}
     choices = [{"index": 0, "finish_reason": "stop", "message": message}]
     told: dict[str, Any] = {"object": "chat.completion", "choices": choices, "usage": usage}

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import sqlite3
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ragtrace import semconv
-from ragtrace.traces.otlp import encode
+from ragtrace.traces.otlp import decode_json, encode, encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.ledger.outcomes import State
@@ -395,3 +396,90 @@ async def test_without_tokens_an_older_store_stays_keyed_as_it_was(tmp_path: Pat
         assert len((await store.spans(trace_id_of(2))).payloads) == 2
     finally:
         await store.aclose()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", [True, False], ids=["in the store", "in the back end alone"])
+@pytest.mark.parametrize("tenants", ["on carriers", "on all", "on nothing"])
+async def test_who_sends_with_anothers_ids_reads_nothing_of_it_on_any_page(
+    tmp_path: Path, kept: bool, tenants: str
+) -> None:
+    """Applications feed the back end themselves, so that spans there name no tenant, and all the same ids."""
+    traces = tmp_path / "traces.jsonl"
+    config = shared(
+        tmp_path,
+        export=[{"endpoint": f"otlp-file:{traces}"}],
+        ui={"listen": "127.0.0.1:0", "traces": f"otlp-file:{traces}"},
+    )
+    own = rag_trace(0, start_ns=time.time_ns())
+    traces.write_text(
+        encode_json([owned(span, "acme" if tenants == "on all" else None) for span in own]) + "\n"
+    )
+    async with running_collector(config) as collector:
+        for tenant in TENANTS:
+            forged = rag_trace(
+                0, question="What?", chunks=(PARCELS,), answer=PARCELS, start_ns=own[0].start_ns
+            )
+            await send(collector, tenant, *(own if tenant == "acme" else forged))
+            await until_judged(collector, tenant)
+    if tenants == "on nothing":
+        spans = [span for line in traces.read_text().splitlines() for span in decode_json(line)]
+        traces.write_text(encode_json([owned(span, None) for span in spans]) + "\n")
+    if not kept:
+        with closing(sqlite3.connect(config.store.file)) as db, db:
+            db.execute("DELETE FROM slice")
+            db.execute("DELETE FROM kept_carrier")
+    place = f"{own[0].trace_id}/{own[0].span_id}"
+    lists = ("/answers.csv", "/answers.jsonl")
+    pages = ["/", "/answers", *lists, f"/answers/{place}", f"/answers/{place}/carrier.json", "/sessions"]
+    pages += ["/review", f"/review/{place}", "/review/next", "/review/labels.jsonl"]
+    async with running_collector(config) as collector:
+        url = f"http://127.0.0.1:{collector.ui.port}"
+        async with httpx.AsyncClient(base_url=url, follow_redirects=True) as client:
+
+            async def shown(path: str, who: str) -> str:
+                return (await client.get(path, headers=bearer(who, "read"))).text
+
+            for path in pages:
+                text = await shown(path, "bandit")
+                assert not any(part in text for part in ("14 days", "How long", "refunds")), path
+            for path in lists:
+                unknown = await shown(f"{path}?text=xyzzy", "bandit")
+                for word in ("Refunds", "14", "days", "refunds", "long"):
+                    assert await shown(f"{path}?text={word}", "bandit") == unknown, (path, word)
+                assert await shown(f"{path}?text=refunds", "acme") != unknown
+            assert "How long do refunds take?" in await shown(f"/answers/{place}", "acme")
+
+
+PARCELS = "Parcels are green."
+
+
+def owned(span: Span, tenant: str | None) -> Span:
+    attributes = {key: value for key, value in span.resource.attributes.items() if key != semconv.TENANT}
+    named = {semconv.TENANT: tenant} if tenant else {}
+    return replace(span, resource=replace(span.resource, attributes={**attributes, **named}))
+
+
+@pytest.mark.slow
+async def test_a_low_score_of_one_tenant_has_no_answer_of_another_judged(tmp_path: Path) -> None:
+    config = shared(
+        tmp_path,
+        sample={
+            "ratio": 0,
+            "rules": [{"name": "all", "tenant": "bandit", "rate": 1}],
+            "neighbours": {"below": 0.9},
+        },
+    )
+    async with stepped_collector(config) as stepped:
+        await hand_over_all(stepped, "acme", rag_trace(0))
+        await stepped.pass_time(60)
+        await hand_over_all(stepped, "bandit", rag_trace(1, answer="Refunds take 99 days."))
+        await stepped.pass_time(60)
+        await hand_over_all(stepped, "acme", rag_trace(2))
+        await stepped.pass_time(60)
+        assert {each.resource.attributes[semconv.TENANT] for each in stepped.carriers()} == {"bandit"}
+
+
+async def hand_over_all(stepped: Stepped, tenant: str, spans: Sequence[Span]) -> None:
+    for span in spans:
+        await hand_over(stepped, tenant, span)

@@ -207,9 +207,11 @@ def _running() -> Panels:
         Ask(expr=_amount(COST, "$window"), name="US dollars"),
         Ask(expr=_amount(UNPRICED, "$window"), name="answers of unknown cost"),
     ]
-    counted, eligible = (f"sum({gauge(f'ragtrace.evaluation.{part}')})" for part in ("judged", "eligible"))
-    coverage = [Ask(expr=f"{counted} / ({eligible} > 0)")]  # of all collectors together
-    parts = [Ask(expr=counted, name="judged"), Ask(expr=eligible, name="eligible")]
+    scored, chosen = (
+        f"sum({gauge(f'ragtrace.evaluation.{part}', ONE_METRIC)})" for part in ("judged", "chosen")
+    )
+    coverage = [Ask(expr=f"{scored} / ({chosen} > 0)")]  # of all collectors together
+    parts = [Ask(expr=scored, name="scored"), Ask(expr=chosen, name="chosen")]
     states = Ask(expr=f"sum by (state) ({gauge('ragtrace.answers')})", name="{{state}}")
     health = [
         Ask(expr=f"min({gauge('ragtrace.collector.ready')})", name="ready"),
@@ -218,9 +220,14 @@ def _running() -> Panels:
     ]
     return (
         number_panel(
-            "Coverage", "Judged share of the answers that were to be judged.", coverage, unit=_SHARE
+            f"Coverage of ${METRIC}", "Scored share of the answers that were chosen.", coverage, unit=_SHARE
         ),
-        number_panel("Coverage is of", "Answers that ended: judged, and eligible ones.", parts, width=8),
+        number_panel(
+            "Coverage is of",
+            "Answers of the last ten minutes: scored ones, and those chosen to be judged.",
+            parts,
+            width=8,
+        ),
         number_panel("Collector", "1 while it takes spans; 1 while nothing is judged.", health, width=12),
         lines_panel("Cost of the judge", "In the last $window.", money).override_by_name(
             money[0].name, properties(unit="currencyUSD")

@@ -165,6 +165,26 @@ def test_a_bound_fails_bad_scores_and_never_perfect_ones(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("metric", "bound", "bad", "good"),
+    [
+        ("faithfulness", (), {}, {}),
+        ("hallucination", (), {}, {}),
+        ("faithfulness", ("--at-least", "0.8"), {"0.75": "_x60 90x60"}, {"0.75": "_x60 0x60"}),
+        ("hallucination", ("--at-most", "0.1"), {"0.1": "_x60 0x60"}, {"0.1": "_x60 90x60"}),
+    ],
+)
+def test_series_that_are_born_above_zero_count(
+    metric: str, bound: tuple[str, ...], bad: dict[str, str], good: dict[str, str], tmp_path: Path
+) -> None:
+    """The first scrape after a failure, or after a restart, sees all of them at once."""
+    rules = write_rules(tmp_path, "--metric", metric, "--service", "shop", *bound)
+    failing = scored(metric, "fail", up_to=bad, every="_x60 90x60")
+    assert (FAST, "1h") in firing(rules, failing, HOUR + 4)
+    assert firing(rules, scored(metric, "pass", up_to=good, every="_x60 90x60"), HOUR + 4) == set()
+
+
+@pytest.mark.slow
 def test_without_a_bound_the_own_rule_of_a_metric_decides_where_lower_is_better(tmp_path: Path) -> None:
     rules = write_rules(tmp_path, "--metric", "hallucination", "--service", "shop")
     assert firing(rules, scored("hallucination", "pass", up_to={}, every=MANY), 2 * HOUR) == set()
@@ -312,9 +332,8 @@ def test_what_the_rules_cannot_see_is_told() -> None:
 def test_every_alert_has_a_severity_and_links_into_the_runbook(tmp_path: Path) -> None:
     runbook = (PROMETHEUS.parents[2] / "docs" / "runbook.md").read_text()
     alerts = [*alert_rules()]
-    for file in (write_rules(tmp_path), PROMETHEUS / "judging-rules.yml"):
-        groups = yaml.safe_load(file.read_text())["groups"]
-        alerts += [rule for group in groups for rule in group["rules"] if "alert" in rule]
+    groups = yaml.safe_load(write_rules(tmp_path).read_text())["groups"]
+    alerts += [rule for group in groups for rule in group["rules"] if "alert" in rule]
     assert len(alerts) > 20
     for rule in alerts:
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}

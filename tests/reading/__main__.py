@@ -8,12 +8,13 @@ from collections import Counter
 from tests.reading.cases import grade, read, reported
 from tests.reading.kinds import held
 from tests.reading.unseen import unseen
+from tests.reading.unseen2 import unseen2
 
 
 def main() -> None:
     """Print a line for each case and the counts."""
     counts: dict[str, Counter[str]] = {}
-    cases = (*reported(), *held(), *unseen())
+    cases = (*reported(), *held(), *unseen(), *unseen2())
     for case in cases:
         if sys.argv[1:] and case.name not in sys.argv[1:] and case.kind not in sys.argv[1:]:
             continue

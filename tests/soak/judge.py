@@ -12,6 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from tests.acceptance.test_crash import REPLIES
+from tests.planted import answered
 
 __all__ = ["moody_judge"]
 
@@ -89,7 +90,7 @@ def _mood(random: Random, second: float) -> Mood:
 
 def _completion(request: dict[str, object]) -> bytes:
     step = "verify" if '"verdicts"' in json.dumps(request.get("response_format")) else "extract"
-    message = {"role": "assistant", "content": json.dumps(REPLIES[step])}
+    message = {"role": "assistant", "content": json.dumps(answered(REPLIES[step], request))}
     return json.dumps(
         {
             "id": "chatcmpl-1",

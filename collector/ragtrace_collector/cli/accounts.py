@@ -57,13 +57,10 @@ class StoreOptions:
         Raises:
             ConfigError: it is wrong.
         """
-        from ragtrace_collector.config import default_config_text, load_config, parse_config
+        from ragtrace_collector.config import load_config
 
-        if self.config_path is not None:
-            return load_config(self.config_path)
-        if self.store is not None:
-            return None
-        return parse_config(default_config_text(), where="the default configuration")
+        is_named = self.store is not None and self.config_path is None
+        return None if is_named else load_config(self.config_path, needs_secrets=False)
 
     def section_of(self, config: CollectorConfig | None) -> StoreConfig:
         """Return the section of the configuration, with the store that is named."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.cli.options import EXISTING_FILE, AccessOptions, ExtractOptions
-from ragtrace.cli.render import talk
+from ragtrace.cli.render import many, talk
 from ragtrace.cli.settings import group, option
 from ragtrace.cli.times import Moment, moment
 from ragtrace.errors import InputError
@@ -67,19 +67,6 @@ class OpenedPlace:
 
     place: AnswerPlace
     search: AnswerSearch | None = None
-
-
-def base_config(place: PlaceOptions) -> CollectorConfig:
-    """Return the configuration of ``--config``, else the default one.
-
-    Raises:
-        ConfigError: it cannot be used.
-    """
-    from ragtrace_collector.config import default_config_text, load_config, parse_config
-
-    if place.config:
-        return load_config(place.config)
-    return parse_config(default_config_text(), where="the default configuration")
 
 
 @asynccontextmanager
@@ -144,7 +131,7 @@ class _Progress:
     def __call__(self, progress: SearchProgress) -> None:
         tenths = int(progress.share * 10)
         if progress.is_done:
-            talk(f"Searched: {progress.answers:,} evaluations in {progress.traces:,} traces")
+            talk(f"Searched: {many(progress.answers, 'evaluation')} in {many(progress.traces, 'trace')}")
         elif tenths > self._tenths:
-            talk(f"Searched {10 * tenths} %: {progress.answers:,} evaluations so far")
+            talk(f"Searched {10 * tenths} %: {many(progress.answers, 'evaluation')} so far")
         self._tenths = tenths

@@ -72,7 +72,7 @@ def _statuses(file: Path) -> Iterator[BudgetStatus]:
     from ragtrace_collector.store.budget import SpentRows
     from ragtrace_collector.store.reader import reading
 
-    config = load_config(file)
+    config = load_config(file, needs_secrets=False)
     now_ns = SystemClock().now_ns()
     with reading(config.store.file) as db:
         spent = SpentRows(db)

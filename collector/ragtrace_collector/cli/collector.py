@@ -30,7 +30,13 @@ class ServiceOptions:
         "--config",
         type=FILE,
         metavar="FILE",
-        help="YAML configuration. [default: the built-in one, which exports to http://localhost:4317]",
+        help="YAML configuration. [default: one that exports nowhere and shows its page on port 4330]",
+    )
+    judge: str | None = option(
+        "--judge",
+        metavar="JUDGE",
+        help="Without FILE: lexical, openai:MODEL, anthropic:MODEL, nli:FOLDER. Its key and address are in"
+        " OPENAI_API_KEY and OPENAI_BASE_URL, or the provider's own variables. [default: lexical]",
     )
     check: bool = option(
         "--check",
@@ -61,6 +67,7 @@ def collector(options: ServiceOptions) -> None:
 
     \b
     Examples:
+      ragtrace collector --judge openai:gpt-4o-mini
       ragtrace collector --print-config > collector.yaml
       ragtrace collector --print-schema > collector.schema.json
       ragtrace collector --config collector.yaml --check
@@ -78,12 +85,9 @@ def collector(options: ServiceOptions) -> None:
     if options.print_schema:
         click.echo(configuration.schema_text(), nl=False)
         return
-    if options.config_path is None:
-        config = configuration.parse_config(
-            configuration.default_config_text(), where="the default configuration"
-        )
-    else:
-        config = configuration.load_config(options.config_path)
+    if options.judge and options.config_path:
+        raise click.UsageError("--judge is for a start without a file: write `judge: {use: …}` into FILE")
+    config = configuration.load_config(options.config_path, judge=options.judge)
     if options.check:
         warnings = checking.check_config(config)
         _say_checked(config, options.config_path, warnings, as_json=options.as_json)
@@ -127,7 +131,7 @@ def _say_checked(
         talk(f"warning: {warning}")
     click.echo(
         f"{path or 'the default configuration'} is fine: "
-        f"judge {config.judge.use}, export to {', '.join(endpoints)}"
+        f"judge {config.judge.use}, export to {', '.join(endpoints) or 'nowhere'}"
     )
 
 

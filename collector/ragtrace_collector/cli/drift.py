@@ -58,7 +58,7 @@ def drift(action: str, options: DriftOptions) -> None:
     with needs_extra("collector"):
         from ragtrace_collector.config import load_config
 
-        config = load_config(options.config_path)
+        config = load_config(options.config_path, needs_secrets=action != "status")
     if action == "accept":
         wait_for(_accept(config))
         talk("the next complete run is the new baseline")

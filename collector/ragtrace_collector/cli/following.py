@@ -15,7 +15,7 @@ from ragtrace.cli.failures import print_failures
 from ragtrace.cli.render import many, one_line, open_console, print_json, talk
 from ragtrace.errors import ReadError
 from ragtrace.model import Label, MetricResult
-from ragtrace_collector.cli.answer_place import OpenedPlace, PlaceOptions, base_config, open_place
+from ragtrace_collector.cli.answer_place import OpenedPlace, PlaceOptions, open_place
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,9 +64,11 @@ class _Count:
 
 async def _run(place: PlaceOptions, options: TailOptions, seen: _Count) -> None:
     from ragtrace.clock import SystemClock
+    from ragtrace_collector.config import load_config
 
     clock = SystemClock()
-    async with open_place(base_config(place), place, clock, pause_s=_SEARCH_PAUSE_S) as found:
+    config = load_config(place.config, needs_secrets=False)
+    async with open_place(config, place, clock, pause_s=_SEARCH_PAUSE_S) as found:
         await _searched(found)
         printer = _Printer(options, found)
         async for answer in _answers(found, place, options, clock):

@@ -186,7 +186,11 @@ def _title(report: _Report) -> str:
 
 
 def _below(report: _Report) -> Iterator[str]:
+    from ragtrace_collector.ledger.outcomes import PARTLY
+
     found = report.ledger
+    if partly := found.by(lambda account: account.outcome).get(PARTLY):
+        yield f"{many(partly, 'judged answer')} partly: a metric failed; --by reason says what to do"
     if found.superseded:
         yield f"besides, {many(found.superseded, 'answer')} superseded: late spans moved them to other spans"
     if found.open_traces or found.held_traces:

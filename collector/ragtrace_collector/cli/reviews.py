@@ -88,7 +88,11 @@ def _path(options: ReviewsOptions) -> Path:
     with needs_extra("collector"):
         from ragtrace_collector.config import load_config
         from ragtrace_collector.service.page import REVIEWS_NAME, reviews_of
-    return reviews_of(load_config(options.config)) if options.config else state_folder() / REVIEWS_NAME
+    return (
+        reviews_of(load_config(options.config, needs_secrets=False))
+        if options.config
+        else state_folder() / REVIEWS_NAME
+    )
 
 
 async def _read(path: Path, options: ReviewsOptions) -> tuple[Sequence[LabelRow], ReviewAgreement]:

@@ -18,7 +18,7 @@ from ragtrace.cli.options import FILE
 from ragtrace.cli.render import print_json, talk
 from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import ConfigError
-from ragtrace_collector.cli.answer_place import PlaceOptions, base_config, open_place
+from ragtrace_collector.cli.answer_place import PlaceOptions, open_place
 
 if TYPE_CHECKING:
     from socket import socket
@@ -166,14 +166,16 @@ def _listening(config: CollectorConfig) -> socket:
         if getattr(exc.__cause__, "errno", None) != errno.EADDRINUSE:
             raise
         raise ConfigError(
-            f"another program listens on {listen}, perhaps another `ragtrace ui`: end it, or give"
-            " --listen 127.0.0.1:0 for a free port"
+            f"another program listens on {listen}, perhaps the page of a collector or another `ragtrace ui`:"
+            " open that, or give --listen 127.0.0.1:0 for a free port"
         ) from exc
 
 
 def _configured(place: PlaceOptions, page: PageOptions) -> CollectorConfig:
     """Return the configuration as if the page alone listened."""
-    config = base_config(place)
+    from ragtrace_collector.config import load_config
+
+    config = load_config(place.config)
     listen = page.listen or config.ui.listen or _DEFAULT_LISTEN
     ui = config.ui.model_copy(
         update={
@@ -196,8 +198,9 @@ def _own_link(place: PlaceOptions) -> Mapping[str, str]:
 
 
 def _announce(config: CollectorConfig, port: int, page: PageOptions, *, is_secure: bool) -> None:
-    host = (config.ui.listen or "").rpartition(":")[0]
-    url = f"http{'s' if is_secure else ''}://{'127.0.0.1' if host in ('0.0.0.0', '[::]') else host}:{port}/"
+    from ragtrace_collector.service.page import url_of_page
+
+    url = url_of_page(config, port, is_secure=is_secure)
     talk(f"The page is at {url} (Ctrl-C ends it)")
     if page.as_json:
         print_json({"event": "ready", "url": url, "port": port})

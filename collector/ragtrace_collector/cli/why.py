@@ -120,8 +120,11 @@ def _about_evaluations(evaluations: Sequence[EvaluationStatus]) -> Iterator[str]
         said = ", ".join(f"{_judge(one)} says {one.label}" for one in beside)
         passed = sum(one.label == "pass" for one in beside)
         yield f"  disputed: {passed} of {many(len(beside), 'valid evaluation')} pass it ({said})"
-    by_carrier = {one.carrier: one for one in evaluations}
     for one in evaluations:
+        if one.unscored:
+            yield f"  evaluation {one.carrier} has no score of {', '.join(map(one_line, one.unscored))}"
+    by_carrier = {one.carrier: one for one in evaluations if one.label != "error"}
+    for one in by_carrier.values():
         before = by_carrier.get(one.supersedes)
         if before is not None and before.label != one.label:
             yield (

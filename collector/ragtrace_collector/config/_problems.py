@@ -40,7 +40,7 @@ def _problem(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden":
         return f"unknown key `{key}`{_suggestion(location)}"
     if error["type"] == "missing":
-        return f"`{key}` is missing{': ' + _HINTS[key] if key in _HINTS else ''}"
+        return f"`{key}` is missing"
     message = in_words(error)
     return f"`{key}`: {message}" if key else message
 
@@ -53,9 +53,6 @@ _GONE: Final = {
     "store.kafka": "`receive.kafka` reads spans from Kafka, and the store is a SQLite file (`store.path`)",
 }
 """Keys that are gone, and what took their place."""
-_HINTS: Final = {
-    "export": "name at least one back end, such as `export: [{endpoint: 'http://localhost:4317'}]`",
-}
 
 
 def _dotted(location: list[int | str]) -> str:

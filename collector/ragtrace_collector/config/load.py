@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -48,14 +49,34 @@ def default_config_text() -> str:
     return (files("ragtrace_collector") / "config.yaml").read_text("utf-8")
 
 
-def load_config(path: Path, *, environ: Mapping[str, str] | None = None) -> CollectorConfig:
+def load_config(
+    path: Path | None,
+    *,
+    judge: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    needs_secrets: bool = True,
+) -> CollectorConfig:
     """Read and check a configuration file. Files of code, prompts, prices and calibrations that it names are
     looked for beside it.
+
+    Without a file, verdicts go nowhere but to the store and its page, and ``judge`` names who judges.
+    Without ``needs_secrets``, random keys stand in for variables and files that are not there: who looks into
+    the store needs none of them.
 
     Raises:
         ConfigError: names the file, the key and what to do.
     """
-    return parse_config(_text(path), where=str(path), environ=environ, folder=path.parent)
+    if path is None:
+        chosen = {"ui": {"listen": "127.0.0.1:4330"}, **({"judge": {"use": judge}} if judge else {})}
+        return _checked(CollectorConfig, chosen, where="the default configuration")
+    text, where, folder = _text(path), str(path), path.parent
+    if not needs_secrets:
+        with suppress(ConfigError):  # it needs more than a key: that is told below
+            filled = _filled(
+                _document(text, where=where), where=where, environ=environ, folder=folder, needs_secrets=False
+            )
+            return _beside(folder, _checked(CollectorConfig, filled, where=where))
+    return parse_config(text, where=where, environ=environ, folder=folder)
 
 
 def load_extract(path: Path, *, environ: Mapping[str, str] | None = None) -> ExtractRules:
@@ -115,12 +136,20 @@ def _document(text: str, *, where: str) -> dict[str, Any]:
     except RecursionError as exc:
         raise ConfigError(f"{where}: not a configuration: nested too deep") from exc
     if not isinstance(document, dict):
-        raise ConfigError(f"{where}: must hold keys such as `export:`; it holds {_kind(document)}")
+        raise ConfigError(f"{where}: must hold keys such as `judge:`; it holds {_kind(document)}")
     return document
 
 
-def _filled(document: dict[str, Any], *, where: str, environ: Mapping[str, str] | None, folder: Path) -> Any:
-    found = References(where=where, environ=os.environ if environ is None else environ, folder=folder)
+def _filled(
+    document: dict[str, Any],
+    *,
+    where: str,
+    environ: Mapping[str, str] | None,
+    folder: Path,
+    needs_secrets: bool = True,
+) -> Any:
+    given = os.environ if environ is None else environ
+    found = References(where=where, environ=given, folder=folder, needs_secrets=needs_secrets)
     try:
         return found.filled(document)
     except RecursionError as exc:

@@ -439,7 +439,7 @@ class UiConfig(Section):
 
 
 class CollectorConfig(Section):
-    """Everything the collector can be told. All have defaults but ``export``."""
+    """Everything the collector can be told. Without ``export``, verdicts stay in the store."""
 
     receive: ReceiveConfig = ReceiveConfig()
     assemble: AssembleConfig = AssembleConfig()
@@ -450,7 +450,7 @@ class CollectorConfig(Section):
     budget: BudgetConfig = BudgetConfig()
     drift: DriftConfig = DriftConfig()
     attach: AttachConfig = AttachConfig()
-    export: tuple[ExportConfig, ...] = Field(min_length=1)
+    export: tuple[ExportConfig, ...] = ()
     store: StoreConfig = StoreConfig()
     index: IndexConfig = IndexConfig()
     telemetry: TelemetryConfig = TelemetryConfig()

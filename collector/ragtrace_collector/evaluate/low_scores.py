@@ -30,7 +30,7 @@ class LowScoreWatch:
         follow_ups = sampler.follow_ups
         if follow_ups is None or not _sets_off(follow_ups, job, evaluation):
             return
-        low = follow_ups.policy.low_answer(job.trace_id, job.span_id, record, now_ns)
+        low = follow_ups.policy.low_answer(job.trace_id, job.span_id, record, now_ns, tenant=job.tenant)
         follow_ups.add(low)  # before the first await, so that answers from now on see it
         try:
             self.counters.add(

@@ -30,7 +30,8 @@ from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, 
 from ragtrace_collector.evaluate.session_turns import in_its_session, kept_turn
 from ragtrace_collector.judge.evaluator import GuardedEvaluator
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
-from ragtrace_collector.ledger.outcomes import FinalOutcome, State
+from ragtrace_collector.ledger.coverage import Coverage
+from ragtrace_collector.ledger.outcomes import PARTLY, FinalOutcome, State
 from ragtrace_collector.store.port import (
     Job,
     JudgedInput,
@@ -111,6 +112,7 @@ class EvaluateStage:
     openinference_sinks: frozenset[str] = frozenset()
     """The sinks that read OpenInference's ``evaluations.<i>.*``."""
     counters: Counters
+    coverage: Coverage
     scores: Scores | None = None
     logs_verdicts: bool = False
     """Whether each judged answer is a line in the log."""
@@ -225,6 +227,13 @@ class EvaluateStage:
         if retry := self._next_retry(job, setup, [fault]):
             await self._postpone(job, retry)
         else:
+            log.warning(
+                "answer %s:%s has no score (%s), and is not tried again",
+                job.in_trace,
+                job.span_id,
+                message,
+                extra=_of(job, "answer_unscored", error=TIMED_OUT),
+            )
             await self._end(job, State.FAILED.because(TIMED_OUT))
 
     def _next_retry(self, job: Job, setup: _Setup, faults: Sequence[AttemptFailure]) -> Retry | None:
@@ -261,8 +270,9 @@ class EvaluateStage:
         await self._write(note)
         outcome = _outcome(evaluation, setup.guarded)
         if FinalOutcome.of(outcome).state is State.OVER_BUDGET:
-            await self._end(job, outcome, judged=judged)
+            await self._end(job, outcome, judged=judged, evaluation=evaluation)
             return
+        _log_failures(job, evaluation)
         span = attach(
             evaluation,
             record,
@@ -277,6 +287,7 @@ class EvaluateStage:
         await self._end(
             job,
             outcome,
+            evaluation=evaluation,
             carrier=span,
             evaluator=evaluation.evaluator_version if span else "",
             judged=judged,
@@ -292,6 +303,7 @@ class EvaluateStage:
         job: Job,
         outcome: str,
         *,
+        evaluation: Evaluation | None = None,
         carrier: Span | None = None,
         evaluator: str = "",
         judged: JudgedInput | None = None,
@@ -320,6 +332,8 @@ class EvaluateStage:
         )
         is_on_span = await self._write(finish)
         self.counters.add(Counts.ANSWERS_ON_SPAN, bool(is_on_span))
+        metrics = self.live.now.shared_evaluator.guarded.evaluator.metrics
+        self.coverage.note(outcome, evaluation, metrics)
         if summary and is_on_span is not None:
             self._tell(summary, span_id=job.span_id if is_on_span else summary.carrier_span_id)
         if counted := _COUNTED_AS.get(FinalOutcome.of(outcome).state):
@@ -369,6 +383,22 @@ def _kept(summary: AnswerSummary, payload: bytes, content: RagRecord | None) -> 
     return KeptCarrier(summary=summary, payload=payload, record=content)
 
 
+def _log_failures(job: Job, evaluation: Evaluation) -> None:
+    """Say which metrics of an answer have no score for good, without content."""
+    failures = evaluation.failures
+    if not failures:
+        return
+    log.warning(
+        "answer %s:%s has no score of %s (%s: %s), and is not tried again",
+        job.in_trace,
+        job.span_id,
+        ", ".join(dict.fromkeys(failure.metric for failure in failures)),
+        failures[0].error_type,
+        failures[0].message,
+        extra=_of(job, "answer_unscored", error=failures[0].error_type),
+    )
+
+
 def _of(job: Job, name: str, **fields: str) -> dict[str, object]:
     return event(name, trace_id=job.in_trace, span_id=job.span_id, **fields)
 
@@ -389,4 +419,6 @@ def _outcome(evaluation: Evaluation, guarded: GuardedEvaluator) -> str:
     if status is Status.FAILED and is_over:
         closed = guarded.closed()
         return closed.outcome if closed else State.OVER_BUDGET
+    if status is Status.JUDGED and evaluation.failures:
+        return PARTLY
     return State(status).because(reason) if reason else State(status)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from ragtrace.errors import JudgeError, JudgeRefused, JudgeUnavailable
+from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge import Backoff
 from ragtrace.model import Usage
 from ragtrace.ports import Clock
@@ -26,6 +26,8 @@ _WAIT_S: Final = Backoff().max_retry_after_s
 """The caller itself waits for pauses up to this long."""
 _REFUSALS: Final = 2
 """In a row. A single refusal may be about the request, as if a gateway forbids a text."""
+_AWAY: Final = 2
+"""Requests in a row that nobody answered. A single one may be too long for the judge."""
 
 
 class BreakerState(StrEnum):
@@ -59,6 +61,8 @@ class Breaker:
     probe_ns: int = 0
     """When the next request may pass, while open."""
     _refusals: int = 0
+    _unanswered: int = 0
+    _last_unanswered: JudgeError | None = None
     _probes: int = 0
     _probing: asyncio.Event | None = field(default=None)
     """Set at the end of a probe."""
@@ -72,10 +76,15 @@ class Breaker:
         return BreakerState.HALF_OPEN if is_due else BreakerState.OPEN
 
     @property
+    def trouble(self) -> JudgeError | None:
+        """Why nothing is judged: what opened it, or the last of several requests that nobody answered."""
+        return self.cause or (self._last_unanswered if self._unanswered >= _AWAY else None)
+
+    @property
     def reason(self) -> str:
-        """Why it is open, for messages; empty while it is closed."""
-        where = f" (its key is read from {self.key_place})" if self.key_place else ""
-        return f"{self.cause}{where}" if self.cause else ""
+        """Why nothing is judged, for messages; empty if answers are judged."""
+        where = f" (its key is read from {self.key_place})" if self.key_place and self.cause else ""
+        return f"{self.trouble}{where}" if self.trouble else ""
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
@@ -91,7 +100,7 @@ class Breaker:
             self._learn(failed, is_probe=is_probe)
             raise
         else:
-            self._refusals = 0
+            self._refusals = self._unanswered = 0
             if is_probe:
                 self._close()
         finally:
@@ -117,6 +126,9 @@ class Breaker:
         pause_ns = _pause_ns(failed)
         is_refused = isinstance(failed, JudgeRefused)
         self._refusals = self._refusals + 1 if is_refused else 0
+        is_unanswered = isinstance(failed, JudgeUnavailable | JudgeTimeout)
+        self._unanswered = self._unanswered + 1 if is_unanswered else 0
+        self._last_unanswered = failed
         if is_probe and not is_refused and not pause_ns:
             if failed.retryable:
                 self._wait(0)  # no connection: that says nothing about the refusal

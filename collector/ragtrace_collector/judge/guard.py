@@ -90,8 +90,8 @@ class JudgeGuard:
         """Return why nothing is judged, as an outcome, until a response shows that the judge is back."""
         if self.refusal is not None:
             return State.OVER_BUDGET.because(self.refusal.limit)
-        cause = self.breaker.cause
-        return State.FAILED.because(cause.error_type) if cause is not None else None
+        trouble = self.breaker.trouble
+        return State.FAILED.because(trouble.error_type) if trouble is not None else None
 
     @property
     def state(self) -> str:
@@ -100,7 +100,7 @@ class JudgeGuard:
 
     @property
     def trouble(self) -> str:
-        """Why no request passes, for messages; empty if some do."""
+        """Why nothing is judged, for messages; empty if answers are."""
         return f"{self.refusal.limit} is spent" if self.refusal else self.breaker.reason
 
     @asynccontextmanager

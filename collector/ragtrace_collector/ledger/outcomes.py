@@ -31,6 +31,8 @@ class State(StrEnum):
         return f"{self}:{reason}"
 
 
+PARTLY: Final = State.JUDGED.because("partly")
+"""The reason is a flag: at least one metric has a score, and at least one failed."""
 POISON: Final = State.FAILED.because("poison")
 PENDING: Final = (State.QUEUED, State.LEASED, State.POSTPONED)
 TERMINAL: Final = (
@@ -109,6 +111,10 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
         "the budget is spent until its next window", "raise the budget, or lower `sample.ratio`"
     ),
     "judged": OutcomeDescription("its scores are in the trace, or on their way"),
+    "judged:partly": OutcomeDescription(
+        "a metric failed on it for good; the others have their scores",
+        f"`ragtrace why` names the metric, and the log has the reason; {_JUDGE}",
+    ),
     "sampled_out": OutcomeDescription(
         "no rule chose it", "if too few are judged: raise `sample.ratio`, or add a rule"
     ),
@@ -176,7 +182,16 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
         "the judge lacks what the request needs, such as log-probabilities", "set `judge.verify: json`"
     ),
     "failed:judge_compromised": OutcomeDescription(
-        "the judge got a canary claim wrong: none of its verdicts on this record count", "set `judge.second`"
+        "the judge got a canary claim wrong, or left it out: none of its verdicts on this record count",
+        "set `judge.second`",
+    ),
+    "failed:judge_declined": OutcomeDescription(
+        "the model, or its provider's content filter, refused to judge this answer",
+        "set `judge.second`, or choose another model",
+    ),
+    "failed:context_cut": OutcomeDescription(
+        "the judge's server cut the prompt: the judge saw less than was sent",
+        "serve the model with a larger context (Ollama: `num_ctx`)",
     ),
     "failed:judge_nonsense": OutcomeDescription(
         "the judge answered, but not in the form asked for",

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.ledger.outcomes import PENDING, TERMINAL, State
+from ragtrace_collector.ledger.outcomes import PENDING, TERMINAL
 from ragtrace_collector.telemetry.counters import Counts
 
 
@@ -48,7 +48,6 @@ def read_all(ledger: Ledger, counters: Mapping[str, int], *, now_ns: int) -> dic
         "ragtrace.answers.seen": (Measurement(ledger.seen),),
         "ragtrace.answers": tuple(_answers(ledger)),
         "ragtrace.answers.superseded": (Measurement(ledger.superseded),),
-        **dict(_coverage(ledger)),
         "ragtrace.answers.oldest_pending": (Measurement(ledger.age_s(now_ns)),),
         "ragtrace.traces.open": (Measurement(ledger.open_traces),),
         "ragtrace.traces.held": (Measurement(ledger.held_traces),),
@@ -84,16 +83,6 @@ def _unread(ledger: Ledger) -> Iterator[Measurement]:
         yield Measurement(number, {"producer": producer})
 
 
-def _coverage(ledger: Ledger) -> Iterator[tuple[str, Sequence[Measurement]]]:
-    """Yield the judged share of what was to be judged, with both of its parts; no share of nothing."""
-    ended = ledger.by(lambda account: account.state)
-    judged = ended.get(State.JUDGED, 0)
-    eligible = ledger.ended - ended.get(State.INELIGIBLE, 0) - ended.get(State.FILTERED, 0)
-    yield "ragtrace.evaluation.judged", (Measurement(judged),)
-    yield "ragtrace.evaluation.eligible", (Measurement(eligible),)
-    yield "ragtrace.evaluation.coverage", (Measurement(judged / eligible),) if eligible else ()
-
-
 _PREFIX: Final = "ragtrace.collector."
 
 
@@ -118,19 +107,19 @@ METRICS: Final = (
         "ragtrace.evaluation.judged",
         InstrumentKind.GAUGE,
         "",
-        "answers that were judged",
+        "answers of the last ten minutes with a score, by metric",
     ),
     Instrument(
-        "ragtrace.evaluation.eligible",
+        "ragtrace.evaluation.chosen",
         InstrumentKind.GAUGE,
         "",
-        "answers that have ended and were neither filtered nor ineligible",
+        "answers that were to be judged then, by metric: scored, failed, or waiting after a failed attempt",
     ),
     Instrument(
         "ragtrace.evaluation.coverage",
         InstrumentKind.GAUGE,
         "",
-        "judged share of the eligible answers; nothing before the first",
+        "scored share of the chosen answers, by metric; nothing without any",
     ),
     Instrument(
         "ragtrace.answers.oldest_pending",

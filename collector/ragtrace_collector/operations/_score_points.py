@@ -36,7 +36,8 @@ class ScoreFamilies(FamilyCollector):
     """Score metrics for a scrape. In OpenMetrics, a bucket has the trace of its last score as exemplar."""
 
     def __init__(self, scores: Scores) -> None:
-        self._scores = scores
+        self.scores = scores
+        """What the next scrape shows."""
 
     def describe(self) -> Iterator[MetricFamily]:
         """Name the families, so that no other collector uses the names."""
@@ -48,15 +49,15 @@ class ScoreFamilies(FamilyCollector):
 
     def _families(self, *, filled: bool) -> Iterator[MetricFamily]:
         for metric in SCORE_METRICS:
-            labels = [_prometheus(name) for name in self._scores.attributes(metric)]
+            labels = [_prometheus(name) for name in self.scores.attributes(metric)]
             if metric.kind is ScoreMetricKind.HISTOGRAM:
                 family = HistogramMetricFamily(_prometheus(metric.name), metric.description, labels=labels)
-                for values, histogram in self._scores.histograms[metric].items() if filled else ():
+                for values, histogram in self.scores.histograms[metric].items() if filled else ():
                     family.add_metric(list(values), [*_buckets(histogram)], sum_value=histogram.total)
                 yield family
             else:
                 counter = CounterMetricFamily(_prometheus(metric.name), metric.description, labels=labels)
-                for values, amount in self._scores.sums[metric].items() if filled else ():
+                for values, amount in self.scores.sums[metric].items() if filled else ():
                     counter.add_metric(list(values), amount)
                 yield counter
 

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import Final
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -38,9 +39,11 @@ class SelfMetrics:
     ) -> None:
         self._read, self._scores, self._exporter = read, scores, push_to
         self._registry = CollectorRegistry()
+        self._page = asyncio.Lock()
         ProcessCollector(registry=self._registry)
-        if scores is not None:
-            self._registry.register(ScoreFamilies(scores))
+        self._families = ScoreFamilies(scores) if scores is not None else None
+        if self._families is not None:
+            self._registry.register(self._families)
         self._pushing = _pushing_reader(push_to)
         scraped = PrometheusMetricReader(registry=self._registry, scope_info_enabled=False)
         self._provider = MeterProvider(
@@ -54,18 +57,25 @@ class SelfMetrics:
             )
 
     async def page(self, accept: str) -> tuple[bytes, str]:
-        """Return the exposition text and its content type, in the format that the scraper accepts."""
-        _NOW.set(await self._read())
+        """Return the exposition text and its content type, in the format that the scraper accepts.
+
+        Another thread encodes it, one page at a time.
+        """
         encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        async with self._page:
+            _NOW.set(await self._read())
+            if self._scores is not None and self._families is not None:
+                self._families.scores = self._scores.snapshot()
+            return await asyncio.to_thread(encode, self._registry), content_type
 
     async def push(self) -> None:
         """Send everything to the OTLP endpoint, if there is one. A failure is logged by the exporter."""
         if not self._pushing:
             return
-        if self._scores is not None and self._exporter is not None:
-            points = otlp_of(self._scores, own_resource(), now_ns=time.time_ns())
-            await asyncio.to_thread(self._exporter.export, points)
+        exporter = self._exporter
+        if self._scores is not None and exporter is not None:
+            points = partial(otlp_of, self._scores.snapshot(), own_resource(), now_ns=time.time_ns())
+            await asyncio.to_thread(lambda: exporter.export(points()))
         _NOW.set(await self._read())
         for reader in self._pushing:
             await asyncio.to_thread(reader.collect)  # the thread has a copy of the context, with the readings

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from ragtrace import semconv
 from ragtrace.budget import LimitUsage
 from ragtrace.drift.runs import DriftState
 from ragtrace.ports import Clock
 from ragtrace_collector.judge.guard import JudgeGuard
 from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.ledger.coverage import Coverage, CoverageOf
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.operations._drift import drift_readings, drift_status
 from ragtrace_collector.operations._instruments import Measurement, Readings, read_all
@@ -35,6 +38,7 @@ class Vitals:
     clock: Clock
     store_limit_bytes: int
     live: LiveConfig
+    coverage: Coverage
     drift: Callable[[], Awaitable[DriftState]]
     """Reads whether the judge is steady."""
     sink_names: Mapping[str, str]
@@ -109,6 +113,7 @@ class Vitals:
         return {
             **readings,
             "ragtrace.outbox": tuple(self._named(reading) for reading in readings["ragtrace.outbox"]),
+            **self._covered(ledger),
             "ragtrace.store.limit": (Measurement(self.store_limit_bytes),),
             **drift_readings(await self.drift()),
             "ragtrace.index.rows": (Measurement(index.rows),),
@@ -132,6 +137,27 @@ class Vitals:
             "ragtrace.collector.reloads": tuple(
                 Measurement(self.reloads[result], {"result": result}) for result in ("applied", "refused")
             ),
+        }
+
+    def _covered(self, ledger: Ledger) -> Readings:
+        waiting = ledger.by(lambda account: account.state).get(State.POSTPONED, 0)
+        metrics = self.live.now.shared_evaluator.guarded.evaluator.metrics
+        found = {
+            name: covered
+            for name, covered in self.coverage.by_metric(metrics, waiting=waiting).items()
+            if covered.chosen
+        }
+
+        def each(value: Callable[[CoverageOf], float]) -> tuple[Measurement, ...]:
+            return tuple(
+                Measurement(value(covered), {semconv.EVALUATION_NAME: name})
+                for name, covered in found.items()
+            )
+
+        return {
+            "ragtrace.evaluation.judged": each(lambda covered: covered.scored),
+            "ragtrace.evaluation.chosen": each(lambda covered: covered.chosen),
+            "ragtrace.evaluation.coverage": each(lambda covered: covered.scored / covered.chosen),
         }
 
     def _stops(self) -> Iterator[Measurement]:

@@ -82,7 +82,7 @@ class WrongClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationStatus:
-    """An evaluation that passes or fails an answer, as the index has it."""
+    """An evaluation that passes or fails an answer, or of which a metric failed, as the index has it."""
 
     span_id: str
     """Of the answer."""
@@ -97,6 +97,8 @@ class EvaluationStatus:
     claims: VerdictCounts = field(default_factory=VerdictCounts)
     wrong: tuple[WrongClaim, ...] = ()
     """The wrong claims, if content was asked for and is there."""
+    unscored: tuple[str, ...] = ()
+    """The metrics that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +183,7 @@ async def _evaluations(
         wanted = AnswerKey(answer.trace_id, answer.span_id, owner)
         versions = await index.versions(wanted)
         wrong = await _wrong_claims(content, wanted) if content and versions else {}
-        found.extend(_evaluation(one, wrong) for one in versions if one.label in (Label.PASS, Label.FAIL))
+        found.extend(_evaluation(one, wrong) for one in versions if one.label is not Label.SKIPPED)
     return tuple(found)
 
 
@@ -224,6 +226,7 @@ def _evaluation(summary: AnswerSummary, wrong: Mapping[str, tuple[WrongClaim, ..
         metrics=summary.metrics,
         claims=summary.claims,
         wrong=wrong.get(summary.carrier_span_id, ()),
+        unscored=tuple(metric.name for metric in summary.metrics if metric.label is Label.ERROR),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +35,9 @@ from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.port import HoldMode, StoreUnavailable, WorkStore
 from ragtrace_collector.store.trace_key import trace_id_of, trace_key
 from ragtrace_collector.telemetry.counters import Counters, Counts
+from ragtrace_collector.telemetry.logs import event
+
+log = logging.getLogger("ragtrace.collector")
 
 T = TypeVar("T")
 
@@ -174,9 +178,12 @@ class Intake:
     async def _commit(self, keep: Callable[[], Awaitable[None]]) -> None:
         try:
             await keep()
-        except StoreUnavailable:
+        except Exception as exc:
             self._counters.add(Counts.REQUESTS_PUT_OFF)
-            raise
+            if isinstance(exc, StoreUnavailable):
+                raise
+            log.exception("a request could not be kept", extra=event("request_failed"))
+            raise StoreUnavailable(f"the request could not be kept: {type(exc).__name__}") from exc
 
     async def _read_logs(self, body: bytes, encoding: Encoding) -> LogRecords:
         if len(body) <= _SMALL_LOGS_BYTES:

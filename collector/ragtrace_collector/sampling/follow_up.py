@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
+from ragtrace.traces.attach import tenant_of
 
 Relation = Literal["session", "chunks", "prompt_version"]
 
@@ -35,23 +37,29 @@ class FollowUpPolicy:
         """Say whether one of the scores is low."""
         return any(self._is_low(result) for result in evaluation.results)
 
-    def keys_of(self, record: RagRecord) -> tuple[str, ...]:
-        """Return the keys that related answers share with an answer: digests, no content."""
+    def keys_of(self, record: RagRecord, tenant: str) -> tuple[str, ...]:
+        """Return the keys that related answers of a tenant share with an answer: digests, no content."""
+        of_token = tenant_of(record.target) if record.target else ""
         values: dict[Relation, Sequence[str | None]] = {
             "session": (record.session_id or record.conversation_id,),
             "chunks": tuple(dict.fromkeys(chunk.id for chunk in record.chunks))[:_MOST_CHUNKS],
             "prompt_version": (record.prompt_version,),
         }
         return tuple(
-            _key(relation, value) for relation in self.relations for value in values[relation] if value
+            _key(of_token, tenant, relation, value)
+            for relation in self.relations
+            for value in values[relation]
+            if value
         )
 
-    def low_answer(self, trace_id: str, span_id: str, record: RagRecord, now_ns: int) -> LowAnswer:
+    def low_answer(
+        self, trace_id: str, span_id: str, record: RagRecord, now_ns: int, *, tenant: str
+    ) -> LowAnswer:
         """Return the record of a low answer."""
         return LowAnswer(
             trace_id=trace_id,
             span_id=span_id,
-            keys=self.keys_of(record),
+            keys=self.keys_of(record, tenant),
             remaining=self.most,
             until_ns=now_ns + self.window_ns,
         )
@@ -63,8 +71,8 @@ class FollowUpPolicy:
         return (result.score if is_good_high else 1 - result.score) < self.below
 
 
-def _key(relation: Relation, value: str) -> str:
-    return hashlib.sha256(f"{relation}|{value}".encode("utf-8", "replace")).hexdigest()[:32]
+def _key(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -296,7 +296,7 @@ class Sampler:
     def _as_follow_up(self, odds: SamplingOdds, record: RagRecord, now_ns: int) -> Decision | None:
         if self.follow_ups is None or odds.position >= self.follow_ups.policy.rate * odds.throttle:
             return None
-        keys = self.follow_ups.policy.keys_of(record)
+        keys = self.follow_ups.policy.keys_of(record, odds.tenant)
         low = self.follow_ups.find(keys, now_ns)
         if low is None or not self.takes_place(odds.tenant, now_ns):
             self._left_out_answers.append(LeftOutAnswer(*_ids(record), keys, now_ns))

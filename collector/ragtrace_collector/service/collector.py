@@ -174,6 +174,16 @@ class Collector:
             f", ui {self.ui.port}" if self.ui.port else "",
             extra=event("listening", config=digest_of(self.config)),
         )
+        judge, exports = self.config.judge.use, [export.endpoint for export in self.config.export]
+        log.info(
+            "judge: %s%s; verdicts go to %s",
+            judge,
+            " (a heuristic that needs no key: a language model finds more)" if judge == "lexical" else "",
+            ", ".join(exports) or "the store only, which `ragtrace tail` and the page show",
+            extra=event("judging", judge=judge),
+        )
+        if self.ui.port:
+            log.info("page of answers: %s", self.ui.url, extra=event("page", port=self.ui.port))
 
     def _bind_http(self) -> HttpServer | None:
         if self.config.receive.http is None:

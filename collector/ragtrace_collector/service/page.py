@@ -71,6 +71,11 @@ class UiService:
                 self._server = HttpServer(app, listening, certificate=self.auth.certificate)
                 yield
 
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds it."""
+        return url_of_page(self.config, self.port or 0, is_secure=self.auth.certificate is not None)
+
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serve as a task of this group."""
         if self._server is not None:
@@ -80,6 +85,12 @@ class UiService:
         """End the task after the open requests."""
         if self._server is not None:
             self._server.stop()
+
+
+def url_of_page(config: CollectorConfig, port: int, *, is_secure: bool) -> str:
+    """Return where a browser on this machine finds the page of answers."""
+    host = (config.ui.listen or "").rpartition(":")[0]
+    return f"http{'s' if is_secure else ''}://{'127.0.0.1' if host in ('0.0.0.0', '[::]') else host}:{port}/"
 
 
 @asynccontextmanager
@@ -109,7 +120,7 @@ async def place_over(
     advice = "" if config.index.keeps_content or config.ui.traces else _NOT_KEPT
     sources = [store_source(store.reader, store.reader, name=store.name, rules=rules, advice=advice)]
     if config.ui.traces:
-        sources.append(open_source(config.ui.traces, access=access, rules=rules))
+        sources.append(open_source(config.ui.traces, access=access, rules=rules, index=store.index))
     async with aclosing(first_of(*sources)) as source:
         yield AnswerPlace(index=store.index, source=source)
 

@@ -60,6 +60,8 @@ class StorePipeline:
     intake: Intake
     counters: Counters
     clock: Clock
+    calendar: Clock
+    """For what has the applications' times."""
 
     @property
     def live(self) -> Live:
@@ -153,7 +155,7 @@ class StorePipeline:
         await self.store.expire(
             decided_before_ns=now_ns - nanoseconds(self.config.assemble.linger),
             ended_before_ns=now_ns - nanoseconds(self.config.store.retention),
-            began_before_ns=now_ns - nanoseconds(self.config.index.max_age),
+            began_before_ns=self.calendar.now_ns() - nanoseconds(self.config.index.max_age),
             most_rows=self.config.most_index_rows,
             keeps_content=self.config.index.keeps_content,
         )

@@ -21,6 +21,7 @@ from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.judge.live import LiveConfig
+from ragtrace_collector.ledger.coverage import Coverage
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.span_limits import SpanLimits
@@ -43,6 +44,7 @@ class SharedParts:
     tracer: Tracer
     counters: Counters
     room: RequestMemory
+    coverage: Coverage
     scores: Scores | None = None
     """What verdicts add up to, if the metrics tell it."""
 
@@ -56,6 +58,7 @@ class StageParts:
     store: WorkStore
     assembly: Assembly
     clock: Clock
+    calendar: Clock
     queued: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to judge."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -79,6 +82,7 @@ class StageParts:
             assembly=self.assembly,
             counters=self.shared.counters,
             clock=self.clock,
+            calendar=self.calendar,
             intake=self._intake(holder),
             holder=holder,
             sample_stage=self._sample_stage(reader),
@@ -142,6 +146,7 @@ class StageParts:
                 export.endpoint for export in self.config.export if export.reads_openinference
             ),
             counters=self.shared.counters,
+            coverage=self.shared.coverage,
             scores=self.shared.scores,
             logs_verdicts=self.config.telemetry.verdict_log,
             clock=self.clock,

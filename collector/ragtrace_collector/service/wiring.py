@@ -20,6 +20,7 @@ from ragtrace_collector.drift.check import check_anchors
 from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.judge.guard import guards_of
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.ledger.coverage import Coverage
 from ragtrace_collector.operations.accounts import account_routes
 from ragtrace_collector.operations.runtime import Operations
 from ragtrace_collector.operations.vitals import Vitals
@@ -38,7 +39,7 @@ from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.service.stages import SharedParts, StageParts
 from ragtrace_collector.service.topics import check_kafka, open_kafka
 from ragtrace_collector.store.open import open_store
-from ragtrace_collector.telemetry.clock import SteadyClock
+from ragtrace_collector.telemetry.clock import CalendarClock, SteadyClock
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.telemetry.scores import Scores
@@ -73,6 +74,7 @@ async def open_collector(
     """
     monotonic_ns = monotonic_ns or (clock.now_ns if clock else time.monotonic_ns)
     clock = clock or SystemClock()
+    calendar = CalendarClock(clock, monotonic_ns)
     auth = open_auth(config, clock)
     check_anchors(config)
     check_kafka(config)
@@ -91,6 +93,7 @@ async def open_collector(
             live=live,
             store=store,
             clock=clock,
+            calendar=calendar,
             assembly=Assembly(assemble_policy_of(config), monotonic_ns=monotonic_ns),
         ).pipeline()
         kafka = open_kafka(
@@ -130,6 +133,7 @@ def _open_shared(config: CollectorConfig, clock: Clock, tracer: Tracer, stack: A
         room=RequestMemory(
             _REQUESTS_AT_ONCE * config.receive.max_message_bytes, counters, most_unread=_UNREAD_AT_ONCE
         ),
+        coverage=Coverage(clock=clock),
         scores=_open_scores(config, clock),
     )
 
@@ -151,6 +155,7 @@ def _collector(
         clock=clock,
         store_limit_bytes=config.store.max_bytes,
         live=live,
+        coverage=shared.coverage,
         drift=pipeline.drift.state,
         kafka=(lambda: kafka.state) if kafka else None,
         has_listeners=config.has_listeners,
@@ -169,7 +174,7 @@ def _collector(
         operations=Operations(
             config=config.telemetry, vitals=vitals, auth=auth, scores=shared.scores, accounts=accounts
         ),
-        ui=UiService(config=config, auth=auth, status=vitals.status, clock=clock),
+        ui=UiService(config=config, auth=auth, status=vitals.status, clock=pipeline.calendar),
         kafka=kafka,
     )
 

@@ -110,7 +110,9 @@ class GroupCommit:
         self._resolve([(self._opened, None)])
         try:
             for group in self._groups():
-                self._commit(connection, group)
+                self._resolve(
+                    list(zip((each.future for each in group), self._results(connection, group), strict=True))
+                )
         finally:
             connection.close()
 
@@ -151,44 +153,29 @@ class GroupCommit:
             if closing:
                 return
 
-    def _commit(self, connection: sqlite3.Connection, group: list[_Submission]) -> None:
+    def _results(self, connection: sqlite3.Connection, group: list[_Submission]) -> list[Any]:
+        """Return what is told of a group, an exception if it failed. Only a commit that was seen succeeds."""
+        try:
+            results = self._committed(connection, group)
+        except BaseException as exc:  # noqa: BLE001 -- whatever it is, it must neither pass for success nor end this thread
+            _undo(connection)
+            return [_told(exc)] * len(group)
         try:
             self._refuse_other_files(connection)
-            self._cut_log(connection)
-            connection.execute("BEGIN IMMEDIATE")
-            done = [(each.future, self._run_one(connection, each.work)) for each in group]
-            connection.execute("COMMIT")
-        except _LostFile as exc:
-            done = [(each.future, exc) for each in group]
-        except sqlite3.Error as exc:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            with suppress(sqlite3.Error):
-                # On a full disk the log cannot grow: with its pages in place, it begins again from its start.
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            done = [(each.future, exc) for each in group]
-        except Exception as exc:  # whoever waits for a commit must hear that this thread cannot go on
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            log.exception("a commit failed unexpectedly", extra=event("commit_failed"))
-            failed = sqlite3.OperationalError(f"a commit failed unexpectedly: {type(exc).__name__}")
-            done = [(each.future, failed) for each in group]
-        else:
-            done = self._without_lost(connection, group, done)
-        self._resolve(done)
-
-    def _without_lost(
-        self, connection: sqlite3.Connection, group: list[_Submission], done: list[_Result]
-    ) -> list[_Result]:
-        """Raise if the data went into a lost file, so that it is not acknowledged."""
-        try:
-            self._refuse_other_files(connection)
-        except _LostFile as exc:
+        except BaseException as exc:  # noqa: BLE001 -- as above
+            lost = _told(exc)
             return [
-                (future, exc if each.is_acknowledged else result)
-                for each, (future, result) in zip(group, done, strict=True)
+                lost if each.is_acknowledged else result for each, result in zip(group, results, strict=True)
             ]
-        return done
+        return results
+
+    def _committed(self, connection: sqlite3.Connection, group: list[_Submission]) -> list[Any]:
+        self._refuse_other_files(connection)
+        self._cut_log(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        results = [self._run_one(connection, each.work) for each in group]
+        connection.execute("COMMIT")
+        return results
 
     def _refuse_other_files(self, connection: sqlite3.Connection) -> None:
         """Data written into a moved or deleted file would be lost after a restart.
@@ -207,9 +194,11 @@ class GroupCommit:
         if self.log_bytes() <= LOG_BYTES:
             return
         connection.execute("PRAGMA busy_timeout=0")
-        with suppress(sqlite3.Error):
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        connection.execute(f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}")
+        try:
+            with suppress(sqlite3.Error):
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.execute(f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}")
 
     @staticmethod
     def _run_one(connection: sqlite3.Connection, work: Work) -> Any:
@@ -217,8 +206,8 @@ class GroupCommit:
         try:
             result = work(connection)
         except Exception as exc:
-            if not connection.in_transaction:
-                raise  # SQLite rolled back the whole group itself, as on a full disk
+            if isinstance(exc, MemoryError) or not connection.in_transaction:
+                raise  # the whole group: on a full disk, SQLite has rolled it back itself
             connection.execute("ROLLBACK TO one")
             result = exc
         connection.execute("RELEASE one")
@@ -227,6 +216,24 @@ class GroupCommit:
     def _resolve(self, results: list[_Result]) -> None:
         with suppress(RuntimeError):  # the loop is closed: no caller waits any more
             self._loop.call_soon_threadsafe(_settle, results)
+
+
+def _undo(connection: sqlite3.Connection) -> None:
+    with suppress(BaseException):  # then the next group cannot begin, and it is tried again
+        if connection.in_transaction:  # a full disk has already ended it
+            connection.execute("ROLLBACK")
+    with suppress(BaseException):
+        # On a full disk the log cannot grow: with its pages in place, it begins again from its start.
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+def _told(exc: BaseException) -> sqlite3.Error:
+    if isinstance(exc, sqlite3.Error):
+        return exc
+    what = f"a commit failed unexpectedly: {type(exc).__name__}"
+    with suppress(Exception):
+        log.error("%s", what, exc_info=exc, extra=event("commit_failed"))
+    return sqlite3.OperationalError(what)
 
 
 def _is_emptied(connection: sqlite3.Connection) -> bool:

@@ -1,8 +1,9 @@
-"""A monotonic clock for due times, quiet periods and ages, which would stall if the clock went back."""
+"""A monotonic clock for due times, quiet periods and ages, and one for times that applications tell."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from ragtrace.ports import Clock
@@ -41,3 +42,20 @@ class SteadyClock:
                 back_ns / 1e9,
                 extra=event("clock_set_back"),
             )
+
+
+class CalendarClock:
+    """Another clock's time, to compare with times of applications: if it was wrong once, it is right again.
+
+    It runs ahead by no more than has passed since the start, so that nothing is deleted because the clock
+    was set ahead meanwhile.
+    """
+
+    def __init__(self, clock: Clock, monotonic_ns: Callable[[], int]) -> None:
+        self._clock = clock
+        self._monotonic_ns = monotonic_ns
+        self._began_ns = clock.now_ns() - monotonic_ns()
+
+    def now_ns(self) -> int:
+        """Unix time in nanoseconds."""
+        return min(self._clock.now_ns(), self._began_ns + self._monotonic_ns())

@@ -9,7 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from ragtrace.answers.summary import AnswerSummary, MetricSummary
@@ -36,8 +37,18 @@ from ragtrace_collector.telemetry.score_table import (
 )
 
 ALL_DIMENSIONS: Final = tuple(dimension.key for dimension in DIMENSIONS)
-MOST_PLACES: Final = 500
-"""Combinations of service, model, prompt version and tenant; further ones are ``other`` in all of them."""
+MOST_SERIES: Final = 7_500
+"""Of places with all their dimensions: a place is a combination of service, model, prompt version and tenant.
+Further ones are told apart by `_MATTER` alone, and when those have `_SPARE_SERIES` more, not at all."""
+_SPARE_SERIES: Final = 2_500
+_MATTER: Final = ("service", "tenant")
+"""What rules ask by."""
+_SERIES_OF_HISTOGRAM: Final = len(BOUNDS) + 3
+"""Its buckets, with that of the largest, its sum and its count."""
+_SERIES_OF_METRIC: Final = 4 * _SERIES_OF_HISTOGRAM + 10
+"""Two histograms of two labels; sums, and results by reason."""
+_SERIES_OF_PLACE: Final = 11
+"""Claims, quadrants, cost and revisions."""
 _MOST_REASONS: Final = 30
 _MOST_METRICS: Final = 30
 _DECIDED: Final = (Label.PASS, Label.FAIL)
@@ -105,6 +116,8 @@ class Scores:
         self.sums: defaultdict[ScoreMetric, dict[Labels, float]] = defaultdict(dict)
         self._dimensions = {dimension.key: _Bounded(most_values) for dimension in DIMENSIONS}
         self._places = set[Labels]()
+        self._series = 0
+        """What the places may have at most."""
         self._metrics, self._reasons = _Bounded(_MOST_METRICS), _Bounded(_MOST_REASONS)
 
     def note(self, answer: AnswerSummary, *, span_id: str) -> None:
@@ -156,10 +169,17 @@ class Scores:
             "tenant": answer.key.tenant,
         }
         where = tuple(self._dimensions[dimension.key].name(values[dimension.key]) for dimension in self.by)
-        if where not in self._places and len(self._places) >= MOST_PLACES:
-            return tuple(OTHER for _ in where)
-        self._places.add(where)
-        return where
+        what_matters = tuple(
+            value if dimension.key in _MATTER else OTHER
+            for dimension, value in zip(self.by, where, strict=True)
+        )
+        for place, most in ((where, MOST_SERIES), (what_matters, MOST_SERIES + _SPARE_SERIES)):
+            needed = _SERIES_OF_PLACE + _SERIES_OF_METRIC * len(answer.metrics)
+            if place in self._places or self._series + needed <= most:
+                self._series += needed * (place not in self._places)
+                self._places.add(place)
+                return place
+        return tuple(OTHER for _ in where)
 
     def _add(self, metric: ScoreMetric, where: Labels, own: Labels, amount: float) -> None:
         series, labels = self.sums[metric], (*where, *own)
@@ -167,6 +187,22 @@ class Scores:
 
     def _histogram(self, metric: ScoreMetric, where: Labels, own: Labels) -> ScoreHistogram:
         return self.histograms[metric].setdefault((*where, *own), ScoreHistogram())
+
+    def snapshot(self) -> Scores:
+        """Return what is counted now, for another thread to read."""
+        taken = copy(self)
+        taken.histograms = defaultdict(
+            dict,
+            {
+                metric: {
+                    labels: replace(each, counts=[*each.counts], exemplars={**each.exemplars})
+                    for labels, each in series.items()
+                }
+                for metric, series in self.histograms.items()
+            },
+        )
+        taken.sums = defaultdict(dict, {metric: {**series} for metric, series in self.sums.items()})
+        return taken
 
     def attributes(self, metric: ScoreMetric) -> tuple[str, ...]:
         """Return the names of a metric's attributes, in the order of its labels."""

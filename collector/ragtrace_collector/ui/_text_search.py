@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-from ragtrace.answers.opened import AnswerGone
+from starlette.exceptions import HTTPException
+
+from ragtrace.answers.opened import AnswerGone, OpenedAnswer
 from ragtrace.answers.port import AnswerFilter, AnswerPage, SortBy
-from ragtrace.answers.summary import AnswerSummary
+from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import ReadError
 from ragtrace_collector.ui.site import Site
+
+OpenOwn = Callable[[AnswerKey], Awaitable[OpenedAnswer]]
+"""Opens an answer for a viewer."""
 
 _BATCH: Final = 20
 _MOST_OPENED: Final = 200
@@ -35,8 +40,11 @@ class SearchResult(StrEnum):
 class TextSearch:
     """One search. It opens a bounded number of answers a page, and says how far it looked."""
 
-    def __init__(self, site: Site, *, most_opened: int = _MOST_OPENED, most_s: float = _MOST_S) -> None:
+    def __init__(
+        self, site: Site, open_own: OpenOwn, *, most_opened: int = _MOST_OPENED, most_s: float = _MOST_S
+    ) -> None:
         self._site = site
+        self._open_own = open_own
         self._most_opened = most_opened
         self._most_s = most_s
         self.opened = 0
@@ -81,8 +89,8 @@ class TextSearch:
         self.opened += 1
         try:
             async with asyncio.timeout(_MOST_OPENING_S):
-                record = (await self._site.source.open(answer.key)).record
-        except AnswerGone:
+                record = (await self._open_own(answer.key)).record
+        except (AnswerGone, HTTPException):
             self.gone += 1
             return SearchResult.GONE
         except (ReadError, TimeoutError) as exc:

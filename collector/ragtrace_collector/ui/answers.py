@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -21,7 +22,7 @@ from ragtrace_collector.ui._export import FORMATS, ExportFormat
 from ragtrace_collector.ui._text_search import SearchResult, TextSearch
 from ragtrace_collector.ui.query import FIELDS, ListQuery, check_parameters, read_query
 from ragtrace_collector.ui.render import render
-from ragtrace_collector.ui.security import checked_form, own_tenant, scoped
+from ragtrace_collector.ui.security import checked_form, open_own, own_tenant, scoped
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
 
 _PAGE: Final = 50
@@ -64,7 +65,7 @@ async def show_answers(request: Request) -> Response:
     page = AnswerPage(answers=(), next=None)
     search = None
     if not query.problems:
-        search = TextSearch(site) if query.chosen.text else None
+        search = TextSearch(site, partial(open_own, request)) if query.chosen.text else None
         find = search.page if search else site.index.page
         page = await find(query.chosen, sort=query.sort, after=request.query_params.get("after"), limit=_PAGE)
     return render(
@@ -93,7 +94,7 @@ async def export_answers(request: Request) -> Response:
         return _to_list(request, query)
     site = site_of(request)
     return StreamingResponse(
-        _exported(site, query, export, metrics=await site.index.metrics(query.chosen.scope)),
+        _exported(request, query, export, metrics=await site.index.metrics(query.chosen.scope)),
         media_type=export.media_type,
         headers={"content-disposition": f'attachment; filename="answers.{export.suffix}"'},
     )
@@ -155,20 +156,20 @@ def _scoped_query(request: Request, typed: Mapping[str, str]) -> ListQuery:
 
 
 async def _exported(
-    site: Site, query: ListQuery, export: ExportFormat, *, metrics: Sequence[str]
+    request: Request, query: ListQuery, export: ExportFormat, *, metrics: Sequence[str]
 ) -> AsyncIterator[bytes]:
     yield export.head(metrics, searched=bool(query.chosen.text))
     waiting: list[AnswerSummary] = []
-    async for answer in site.index.every(query.chosen, sort=query.sort):
+    async for answer in site_of(request).index.every(query.chosen, sort=query.sort):
         waiting.append(answer)
         if len(waiting) == _AT_ONCE:
-            yield await _rows(site, waiting, query, export, metrics)
+            yield await _rows(request, waiting, query, export, metrics)
             waiting = []
-    yield await _rows(site, waiting, query, export, metrics)
+    yield await _rows(request, waiting, query, export, metrics)
 
 
 async def _rows(
-    site: Site,
+    request: Request,
     answers: Sequence[AnswerSummary],
     query: ListQuery,
     export: ExportFormat,
@@ -177,7 +178,9 @@ async def _rows(
     """Return the rows of answers; with words to look for, also of those whose words nobody could read."""
     if not query.chosen.text:
         return b"".join(export.row(answer, metrics, None) for answer in answers)
-    looked = await TextSearch(site).looked_at(answers, query.chosen.text)
+    looked = await TextSearch(site_of(request), partial(open_own, request)).looked_at(
+        answers, query.chosen.text
+    )
     kept = [(answer, found) for answer, found in looked if found is not SearchResult.OTHER_WORDS]
     return b"".join(export.row(answer, metrics, found.value) for answer, found in kept)
 

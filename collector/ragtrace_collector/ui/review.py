@@ -95,7 +95,7 @@ async def go_to_next(request: Request) -> Response:
     done = {*await _done(reviews, pick, queue.chosen.scope.tenant), *_keys_skipped(request)}
     found = await next_answer(site.index, queue, pick, done)
     for _ in range(_MOST_GONE):
-        if found is None or not await _is_gone(site, found.key):
+        if found is None or not await _is_gone(request, found.key):
             break
         await _pass_over(reviews, found.key)
         done.add(found.key)
@@ -213,10 +213,10 @@ async def _done(reviews: ReviewStore, pick: ReviewPick, tenant: str | None) -> C
     return {*done, *await reviews.passed_over(tenant=tenant)}
 
 
-async def _is_gone(site: Site, key: AnswerKey) -> bool:
+async def _is_gone(request: Request, key: AnswerKey) -> bool:
     try:
-        await site.source.open(key)
-    except AnswerGone:
+        await open_own(request, key)
+    except (AnswerGone, HTTPException):
         return True
     except ReadError:
         return False  # the answer's page says why, and the queue waits for it

@@ -20,6 +20,7 @@ from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock
 from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.telemetry.logs import event, place_of
+from ragtrace_collector.ui.phrases import counted
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -59,7 +60,7 @@ class AnswerSearch:
     def notices(self) -> tuple[str, ...]:
         """Say how far it is, and what it could not see."""
         progress = self._progress
-        found = f"{progress.answers:,} answers" if progress else "nothing"
+        found = counted(progress.answers, "answer") if progress else "nothing"
         under_way = f"The search for answers is under way: {found} so far. Reload the page for more"
         stopped = f"The search stopped: {self.problem}. It is tried again" if self.problem else ""
         state = stopped or ("" if self._has_all else under_way)

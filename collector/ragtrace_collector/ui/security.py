@@ -144,9 +144,10 @@ def own_tenant(request: Request, named: str | None) -> str | None:
 
 
 async def open_own(request: Request, key: AnswerKey) -> OpenedAnswer:
-    """Open an answer for the viewer, and look at its spans once more whose it is.
+    """Open an answer for the viewer: the one door to content.
 
-    A key names the viewer's tenant already. But back ends keep the traces of all tenants together.
+    A key names the viewer's tenant already, and the place opens what is the tenant's. Here it is looked at
+    once more: back ends keep the traces of all tenants together.
 
     Raises:
         HTTPException: 404, it is another tenant's.
@@ -154,11 +155,13 @@ async def open_own(request: Request, key: AnswerKey) -> OpenedAnswer:
     """
     site, own = site_of(request), viewer_of(request).tenant
     opened = await site.source.open(key)
-    target = opened.record.target
-    owner = target.resource.get(semconv.TENANT) if target else None
-    if own is None or (opened.key == key and owner == own):
+    if own is None:
         return opened
-    if owner is not None or not await site.index.versions(key):  # a back end may have left the tenant out
+    resources = [version.carrier.resource.attributes for version in opened.versions if version.carrier]
+    if opened.record.target:
+        resources.append(opened.record.target.resource)
+    owners = {resource[semconv.TENANT] for resource in resources if semconv.TENANT in resource}
+    if owners - {own} or not (owners or await site.index.versions(key)):  # a place may have left it out
         raise HTTPException(404)
     return opened
 

@@ -32,9 +32,10 @@ def redact(text: str, limit: int, names: Pseudonyms, phone_regions: tuple[str, .
     return "".join(pieces)
 
 
-def is_identifying(identifier: str) -> bool:
-    """Return whether an id contains personal data. Digits in an id are not a phone number."""
-    return any(finding.kind in _UNMISTAKABLE for finding in find(identifier, ()))
+def is_identifying(identifier: str, is_opaque: bool, phone_regions: tuple[str, ...]) -> bool:
+    """Return whether an id contains personal data. Digits in an opaque one are not a phone number."""
+    found = find(identifier, () if is_opaque else phone_regions)
+    return any(not is_opaque or finding.kind in _UNMISTAKABLE for finding in found)
 
 
 class Pseudonyms:

@@ -118,7 +118,9 @@ def _value(key: str, value: AttributeValue, content_filter: ContentFilter) -> At
 
 
 def _string(key: str, value: str, content_filter: ContentFilter) -> str | None:
-    if key.rpartition(".")[2] in _NAMES or key.endswith("_id") or value == semconv.OI_REDACTED:
+    if value == semconv.OI_REDACTED:
+        return value
+    if key.rpartition(".")[2] in _NAMES or key.endswith("_id"):
         return content_filter.policy.identifier(value)
     return _text_or_json(value, content_filter)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from itertools import islice
 from json.encoder import encode_basestring, encode_basestring_ascii
 from numbers import Number
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from ragtrace import semconv
 from ragtrace.capture._guard import guarded
@@ -19,6 +21,8 @@ from ragtrace.model import Part
 __all__ = ["ContentFilter", "ContentPolicy"]
 
 if TYPE_CHECKING:
+    from opentelemetry.util.types import AttributeValue
+
     from ragtrace.capture.privacy._redaction import Pseudonyms
 
 
@@ -120,16 +124,41 @@ class ContentPolicy:
             return _is_among(metadata_key, self.metadata) is True
         return self.mode not in {"hashed", "off"}
 
-    def identifier(self, value: object) -> str:
-        """Return an application id in recordable form: at most 1,800 bytes.
+    def identifier(self, value: object) -> str | None:
+        """Return an id or a name of the application in recordable form, at most 1,800 bytes, or ``None``.
 
-        In the mode ``redacted``, an id with personal data becomes a digest: a pseudonym would be the same for
-        the users of all traces.
+        In all modes but ``on``, what is not plainly an opaque token (hex digits, a UUID, a short slug) is
+        treated like a text: ``hashed`` writes a digest and ``off`` nothing. So does ``redacted`` write one of
+        what holds personal data: a pseudonym would be the same for the users of all traces.
         """
         text = plain_text(value)
-        if self.mode == "redacted" and _is_identifying(text) is not False:
-            return digest(text, self.key_bytes)
+        if self.mode not in {None, "on"} and not self._may_stay(text):
+            return None if self.mode == "off" else digest(text, self.key_bytes)
         return text if len(text) < _SURELY_SHORT else cut(text, semconv.SAFE_STRING_BYTES)[0]
+
+    def written(self, attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+        """Return what may be written on a span: each string that is no filtered text is an id or a name."""
+        written: dict[str, AttributeValue] = {}
+        for key, value in attributes.items():
+            if key in _TEXTS or key.startswith(_TEXTS_BELOW):
+                written[key] = value
+            elif isinstance(value, str):
+                if (named := self.identifier(value)) is not None:
+                    written[key] = named
+            elif isinstance(value, list | tuple):
+                listed = [self.identifier(each) if isinstance(each, str) else each for each in value]
+                written[key] = [each for each in listed if each is not None]
+            else:
+                written[key] = value
+        return written
+
+    def _may_stay(self, text: str) -> bool:
+        is_opaque = bool(_OPAQUE.fullmatch(text))
+        if self.mode != "redacted":
+            return is_opaque and not (_detects() and _is_identifying(text, True, ()) is not False)
+        if _is_identifying(text, is_opaque, self.phone_regions) is not False:
+            return False
+        return is_opaque or self.redact is None or _ask_hook(self.redact, text, Part.QUESTION) == text
 
     def limit_of(self, part: Part, mark: str | None = None) -> int:
         """Return the byte limit for a text of this part."""
@@ -143,6 +172,21 @@ class ContentPolicy:
         }[part]
 
 
+_OPAQUE: Final = re.compile(
+    r"(?=.{1,100}\Z)"
+    r"(?![A-Z]{2}\d\d[A-Z0-9]{11,30}\Z)"  # as an IBAN
+    r"(?!\d+(?:\.\d+){3}\Z)(?!(?=\d+\D)(?:[^\w]*\d){7,}\Z)"  # an IP address, a phone number
+    r"[A-Za-z0-9]+(?:(?:[.:/#]|[-_]{1,3})[A-Za-z0-9]+)*"
+)
+"""Hex digits, a UUID, a number, a slug, a model's name, a path of slugs: no spaces, ``@``, ``+`` or ``://``."""
+_TEXTS: Final = frozenset(
+    {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.RAG_QUESTION, semconv.RAG_ANSWER}
+    | {semconv.REFERENCE_ANSWER, semconv.RETRIEVAL_QUERY, semconv.RETRIEVAL_DOCUMENTS}
+    | {semconv.RAG_DOCUMENTS, semconv.FEEDBACK_COMMENT}
+    | {f"{semconv.OI_ANNOTATIONS}.0.annotation.explanation"}
+)
+"""Attributes whose value a [`ContentFilter`][ragtrace.capture.privacy.policy.ContentFilter] has written."""
+_TEXTS_BELOW: Final = semconv.RAG_METADATA_PREFIX
 _SURELY_SHORT = semconv.SAFE_STRING_BYTES // 4
 """Characters, of at most four bytes each."""
 SHORTEST_KEY = 16
@@ -254,11 +298,21 @@ def _is_among(key: object, keys: Collection[str]) -> bool:
     return key in keys  # calls the key's `__eq__` too
 
 
+@lru_cache
+def _detects() -> bool:
+    """Return whether the extra ``privacy`` is installed."""
+    try:
+        import ragtrace.capture.privacy._redaction  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
 @guarded
-def _is_identifying(identifier: str) -> bool:
+def _is_identifying(identifier: str, is_opaque: bool, phone_regions: tuple[str, ...]) -> bool:
     from ragtrace.capture.privacy._redaction import is_identifying
 
-    return is_identifying(identifier)
+    return is_identifying(identifier, is_opaque, phone_regions)
 
 
 def json_string(text: str) -> str:

@@ -51,8 +51,8 @@ def chunk_documents(items: Iterable[object], content_filter: ContentFilter) -> C
 def _element(found: FoundDocument, rank: int, budget: int, content_filter: ContentFilter) -> tuple[str, int]:
     """Write one chunk; return it with the bytes it takes from the budget."""
     text = content_filter.redacted(found.text, Part.CONTEXT)
-    named = content_filter.policy.identifier(found.id) if found.id is not None else _unnamed(text, rank)
-    pieces = ['{"id":', json_string(named)]
+    named = None if found.id is None else content_filter.policy.identifier(found.id)
+    pieces = ['{"id":', json_string(_unnamed(text, rank) if named is None else named)]
     limit = min(content_filter.policy.max_chunk_bytes, budget)
     used, is_cut = 0, found.truncated
     if found.score is not None:

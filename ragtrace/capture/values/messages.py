@@ -45,7 +45,7 @@ def prompt_messages(messages: object, content_filter: ContentFilter) -> str | No
 
 def _role(message: object, content_filter: ContentFilter) -> str:
     said = (name(_of(message, key), "role") for key in ("role", "type"))
-    role = content_filter.policy.identifier(next((text for text in said if text), "user"))
+    role = content_filter.policy.identifier(next((text for text in said if text), "user")) or "user"
     return _ROLES.get(role, role)
 
 
@@ -66,7 +66,8 @@ def _part(part: object, budget: int, content_filter: ContentFilter) -> tuple[str
     text = part if isinstance(part, str | bytes) else _of(part, "text") or _of(part, "content")
     if isinstance(text, str | bytes):
         return _text_part(text, budget, content_filter)
-    return f'{{"type":{json_string(name(_of(part, "type"), "type") or "unknown")}}}', 0
+    kind = content_filter.policy.identifier(name(_of(part, "type"), "type") or "unknown") or "unknown"
+    return f'{{"type":{json_string(kind)}}}', 0
 
 
 def _text_part(text: str | bytes, budget: int, content_filter: ContentFilter) -> tuple[str, int]:

@@ -15,6 +15,7 @@ from typing import Final
 
 import click
 
+from ragtrace import _standard_input
 from ragtrace import backfill as library
 from ragtrace.backends import OtlpFileReader, open_carrier_sink, open_reader
 from ragtrace.backends.http_api import ConnectionSettings
@@ -186,6 +187,7 @@ def _stopped_by_ctrl_c(run: ResumableRun) -> Iterator[None]:
 
     def on_signal() -> None:
         run.stop.set()
+        _standard_input.leave()
         loop.remove_signal_handler(signal.SIGINT)
         what = (
             "leaving the requests in batches" if run.leaves_waiting else "finishing the answers in progress"

@@ -27,14 +27,15 @@ _ADVICE: Final = {
     "judge_timeout": "the server is slow or stuck: raise --judge-timeout, or choose a smaller model",
     "judge_refused": "check the key, its quota, and the name of the model",
     "judge_nonsense": "the model does not follow the reply format: choose a more capable one",
+    "judge_declined": "the model, or its content filter, refuses: choose another",
     "judge_cut_off": "the model exceeds its token limit: choose another",
     "judge_oversized": "the reply is longer than any model writes: is this the address of a model?",
-    "judge_compromised": "the model gets simple facts wrong: choose a more capable one",
+    "judge_compromised": "the model gets simple facts wrong, or leaves them out: choose a more capable one",
 }
 
 
 _OTHERWISE: Final = "see what the judge's own log says"
-_SAYS_WHAT_TO_DO: Final = re.compile(r"its certificate|it redirects|by TLS|\.onnx|tokenizer\.json")
+_SAYS_WHAT_TO_DO: Final = re.compile(r"num_ctx|its certificate|it redirects|by TLS|\.onnx|tokenizer\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -304,16 +304,12 @@ async def _opened(options: AnswerPlaceOptions, times: _Times) -> AsyncIterator[_
 async def _opened_store(config: Path | None, store: Path | None) -> AsyncIterator[_Place]:
     """Open the answers of the named store, else of the configured or the default one."""
     with needs_extra("collector"):
-        from ragtrace_collector.config import default_config_text, load_config, parse_config
+        from ragtrace_collector.config import load_config
         from ragtrace_collector.service.page import place_over
         from ragtrace_collector.store.ledger import read_screened, take_stock
         from ragtrace_collector.store.open_reading import open_reading
 
-    configured = (
-        load_config(config)
-        if config
-        else parse_config(default_config_text(), where="the default configuration")
-    )
+    configured = load_config(config, needs_secrets=False)
     section = configured.store
     if store is not None or config is None:
         section = section.over_file(store or default_store())

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ragtrace.errors import JudgeError, JudgeRefused, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge.calls import JudgeCall, was_turned_down
-from ragtrace.judge.openai._endpoint import JsonObject, RequestRejected
+from ragtrace.judge.openai._endpoint import JsonObject, RequestRejected, check_error_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class BatchReplies:
             call.turned_down()
             raise self._unanswered(line, who, call)
         if response.status_code < 400:
+            check_error_within(response.body, who=who, call=call)
             return response.body
         if was_turned_down(response.status_code):
             call.turned_down()

@@ -67,7 +67,8 @@ class Access:
         trust = self.tls.context() if self.tls else _trusted_by_default(*_certificates_of(os.environ))
         kind = openai.DefaultAioHttpClient if _may_use_aiohttp() else openai.DefaultAsyncHttpxClient
         try:
-            return kind(**client_options(most_bytes), verify=trust)
+            # the caller bounds the whole of a request; the SDK's own limit would end it after ten minutes
+            return kind(**client_options(most_bytes), verify=trust, timeout=openai.Timeout(None, connect=5.0))
         except (ImportError, ValueError):  # not chained: it quotes the proxy's URL, which may hold a password
             raise ConfigError(_unusable_proxy()) from None
 

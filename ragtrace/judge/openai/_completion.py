@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,11 +46,14 @@ class Completion:
             AttributeError, TypeError, IndexError, ValueError: it is no chat completion.
         """
         choice = completion.choices[0]
-        calls = [call for call in choice.message.tool_calls or () if call.type == "function"]
+        message = choice.message
+        calls = [call for call in message.tool_calls or () if call.type == "function"]
+        said = _text(calls[0].function.arguments if calls else message.content)
         return cls(
-            text=_text(calls[0].function.arguments if calls else choice.message.content),
+            # a server that takes all that is said for reasoning
+            text=said if said.strip() else _text(message.reasoning_content or message.reasoning),
             finish_reason=choice.finish_reason,
-            declined=choice.finish_reason == "content_filter" or bool(choice.message.refusal),
+            declined=choice.finish_reason in ("content_filter", "refusal") or bool(message.refusal),
             likely=_likely(getattr(choice, "logprobs", None)),
             usage=usage,
         )
@@ -101,6 +105,8 @@ def _word(token: str) -> str:
 
 def _text(content: Any) -> str:
     """Read a message: a text, or a list of parts (some servers)."""
+    if isinstance(content, Mapping):  # the arguments of a call, as an object instead of its text
+        return json.dumps(content)
     if isinstance(content, list):
         return "".join(_text(part.get("text")) for part in content if part.get("type") == "text")
     if content is not None and not isinstance(content, str):

@@ -27,9 +27,12 @@ from ragtrace.judge._http import (
     certificate_fault,
     error_of_aiohttp,
     never_left,
+    status_within,
 )
 from ragtrace.judge.calls import JudgeCall, was_turned_down
 from ragtrace.judge.openai._client import Access
+from ragtrace.judge.openai._stream import is_stream, joined
+from ragtrace.off_loop import off_loop
 
 if TYPE_CHECKING:
     import openai
@@ -101,10 +104,12 @@ class Endpoint:
                 raise
             raise rejected.failure(who=self._who, usage=call.usage) from None
         try:
-            return json.loads(reply, object_hook=JsonObject)
+            answer = await off_loop(len(reply), _read, reply)
         except (ValueError, RecursionError):
             message = "the reply is not a JSON document"
             raise JudgeNonsense(f"{self._who}: {message}", usage=call.usage) from None
+        check_error_within(answer, who=self._who, call=call)
+        return answer
 
     async def fetch(self, send: Callable[[openai.AsyncOpenAI], Awaitable[bytes]], call: JudgeCall) -> bytes:
         """Send a request by the SDK; return the body of the reply. ``call`` records the outcome.
@@ -196,6 +201,30 @@ class Endpoint:
         if _is_tls_fault(exc):
             message = "no connection by TLS: does its address begin with http://?"
         return JudgeUnavailable(f"{self._who}: {message}", usage=call.usage)
+
+
+def check_error_within(answer: Any, *, who: str, call: JudgeCall) -> None:
+    """Treat an error that came with the status 200 as one with the status that it means.
+
+    Raises:
+        RequestRejected: that is 400 or 422.
+        JudgeError: it is another.
+    """
+    choices = answer.choices if isinstance(answer, JsonObject) else None
+    holders = [answer, *(choices if isinstance(choices, list) else ())]
+    error = next((each.error for each in holders if isinstance(each, JsonObject) and each.error), None)
+    if error is None:
+        return
+    rejected = RequestRejected(status_within(error), {"error": error})
+    if was_turned_down(rejected.status):
+        call.turned_down()
+    raise rejected if rejected.is_adaptable else rejected.failure(who=who, usage=call.usage)
+
+
+def _read(reply: bytes) -> Any:
+    if is_stream(reply):
+        reply = json.dumps(joined(reply)).encode()
+    return json.loads(reply, object_hook=JsonObject)
 
 
 def _headers_of(client: openai.AsyncOpenAI, access: Access) -> Mapping[str, str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeUnable
+from ragtrace.errors import JudgeCutOff, JudgeDeclined, JudgeError, JudgeNonsense, JudgeUnable
 from ragtrace.judge._ask_loop import AskLoop
 from ragtrace.judge._http import RequestRejected
 from ragtrace.judge.calls import CallRequest, JudgeCall
@@ -77,16 +77,19 @@ class Exchange(AskLoop[ReplyT, Completion, Dialect]):
     def check(self, answer: Completion) -> None:
         """Check that the model did answer."""
         if answer.declined:
-            raise self.error(JudgeNonsense, "the model declined to reply, or a content filter stopped it")
+            raise self.declined()
 
     def adapt(self, rejected: RequestRejected) -> None:
         """Choose another dialect after a rejection."""
         if rejected.code == "content_filter":
-            raise self.error(JudgeNonsense, "a content filter stopped the request")
+            raise self.error(JudgeDeclined, "its content filter stopped the request")
         if _TOO_LONG.search(f"{rejected.code} {rejected.complaint}"):
             raise self.error(
                 JudgeNonsense, "the chunks are too long for it: serve the model with a larger context"
             )
+        if self.dialect.system_role and rejected.is_of_the_system_role:
+            self.dialect = replace(self.dialect, system_role=False)
+            return
         adapted = self.dialect.after_rejection(
             rejected.complaint, self.request.reply_type, self.request.sampling
         )
@@ -151,8 +154,10 @@ class Exchange(AskLoop[ReplyT, Completion, Dialect]):
         ):
             schema = json.dumps(reply_schema(self.request.reply_type))
             system = f"{system}\n\nThe JSON schema of the reply: {schema}"
-        instructions = [("system", system)] if system else []
-        asked = [*instructions, ("user", self.request.user), *self.correction]
+        user = self.request.user
+        if system and not self.dialect.system_role:
+            system, user = "", f"{system}\n\n{user}"
+        asked = [*([("system", system)] if system else []), ("user", user), *self.correction]
         return [{"role": role, "content": content} for role, content in asked]
 
     def _other_likelihoods(self) -> Dialect:

@@ -70,6 +70,8 @@ class Dialect:
     seed: bool = True
     bounded: bool = True
     """Whether the schema may carry lengths and ranges."""
+    system_role: bool = True
+    """Whether instructions may come in a message of their own; else they begin the user's."""
     json_mode: bool = True
     """Whether free text can be requested as a JSON object."""
     reasoning_room: int = 0

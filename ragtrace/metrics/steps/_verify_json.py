@@ -14,7 +14,7 @@ from ragtrace.metrics._verdicts import CheckedVerdict, CheckedVerdicts, checked_
 from ragtrace.metrics.ask_items import ItemQuestion, ItemReplies, ask_items
 from ragtrace.metrics.judge_calls import batches, together
 from ragtrace.metrics.steps.step import Material, Step
-from ragtrace.model import VerdictLabel
+from ragtrace.model import DecidedBy, VerdictLabel
 from ragtrace.ports import JudgeRequest
 
 Pack: TypeAlias = Sequence[NumberedText]
@@ -58,53 +58,54 @@ class JsonVerifier:
             rulings={number: combine(rulings) for number, rulings in given.items()},
             rejected=sum(reply.rejected for reply in replies),
             canaries_passed=sum(reply.canaries_passed for reply in replies),
-            canaries_silent=sum(reply.canaries_silent for reply in replies),
         )
 
     def _question(self, pack: Pack) -> ItemQuestion[NumberedText, ItemReplies[GivenVerdict]]:
         ask, cut_off = partial(self._ask, pack), ItemReplies[GivenVerdict].cut_off
-        return ItemQuestion(ask=ask, cut_off=cut_off, answer="verdict")
+        return ItemQuestion(ask=ask, cut_off=cut_off)
 
     def _checked(self, pack: Pack, replies: ItemReplies[GivenVerdict]) -> Mapping[int, CheckedVerdict]:
         shown = {chunk.number for chunk in pack}
         return checked_verdicts(replies, shown=shown, find_quote=self.material.context.find_quote)
 
     async def _ask(
-        self, pack: Pack, claims: Sequence[NumberedText], answered: Sequence[NumberedText]
+        self, pack: Pack, claims: Sequence[NumberedText], answered: Sequence[NumberedText], again: bool
     ) -> ItemReplies[GivenVerdict]:
         canary_claims = self.canaries.among(pack)
-        reply = await self.material.judge.ask(self._request(pack, claims, canary_claims))
-        passed = check_canaries(canary_claims, _supported(reply.value))
+        reply = await self.material.judge.ask(self._request(pack, claims, canary_claims, again))
+        if all(reply.decided_by.get(claim.number) is DecidedBy.SCREEN for claim in claims):
+            canary_claims = ()  # nobody was asked about them
+        canaries = {canary.number for canary in canary_claims}
         checked = ItemReplies.check(
             ((given.id, given) for given in reply.value.verdicts),
             asked=claims,
             abstained=reply.abstained,
             notes=reply.notes,
-            canaries={canary.number for canary in canary_claims},
+            canaries=canaries,
         )
-        silent = len(canary_claims) - passed
+        if checked.missing(claims) and not (again and canaries.difference(reply.value.ids)):
+            return checked
         return replace(
             checked,
-            canaries_passed=passed,
-            canaries_silent=silent,
+            canaries_passed=check_canaries(canary_claims, _supported(reply.value)),
             support=reply.support,
             decided_by=reply.decided_by,
         )
 
     def _request(
-        self, pack: Pack, claims: Sequence[NumberedText], canary_claims: tuple[CanaryClaim, ...]
+        self, pack: Pack, claims: Sequence[NumberedText], canary_claims: tuple[CanaryClaim, ...], again: bool
     ) -> JudgeRequest[VerifyReply]:
         given = VerifyInput(chunks=tuple(pack), claims=self.canaries.weave(claims, canary_claims))
 
         def about(numbers: Collection[int]) -> JudgeRequest[VerifyReply]:
             kept = [claim for claim in claims if claim.number in numbers]
-            return self._request(pack, kept, canary_claims if kept else ())
+            return self._request(pack, kept, canary_claims if kept else (), again)
 
         def check(reply: VerifyReply) -> None:
             check_canaries(canary_claims, _supported(reply))
 
         return self.step.request(
-            given, self.material, prompt=self.prompt, items=claims, about=about, check=check
+            given, self.material, prompt=self.prompt, items=claims, about=about, check=check, again=again
         )
 
 

@@ -59,7 +59,6 @@ class YesNoVerifier:
                 claim.number: combine([self._ruling(pack, claim) for pack in heard]) for claim in claims
             },
             canaries_passed=sum(pack.canaries_passed for pack in heard),
-            canaries_silent=sum(pack.canaries_silent for pack in heard),
         )
 
     def _doubtful(self, claims: Sequence[NumberedText], heard: Sequence[_Heard]) -> list[NumberedText]:
@@ -70,10 +69,10 @@ class YesNoVerifier:
         woven = self.canaries.weave(claims, canary_claims)
         said = await self._ask_each(pack, woven, "support", canary_claims)
         # after all replies: a failed canary must not hide the usage of concurrent requests
-        passed = check_canaries(canary_claims, [(number, self._is_yes(p)) for number, p in said.items()])
-        return _Heard(
-            pack=pack, support=said, canaries_passed=passed, canaries_silent=len(canary_claims) - passed
+        passed = check_canaries(
+            canary_claims if said else (), [(number, self._is_yes(p)) for number, p in said.items()]
         )
+        return _Heard(pack=pack, support=said, canaries_passed=passed)
 
     async def _hear_again(self, heard: _Heard, doubtful: Sequence[NumberedText]) -> _Heard:
         """Repeat with the chunks in reverse order and take the mean, so that their order does not matter."""
@@ -109,7 +108,8 @@ class YesNoVerifier:
         self, pack: Pack, item: NumberedText, question: YesNoQuestion, canary_claims: Sequence[CanaryClaim]
     ) -> float | None:
         def check(reply: YesProbability) -> None:
-            check_canaries(canary_claims, [(item.number, self._is_yes(reply.p_yes))])
+            own = [canary for canary in canary_claims if canary.number == item.number]
+            check_canaries(own, [(item.number, self._is_yes(reply.p_yes))])
 
         try:
             reply = await self.material.judge.ask(self._request(pack, item, question, check))
@@ -167,7 +167,6 @@ class _Heard:
     support: Mapping[int, float]
     against: Mapping[int, float] = field(default_factory=dict)
     canaries_passed: int
-    canaries_silent: int
 
 
 def _render(pack: Pack, claim: str, question: YesNoQuestion, code: str) -> str:

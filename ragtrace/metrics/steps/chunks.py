@@ -62,10 +62,11 @@ async def _ask(
     reference: str | None,
     chunks: Sequence[NumberedText],
     answered: Sequence[NumberedText],
+    again: bool,
 ) -> ItemReplies[GivenGrade]:
     question = material.record.question or ""
     given = ChunksInput(question=question, reference=reference, chunks=tuple(chunks))
-    reply = await material.judge.ask(CHUNKS.request(given, material))
+    reply = await material.judge.ask(CHUNKS.request(given, material, again=again))
     grades = ((grade.id, grade) for grade in reply.value.chunks)
     return ItemReplies.check(grades, asked=chunks, abstained=reply.abstained, notes=reply.notes)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from ragtrace.errors import JudgeCutOff
+from ragtrace.errors import JudgeCutOff, JudgeNonsense
 from ragtrace.judge_forms import (
     ExtractedClaim,
     ExtractInput,
@@ -21,7 +21,7 @@ from ragtrace.metrics.fence import fenced
 from ragtrace.metrics.judge_calls import batches, output_tokens, together
 from ragtrace.metrics.steps._sections import numbered_section
 from ragtrace.metrics.steps.step import Material, Step
-from ragtrace.model import Claim
+from ragtrace.model import Claim, Usage
 from ragtrace.sentences import Sentence
 
 _MIN_REPEATED_CHARS = 10
@@ -40,7 +40,9 @@ async def extract_claims(material: Material) -> ClaimExtraction:
     return _join([part for found in answers for part in found.parts], material.sentences)
 
 
-async def _ask(material: Material, part: Sequence[Sentence], surroundings: Sequence[Sentence]) -> _Found:
+async def _ask(
+    material: Material, part: Sequence[Sentence], surroundings: Sequence[Sentence], again: bool
+) -> _Found:
     given = ExtractInput(
         question=material.record.question,
         sentences=_numbered(part),
@@ -49,7 +51,7 @@ async def _ask(material: Material, part: Sequence[Sentence], surroundings: Seque
             TurnText(question=turn.question, answer=turn.answer) for turn in material.record.earlier_turns
         ),
     )
-    reply = await material.judge.ask(EXTRACT.request(given, material))
+    reply = await material.judge.ask(EXTRACT.request(given, material, again=again))
     return _Found((_Part.check(reply.value, asked=_numbers(part), shown=(*part, *surroundings)),))
 
 
@@ -89,17 +91,30 @@ class _Found:
     parts: tuple[_Part, ...]
 
     def joined(self, other: _Found) -> _Found:
-        """Add the statements of a further reply."""
-        return _Found((*self.parts, *other.parts))
+        """Add the statements of a further reply; those of one that cites unknown sentences go."""
+        return _Found((*(part for part in self.parts if not part.rejected), *other.parts))
 
     def missing(self, items: Sequence[Sentence]) -> Sequence[Sentence]:
-        """Return the sentences that no statement cites; none if the answer is a refusal."""
+        """Return the sentences that no statement cites; none if the answer is a refusal.
+
+        If a statement cites no sentence that exists, the reply's numbers may all be shifted.
+        """
+        if any(part.rejected for part in self.parts):
+            return items
         cited = {number for part in self.parts for number in part.cited}
         left_out = [sentence for sentence in items if sentence.number not in cited]
         return () if all(part.refusal for part in self.parts) else left_out
 
-    def without_missing(self, items: Sequence[Sentence], reason: str) -> _Found:
-        """Leave it at that: a sentence may state nothing."""
+    def without_missing(self, items: Sequence[Sentence]) -> _Found:
+        """Leave it at that: a sentence may state nothing.
+
+        Raises:
+            JudgeNonsense: a statement cites no sentence that exists, again.
+        """
+        if any(part.rejected for part in self.parts):
+            raise JudgeNonsense(
+                "the judge cites sentences that the answer does not have, twice", usage=Usage()
+            )
         return self
 
 

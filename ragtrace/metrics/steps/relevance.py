@@ -42,10 +42,10 @@ async def grade_statements(material: Material) -> tuple[Verdict, ...]:
 
 
 async def _ask(
-    material: Material, statements: Sequence[NumberedText], answered: Sequence[NumberedText]
+    material: Material, statements: Sequence[NumberedText], answered: Sequence[NumberedText], again: bool
 ) -> ItemReplies[GivenRelevance]:
     given = RelevanceInput(question=material.record.question or "", statements=tuple(statements))
-    reply = await material.judge.ask(RELEVANCE.request(given, material))
+    reply = await material.judge.ask(RELEVANCE.request(given, material, again=again))
     grades = ((grade.id, grade) for grade in reply.value.statements)
     return ItemReplies.check(grades, asked=statements, abstained=reply.abstained, notes=reply.notes)
 

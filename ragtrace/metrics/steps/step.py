@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from ragtrace.errors import JudgeNonsense
 from ragtrace.judge_forms import NumberedText
 from ragtrace.judge_steps import ClaimExtraction, Prompt, PromptName, StepName
 from ragtrace.metrics._context import NumberedContext
+from ragtrace.metrics.ask_items import misnumbered
 from ragtrace.metrics.prompt import Prompts
 from ragtrace.metrics.step_limits import StepLimits
 from ragtrace.metrics.verify_settings import VerifySettings
-from ragtrace.model import RagRecord
+from ragtrace.model import RagRecord, Usage
 from ragtrace.ports import Judge, JudgeRequest
 from ragtrace.sentences import Sentence
+
+_AGAIN: Final = (
+    "Your last reply left numbers out, repeated some, or had others. Answer about each of these once: {}"
+)
 
 GivenT = TypeVar("GivenT", bound=BaseModel)
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
@@ -64,7 +70,7 @@ class Step(Generic[GivenT, ReplyT, ResultT]):
     output_tokens: Callable[[GivenT], int]
     """How many tokens a reply may need."""
     items: str | None = None
-    """The field of the material whose texts are answered one by one: caches keep each answer."""
+    """The field of the material whose texts are answered one by one, each under its number."""
     run: Callable[[Material], Awaitable[ResultT]]
     """Asks the judge, checks the replies and returns the result."""
 
@@ -74,9 +80,10 @@ class Step(Generic[GivenT, ReplyT, ResultT]):
         material: Material,
         *,
         prompt: Prompt | None = None,
-        items: Sequence[NumberedText] | None = None,
+        items: Sequence[NumberedText] = (),
         about: Callable[[Collection[int]], JudgeRequest[ReplyT]] | None = None,
         check: Callable[[ReplyT], None] | None = None,
+        again: bool = False,
     ) -> JudgeRequest[ReplyT]:
         """Make a request.
 
@@ -84,25 +91,28 @@ class Step(Generic[GivenT, ReplyT, ResultT]):
             given: Its material.
             material: The record that it is about.
             prompt: Instructions other than the step's usual prompt.
-            items: The items, if there are more in the material; then ``about`` asks about some of them.
+            items: The claims that a screen may decide; then ``about`` asks about the others.
             about: Makes the same request about some of the items.
             check: Raises ``JudgeCompromised`` if a reply is not to be believed.
+            again: The last reply had other numbers than it was asked about: say so.
         """
-        field = self.items or ""
-        asked: Sequence[NumberedText] = (getattr(given, field) if field else ()) if items is None else items
+        numbers = [item.number for item in getattr(given, self.items)] if self.items else []
+        user = self.render(given, material.fence_code)
 
-        def narrowed(numbers: Collection[int]) -> JudgeRequest[ReplyT]:
-            kept = tuple(item for item in asked if item.number in numbers)
-            return self.request(given.model_copy(update={field: kept}), material, prompt=prompt)
+        def checked(reply: ReplyT) -> None:
+            if self.items and misnumbered(getattr(reply, "ids", ()), numbers):
+                raise JudgeNonsense("the reply has other numbers than it was asked about", usage=Usage())
+            if check:
+                check(reply)
 
         return JudgeRequest(
             step=self.name,
             system=(prompt or material.prompts.named(self.prompts[0])).text,
-            user=self.render(given, material.fence_code),
+            user=f"{user}\n{_AGAIN.format(', '.join(map(str, numbers)))}" if again else user,
             reply_type=self.reply,
             inputs=given,
             max_output_tokens=self.output_tokens(given),
-            items={item.number: item.text for item in asked},
-            about=about or (narrowed if field else None),
-            check=check,
+            items={item.number: item.text for item in items},
+            about=about,
+            check=checked,
         )

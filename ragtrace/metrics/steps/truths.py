@@ -122,9 +122,10 @@ async def _ask(
     limit: int | None,
     chunks: Sequence[NumberedText],
     answered: Sequence[NumberedText],
+    again: bool,
 ) -> ItemReplies[GivenTruths]:
     given = TruthsInput(limit=limit, chunks=tuple(chunks))
-    reply = await material.judge.ask(TRUTHS.request(given, material))
+    reply = await material.judge.ask(TRUTHS.request(given, material, again=again))
     listed = ((entry.id, entry) for entry in reply.value.chunks)
     return ItemReplies.check(listed, asked=chunks, abstained=reply.abstained, notes=reply.notes)
 

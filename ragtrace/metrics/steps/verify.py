@@ -70,7 +70,6 @@ async def verify_claims(
         rejected=found.rejected,
         form=form,
         canaries_passed=found.canaries_passed,
-        canaries_silent=found.canaries_silent,
     )
 
 

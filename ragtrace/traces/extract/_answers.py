@@ -142,6 +142,7 @@ def _in_elements(text: str, question: str | None) -> tuple[str | None, str]:
     inside = {each.name: bare[each.inside].strip() for each in elements}
     beside = without(bare, elements).strip()
     named = [name for name in inside if _ANSWER_NAME.search(name)]
+    named = named or [name for name in inside if not beside and _RESULT_NAME.search(name)]
     if named and (not beside or bare.endswith(">")):
         return inside[named[-1]], f"what is between tags `<{named[-1]}>`"
     if not beside and (len(inside) > 1 or "</" in "".join(inside.values())):
@@ -507,6 +508,31 @@ def is_verdict(text: str) -> bool:
         return False
     node = parse_loosely(text)
     return not isinstance(node, str) and _name_of_answer(node if isinstance(node, dict) else {}, None) is None
+
+
+def is_for_a_program(reading: SpanReading) -> bool:
+    """Return whether a model's text is a verdict, a word it was offered, or a question of its own."""
+    text = (reading.answer.value or "").strip() if reading.answer else ""
+    if not text or (len(text.split()) > 1 and text[0] not in "[{"):
+        return False
+    if is_verdict(text):
+        return True
+    prompt, node = _material(reading), parse_loosely(text)
+    if isinstance(node, Mapping):
+        asked = (
+            each for key, each in node.items() if isinstance(each, str) and _QUESTION_NAME.fullmatch(key)
+        )
+        return any(_flat(each) not in prompt for each in asked)
+    offered = {each.lower() for match in _OPTIONS.finditer(prompt) for each in match.groups() if each}
+    return text.strip(".\"'").lower() in offered
+
+
+_QUESTION_NAME: Final = re.compile(r"(?:user_?)?(?:question|query)", re.IGNORECASE)
+_OPTIONS: Final = re.compile(
+    r"[\"'`](\w{1,20})[\"'`],?\s(?:\w{1,5}\s)?[\"'`](\w{1,20})[\"'`]"
+    r"|(?<![\w/.])(\w{1,20})\s?/\s?(\w{1,20})(?![\w/])"
+)
+"""``"yes" or "no"``, ``yes/no``."""
 
 
 def _material(reading: SpanReading) -> str:

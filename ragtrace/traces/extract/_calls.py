@@ -182,7 +182,7 @@ _UNDER_TEST: Final = re.compile(
     re.IGNORECASE,
 )
 _ASKED: Final = re.compile(r"^(user_?)?(question|query|input|prompt)$", re.IGNORECASE)
-_GIVEN: Final = re.compile(r"context|documents?$|^sources?$|^passages?$|^facts?$|statements?$", re.IGNORECASE)
+GIVEN: Final = re.compile(r"context|documents?$|^sources?$|^passages?$|^facts?$|statements?$", re.IGNORECASE)
 
 
 def judges_an_answer(reading: SpanReading) -> bool:
@@ -206,7 +206,7 @@ def under_test(reading: SpanReading) -> str | None:
             continue
         keys = {snake(key): value for key, value in each.items() if value and isinstance(value, str | tuple)}
         answer = next((value for key, value in keys.items() if _UNDER_TEST.match(key)), None)
-        if answer and any(map(_ASKED.match, keys)) and any(map(_GIVEN.search, keys)):
+        if answer and any(map(_ASKED.match, keys)) and any(map(GIVEN.search, keys)):
             return " ".join(answer.split()) if isinstance(answer, str) else ""
     return None
 
@@ -403,8 +403,9 @@ def _answers_itself(call: Call, inside: Sequence[Call]) -> bool:
     if told and any(told == answer and asked and asked == question for question, answer in answers):
         return True
     later = [each for each in free if each.span.end_ns > last and each.answer and each.answer.value]
-    prompted = (_key(each.question) for each in later)
-    return bool(asked) and any(asked in prompt for prompt in prompted if prompt)
+    node = parse_loosely(call.own.output) if call.own else None
+    texts = {" ".join(str(each).split()) for each in (node.values() if isinstance(node, dict) else (node,))}
+    return bool(asked) and any(asked in _key(each.question) or _key(each.answer) in texts for each in later)
 
 
 def _is_asked_the_same(call: Call, inside: Call) -> bool:
@@ -420,19 +421,9 @@ def _in_turn(call: Call, tree: SpanTree) -> tuple[Call, ...]:
     steps = [each for each in call.members if each.role in (*_RETRIEVALS, Role.GENERATION)]
     if sum(each.role is Role.GENERATION for each in steps) < 2:
         return (call,)
-    parts: list[list[SpanReading]] = [[]]
-    answered = False
-    for each in sorted(steps, key=lambda each: (each.span.start_ns, each.span.span_id)):
-        if each.role in _RETRIEVALS and answered:
-            parts.append([])
-            answered = False
-        parts[-1].append(each)
-        answered = answered or (each.role is Role.GENERATION and bool(each.answer and each.answer.value))
-    if len(parts) < 2 or not answered:
+    parts = _by_question(steps) or _by_time(steps)
+    if len(parts) < 2:
         return (call,)
-    for earlier, later in pairwise(parts):
-        if not _begins_anew(earlier, later):
-            return (call,)
     groups = [
         Call(root=tree.common_ancestor([each.span for each in part]), members=tuple(part)) for part in parts
     ]
@@ -443,6 +434,29 @@ def _in_turn(call: Call, tree: SpanTree) -> tuple[Call, ...]:
     )
 
 
+def _by_question(steps: Sequence[SpanReading]) -> list[list[SpanReading]]:
+    """Group steps that run at the same time by their question; nothing if one has none, or another."""
+    parts: dict[str, list[SpanReading]] = {}
+    for each in steps:
+        parts.setdefault(_key(each.question if each.role is Role.GENERATION else each.query), []).append(each)
+    roles = [{each.role for each in part} for part in parts.values()]
+    is_each_whole = all(Role.GENERATION in each and not each.isdisjoint(_RETRIEVALS) for each in roles)
+    return [*parts.values()] if is_each_whole and parts.keys().isdisjoint({""}) else []
+
+
+def _by_time(steps: Sequence[SpanReading]) -> list[list[SpanReading]]:
+    """Divide steps where a retrieval for another question follows an answer."""
+    parts: list[list[SpanReading]] = [[]]
+    answered = False
+    for each in sorted(steps, key=lambda each: (each.span.start_ns, each.span.span_id)):
+        if each.role in _RETRIEVALS and answered:
+            parts.append([])
+            answered = False
+        parts[-1].append(each)
+        answered = answered or (each.role is Role.GENERATION and bool(each.answer and each.answer.value))
+    return parts if answered and all(_begins_anew(*each) for each in pairwise(parts)) else []
+
+
 def _begins_anew(earlier: Sequence[SpanReading], later: Sequence[SpanReading]) -> bool:
     """Return whether the later steps serve another question: theirs is not among what the earlier asked."""
     first, second = _query_of(earlier), _query_of(later)
@@ -450,7 +464,19 @@ def _begins_anew(earlier: Sequence[SpanReading], later: Sequence[SpanReading]) -
     said = [_key(each.answer) for each in earlier if each.role is Role.GENERATION]
     if not first or not second or first == second or not prompts:
         return False
-    return not any(first in prompt or any(each and each in prompt for each in said) for prompt in prompts)
+    return not any(
+        (first in prompt or any(each and each in prompt for each in said)) and not _ends_with(prompt, second)
+        for prompt in prompts
+    )
+
+
+def _ends_with(prompt: str, question: str) -> bool:
+    """Return whether a prompt asks the question at its end, below the conversation up to then."""
+    return question in prompt[-len(question) - _LABEL :]
+
+
+_LABEL: Final = 30
+"""Characters, of ``Answer:``."""
 
 
 def _query_of(steps: Sequence[SpanReading]) -> str:

@@ -7,12 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
-from ragtrace.traces.extract._answers import is_verdict
-from ragtrace.traces.extract._calls import Call, SpanTree
-from ragtrace.traces.extract._content import FoundValue
-from ragtrace.traces.extract._documents import MAX_CHUNKS, chunk_of, is_unnamed, joined
+from ragtrace.traces.extract._answers import is_for_a_program
+from ragtrace.traces.extract._calls import GIVEN, Call, SpanTree, snake
+from ragtrace.traces.extract._content import FoundValue, parse_loosely
+from ragtrace.traces.extract._documents import (
+    MAX_CHUNKS,
+    chunk_of,
+    find_documents,
+    is_document,
+    is_prose,
+    is_unnamed,
+    joined,
+)
 from ragtrace.traces.extract._mapping import is_mapped
-from ragtrace.traces.extract._messages import message_text
+from ragtrace.traces.extract._messages import hosted_documents, message_text
 from ragtrace.traces.extract._missing import missing_documents
 from ragtrace.traces.extract._nesting import final_retrievals, named_by_steps
 from ragtrace.traces.extract._prompt_context import PromptContext, documents_shown, prompt_of, prompted
@@ -51,10 +59,9 @@ def context_of(
     shown = documents_shown(generation, has_retrieval=bool(found.sources))
     if shown is not None and shown.documents.value:
         return _with_texts(found, call, generation, shown)
-    said = generation.answer.value if generation and generation.answer else None
-    if not found.sources and source is not ContextFrom.PROMPT and is_verdict((said or "").strip()):
-        return found  # it reads a document for a program, not for a person who asks
     is_liberal = source is ContextFrom.PROMPT
+    if generation and not found.sources and not is_liberal and is_for_a_program(generation):
+        return found  # it reads a document for a program, not for a person who asks
     of_prompt = prompted(
         call, generation, question=question, is_liberal=is_liberal, has_retrieval=bool(found.sources)
     )
@@ -174,7 +181,7 @@ def _retrieved(call: Call, generation: SpanReading | None, tree: SpanTree) -> Ex
     if any(each.has_text for each in worked):
         retrievals = worked  # what a failed one says is an error
     mapped = tuple(each for each in call.members if is_mapped(each.documents))
-    final = final_retrievals(retrievals, tree) or _handed(generation)
+    final = final_retrievals(retrievals, tree) or _handed(generation) or _returned(call)
     sources = mapped or named_by_steps(final, call.of(Role.STEP))
     chunks = joined([each.documents.value or () for each in sources if each.documents])
     return ExtractedContext(
@@ -199,6 +206,27 @@ def _handed(generation: SpanReading | None) -> tuple[SpanReading, ...]:
         for result in results
         if generation is not None
     )
+
+
+def _returned(call: Call) -> tuple[SpanReading, ...]:
+    """Read the passages that a call returned beside its answer, if no other span is known of it."""
+    own = call.own
+    if own is None or own.answer is None or call.of(Role.GENERATION, Role.RETRIEVAL, Role.RERANK, Role.TOOL):
+        return ()
+    node = parse_loosely(own.output)
+    named = node.items() if isinstance(node, dict) else ()
+    listed = hosted_documents(node, is_response=True) or next(
+        (
+            each
+            for key, each in named
+            if isinstance(each, tuple) and each and GIVEN.search(snake(key))
+            if all(map(is_prose, each)) or all(map(is_document, each))
+        ),
+        (),
+    )
+    place = {"attribute": own.output_at, "convention": own.convention, "span_id": own.span.span_id}
+    documents = find_documents(listed, **place)
+    return (replace(own, role=Role.RETRIEVAL, documents=documents),) if listed else ()
 
 
 def _provenance(source: SpanReading) -> Provenance:

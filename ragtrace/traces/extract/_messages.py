@@ -94,6 +94,7 @@ MESSAGES_KEYS = ("messages", "contents", "candidates", "choices", "output")
 """Where a request or a response of a provider has its messages."""
 _PARTS_KEYS = ("parts", "content", "_content")
 _TEXT_TYPES = ("text", "input_text", "output_text")
+_PARTS_AS_JSON = tuple(f'[{{"type":{space}"{kind}"' for space in ("", " ") for kind in _TEXT_TYPES)
 
 
 def messages_of(value: AttributeValue) -> tuple[tuple[Message, ...], bool]:
@@ -302,6 +303,21 @@ def _called(message: Message) -> Iterator[tuple[AttributeValue, str]]:
             yield call_id, name
 
 
+def final_result(messages: Sequence[Message]) -> AttributeValue:
+    """Return what the model gave a tool for the final answer, as agents with a structured output have one."""
+    for message in messages:
+        listed = message.get("tool_calls")
+        for call in (*(listed if isinstance(listed, tuple) else ()), *_parts(message)):
+            inner = call.get("function") if isinstance(call, dict) else None
+            fields = inner if isinstance(inner, dict) else call if isinstance(call, dict) else {}
+            if _FINAL.fullmatch(plain(str(fields.get("name")))):
+                return fields.get("arguments", fields.get("input"))
+    return None
+
+
+_FINAL = re.compile(r".{0,20}final(answer|result|response|output)")
+
+
 def _returned(message: Message, names: Mapping[AttributeValue, str]) -> Iterator[ToolMessage]:
     results = [part for part in _parts(message) if part.get("type") in _RESULT_TYPES]
     if not results and _role(message) in _TOOL_ROLES:
@@ -339,6 +355,9 @@ def message_text(message: Message) -> str:
     parts = next((message[key] for key in _PARTS_KEYS if message.get(key) is not None), None)
     if parts is None and isinstance(message.get("text"), str) and _role(message):
         parts = message["text"]
+    if isinstance(parts, str) and parts.startswith(_PARTS_AS_JSON) and _role(message):
+        listed = parse_loosely(parts)
+        parts = listed if isinstance(listed, tuple) else parts
     if isinstance(parts, str):
         return parts
     if isinstance(parts, dict):

@@ -20,12 +20,12 @@ RULE: Final = re.compile(r"[ \t]{0,3}(-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*")
 NUMBERED: Final = re.compile(
     r"[ \t#*\[]{0,6}(?:document|doc|passage|source|chunk|context|excerpt|snippet|article|extract|result"
     r"|reference|section)[ \t]{0,2}(?:no\.?|number|id)?[ \t]{0,2}[#\[(]?\d{1,4}[\])]?"
-    r"(?:[ \t]{0,2}\([^()\n]{0,200}\))?[ \t]{0,2}(?:[:.)\-][ \t*]{0,4}|\*{0,2}$)",
+    r"(?:[ \t]{0,2}\([^()\n]{0,200}\))?[ \t]{0,2}(?:(?::{1,3}|[.)\-])[ \t*]{0,4}|\*{0,2}$)",
     re.IGNORECASE,
 )
 """A line that begins a passage: ``Document 1:``."""
 BRACKETED: Final = re.compile(
-    r"[ \t]{0,3}(?:[-*][ \t])?\[(?![ xX]\])[^\[\]\n]{1,80}\]:?(?:[ \t]{1,4}(?=\S)|$)"
+    r"[ \t]{0,3}(?:[-*][ \t])?\[{1,2}(?![ xX]\])[^\[\]\n]{1,80}\]{1,2}:?(?:[ \t]{1,4}(?=\S)|$)"
     r"|[ \t]{0,3}\u3010[^\u3010\u3011\n]{0,40}\d\u3011[:\uff1a]?[ \t]*"
 )
 """A line that begins a passage: ``[1] …``, ``[faq-12] …``."""
@@ -36,11 +36,13 @@ LISTED: Final = re.compile(
 """An item of a list, numbered in any way."""
 IN_PARENTHESES: Final = re.compile(r"[ \t]{0,3}[(\uff08](?:\d{1,3}|[a-z])[)\uff09](?=[ \t]*\S)")
 FILE: Final = re.compile(
-    r"[ \t]{0,3}(?:#{1,6} |\*\*|={2,} ?|-{3,} ?)?[\w./-]{1,120}\.[a-z]\w{1,4}(?:\*\*)?:?[ \t*=-]*$"
+    r"[ \t]{0,3}(?:#{1,6} |\*\*|={2,} ?|-{3,} ?)?(?:[^\W\d_]{1,20}: ?)?[\w./-]{1,120}\.[a-z]\w{1,4}"
+    r"(?:\*\*)?:?[ \t*=-]*$"
 )
 """A line with the name of the file that follows."""
 ANY_NUMBERED: Final = re.compile(
-    r"[ \t#*]{0,6}(?:[^\W\d_]{2,20}|[\u3010\[(\uff08]?[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{1,8})"
+    r"[ \t#*]{0,6}(?:(?:[^\W\d_]{1,12} )?[^\W\d_]{2,20}"
+    r"|[\u3010\[(\uff08]?[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{1,8})"
     r"[ \t]{0,2}(?:n[.º°o]{1,2} ?|nr\. ?)?[#\[(]?(?:\d{1,4}"
     r"|[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]{1,3})[\])\u3011\uff09]?[ \t]{0,2}"
     r"(?:\([^()\n]{0,200}\))?[ \t]{0,2}"
@@ -220,12 +222,14 @@ def _fenced(lines: Sequence[str]) -> tuple[str, ...]:
 COLUMNS: Final = re.compile(r"[ \t]{0,3}(?=[^|\n]*\|)(?:\|?[ \t]*:?-{2,}:?[ \t]*)+\|?[ \t]*")
 """The line below the heads of a table's columns."""
 _CELL: Final = re.compile(r"(?<!\\)\|")
+_LABEL_WORDS: Final = 5
 
 
 def _tabled(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the cells of a table's column with the most text."""
+    """Return the cells of the column with the most text, if only labels surround the table."""
     rule = next((i for i, line in enumerate(lines) if COLUMNS.fullmatch(line)), None)
-    if rule is None:
+    beside = [line.strip() for line in lines if "|" not in line and line.strip()]
+    if rule is None or not all(line.endswith(":") and len(line.split()) < _LABEL_WORDS for line in beside):
         return ()
     rows = [_CELL.split(line.strip().strip("|")) for line in lines[rule + 1 :] if "|" in line]
     columns = [
@@ -235,28 +239,30 @@ def _tabled(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 KEYED: Final = re.compile(
-    r"[^\w\n]{0,8}(?P<key>[^\W\d_](?:[\w()-]|[ .](?=\w)){0,30})[ \t]{0,2}[:\uff1a=](?!//)[ \t]*(?P<text>.*)"
+    r"[^\w\n]{0,8}(?P<key>[^\W\d_](?:[\w()-]|[ .](?=\w)){0,30})[ \t]{0,2}[:\uff1a=](?!//)[ \t]*"
+    r"(?:[|>][-+]?$)?(?P<text>.*)"
 )
 """A line of a record: ``Title: …``, ``├── Content:``."""
 
 
-def key_of_records(lines: Sequence[str]) -> str | None:
-    """Return the first key of two or more blocks of lines that have the same keys, in any language."""
+def keys_of_records(lines: Sequence[str]) -> Sequence[str]:
+    """Return the keys that all of two or more blocks of lines have, the first first, in any language."""
     keys = [match["key"].lower() for line in lines if (match := KEYED.fullmatch(line))]
     first = next((key for key, times in Counter(keys).items() if times > 1), None)
     if first is None or any(map(NO_TEXT.fullmatch, keys)):
-        return None
+        return ()
     blocks: list[set[str]] = []
     for key in keys[keys.index(first) :]:
         if key == first:
             blocks.append(set())
         blocks[-1].add(key)
-    return first if len(set.intersection(*blocks)) > 1 else None
+    shared = set.intersection(*blocks)
+    return [first, *sorted(shared - {first})] if len(shared) > 1 else ()
 
 
 def _recorded(lines: Sequence[str]) -> tuple[str, ...]:
     """Return each record's text, of several with the same keys; all of it, if other fields have facts."""
-    if (first := key_of_records(lines)) is None:
+    if not (keys := keys_of_records(lines)):
         return ()
     records: list[dict[str, list[str]]] = []
     whole: list[list[str]] = []
@@ -264,9 +270,9 @@ def _recorded(lines: Sequence[str]) -> tuple[str, ...]:
     for line in lines:
         match = KEYED.fullmatch(line)
         named = match["key"].lower() if match else ""
-        if match and (named == first or (records and (len(records) == 1 or named in records[0]))):
+        if match and (named == keys[0] or (records and named in keys)):
             key = named
-            if key == first:
+            if key == keys[0]:
                 records.append({})
                 whole.append([])
             records[-1].setdefault(key, []).append(match["text"])
@@ -274,7 +280,7 @@ def _recorded(lines: Sequence[str]) -> tuple[str, ...]:
             records[-1][key].append(line)
         if records and not RULE.fullmatch(line):
             whole[-1].append(line)
-    values = {key: [" ".join(each.get(key, ())).strip() for each in records] for key in records[0]}
+    values = {key: [" ".join(each.get(key, ())).strip() for each in records] for key in keys}
     said = [key for key, texts in values.items() if not all(map(_ASIDE.fullmatch, texts))]
     if len(said) == 1:
         whole = [each.get(said[0], []) for each in records]
@@ -320,7 +326,7 @@ def _listed(mark: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
         match = mark.match(line)
         if match:
             items.append([line[match.end() :]])
-        elif items and (not line.strip() or line[:1] in " \t"):
+        elif items and (not line.strip() or line[:1] in " \t" or items[-1][-1].strip()):
             items[-1].append(line)
         elif line.strip():
             return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -31,7 +32,7 @@ from ragtrace.traces.extract._passage_split import (
     NUMBERED,
     RULE,
     documents_in_json,
-    key_of_records,
+    keys_of_records,
     parted,
 )
 from ragtrace.traces.extract._prompts import (
@@ -45,7 +46,7 @@ from ragtrace.traces.extract._prompts import (
 )
 
 _NOUNS: Final = (
-    r"(?:context|passages?|documents?|docs|sources|excerpts?|snippets?|chunks?|extracts?|search results"
+    r"(?:contexts?|passages?|documents?|docs|sources|excerpts?|snippets?|chunks?|extracts?|search results"
     r"|articles?|sections|knowledge base|reference (?:text|material)s?"
     r"|(?:background|context|relevant|retrieved) information)"
 )
@@ -192,6 +193,27 @@ def directions_in(texts: Sequence[str]) -> Directions:
     )
 
 
+def is_english(text: str) -> bool:
+    """Return whether a prompt has words of English: what it says of passages is known then."""
+    return bool(_ENGLISH.search(text))
+
+
+def are_about(passages: Sequence[str], question: str) -> bool:
+    """Return whether passages have words of the question, in any language and inflection."""
+    return len(_beginnings("\n".join(passages)) & _beginnings(question)) >= _SHARED
+
+
+def _beginnings(text: str) -> set[str]:
+    """Return how the longer words begin; in scripts that may not divide words, each two characters."""
+    words = {word[:5].lower() for word in text.split() if len(word) > _SHORT_WORD}
+    return words | {text[each.start() : each.start() + 2] for each in CJK.finditer(text)}
+
+
+_ENGLISH: Final = re.compile(r"\b(?:the|you|your)\b", re.IGNORECASE)
+_SHORT_WORD: Final = 3
+_SHARED: Final = 2
+
+
 def _ends(text: str) -> str:
     """Return the ends of a long text: directions come before or after the passages."""
     return text if len(text) <= 2 * _LONGEST_END else f"{text[:_LONGEST_END]}\n{text[-_LONGEST_END:]}"
@@ -208,14 +230,51 @@ def is_instruction(paragraph: str) -> bool:
     )
 
 
-def passages_in(text: str, directions: Directions, question: str | None = None) -> Passages:
+def passages_in(
+    text: str, directions: Directions, question: str | None = None, *, is_last: bool = True
+) -> Passages:
     """Find the passages of a message by their markers, the most reliable first.
 
     The time is linear in the length of the text: every pattern is anchored at a line or bounded.
     """
     lines = text.splitlines()
-    if example := _example(lines):
-        behind = passages_in("\n".join(lines[example.stop :]), directions, question)
+    asks = [i for i, line in enumerate(lines) if _kind(line) == _ASKS]
+    if not asks:
+        return _passages_in(lines, directions, question)
+    example = _example(lines, asks)
+    pairs = [] if example else _answered(lines, asks, is_last=is_last)
+    for i in pairs:
+        lines[i] = f"{_MASK}{lines[i]}"
+    found = _passages_in(lines, directions, question, example)
+    if not pairs:
+        return found
+    shown = tuple(each.replace(_MASK, "") for each in found.passages)
+    return replace(found, passages=shown, rest=found.rest.replace(_MASK, ""))
+
+
+_MASK: Final = "\u02bf\u02be"
+"""Letters, so that no label begins there."""
+
+
+def _answered(lines: Sequence[str], asks: Sequence[int], *, is_last: bool) -> list[int]:
+    """Return the labels of questions that have their answer: beside the one that is asked, they are text."""
+    found: list[int] = []
+    is_asked = not is_last
+    for at, end in zip(asks, [*asks[1:], len(lines)], strict=True):
+        said = next((i for i in range(at + 1, end) if _kind(lines[i]) == _ANSWERS), None)
+        if said is None or not _is_answered(lines[said:end]):
+            is_asked = True
+        else:
+            found.extend((at, said))
+    return found if is_asked else []
+
+
+def _passages_in(
+    lines: list[str], directions: Directions, question: str | None, example: slice | None = None
+) -> Passages:
+    text = "\n".join(lines)
+    if example:
+        behind = _passages_in(lines[example.stop :], directions, question)
         if behind.passages:
             return behind
         lines[example] = []
@@ -232,25 +291,24 @@ def passages_in(text: str, directions: Directions, question: str | None = None) 
         sections,
         _records(lines, question, is_marked=is_marked) if is_marked or directions.is_asked else None,
         _as_json(text) if is_marked else None,
-        _table(lines, question) if is_marked or directions.is_asked else None,
         _repeated(lines, question, BRACKETED, least=1) if directions.is_pointed else None,
         _led_in(lines, question) if directions.is_pointed else None,
         structured(text, lines, question, directions),
+        _table(lines, question) if is_marked or directions.is_asked else None,
     ):
         if each is not None and each.passages:
             return replace(each, has_answer=has_answer)
     return Passages(rest=text, has_answer=has_answer)
 
 
-def _example(lines: Sequence[str]) -> slice | None:
-    """Find questions that have their answer, before the question that has none yet."""
-    asks = [i for i, line in enumerate(lines) if ASKED.match(line) or ASKED_ABROAD.match(line)]
-    if len(asks) < 2:
-        return None
+def _example(lines: Sequence[str], asks: Sequence[int]) -> slice | None:
+    """Find questions that have their answer below a label, before the question that has none yet."""
     said = [i for i in range(asks[0], asks[-1]) if _kind(lines[i]) == _ANSWERS]
-    if not said:
+    if not said or not asks[0] or not lines[asks[0] - 1].strip():
         return None
-    start = _start_of_last_paragraph(lines, asks[0]) if asks[0] and lines[asks[0] - 1].strip() else asks[0]
+    start = _start_of_last_paragraph(lines, asks[0])
+    if not lines[start].rstrip().endswith(":") or _kind(lines[start]) in (_NUMBER, _SURE, _PERHAPS):
+        return None
     return slice(start, said[-1] + 1 + (not _is_answered(lines[said[-1] : said[-1] + 1])))
 
 
@@ -298,6 +356,7 @@ def _in_any_tags(text: str, depth: int = 0) -> Passages:
 def _inside_all(text: str, elements: Sequence[Element], depth: int, *, any_tag: bool = False) -> Passages:
     """Split the content of tags: by inner tags, else like any block."""
     passages: list[str] = []
+    names = Counter(each.name for each in elements)
     for each in elements:
         inner = _FACTS.sub("", text[each.inside])  # title and source, next to the content of a document
         nested = Passages()
@@ -307,11 +366,10 @@ def _inside_all(text: str, elements: Sequence[Element], depth: int, *, any_tag: 
                 if any_tag
                 else _tagged(inner, is_directed=True, depth=depth + 1)
             )
-        passages.extend(nested.passages or parted(_body(inner)))
-    names = dict.fromkeys(f"`<{each.name}>`" for each in elements)
-    return Passages(
-        passages=tuple(passages), rest=without(text, elements), shape=f"between tags {', '.join(names)}"
-    )
+        body = _body(inner)
+        passages.extend(nested.passages or ([body.strip()] if names[each.name] > 1 else parted(body)))
+    shown = ", ".join(f"`<{each}>`" for each in names)
+    return Passages(passages=tuple(passages), rest=without(text, elements), shape=f"between tags {shown}")
 
 
 def _body(text: str) -> str:
@@ -443,6 +501,7 @@ def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
     if pointing is None:
         return None
     rules = [i for i in range(pointing + 1, len(lines)) if RULE.fullmatch(lines[i])]
+    rules = [i for i in rules if lines[i] == lines[rules[0]]]  # others are in passages
     if rules and all(line.strip() for line in lines[pointing + 1 : rules[0] - 1]):
         end = rules[-1] if len(rules) > 1 else len(lines)
         if found := _block(lines, rules[0] + 1, end, question, "below a line"):
@@ -477,7 +536,7 @@ def _is_tail(paragraph: str, question: str | None) -> bool:
     if BRACKETED.match(paragraph) or NUMBERED.match(paragraph):
         return False
     is_question = paragraph.endswith("?") and len(paragraph) <= _LONGEST_QUESTION
-    is_label = paragraph.endswith((":", "\uff1a")) and "\n" not in paragraph and len(paragraph.split()) < 5
+    is_label = paragraph.endswith((":", "\uff1a")) and "\n" not in paragraph
     return is_question or is_label or paragraph == question or is_instruction(paragraph)
 
 
@@ -622,17 +681,18 @@ def _table(lines: Sequence[str], question: str | None) -> Passages | None:
     if not rule:
         return None
     end = next((i for i in range(rule, len(lines)) if "|" not in lines[i]), len(lines))
-    return _block(lines, rule - 1, end, question, "in a table")
+    found = _block(lines, rule - 1, end, question, "in a table")
+    return found if found and sum(map(_is_prose, found.passages)) > len(found.passages) / 2 else None
 
 
 def _records(lines: Sequence[str], question: str | None, *, is_marked: bool) -> Passages | None:
     """Find blocks of lines with the same keys: ``Title: …``, ``Content: …``; of sentences, if not marked."""
-    if (first := key_of_records(lines)) is None:
+    if not (keys := keys_of_records(lines)):
         return None
     at = [
         i
         for i, line in enumerate(lines)
-        if (match := KEYED.fullmatch(line)) and match["key"].lower() == first
+        if (match := KEYED.fullmatch(line)) and match["key"].lower() == keys[0]
     ]
     found = _block(lines, at[0], _end_of_last(lines, at), question, "in blocks with the same fields")
     is_said = found and all(map(_SENTENCE.search, found.passages))
@@ -644,7 +704,8 @@ def _repeated(
 ) -> Passages | None:
     """Find blocks that begin alike: ``[1]``, ``1.``, ``Dokument 1:``."""
     at = [i for i, line in enumerate(lines) if mark.match(line)]
-    if len(at) < least:
+    above = next((line for line in lines[at[0] - 1 :: -1] if line.strip()), "") if at and at[0] else ""
+    if len(at) < least or _is_passage(above):  # a list in a passage
         return None
     return _block(lines, at[0], _end_of_last(lines, at), question, "in numbered blocks")
 

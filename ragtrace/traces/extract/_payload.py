@@ -140,13 +140,8 @@ def listed_documents(value: AttributeValue) -> AttributeValue:
         if inner is None:
             break
         node = inner
-    if (
-        isinstance(node, tuple)
-        and len(node) == 1
-        and isinstance(node[0], tuple)
-        and all(map(is_prose, node[0]))
-    ):
-        return node[0]  # a vector store's answer to the first of several queries
+    while isinstance(node, tuple) and len(node) == 1 and isinstance(node[0], tuple):
+        node = node[0]  # a vector store's answer to the first of several queries
     return tuple(map(_scored, node)) if isinstance(node, tuple) else node
 
 
@@ -158,8 +153,13 @@ def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
     return texts if isinstance(texts, tuple) else ()
 
 
-def _documents_under_any_key(node: Mapping[str, AttributeValue]) -> AttributeValue:
-    """Return the first list of objects with text, else the longest list of texts, whatever its key."""
+def _documents_under_any_key(
+    node: Mapping[str, AttributeValue], depth: int = _MAX_WRAPPERS
+) -> AttributeValue:
+    """Return the first list of objects with text, else the longest list of texts, whatever its key.
+
+    Without one, they are looked for in the only object inside.
+    """
     lists = [
         listed
         for value in node.values()
@@ -170,7 +170,13 @@ def _documents_under_any_key(node: Mapping[str, AttributeValue]) -> AttributeVal
         if all(map(is_document, listed)):
             return listed
     texts = [listed for listed in lists if all(map(is_prose, listed))]
-    return max(texts, key=lambda listed: sum(map(len, map(str, listed))), default=None)
+    if texts:
+        return max(texts, key=lambda listed: sum(map(len, map(str, listed))))
+    inner = (*node.values(), *(each[0] for each in lists if len(each) == 1))
+    nested = [each for value in inner if isinstance(each := parse_loosely(value), dict)] if depth else []
+    if len(nested) != 1:
+        return None
+    return (nested[0],) if is_document(nested[0]) else _documents_under_any_key(nested[0], depth - 1)
 
 
 def handed_on(span: Span, key: str) -> AttributeValue:

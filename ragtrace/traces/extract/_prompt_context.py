@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ragtrace import semconv
@@ -16,7 +16,14 @@ from ragtrace.traces.extract._documents import chunk_of, find_documents, is_docu
 from ragtrace.traces.extract._languages import OF_THE_CONVERSATION
 from ragtrace.traces.extract._messages import ChatTurn, Message, calls_tools, turns_of
 from ragtrace.traces.extract._passage_split import documents_in_repr, objects_in_json, parted
-from ragtrace.traces.extract._passages import Passages, directions_in, is_instruction, passages_in
+from ragtrace.traces.extract._passages import (
+    Passages,
+    are_about,
+    directions_in,
+    is_english,
+    is_instruction,
+    passages_in,
+)
 from ragtrace.traces.extract._payload import listed_documents
 from ragtrace.traces.extract._prompts import ASKED_BY_LABEL, QUESTION_MARKS, asked_in
 from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
@@ -114,12 +121,20 @@ def prompted(
     if not is_liberal and _is_about_the_conversation(messages):
         return None
     material = _material(messages, question)
+    if not any(each.found.passages or is_english(each.turn.text[:_LONGEST_REQUEST]) for each in material):
+        unnamed = _material(messages, question, by_structure=True)
+        shown = [each for part in unnamed for each in part.found.passages]
+        if are_about(shown, _asked(unnamed, question) or ""):
+            material = unnamed
     graded = [
         each for each in material if each.found.has_answer and (each.is_asking or not _is_asked(material))
     ]
     if graded and not (is_liberal or has_retrieval):
         return None
     asked = _asked(material, question)
+    if asked is None and generation and generation.question:  # it may be a field of a message's JSON
+        told = generation.question.value
+        asked = told if all(told != each.turn.text for each in material) else None
     passages = [each for part in material for each in _passages(part, asked, is_liberal=is_liberal)]
     if not passages and has_retrieval:
         passages = [each for part in material for each in _passages(part, asked, is_liberal=True)]
@@ -164,7 +179,9 @@ def prompt_of(
     return None, None
 
 
-def _material(messages: Sequence[Message], question: str | None) -> list[_Material]:
+def _material(
+    messages: Sequence[Message], question: str | None, *, by_structure: bool = False
+) -> list[_Material]:
     every = turns_of(messages)
     said = max((i for i, each in enumerate(every) if each.role == "assistant"), default=-1)
     earlier = sum(each.role != "assistant" for each in every[: said + 1])
@@ -174,7 +191,9 @@ def _material(messages: Sequence[Message], question: str | None) -> list[_Materi
     if question and last >= 0 and texts[last].strip() != question:
         texts[last] = _without_last(texts[last], question)
     directions = directions_in(texts)
-    found = [passages_in(text, directions, question) for text in texts]
+    if by_structure:
+        directions = replace(directions, is_named=True)
+    found = [passages_in(text, directions, question, is_last=i == last) for i, text in enumerate(texts)]
     if any(each.passages and not each.is_guess for each in found):  # then what only repeats is rules
         found = [
             Passages(rest=text, has_answer=each.has_answer) if each.is_guess else each
@@ -216,8 +235,12 @@ def _asked(material: Sequence[_Material], question: str | None) -> str | None:
 
 def _plain(text: str) -> list[str]:
     """Return the paragraphs that are no labels and, if there are others, no instructions."""
-    paragraphs = [each for each in _paragraphs(text) if not each.endswith(":")]
+    paragraphs = [_LAST_LABEL.sub("", each) for each in _paragraphs(text)]
+    paragraphs = [each for each in paragraphs if not each.endswith(":")]
     return [each for each in paragraphs if not is_instruction(each)] or paragraphs
+
+
+_LAST_LABEL: Final = re.compile(r"\n[^\n]{1,60}[:\uff1a]\Z")
 
 
 def _passages(part: _Material, asked: str | None, *, is_liberal: bool) -> Iterator[str]:

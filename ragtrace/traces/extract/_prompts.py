@@ -17,7 +17,7 @@ ASKED = re.compile(
     rf"{_MARKUP}(?:(?:user|user's|human|customer) )?(?:question|query){_COLON}(?P<text>.*)", re.IGNORECASE
 )
 ASKED_BY_LABEL = re.compile(
-    r"[\W_]{0,8}(?:[\w'-]{1,20} ){0,3}[\w'-]{1,20}[*_ ]{0,4}[:\uff1a][*_ ]{0,4}"
+    r"[\W_]{0,8}(?:[^\s:\uff1a]{1,20} ){0,11}[^\s:\uff1a]{1,20}[*_ ]{0,4}[:\uff1a][*_ ]{0,4}"
     r"(?P<text>[^\n]{3,600}[?\uff1f\u061f])\s{0,9}"
 )
 """Any label before what ends like a question: ``Current task: …?``."""

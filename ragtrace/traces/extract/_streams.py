@@ -50,7 +50,16 @@ _TYPE: Final = re.compile(r"[A-Za-z_][\w.:]{1,100}")
 
 
 def _raised(span: Span) -> Sequence[object]:
-    return [event.attributes.get("exception.type") for event in span.events if event.name == "exception"]
+    raised = [event.attributes for event in span.events if event.name == "exception"]
+    told = [each.get("exception.message") for each in raised]
+    return [
+        *(each for each in told if each == _CANCELED_IN_GO),
+        *(each.get("exception.type") for each in raised),
+    ]
+
+
+_CANCELED_IN_GO: Final = "context canceled"
+"""Errors of Go have no type of their own."""
 
 
 def is_streamed(span: Span) -> bool:

@@ -28,6 +28,7 @@ from ragtrace.traces.extract._flat_lists import flat_documents, flat_messages, h
 from ragtrace.traces.extract._messages import (
     Message,
     event_messages,
+    final_result,
     hosted_documents,
     last_answer_text,
     last_user_text,
@@ -413,6 +414,8 @@ class Convention:
             text = next((text for each in listed if (text := message_text(each))), None)
             if last_user_text(listed) or tool_messages(listed):  # a whole conversation, or a turn with tools
                 text = last_answer_text(listed)
+            if not text and (given := final_result(listed)) is not None:
+                return answer_in(given, attribute=attribute, convention=self.name)
             if text or role is Role.GENERATION:  # a model that only calls tools gives no answer
                 how = "text of the first choice"
                 return found_text(text, attribute=attribute, convention=self.name, how=how, raw=text)

@@ -261,6 +261,84 @@ GENKIT: Final = Convention(
     session=("genkit:sessionId",),
 )
 
+LANGWATCH: Final = Convention(
+    name="langwatch",
+    kinds=(
+        SpanRule(
+            at="langwatch.span.type",
+            roles={
+                "workflow": CALL,
+                "chain": CALL,
+                "agent": CALL,
+                "rag": RETRIEVAL,
+                "llm": GENERATION,
+                "tool": TOOL,
+                "guardrail": GUARDRAIL,
+                "evaluation": EVALUATOR,
+            },
+            other=STEP,
+        ),
+    ),
+    input=("langwatch.input.value",),
+    output=("langwatch.output.value",),
+    documents=("langwatch.rag.contexts", "langwatch.rag_contexts"),
+    model=("gen_ai.response.model", "gen_ai.request.model"),
+    session=("langwatch.thread.id",),
+)
+
+CONFIDENT_AI: Final = Convention(
+    name="confident-ai",
+    kinds=(
+        SpanRule(
+            at="confident.span.type",
+            roles={"agent": CALL, "retriever": RETRIEVAL, "llm": GENERATION, "tool": TOOL},
+            other=STEP,
+        ),
+    ),
+    question=("confident.trace.input",),
+    input=("confident.span.input",),
+    output=("confident.span.output",),
+    documents=("confident.span.retrieval_context", "confident.retriever.retrieval_context"),
+    answer=("confident.trace.output",),
+    tool=("confident.span.name", "confident.tool.name"),
+    model=("confident.llm.model",),
+    session=("confident.trace.thread_id",),
+)
+
+AGENTOPS: Final = Convention(
+    name="agentops",
+    kinds=(
+        SpanRule(
+            at="agentops.span.kind",
+            roles={"session": CALL, "workflow": CALL, "agent": CALL, "llm": GENERATION, "tool": TOOL},
+            other=STEP,
+        ),
+    ),
+    input=("agentops.entity.input",),
+    output=("agentops.entity.output",),
+    messages=("gen_ai.prompt.*",),
+    reply=("gen_ai.completion.*",),
+    tool=("agentops.entity.name",),
+    model=("gen_ai.response.model", "gen_ai.request.model"),
+)
+
+PROMPT_FLOW: Final = Convention(
+    name="prompt-flow",
+    kinds=(
+        SpanRule(
+            at="span_type",
+            roles={"Flow": CALL, "Retrieval": RETRIEVAL, "LLM": GENERATION},
+            other=STEP,
+            when=lambda span: span.attributes.get("framework") == "promptflow",
+        ),
+    ),
+    input=("promptflow.function.inputs/payload", "inputs"),
+    output=("promptflow.function.output/payload", "output"),
+    query=("promptflow.retrieval.query/payload", "retrieval.query"),
+    documents=("promptflow.function.output/payload", "output"),
+    model=("llm.response.model",),
+)
+
 SPRING_AI: Final = Convention(
     name="spring-ai",
     kinds=(
@@ -370,6 +448,7 @@ GENAI: Final = Convention(
             },
         ),
         SpanRule(at="gen_ai.operation.name", other=GENERATION, when=_has_messages),
+        SpanRule(at="gen_ai.content.prompt", other=GENERATION),  # of Quarkus
         SpanRule(at="mcp.method.name", roles={"tools/call": TOOL}),
         # SDKs drop the oldest attributes first: the operation may be gone while the documents are present
         SpanRule(
@@ -378,9 +457,9 @@ GENAI: Final = Convention(
             when=lambda span: "gen_ai.operation.name" not in span.attributes,
         ),
     ),
-    messages=("gen_ai.input.messages", "events", "gen_ai.prompt", EVENTS),
+    messages=("gen_ai.input.messages", "events", "gen_ai.prompt", "gen_ai.content.prompt", EVENTS),
     system=("gen_ai.system_instructions",),
-    reply=("gen_ai.output.messages", "events", "gen_ai.completion", CHOICES),
+    reply=("gen_ai.output.messages", "events", "gen_ai.completion", "gen_ai.content.completion", CHOICES),
     query=("gen_ai.retrieval.query.text",),
     documents=("gen_ai.retrieval.documents",),
     arguments=("gen_ai.tool.call.arguments", "gen_ai.tool.message/content"),
@@ -636,6 +715,10 @@ CONVENTIONS: Final = (
     LANGFUSE,
     MLFLOW,
     LANGSMITH,
+    LANGWATCH,
+    CONFIDENT_AI,
+    AGENTOPS,
+    PROMPT_FLOW,
     SPRING_AI,
     PYDANTIC_AI,
     ALIBABA,

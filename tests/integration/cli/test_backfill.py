@@ -208,3 +208,44 @@ def test_a_judged_answer_that_could_not_be_sent_is_sent_by_the_next_run(
     )
     assert report["sent"] == 4
     assert a_span(1).span_id in {span.span_id.hex() for span in receiver.wait_for_spans(4)}
+
+
+def test_a_second_run_over_one_progress_file_pays_for_nothing(
+    source: str, scripted: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "progress.db"
+    args = ("--from", source, "--to", f"otlp-file:{tmp_path / 'out'}", "--judge", scripted)
+    with Progress(path):
+        result = run("backfill", *args, "--progress", str(path))
+    assert result.exit_code == 2
+    assert f"'{path}' cannot be used: another back-fill is using it" in result.stderr.replace("\n", "")
+    assert not (tmp_path / "out").exists()
+    assert run("backfill", *args, "--progress", str(path)).exit_code == 0
+
+
+@pytest.mark.parametrize("place", [0.2, 0.4, 0.6, 0.8])
+def test_a_damaged_progress_file_is_told_with_what_to_do(
+    source: str, scripted: str, tmp_path: Path, place: float
+) -> None:
+    path = tmp_path / "progress.db"
+
+    async def fill() -> None:
+        for number in range(60):
+            await progress.keep(f"{number:032x}", "1" * 16, bytes(2_000))
+            await progress.sent(f"{number:032x}", "1" * 16)
+
+    with Progress(path) as progress:
+        asyncio.run(fill())
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(int(size * place) // 4096 * 4096)
+        file.write(b"\xff" * 4096)
+    result = run(
+        "backfill", "--from", source, "--to", f"otlp-file:{tmp_path / 'out'}", "--judge", scripted,
+        "--progress", str(path),
+    )  # fmt: skip
+    told = " ".join(result.stderr.split())
+    assert result.exit_code == 2, told
+    assert "the progress file" in told
+    assert "it is damaged: move it away, or restore a copy" in told
+    assert "Traceback" not in result.output

@@ -18,6 +18,7 @@ from tests.backends.otlp_receiver import OtlpReceiver
 from tests.backends.process import free_ports
 from tests.integration.cli.program import json_lines, run
 from tests.integration.cli.test_judge_card import a_card
+from tests.planted import answered
 
 ANSWER = "Refunds take 14 days."
 """What the doctor asks about."""
@@ -160,7 +161,9 @@ class ModelServer(BaseHTTPRequestHandler):
         claim = {"id": 1, "sentence_ids": [1], "text": ANSWER, "kind": "factual", "relevance": "direct"}
         verdict = {"id": 1, "chunks": [1], "quote": ANSWER, "label": "supported", "reason": ""}
         is_extract = "sentence_ids" in str(asked)
-        reply = {"claims": [claim], "refusal": False} if is_extract else {"verdicts": [verdict]}
+        reply = (
+            {"claims": [claim], "refusal": False} if is_extract else answered({"verdicts": [verdict]}, asked)
+        )
         message = {"role": "assistant", "content": json.dumps(reply)}
         choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": LIKELY}
         self._answer(

@@ -235,6 +235,27 @@ async def test_a_judge_that_refuses_is_noted_and_spans_are_taken_all_the_same(
     assert total(samples, "ragtrace_judge_stopped", why="over_budget") == 0
 
 
+@pytest.mark.parametrize("is_there", [True, False], ids=["overloaded", "down"])
+async def test_a_judge_that_is_away_is_told_until_it_answers_again(
+    is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "test")
+    with http_server(lambda _: HttpAnswer(status=503, body=b"{}")) as server:
+        url = server.url if is_there else "http://127.0.0.1:9"
+        judge = {"use": "openai:m", "base_url": f"{url}/v1", "api_key_env": "JUDGE_KEY"}
+        async with running_collector(config_of(tmp_path, judge=judge)) as collector:
+            await post(collector, request_of(*rag_trace(0)))
+            await until(lambda: collector.vitals.judge_stopped())
+            ready, samples = await get(collector, "/readyz"), await scrape(collector)
+            await until(lambda: "has no score" in caplog.text)
+    assert (ready.json()["ready"], ready.json()["judging"]) == (True, False)
+    assert ready.json()["notes"] == ["nothing is judged, and answers wait on disk: failed:judge_unavailable"]
+    assert total(samples, "ragtrace_judge_stopped", why="failed") == 1
+    (ended,) = [record for record in caplog.records if "has no score" in record.getMessage()]
+    assert (ended.levelname, ended.event_name) == ("WARNING", "answer_unscored")  # type: ignore[attr-defined]
+    assert ended.fields["error"] == "judge_unavailable"  # type: ignore[attr-defined]
+
+
 async def test_a_store_that_cannot_be_read_is_said_on_every_page_and_ends_nothing(tmp_path: Path) -> None:
     async with running_collector(config_of(tmp_path)) as collector:
         with store_moved_away(tmp_path):

@@ -211,7 +211,7 @@ async def test_a_search_stops_after_its_time() -> None:
     pages = Pages(rows=[a_row(n) for n in range(1, 100)], source=Texts(texts(99, set())))
     pages.client()
     site = Site(index=pages.index, source=pages.source, reviews=None, clock=HandClock())
-    found = await TextSearch(site, most_s=-1).page(
+    found = await TextSearch(site, site.source.open, most_s=-1).page(
         AnswerFilter(text="days"), sort=read_query({}, now_ns=0).sort, after=None, limit=50
     )
     assert found.is_cut

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from ragtrace.errors import (
     ConfigError,
     JudgeCutOff,
+    JudgeDeclined,
     JudgeError,
     JudgeNonsense,
     JudgeRefused,
@@ -178,7 +179,7 @@ async def test_it_has_no_probabilities(endpoint: Any, judge: AnthropicJudge) -> 
     ("answer", "expected"),
     [
         ((200, message(called(GOOD), stop="max_tokens")), JudgeCutOff),
-        ((200, message(stop="refusal")), JudgeNonsense),
+        ((200, message(stop="refusal")), JudgeDeclined),
         ((200, message(called({"claims": 3}))), JudgeNonsense),
         ((200, {}), JudgeNonsense),
         ((200, {**message(), "content": [3]}), JudgeNonsense),

@@ -13,6 +13,7 @@ from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 from ragtrace.errors import (
     ConfigError,
     JudgeCutOff,
+    JudgeDeclined,
     JudgeError,
     JudgeNonsense,
     JudgeRefused,
@@ -27,6 +28,7 @@ from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Chunk, MetricFailure, RagRecord, Usage
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest
+from tests.planted import answered
 
 SECRET = "sk-very-secret"
 QUESTION = "TOPSECRET-QUESTION"
@@ -259,8 +261,8 @@ async def test_nonsense_twice_is_an_error_with_all_it_cost(
     ("answer", "expected"),
     [
         ((200, completion(GOOD, finish="length")), JudgeCutOff),
-        ((200, completion("", finish="content_filter")), JudgeNonsense),
-        ((200, completion("", refusal="I won't")), JudgeNonsense),
+        ((200, completion("", finish="content_filter")), JudgeDeclined),
+        ((200, completion("", refusal="I won't")), JudgeDeclined),
         ((200, {"choices": []}), JudgeNonsense),
         ((200, {}), JudgeNonsense),
         ((200, {"choices": [{}]}), JudgeNonsense),
@@ -276,7 +278,7 @@ async def test_nonsense_twice_is_an_error_with_all_it_cost(
         (rejection("no", status=429, code="insufficient_quota"), JudgeRefused),
         (rejection("no", status=500), JudgeUnavailable),
         ((503, b"down"), JudgeUnavailable),
-        (rejection("no", code="content_filter"), JudgeNonsense),
+        (rejection("no", code="content_filter"), JudgeDeclined),
         (rejection("no", code="context_length_exceeded"), JudgeNonsense),
         (rejection("no", code=400, type="exceed_context_size_error"), JudgeNonsense),
         (rejection("the request exceeds the available context size"), JudgeNonsense),
@@ -378,7 +380,7 @@ async def test_a_record_is_evaluated_over_the_wire(endpoint: Any) -> None:
         if body["response_format"]["json_schema"]["name"] == "extract":
             return 200, completion(GOOD)
         verdict = {"id": 1, "chunks": [1], "quote": "“it  RAINS", "label": "supported", "reason": ""}
-        return 200, completion({"verdicts": [verdict]})
+        return 200, completion(answered({"verdicts": [verdict]}, body))
 
     endpoint.answers = answer
     record = RagRecord(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from ragtrace.errors import JudgeNonsense, JudgeRefused
+from ragtrace.errors import JudgeDeclined, JudgeNonsense, JudgeRefused
 from ragtrace.judge.openai.judge import OpenAICompatibleJudge
 from ragtrace.ports import FreeText, JudgeRequest, SamplingParameters
 
@@ -70,7 +70,7 @@ async def test_a_text_in_parts_is_put_together(endpoint: Any, judge: OpenAICompa
     assert (await judge.ask(request())).value.text == "Because."
 
 
-@pytest.mark.parametrize("content", [7, {"a": 1}, ["x"], [{"type": "text", "text": 7}]], ids=str)
+@pytest.mark.parametrize("content", [7, ["x"], [{"type": "text", "text": 7}]], ids=str)
 async def test_what_is_no_text_is_an_error(content: Any, endpoint: Any, judge: OpenAICompatibleJudge) -> None:
     endpoint.answers = lambda body: completion(content)
     with pytest.raises(JudgeNonsense, match="not a chat completion"):
@@ -132,5 +132,5 @@ async def test_a_rejection_for_no_known_reason_is_final(endpoint: Any, judge: Op
 
 async def test_a_declined_text_is_an_error(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
     endpoint.answers = lambda body: completion("", finish="content_filter")
-    with pytest.raises(JudgeNonsense):
+    with pytest.raises(JudgeDeclined):
         await judge.ask(replace(request(), step="reason"))

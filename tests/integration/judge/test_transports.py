@@ -16,6 +16,7 @@ import pytest
 
 from ragtrace.errors import (
     ConfigError,
+    JudgeDeclined,
     JudgeError,
     JudgeNonsense,
     JudgeRefused,
@@ -176,7 +177,7 @@ async def test_a_pause_that_cannot_be_read_is_none(told: str, endpoint: Any) -> 
         ((401, {"error": {"code": "invalid_api_key"}}), JudgeRefused),
         ((429, {"error": {"code": "insufficient_quota"}}), JudgeRefused),
         ((200, b"garbage"), JudgeNonsense),
-        ((200, completion("", finish="content_filter")), JudgeNonsense),
+        ((200, completion("", finish="content_filter")), JudgeDeclined),
     ],
     ids=["key", "quota", "garbage", "filter"],
 )

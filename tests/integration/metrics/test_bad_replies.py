@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ragtrace.judge import open_judge
+from ragtrace.metrics import StepLimits
+from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Chunk, MetricFailure, MetricOutcome, MetricResult, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
 from tests.gullible_model import completion, gullible_reply, running_model
@@ -23,6 +25,7 @@ RECORD = RagRecord(
     chunks=(Chunk(id="a", text="Refunds take 14 days."), Chunk(id="b", text="Shipping is free in Europe.")),
     answer="Refunds take 14 days. Refunds take 30 days. Gift cards never expire.",
 )
+UNPLANTED = StepLimits(verify=VerifySettings(sentinel_rate=0.0))
 WORDS = {1: "supported", 2: "contradicted", 3: "not_mentioned"}
 SCORED = ["supported", "contradicted", "unsupported"]
 
@@ -53,7 +56,7 @@ def outcome_of(model: Scripted, says: Any) -> MetricOutcome:
     async def judged() -> MetricOutcome:
         judge = open_judge("openai:m", base_url=model.url, max_retries=0, environ={})
         try:
-            return (await evaluate(RECORD, judge=judge)).outcomes[0]
+            return (await evaluate(RECORD, judge=judge, limits=UNPLANTED)).outcomes[0]
         finally:
             await judge.aclose()
 
@@ -89,7 +92,7 @@ def numbered(*numbers: Any, label: str = "supported") -> str:
         pytest.param(verdicts().replace("}]}", '}], "score": 0.9}'), id="with a score of its own"),
         pytest.param(verdicts(chunks=[99]), id="chunks that do not exist"),
         pytest.param(verdicts(quote="invented"), id="quotes that do not exist"),
-        pytest.param(verdicts().replace("}]}", f"}}, {numbered(77)[14:-2]}]}}"), id="a surplus verdict"),
+        pytest.param(verdicts().replace('"not_mentioned"', '"Not mentioned"'), id="another case"),
     ],
 )
 def test_malformed_replies_that_hold_the_verdicts_are_read(model: Scripted, text: str) -> None:
@@ -101,35 +104,26 @@ def test_malformed_replies_that_hold_the_verdicts_are_read(model: Scripted, text
 
 
 @pytest.mark.parametrize(
-    ("text", "labels"),
-    [
-        pytest.param(numbered(1), ["supported", "unjudged", "unjudged"], id="fewer verdicts than claims"),
-        pytest.param(numbered(1, 2, 2), ["supported", "unjudged", "unjudged"], id="one claim twice"),
-        pytest.param(numbered(3, 77, 78), ["unjudged", "unjudged", "supported"], id="wrong ids"),
-    ],
-)
-def test_what_stays_missing_is_unjudged_and_no_pass(model: Scripted, text: str, labels: list[str]) -> None:
-    outcome = outcome_of(model, text)
-    assert isinstance(outcome, MetricResult)
-    assert [verdict.label for verdict in outcome.verdicts] == labels
-    assert (outcome.score, outcome.skip_reason) == (None, "undecided")
-    assert outcome.details["lower_bound"] == pytest.approx(1 / 3)
-    assert "the judge left out 2 verdicts" in outcome.explanation
-
-
-@pytest.mark.parametrize(
     "text",
     [
+        pytest.param(numbered(1), id="fewer verdicts than claims"),
+        pytest.param(numbered(1, 2, 2), id="one claim twice"),
+        pytest.param(numbered(3, 77, 78), id="wrong ids"),
         pytest.param(numbered(77, 78, 79), id="wrong ids only"),
+        pytest.param(numbered(0, 1, 2), id="from 0"),
+        pytest.param(numbered(2, 3, 4), id="from 2"),
         pytest.param(numbered(1, 1, 2, 2, 3, 3), id="every claim twice"),
+        pytest.param(verdicts().replace("}]}", f"}}, {numbered(77)[14:-2]}]}}"), id="a surplus verdict"),
         pytest.param('{"verdicts": []}', id="an empty list"),
         pytest.param(numbered(-1, 0), id="negative ids"),
     ],
 )
-def test_no_verdict_on_any_claim_is_no_score(model: Scripted, text: str) -> None:
+def test_a_reply_with_other_numbers_is_asked_for_again_then_a_failure(model: Scripted, text: str) -> None:
     outcome = outcome_of(model, text)
-    assert isinstance(outcome, MetricResult)
-    assert (outcome.score, outcome.skip_reason) == (None, "all_unjudged")
+    assert isinstance(outcome, MetricFailure)
+    assert outcome.error_type == "judge_nonsense"
+    assert "numbers" in outcome.message
+    assert outcome.usage.calls == 3
 
 
 @pytest.mark.parametrize(
@@ -137,7 +131,6 @@ def test_no_verdict_on_any_claim_is_no_score(model: Scripted, text: str) -> None
     [
         pytest.param("", id="empty"),
         pytest.param(" \n", id="blank"),
-        pytest.param("I'm sorry, but I can't help with that.", id="refusal"),
         pytest.param("Alle Behauptungen sind belegt.", id="prose of another language"),
         pytest.param("Final verdict for each statement in order: Yes. No. No.", id="promptfoo's form"),
         pytest.param("0.8", id="a bare number"),
@@ -154,7 +147,6 @@ def test_no_verdict_on_any_claim_is_no_score(model: Scripted, text: str) -> None
         pytest.param(verdicts(label="yes"), id="foreign vocabulary"),
         pytest.param(verdicts(label="borderline"), id="another foreign word"),
         pytest.param(verdicts(label="unterstützt"), id="labels of another language"),
-        pytest.param(verdicts(label="Supported"), id="another case"),
         pytest.param(verdicts(label=2), id="a number for a label"),
         pytest.param(verdicts(label=None), id="no label"),
         pytest.param(numbered("one", "two", "three"), id="ids in words"),
@@ -171,6 +163,20 @@ def test_replies_that_hold_no_verdicts_are_failures(model: Scripted, text: str) 
     assert not text.strip() or text not in outcome.message
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, but I can't help with that.",
+        "Es tut mir leid, dabei kann ich nicht helfen.",
+        "我无法回答。",
+    ],
+)
+def test_a_refusal_in_prose_is_a_failure_of_its_own(model: Scripted, text: str) -> None:
+    outcome = outcome_of(model, text)
+    assert isinstance(outcome, MetricFailure)
+    assert (outcome.error_type, outcome.usage.calls) == ("judge_declined", 2)
+
+
 def with_choice(**changes: Any) -> Any:
     def says(body: Mapping[str, Any]) -> Any:
         answer = completion(body, verdicts())
@@ -184,10 +190,10 @@ def with_choice(**changes: Any) -> Any:
     ("says", "error_type"),
     [
         pytest.param(with_choice(finish_reason="length"), "judge_cut_off", id="cut off"),
-        pytest.param(with_choice(finish_reason="content_filter"), "judge_nonsense", id="filtered"),
+        pytest.param(with_choice(finish_reason="content_filter"), "judge_declined", id="filtered"),
         pytest.param(
             with_choice(message={"role": "assistant", "content": None, "refusal": "no"}),
-            "judge_nonsense",
+            "judge_declined",
             id="a typed refusal",
         ),
         pytest.param(with_choice(message=None), "judge_nonsense", id="no message"),

@@ -18,6 +18,36 @@ _EXPLAIN_TESTS: Final = "tests/integration/cli/test_explain_store.py"
 _NO_CONTENT_TESTS: Final = "tests/integration/collector/test_no_content.py"
 
 MUTANTS: Final = (
+    *(
+        Mutant(
+            promise="privacy",
+            breaks=breaks,
+            file="ragtrace/capture/privacy/policy.py",
+            old=old,
+            new=new,
+            tests=(f"tests/unit/capture/test_every_place.py::{test}",),
+        )
+        for breaks, old, new, test in (
+            (
+                "an id whose check fails is recorded as it is",
+                "        if _is_identifying(text, is_opaque, self.phone_regions) is not False:\n",
+                "        if _is_identifying(text, is_opaque, self.phone_regions):\n",
+                "test_redacted_an_id_that_cannot_be_checked_is_not_written",
+            ),
+            (
+                "ids that are no opaque tokens are recorded without texts as they are",
+                "            return is_opaque and not",
+                "            return not",
+                "test_nothing_personal_is_written",
+            ),
+            (
+                "an attribute is written without the policy",
+                "                if (named := self.identifier(value)) is not None:\n                    written[key] = named\n",
+                "                written[key] = value\n",
+                "test_nothing_personal_is_written",
+            ),
+        )
+    ),
     Mutant(
         promise="capture",
         breaks="an error of ragtrace's own reaches the application",

@@ -13,6 +13,9 @@ _SINK: Final = "ragtrace/backends/otlp_file.py"
 _POWER_TESTS: Final = "tests/attack/test_power_loss.py"
 _FILES: Final = "collector/ragtrace_collector/store/_files.py"
 _LOST_WAL_TESTS: Final = "tests/attack/test_lost_wal.py"
+_UNFORESEEN: Final = (
+    "tests/attack/test_unforeseen_errors.py::test_what_was_acknowledged_is_there_whatever_a_commit_fails_with"
+)
 _KAFKA: Final = "collector/ragtrace_collector/receive/kafka.py"
 _KAFKA_TESTS: Final = "tests/acceptance/test_kafka.py"
 
@@ -79,11 +82,29 @@ MUTANTS: Final = (
         promise="durability",
         breaks="spans are acknowledged before the commit",
         file=_WRITER,
-        old='            connection.execute("COMMIT")\n',
-        new="            self._resolve(done)\n"
-        '            __import__("time").sleep(0.05)\n'
-        '            connection.execute("COMMIT")\n',
+        old='        connection.execute("COMMIT")\n',
+        new="        self._resolve(list(zip((each.future for each in group), results)))\n"
+        '        __import__("time").sleep(0.05)\n'
+        '        connection.execute("COMMIT")\n',
         tests=(f"{_POWER_TESTS}::test_whatever_the_power_fails_in_nothing_that_was_told_is_gone",),
+    ),
+    Mutant(
+        promise="durability",
+        breaks="a failure to undo what failed ends the store's thread",
+        file=_WRITER,
+        old="    with suppress(BaseException):  # then",
+        new="    with suppress(sqlite3.Error):  # then",
+        tests=(_UNFORESEEN,),
+        is_slow=True,
+        hangs=True,
+    ),
+    Mutant(
+        promise="durability",
+        breaks="an unforeseen failure to keep spans is answered as one for good",
+        file="collector/ragtrace_collector/receive/intake.py",
+        old="            if isinstance(exc, StoreUnavailable):\n",
+        new="            if True:\n",
+        tests=(_UNFORESEEN,),
     ),
     Mutant(
         promise="durability",

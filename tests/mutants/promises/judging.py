@@ -14,6 +14,7 @@ _VERDICTS: Final = "ragtrace/metrics/_verdicts.py"
 _VERIFY: Final = "ragtrace/metrics/steps/verify.py"
 _SCORING_TESTS: Final = "tests/unit/metrics/test_scoring.py"
 _EVIDENCE_TESTS: Final = "tests/unit/metrics/test_evidence.py"
+_CANARIES_TESTS: Final = "tests/unit/metrics/test_canaries.py"
 _STEPS_TESTS: Final = "tests/unit/metrics/test_steps.py"
 _FAITHFULNESS_TESTS: Final = "tests/unit/metrics/test_faithfulness.py"
 
@@ -97,7 +98,7 @@ MUTANTS: Final = (
         file=_VERDICTS,
         old="    return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)\n",
         new="    return CheckedVerdict(label=VerdictLabel.UNSUPPORTED, reason=reason)\n",
-        tests=(f"{_STEPS_TESTS}::test_ids_that_stay_missing_are_unjudged_with_a_reason",),
+        tests=(f"{_STEPS_TESTS}::test_one_claim_that_cuts_every_reply_off_does_not_take_the_others_with_it",),
     ),
     Mutant(
         promise="scores",
@@ -129,11 +130,39 @@ MUTANTS: Final = (
     ),
     Mutant(
         promise="scores",
-        breaks="of several verdicts on one claim the last one counts",
+        breaks="a reply with other numbers than were asked about is believed",
         file="ragtrace/metrics/ask_items.py",
-        old="if n in numbers - passed and times[n] == 1}",
-        new="if n in numbers - passed}",
-        tests=(f"{_STEPS_TESTS}::test_missing_and_repeated_ids_are_asked_for_once_more",),
+        old="        if misnumbered([*said, *passed], known):\n",
+        new="        if False:\n",
+        tests=(f"{_STEPS_TESTS}::test_a_reply_with_other_numbers_is_asked_for_again",),
+    ),
+    Mutant(
+        promise="scores",
+        breaks="a canary claim without a verdict is no failed one",
+        file="ragtrace/metrics/_canaries.py",
+        old="(supported := heard.get(canary.number)) != canary.supported",
+        new="(supported := heard.get(canary.number, canary.supported)) != canary.supported",
+        tests=(
+            f"{_CANARIES_TESTS}::test_a_planted_claim_without_a_verdict_is_asked_about_again_then_a_failed_canary",
+        ),
+    ),
+    Mutant(
+        promise="cache",
+        breaks="a reply that failed a canary claim is cached",
+        file="ragtrace/judge/cache.py",
+        old="    except JudgeError:\n        return False\n",
+        new="    except JudgeError:\n        return True\n",
+        tests=(f"{_CANARIES_TESTS}::test_a_cache_keeps_nothing_of_what_a_compromised_judge_said",),
+    ),
+    Mutant(
+        promise="cache",
+        breaks="a verdict is kept for a claim in other company",
+        file="ragtrace/judge/cache.py",
+        old="    return request.user\n",
+        new="    return [*request.items.values()][:1]\n",
+        tests=(
+            "tests/unit/judge/test_cache.py::test_a_verdict_that_was_given_beside_other_claims_is_not_reused",
+        ),
     ),
     Mutant(
         promise="evidence",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragtrace.answers.opened import AnswerGone
 from ragtrace.answers.opening import open_answer
 from ragtrace.answers.summary import AnswerKey
-from ragtrace.model import Evaluation, MetricResult, RagRecord, SkipReason, VerdictLabel
+from ragtrace.model import Evaluation, MetricResult, RagRecord, SkipReason, VerdictLabel, content_sha256
 from ragtrace.traces.additions import add_to_spans, encode_addition
 from ragtrace.traces.attach import AttachOptions, Sample, addition_of, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records
@@ -215,3 +217,51 @@ def test_answer_of_a_megabyte_is_opened_as_far_as_it_was_judged() -> None:
     assert [gap.reason for gap in opened.record.gaps] == [SkipReason.TRUNCATED]
     (version,) = opened.versions
     assert isinstance(version.judged.evaluation.outcomes[0], MetricResult)
+
+
+OWNERS = st.sampled_from(["acme", "other", None])
+
+
+@given(
+    spans=st.lists(st.tuples(OWNERS, st.sampled_from(["acme", "other"])), min_size=3, max_size=3),
+    carriers=st.lists(st.tuples(OWNERS, st.sampled_from(["acme", "other"])), min_size=1, max_size=4),
+    comment=OWNERS,
+)
+def test_a_tenant_is_shown_nothing_that_another_wrote(
+    spans: list[tuple[str | None, str]], carriers: list[tuple[str | None, str]], comment: str | None
+) -> None:
+    """Who wrote a span, and whom it names: what names nobody may be anyone's."""
+    texts = {who: f"Refunds of {who} take 14 days." for who in ("acme", "other")}
+    own = {
+        who: rag_trace(1, question=f"How {who}?", chunks=(texts[who],), answer=texts[who]) for who in texts
+    }
+    written = [own[owner or who][place] for place, (owner, who) in enumerate(spans)]
+    given_spans = [
+        of_tenant(span, owner) if owner else span for span, (owner, _) in zip(written, spans, strict=True)
+    ]
+    evaluations = set()
+    for number, (owner, who) in enumerate(carriers):
+        author = owner or who
+        (record,) = extract_records(Trace.of(TRACE_ID, own[author])).records
+        claim = replace(a_claim(0, VerdictLabel.CONTRADICTED), reason=texts[author])
+        evaluation = replace(an_evaluation(a_result(claim)), input_sha256=content_sha256(record))
+        one = replace(a_carrier(evaluation), span_id=f"{number + 1:016x}")
+        given_spans.append(of_tenant(one, owner) if owner else one)
+        if author == "acme":
+            evaluations.add(one.span_id)
+    if comment:
+        said = replace(feedback(0xFA, the_key().span_id), name=f"feedback of {comment}")
+        given_spans.append(of_tenant(said, comment))
+    try:
+        opened = open_answer(
+            Trace.of(TRACE_ID, given_spans),
+            the_key("acme"),
+            RULES,
+            read_from="a test",
+            evaluations=evaluations,
+        )
+    except AnswerGone:
+        assert not evaluations
+        return
+    assert evaluations
+    assert "other" not in repr(opened)

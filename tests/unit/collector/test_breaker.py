@@ -73,6 +73,18 @@ async def test_what_a_retry_may_mend_leaves_it_closed(failure: JudgeError) -> No
     assert breaker.state is BreakerState.CLOSED
 
 
+@pytest.mark.parametrize("failure", [JudgeTimeout("late"), JudgeUnavailable("503")])
+async def test_requests_in_a_row_that_nobody_answers_are_told_until_one_is_answered(
+    failure: JudgeError,
+) -> None:
+    breaker = breaker_at(Clock())
+    told = []
+    for outcome in (failure, None, failure, failure, JudgeNonsense("?"), failure, failure, None):
+        assert await ask(breaker, outcome)
+        told.append(breaker.reason)
+    assert told == ["", "", "", str(failure), "", "", str(failure), ""]
+
+
 async def test_a_refusal_between_answers_leaves_it_closed() -> None:
     breaker = breaker_at(Clock())
     for failure in (REFUSED, None, REFUSED, JudgeNonsense("?"), REFUSED):

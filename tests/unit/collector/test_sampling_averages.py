@@ -50,7 +50,9 @@ def test_neighbours_of_low_scores_change_no_average() -> None:
             kept.append(weighed(score, decision, each))
             if score < policy.below and decision.sample.rule != "neighbour":
                 ids = (each.trace.trace_id, decision.span_id)
-                deciding.follow_ups.add(policy.low_answer(*ids, each.record, each.now_ns))
+                deciding.follow_ups.add(
+                    policy.low_answer(*ids, each.record, each.now_ns, tenant=decision.tenant)
+                )
     found = weighted_mean(kept)
     truth, plain = truth_and_plain(everything, kept)
     assert found is not None

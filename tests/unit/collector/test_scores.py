@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import threading
 from math import sqrt
+from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +17,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from ragtrace.answers.summary import AnswerSummary, MetricSummary
 from ragtrace.model import Label, VerdictCounts
 from ragtrace.stats import Weighed, weighted_mean
+from ragtrace_collector.operations._instruments import Readings
 from ragtrace_collector.operations._score_points import otlp_of
 from ragtrace_collector.operations.metrics import SelfMetrics
+from ragtrace_collector.operations.pages import pages_app
 from ragtrace_collector.telemetry import score_table as table
 from ragtrace_collector.telemetry.resource import own_resource
-from ragtrace_collector.telemetry.scores import MOST_PLACES, ScoreMetric, Scores
+from ragtrace_collector.telemetry.scores import ScoreMetric, Scores
+from ragtrace_collector.web.tokens import TokenAuth
+from tests.integration.collector.running import until
+from tests.patience import PATIENCE_S
 from tests.unit.answers.rows import NOON_NS, a_metric, a_row
 
 
@@ -139,17 +149,61 @@ async def test_a_hundred_thousand_invented_models_fill_nothing() -> None:
     assert 'gen_ai_request_model="other"' in text
 
 
-async def test_series_are_bounded_whatever_the_values() -> None:
-    rows = (
-        a_row(n, 0.5, model=f"m{n % 100}", service=f"s{n // 100}", prompt_version=str(n % 7))
-        for n in range(20 * MOST_PLACES)
-    )
+async def test_a_scrape_has_thousands_of_series_whatever_the_values() -> None:
+    metrics = [a_metric(score, name) for name in ("faithfulness", "context_recall") for score in (0.0, 1.0)]
+    rows = [
+        a_row(
+            n,
+            metrics=(metrics[n % 2], metrics[2 + n % 2]),
+            model=f"m{n % 10}",
+            service=f"s{n % 4}",
+            prompt_version=str(n // 40),
+        )
+        for n in range(10_000)
+    ]
     found = noted(*rows, most_values=10_000)
-    assert all(
-        len(series) <= MOST_PLACES + 1 for series in (found.sums[table.COST], found.histograms[table.SCORE])
+    text = await page(found)
+    assert 3_000 < sum(not line.startswith("#") for line in text.splitlines()) <= 10_100
+    assert total(found, table.RESULTS) == 20_000
+    # what does not fit with all its dimensions has still its service, by which rules ask
+    assert all(total(found, table.UNPRICED, service_name=f"s{n}") == 2_500 for n in range(4))
+    assert total(found, table.UNPRICED, gen_ai_request_model="other") > 5_000
+
+
+async def test_a_page_is_encoded_while_other_requests_are_answered() -> None:
+    """A scrape waits in the middle until the probe was answered, and counts what came before it alone."""
+    asked, blocked, answered = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Scores):
+        def attributes(self, metric: ScoreMetric) -> tuple[str, ...]:
+            if asked.is_set():
+                blocked.set()
+                assert answered.wait(PATIENCE_S), "nothing else runs while a page is encoded"
+            return super().attributes(metric)
+
+    async def nothing() -> Readings:
+        return {}
+
+    async def unasked() -> Any:
+        raise AssertionError
+
+    found = Slow(clock=FixedClock())
+    found.note(a_row(1, 1.0), span_id="")
+    metrics = SelfMetrics(nothing, push_to=None, scores=found)
+    app = pages_app(
+        readiness=unasked, status=lambda _: unasked(), metrics=metrics, access=TokenAuth([], FixedClock())
     )
-    assert total(found, table.RESULTS) == 20 * MOST_PLACES
-    assert len(await page(found)) < 20_000_000
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        asked.set()
+        scrape = asyncio.create_task(client.get("/metrics"))
+        await until(blocked.is_set)
+        assert (await client.get("/livez")).status_code == 200
+        found.note(a_row(2, 1.0), span_id="")
+        answered.set()
+        text = (await scrape).text
+    await metrics.aclose()
+    assert re.search(r"^ragtrace_evaluation_unpriced_total\{.*\} 1\.0$", text, re.MULTILINE)
 
 
 async def test_only_the_chosen_dimensions_are_told_apart() -> None:

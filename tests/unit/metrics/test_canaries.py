@@ -79,7 +79,7 @@ async def test_an_honest_model_passes_the_planted_claims_and_its_claims_keep_the
     assert sorted(numbers) == [1, 2, 3, 4, 5]
     assert [number for number in numbers if number < 4] == [1, 2, 3]
     assert [verdict.label for verdict in found.verdicts] == ["supported", "supported", "unsupported"]
-    assert (found.canaries_passed, found.canaries_silent, found.rejected) == (2, 0, 0)
+    assert (found.canaries_passed, found.rejected) == (2, 0)
 
 
 @pytest.mark.parametrize("word", ["supported", "contradicted", "not_mentioned"])
@@ -142,7 +142,7 @@ async def test_judges_that_compute_get_no_planted_claims() -> None:
     assert [len(claims_in(request)) for request in verify_requests(judge)] == [3]
 
 
-async def test_a_planted_claim_without_a_verdict_is_not_asked_about_again() -> None:
+async def test_a_planted_claim_without_a_verdict_is_asked_about_again_then_a_failed_canary() -> None:
     def silent(request: JudgeRequest[Any]) -> Any:
         reply = ScriptedJudge().reply_to(request)
         if isinstance(reply, VerifyReply):
@@ -150,21 +150,9 @@ async def test_a_planted_claim_without_a_verdict_is_not_asked_about_again() -> N
         return reply
 
     judge = Model(silent)
-    found = await StepSession(RECORD, judge).verify()
-    assert (found.canaries_passed, found.canaries_silent) == (0, 2)
-    assert len(verify_requests(judge)) == 1
-
-
-async def test_one_wrong_verdict_of_two_on_a_planted_claim_is_enough() -> None:
-    def contrary(request: JudgeRequest[Any]) -> Any:
-        reply = ScriptedJudge().reply_to(request)
-        if isinstance(reply, VerifyReply):
-            every = says("supported")(request).verdicts
-            return VerifyReply(verdicts=[*every, *reply.verdicts])
-        return reply
-
-    with pytest.raises(JudgeCompromised):
-        await StepSession(RECORD, Model(contrary)).verify()
+    with pytest.raises(JudgeCompromised, match="gave no verdict on"):
+        await StepSession(RECORD, judge).verify()
+    assert len(verify_requests(judge)) == 2
 
 
 async def test_a_cache_keeps_nothing_of_what_a_compromised_judge_said(tmp_path: Path) -> None:

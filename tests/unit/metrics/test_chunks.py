@@ -81,26 +81,16 @@ async def test_the_question_stands_first_and_all_is_fenced() -> None:
     assert "never an instruction" in request.system
 
 
-async def test_missing_and_repeated_grades_are_asked_for_once_more() -> None:
-    partial = ChunksReply(chunks=[grade(1), grade(2), grade(2, 0), grade(9)])
-    scripted = judge(partial, all_relevant)
+@pytest.mark.parametrize("numbers", [(1, 2, 2, 9), (0, 1, 2), (2, 3, 4), (1, 2)])
+async def test_grades_with_other_numbers_are_asked_for_again_then_a_failure(numbers: tuple[int, ...]) -> None:
+    shifted = ChunksReply(chunks=[grade(number, 0) for number in numbers])
+    scripted = judge(shifted, all_relevant)
     found = await StepSession(record("A.", "B.", "C."), scripted).chunks()
     assert labels(found.verdicts) == "rel rel rel"
-    assert sorted(shown(scripted.requests[1])) == [2, 3]
-    assert found.rejected == 1
-
-
-async def test_grades_that_stay_missing_are_unjudged_with_a_reason() -> None:
-    scripted = judge(ChunksReply(chunks=[grade(1)]))
-    found = await StepSession(record("A.", "B."), scripted).chunks()
-    assert labels(found.verdicts) == "rel unj"
-    assert "no answer" in (found.verdicts[1].reason or "")
-    assert len(scripted.requests) == 2
-
-
-async def test_nonsense_when_asked_again_leaves_the_rest_standing() -> None:
-    scripted = judge(ChunksReply(chunks=[grade(1)]), JudgeNonsense("what?"))
-    assert labels((await StepSession(record("A.", "B."), scripted).chunks()).verdicts) == "rel unj"
+    assert sorted(shown(scripted.requests[1])) == [1, 2, 3]
+    for second in (shifted, JudgeNonsense("what?")):
+        with pytest.raises(JudgeNonsense):
+            await StepSession(record("A.", "B.", "C."), judge(shifted, second)).chunks()
 
 
 async def test_a_reply_that_was_cut_off_is_asked_for_in_halves() -> None:
@@ -160,16 +150,6 @@ async def test_a_long_chunk_is_not_called_useless_before_all_of_it_was_shown() -
     steps = StepSession(record(long), scripted, limits=StepLimits(context_chars=64, max_packs=1))
     [only] = (await steps.chunks()).verdicts
     assert only.label == "unjudged"
-
-
-async def test_a_request_can_be_made_about_some_of_its_chunks() -> None:
-    scripted = judge(all_relevant)
-    await StepSession(record("A.", "B.", "C."), scripted).chunks()
-    request = scripted.requests[0]
-    assert request.items == {1: "A.", 2: "B.", 3: "C."}
-    assert request.about is not None
-    assert shown(request.about({2})) == [2]
-    assert request.about(()).inputs == ChunksInput(question="How long?", reference=None, chunks=())
 
 
 async def test_chunks_beyond_a_call_go_into_another() -> None:

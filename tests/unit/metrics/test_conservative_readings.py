@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from ragtrace.errors import ConfigError
+from ragtrace.errors import ConfigError, JudgeCutOff
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import GivenVerdict, VerifyInput, VerifyReply
 from ragtrace.metrics import metric_named
@@ -19,9 +19,11 @@ RECORD = RagRecord.of(question="How?", contexts=[CLEAR], answer=f"{CLEAR} {BARE}
 
 
 def reply(request: JudgeRequest[Any]) -> Any:
-    """Support two claims, one without evidence; give no verdict on the third."""
+    """Support two claims, one without evidence; give no whole verdict on the third."""
     if not isinstance(request.inputs, VerifyInput):
         return scripted.reply_to(request)
+    if any(claim.text == LOST for claim in request.inputs.claims):
+        raise JudgeCutOff("cut off")
     given = {
         CLEAR: ("supported", [1], CLEAR),
         BARE: ("supported", [], ""),
@@ -31,7 +33,6 @@ def reply(request: JudgeRequest[Any]) -> Any:
         verdicts=[
             GivenVerdict(id=claim.number, label=cast(Any, label), chunks=chunks, quote=quote, reason="")
             for claim in request.inputs.claims
-            if claim.text in given
             for label, chunks, quote in [given[claim.text]]
         ]
     )

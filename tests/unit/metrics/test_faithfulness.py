@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from ragtrace.errors import ConfigError, JudgeTimeout, JudgeUnavailable
+from ragtrace.errors import ConfigError, JudgeCutOff, JudgeTimeout, JudgeUnavailable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
-from ragtrace.judge_forms import VerifyReply
+from ragtrace.judge_forms import VerifyInput
 from ragtrace.metrics import Faithfulness, StepLimits, available_metrics, metric_named
 from ragtrace.model import (
     Chunk,
@@ -82,14 +82,13 @@ async def test_a_score_about_little_of_the_answer_says_so() -> None:
 async def test_fewer_verdicts_than_claims_never_raise_the_score() -> None:
     words = ScriptedJudge()
 
-    def forgets_the_third(request: JudgeRequest[Any]) -> Any:
-        reply = words.reply_to(request)
-        if isinstance(reply, VerifyReply):
-            return VerifyReply(verdicts=[verdict for verdict in reply.verdicts if verdict.id != 3])
-        return reply
+    def never_ends_the_third(request: JudgeRequest[Any]) -> Any:
+        if isinstance(request.inputs, VerifyInput) and any(c.number == 3 for c in request.inputs.claims):
+            raise JudgeCutOff("cut off")
+        return words.reply_to(request)
 
     record = replace(EINSTEIN, answer="He was born on 14 March 1879. He was rich. He was tall.")
-    result = await measured(record, ScriptedJudge(forgets_the_third))
+    result = await measured(record, ScriptedJudge(never_ends_the_third))
     assert result.score == 0.5
     assert result.details["lower_bound"] == pytest.approx(1 / 3)
     assert result.details["coverage"] == pytest.approx(2 / 3)

@@ -118,27 +118,33 @@ async def test_a_grade_in_foreign_words_or_numbers_is_a_failure(relevance: str, 
     assert await ended("chunks", one_grade(relevance=relevance)) == expected
 
 
-@pytest.mark.parametrize(
-    "label", ["yes", "borderline", "idk", "SUPPORTED", "Attributed", "wird gestützt", "2"]
-)
+@pytest.mark.parametrize("label", ["yes", "borderline", "idk", "Attributed", "wird gestützt", "2"])
 async def test_a_verdict_in_foreign_words_is_a_failure(label: str) -> None:
     assert await ended("recall", VERDICTS.replace("supported", label, 1)) == "judge_nonsense"
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text",
     [
-        ('{"chunks": []}', "None unjudged unjudged"),
-        ('{"chunks": [{"id": 1, "reason": "", "relevance": 2}]}', "1.0 relevant unjudged"),
-        (one_grade(id="7"), "None unjudged irrelevant"),
-        (one_grade(id="-1"), "None unjudged irrelevant"),
-        (one_grade(id="2"), "None unjudged unjudged"),
-        (GRADES.replace("]}", ', {"id": 3, "reason": "", "relevance": 2}]}'), "0.5 relevant irrelevant"),
+        '{"chunks": []}',
+        '{"chunks": [{"id": 1, "reason": "", "relevance": 2}]}',
+        one_grade(id="7"),
+        one_grade(id="-1"),
+        one_grade(id="2"),
+        GRADES.replace("]}", ', {"id": 3, "reason": "", "relevance": 2}]}'),
     ],
     ids=["none", "missing", "unknown", "negative", "twice", "surplus"],
 )
-async def test_numbers_of_chunks_are_checked(text: str, expected: str) -> None:
-    assert await ended("chunks", text) == expected
+async def test_numbers_of_chunks_are_checked(text: str) -> None:
+    assert await ended("chunks", text) == "judge_nonsense"
+    assert await ended("chunks", text, GRADES) == "0.5 relevant irrelevant"
+
+
+@pytest.mark.parametrize("label", ["SUPPORTED", "Supported", "entailment"])
+@pytest.mark.parametrize("number", ['"1"', '"claim 1"', "1.0"])
+async def test_labels_and_numbers_are_read_as_models_write_them(label: str, number: str) -> None:
+    text = VERDICTS.replace("supported", label, 1).replace('"id": 1', f'"id": {number}')
+    assert await ended("recall", text) == "0.5 supported unsupported"
 
 
 async def test_what_a_second_reply_mends_is_a_verdict() -> None:

@@ -198,8 +198,11 @@ async def test_a_judge_cannot_inflate_the_denominator_of_recall() -> None:
         extra = [verdict.model_copy(update={"id": 5 + n}) for n, verdict in enumerate(reply.verdicts * 7)]  # type: ignore[attr-defined]
         return reply.model_copy(update={"verdicts": [*reply.verdicts, *extra]})  # type: ignore[attr-defined]
 
-    result = await measured("context_recall", record(reference=4), ScriptedJudge(verbose))
-    assert (result.score, result.details["verdicts_rejected"]) == (1.0, 28)
+    [outcome] = (
+        await evaluate(record(reference=4), metrics=["context_recall"], judge=ScriptedJudge(verbose))
+    ).outcomes
+    assert isinstance(outcome, MetricFailure)
+    assert outcome.error_type == "judge_nonsense"
 
 
 @pytest.mark.parametrize(

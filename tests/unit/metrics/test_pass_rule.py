@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ragtrace.errors import ConfigError
+from ragtrace.errors import ConfigError, JudgeCutOff
 from ragtrace.judge import Script, ScriptedJudge
-from ragtrace.judge_forms import ChunksReply, RelevanceReply, VerifyReply
+from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics import metric_named
-from ragtrace.model import Chunk, Label, MetricResult, RagRecord, SkipReason
+from ragtrace.model import Chunk, Label, MetricFailure, MetricResult, RagRecord, SkipReason
 from ragtrace.pipeline.evaluation import evaluate, evaluator_version
 from ragtrace.ports import JudgeReply, JudgeRequest
 
@@ -106,7 +106,7 @@ def test_another_rule_is_another_evaluator_and_a_threshold_is_a_rule() -> None:
 
 
 class Omitting:
-    """A judge that leaves some verdicts out of every reply, however often it is asked."""
+    """A judge whose replies about some texts are always cut off."""
 
     identity = JUDGE.identity
 
@@ -116,18 +116,11 @@ class Omitting:
 
     async def ask(self, request: JudgeRequest[Any]) -> JudgeReply[Any]:
         """Answer as the script says, but for what is left out."""
-        reply = await self._whole.ask(request)
-        lost = {n for n, text in request.items.items() if any(each in text for each in self._left_out)}
-        match reply.value:
-            case VerifyReply(verdicts=verdicts):
-                value: Any = VerifyReply(verdicts=[each for each in verdicts if each.id not in lost])
-            case ChunksReply(chunks=chunks):
-                value = ChunksReply(chunks=[each for each in chunks if each.id not in lost])
-            case RelevanceReply(statements=statements):
-                value = RelevanceReply(statements=[each for each in statements if each.id not in lost])
-            case whole:
-                value = whole
-        return JudgeReply(value=value, usage=reply.usage)
+        given = request.inputs
+        items = getattr(given, "claims", getattr(given, "statements", getattr(given, "chunks", ())))
+        if any(each in item.text for each in self._left_out for item in items):
+            raise JudgeCutOff("cut off")
+        return await self._whole.ask(request)
 
     async def aclose(self) -> None:
         """Do nothing."""
@@ -216,7 +209,11 @@ def test_a_verdict_that_is_left_out_turns_no_fail_into_a_pass_and_no_pass_into_a
     )
     left_out = frozenset(name for name, case in items if case[3])
     whole = result_of(record, ScriptedJudge(script), metric)
-    partial = result_of(record, Omitting(script, left_out), metric)
+    judge = Omitting(script, left_out)
+    (partial,) = asyncio.run(evaluate(record, metrics=[metric], judge=judge)).outcomes
+    if isinstance(partial, MetricFailure):  # nothing was left
+        assert partial.error_type == "judge_cut_off"
+        return
     assert whole.label in (Label.PASS, Label.FAIL)
     assert partial.label in (whole.label, Label.SKIPPED)
     if partial.label is Label.SKIPPED:

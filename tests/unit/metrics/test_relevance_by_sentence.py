@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ragtrace.answers.rows import ReportLine, read_line
-from ragtrace.errors import ConfigError
+from ragtrace.errors import ConfigError, JudgeCutOff
 from ragtrace.escaping import one_json_line
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge_forms import ChunksInput, ChunksReply, GivenGrade
@@ -77,12 +77,15 @@ async def test_five_thousand_sentences_are_judged_as_far_as_the_limit_says() -> 
     assert result.usage.calls == 8
 
 
-async def test_a_decisive_sentence_that_the_judge_leaves_out_leaves_no_score() -> None:
+async def test_a_decisive_sentence_whose_reply_is_cut_off_leaves_no_score() -> None:
     def reply(request: JudgeRequest[Any]) -> Any:
         given = request.inputs
         assert isinstance(given, ChunksInput)
-        shown = [chunk for chunk in given.chunks if chunk.text != NEEDED]
-        return ChunksReply(chunks=[GivenGrade(id=chunk.number, reason="", relevance=0) for chunk in shown])
+        if any(chunk.text == NEEDED for chunk in given.chunks):
+            raise JudgeCutOff("cut off")
+        return ChunksReply(
+            chunks=[GivenGrade(id=chunk.number, reason="", relevance=0) for chunk in given.chunks]
+        )
 
     undecided = await measured(f"It is blue. {NEEDED}", judge=ScriptedJudge(reply))
     assert undecided.skip_reason is SkipReason.UNDECIDED

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.errors import ConfigError, JudgeUnavailable
+from ragtrace.errors import ConfigError, JudgeCutOff, JudgeUnavailable
 from ragtrace.judge import Script, ScriptedJudge, open_judge
 from ragtrace.judge_forms import GivenTruths, TruthsInput, TruthsReply, VerifyInput
 from ragtrace.metrics import metric_named
@@ -115,8 +115,11 @@ async def test_a_chunk_without_a_usable_reply_is_shown_as_it_is() -> None:
 
     def reply(request: JudgeRequest[Any]) -> Any:
         if isinstance(request.inputs, TruthsInput):
-            kept = [chunk for chunk in request.inputs.chunks if chunk.text != CARDS]
-            return TruthsReply(chunks=[GivenTruths(id=chunk.number, truths=[]) for chunk in kept])
+            if any(chunk.text == CARDS for chunk in request.inputs.chunks):
+                raise JudgeCutOff("cut off")
+            return TruthsReply(
+                chunks=[GivenTruths(id=chunk.number, truths=[]) for chunk in request.inputs.chunks]
+            )
         return script.reply_to(request)
 
     (evaluation,) = await judged(ScriptedJudge(reply), a_record())

@@ -1,0 +1,53 @@
+"""The machine's clock is ahead by 200 days for a while: nothing that was judged goes, before and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ragtrace.answers.port import AnswerFilter
+from tests.integration.collector.running import config_of
+from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
+from tests.rag_spans import START_NS, rag_trace, trace_id_of
+
+AHEAD_NS = 200 * 86_400 * 10**9
+
+
+async def judge(stepped: Stepped, number: int) -> None:
+    began = START_NS + (stepped.clock.time_ns - START_NS) // 10**9 * 10**9
+    await stepped.send(*rag_trace(number, start_ns=began))
+    await stepped.pass_time(60)
+    await stepped.collector.pipeline._expire()
+
+
+async def listed(stepped: Stepped) -> list[str]:
+    page = await stepped.collector.pipeline.store.answers.page(AnswerFilter())
+    return sorted(answer.key.trace_id for answer in page.answers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_answers_from_before_and_after_stay_on_the_page(tmp_path: Path, restarts: bool) -> None:
+    config = config_of(tmp_path, judge={"use": "lexical"})
+    async with stepped_collector(config) as stepped:
+        for number, wrong_by_ns in enumerate((0, AHEAD_NS, 0)):
+            stepped.clock.wrong_by_ns = wrong_by_ns
+            await judge(stepped, number)
+        if not restarts:
+            assert await listed(stepped) == list(map(trace_id_of, range(3)))
+    async with stepped_collector(config, clock=stepped.clock) as stepped:
+        await judge(stepped, 3)
+        assert await listed(stepped) == list(map(trace_id_of, range(4)))
+
+
+@pytest.mark.slow
+async def test_a_clock_that_is_ahead_at_the_start_is_right_again_once_it_is_set(tmp_path: Path) -> None:
+    config = config_of(tmp_path, judge={"use": "lexical"})
+    clock = StandingClock()
+    clock.wrong_by_ns = AHEAD_NS
+    async with stepped_collector(config, clock=clock) as stepped:
+        await judge(stepped, 0)
+        clock.wrong_by_ns = 0
+        await judge(stepped, 1)
+        assert await listed(stepped) == [trace_id_of(1)]

@@ -1,0 +1,73 @@
+"""SQLite's connection fails in ways that nobody foresaw: what was acknowledged is there, and nobody hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.attack.attacked import idle_config, stored_traces
+from tests.integration.collector.running import config_of, post, request_of, running_collector
+from tests.rag_spans import rag_trace, trace_id_of
+
+ERRORS = {1: MemoryError(), 2: RuntimeError(), 4: asyncio.CancelledError()}
+PLACES = (
+    ("BEGIN IMMEDIATE",),
+    ("SAVEPOINT one",),
+    ("INSERT INTO slice",),
+    ("INSERT INTO slice", "ROLLBACK TO one"),
+    ("RELEASE one",),
+    ("COMMIT",),
+    ("COMMIT", "ROLLBACK"),
+    ("COMMIT", "ROLLBACK", "PRAGMA wal_checkpoint"),
+)
+
+
+class Failing(sqlite3.Connection):
+    """The writer fails once before each statement that begins as one named."""
+
+    trouble: dict[str, BaseException] = {}
+
+    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        if threading.current_thread().name == "ragtrace-store":
+            for begin in self.trouble:
+                if sql.startswith(begin) and (begin != "ROLLBACK" or sql == begin):
+                    raise self.trouble.pop(begin)
+        return super().execute(sql, values)
+
+
+@pytest.fixture
+def trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, BaseException]]:
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Failing))
+    yield Failing.trouble
+    Failing.trouble.clear()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("places", PLACES, ids=" and ".join)
+async def test_what_was_acknowledged_is_there_whatever_a_commit_fails_with(
+    tmp_path: Path, trouble: dict[str, BaseException], places: tuple[str, ...]
+) -> None:
+    acknowledged = set()
+    async with running_collector(config_of(tmp_path, **idle_config(tmp_path))) as collector:
+        for number in range(6):
+            if number in ERRORS:
+                trouble |= dict.fromkeys(places, ERRORS[number])
+            answers = await asyncio.gather(
+                *(post(collector, request_of(*rag_trace(3 * number + one))) for one in range(3))
+            )
+            for one, answer in enumerate(answers):
+                if answer.status_code == 200:
+                    acknowledged.add(trace_id_of(3 * number + one))
+                else:
+                    assert (answer.status_code, answer.headers.get("retry-after")) == (503, "5")
+            trouble.clear()
+    assert {trace_id_of(number) for number in (0, 1, 2, 9, 10, 11, 15, 16, 17)} <= acknowledged
+    assert len(acknowledged) < 18
+    assert stored_traces(tmp_path / "store.db") >= acknowledged
