@@ -55,6 +55,7 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
+_REST: Final = re.compile(r"\s*+\Z")
 _UNQUOTED: Final = re.compile(r"\s*+([\w.-]++)\s*+(?=[,)])")
 """A value that Haystack's documents write without quotes: an id."""
 _CONSTANTS: Final = {
@@ -173,7 +174,7 @@ class _Reader:
         """Read arguments up to ``end``, or up to the end of the text."""
         unnamed: list[object] = []
         named: dict[str, object] = {}
-        while not (self._takes(end) if end else not self._text[self._at :].strip()):
+        while not (self._takes(end) if end else _REST.match(self._text, self._at)):
             kind, token = self._next()
             if kind == "name" and (mark := self._takes("=", ":")):
                 named[token] = self._argument(mark)

@@ -12,6 +12,7 @@ in cells. A row needs at least one of a record's fields; other fields are ignore
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypedDict
@@ -381,7 +382,7 @@ def record_of(row: RecordRow, name: str) -> RagRecord:
         id=row.id or name,
         question=row.question or None,
         chunks=tuple(chunk_of(**dict(context), rank=rank) for rank, context in enumerate(row.contexts or ())),
-        answer=row.answer,
+        answer=_without_wrapping(row.answer, row.question),
         reference=row.reference,
         earlier_turns=tuple(
             EarlierTurn(question=turn.question or None, answer=turn.answer) for turn in row.earlier_turns
@@ -390,6 +391,17 @@ def record_of(row: RecordRow, name: str) -> RagRecord:
     )
 
 
+def _without_wrapping(answer: str | None, question: str | None) -> str | None:
+    """Return the answer without the thoughts, the JSON or the tags around it, as it is read from a span."""
+    if answer is None or not _MAY_BE_WRAPPED.search(answer):
+        return answer
+    from ragtrace.traces.extract._answers import unwrapped
+    from ragtrace.traces.extract._content import FoundValue
+
+    return unwrapped(FoundValue(value=answer, attribute="", convention="", how=""), question).value
+
+
+_MAY_BE_WRAPPED: Final = re.compile(r"[<{\u25c1]|final answer", re.IGNORECASE)
 _NO_CONTEXTS: Final = Gap(
     part=Part.CONTEXT, reason=SkipReason.NO_RETRIEVAL, detail="the record has no contexts"
 )

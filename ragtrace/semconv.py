@@ -8,6 +8,7 @@ extending ``gen_ai.*``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 SCHEMA_VERSION: Final = "2"
@@ -260,6 +261,8 @@ TEMPO_STRING_BYTES: Final = 2_048
 """A stored string of exactly this many bytes was cut by Tempo."""
 
 # -- ragtrace: the carrier span (schema version 2) --------------------------------------------------------
+LINK_TO_PARENT: Final[Mapping[str, str]] = {"opentracing.ref_type": "child_of"}
+"""Of a link that names the parent: Jaeger shows one reference to a span, and else that of the link."""
 CARRIER_NAME_PREFIX: Final = "evaluation"
 """The carrier is named ``evaluation pass|fail|error|skipped``."""
 CARRIER_SPAN_ID: Final = "ragtrace.carrier.span_id"

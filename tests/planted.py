@@ -13,7 +13,7 @@ __all__ = ["answered"]
 def answered(reply: Any, request: Mapping[str, Any]) -> Any:
     """Return a scripted reply to a chat completion, with a right verdict on each further claim."""
     user = next(said["content"] for said in request["messages"] if said["role"] == "user")
-    found = sections(user)
+    found = sections(user[user.find("\n<<") + 1 :] if not user.startswith("<<") else user)
     if not isinstance(reply, dict) or "verdicts" not in reply or "claims" not in found:
         return reply
     scripted = {given["id"]: given for given in reply["verdicts"]}

@@ -248,7 +248,7 @@ def _start(tracer: Tracer, target: _Target, attributes: dict[str, AttributeValue
         set_span_in_context(NonRecordingSpan(about), Context()),
         kind=SpanKind.INTERNAL,
         attributes={**attributes, semconv.TARGET_SPAN_ID: format_span_id(target.span_id)},
-        links=[Link(about)],
+        links=[Link(about, semconv.LINK_TO_PARENT)],
     )
 
 

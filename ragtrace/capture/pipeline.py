@@ -11,6 +11,7 @@ import os
 import threading
 import time
 import weakref
+from _thread import start_new_thread
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +39,7 @@ REQUEST_BYTES = 3_000_000
 """The maximum size of a request: gRPC receivers refuse 4 MiB, and 512 spans with text often exceed that."""
 STALL_TIMEOUT_S = 2.0
 """How long a closing pipeline waits for progress of its endpoint."""
+_POLL_S = 0.005
 _UNREACHABLE = "unreachable"
 
 
@@ -103,7 +105,7 @@ class Pipeline:
     def flush(self, timeout_s: float) -> bool:
         """Export the queue; return whether the endpoint accepted all spans in time."""
         failed = self._exporter.failed
-        done = _in_thread(self._processor.force_flush)
+        done = _InThread(self._processor.force_flush)
         done.join(timeout_s)
         return not done.is_alive() and self._exporter.failed == failed
 
@@ -114,7 +116,7 @@ class Pipeline:
         """
         failed = self._exporter.failed
         deadline = time.monotonic() + timeout_s
-        closing = _in_thread(self._processor.shutdown)
+        closing = _InThread(self._processor.shutdown)
         while closing.is_alive():
             exported = self._exporter.exported
             closing.join(max(0.0, min(STALL_TIMEOUT_S, deadline - time.monotonic())))
@@ -350,13 +352,32 @@ def _bytes_of(value: object) -> int:
     return 10
 
 
-def _in_thread(work: Callable[[], object]) -> threading.Thread:
-    thread = threading.Thread(target=work, name="ragtrace-flush", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # the interpreter is shutting down
-        work()
-    return thread
+class _InThread:
+    """Work in a thread as there were at the import of this module, which waits without a lock of its kind.
+
+    If gevent or eventlet replaced threads since, gRPC would stop all greenlets in one of theirs.
+    """
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work, self._is_over = work, False
+        try:
+            start_new_thread(self._run, ())
+        except RuntimeError:  # the interpreter is shutting down
+            self._run()
+
+    def is_alive(self) -> bool:
+        return not self._is_over
+
+    def join(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not self._is_over and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._is_over = True
 
 
 class _Hush(logging.Filter):

@@ -57,7 +57,7 @@ def session_span(
         end_ns=end_ns,
         attributes=_attributes(findings, name, "" if supersedes == span_id else supersedes),
         events=tuple(islice(_events(findings, content=options.content, time_ns=end_ns), _MOST_EVENTS)),
-        links=tuple(_links(findings)),
+        links=tuple(_links(findings, last)),
         flags=last.flags,
         trace_state=last.trace_state,
         resource=last.resource,
@@ -77,11 +77,14 @@ def span_id_of(name: SessionName, turns: Iterable[Turn], *, unchecked: int) -> s
     return hashlib.sha256(told.encode("utf-8", "replace")).digest()[:8].hex()
 
 
-def _links(findings: SessionFindings) -> Iterator[SpanLink]:
+def _links(findings: SessionFindings, last: Span) -> Iterator[SpanLink]:
     faults = (*findings.contradictions, *findings.repeated)
     linked = {(turn.trace_id, turn.span_id) for fault in faults for turn in (fault.earlier, fault.later)}
     for trace_id, span_id in sorted(linked)[:_MOST_EVENTS]:
-        yield SpanLink(trace_id=trace_id, span_id=span_id)
+        is_parent = (trace_id, span_id) == (last.trace_id, last.parent_span_id)
+        yield SpanLink(
+            trace_id=trace_id, span_id=span_id, attributes=semconv.LINK_TO_PARENT if is_parent else {}
+        )
 
 
 def _attributes(findings: SessionFindings, name: SessionName, supersedes: str) -> dict[str, AttributeValue]:

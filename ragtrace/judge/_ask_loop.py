@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from ragtrace.errors import JudgeContextCut, JudgeDeclined, JudgeError, JudgeNonsense, JudgeRefused
 from ragtrace.judge._http import RequestRejected
 from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, fewest_tokens, made
-from ragtrace.judge.phrases import is_refusal
+from ragtrace.judge.refusals import declines
 from ragtrace.judge.replies import InvalidReply, NotJson, ReplyRules, parse_reply
 from ragtrace.model import Usage
 from ragtrace.off_loop import off_loop
@@ -32,6 +32,7 @@ _LEAST_CONTEXT: Final = 256
 """No server's context is smaller; a count below it is no count of the prompt."""
 _FAR_BELOW: Final = 0.8
 _OPENING_CHARS: Final = 400
+_MOST_ECHOED_CHARS: Final = 20_000
 
 
 class Written(Protocol):
@@ -131,7 +132,7 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
         try:
             return parse_reply(text, self.request.reply_type, strict=self.reply_rules.strict_json)
         except NotJson as exc:
-            if is_refusal(text[:_OPENING_CHARS]):
+            if declines(text[:_OPENING_CHARS]):
                 raise self.declined() from None
             if self.confirmed or not self.lower():  # otherwise it accepted the parameter and ignored it
                 self._ask_to_correct(text, exc)
@@ -193,4 +194,4 @@ class AskLoop(ABC, Generic[ReplyT, AnswerT, DialectT]):
             raise self.error(JudgeNonsense, f"the reply does not have the form that was asked for{times}")
         self.corrected += 1
         wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
-        self.correction = (("assistant", text), ("user", wish))
+        self.correction = (("assistant", text[:_MOST_ECHOED_CHARS]), ("user", wish))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import or_
 
 from ragtrace.judge._grammars import ENGLISH, Grammar
+from ragtrace.judge._numbers import Readings
 from ragtrace.judge._word_index import PREFIX_CHARS, WordIndex, neighbors
 from ragtrace.judge._words import (
     POLARITY,
@@ -38,7 +39,7 @@ class ClaimedWords:
     words: tuple[StemmedWord, ...]
     stems: frozenset[str]
     """Of the content words; outside English, with whether the claim negates."""
-    numbers: frozenset[str]
+    numbers: frozenset[Readings]
     names: Mapping[str, str]
     """With the stem of each."""
     negated: bool
@@ -99,7 +100,7 @@ def best_windows(
     At the end of a chunk, windows are shorter. ``with_numbers`` takes only windows that hold all numbers of
     the claim.
     """
-    wanted = claimed.numbers if with_numbers else frozenset[str]()
+    wanted = claimed.numbers if with_numbers else frozenset[Readings]()
     held = windows = passages.bits(claimed.stems)
     best: dict[int, BestWindow] = {}
     for length in range(1, max(lengths) + 1):
@@ -110,7 +111,9 @@ def best_windows(
     return best
 
 
-def _best(covers: Sequence[int], length: int, passages: WordIndex, numbers: frozenset[str]) -> BestWindow:
+def _best(
+    covers: Sequence[int], length: int, passages: WordIndex, numbers: frozenset[Readings]
+) -> BestWindow:
     """Return the first window with most words, of those that hold these numbers.
 
     ``covers`` says for each start how many words the window covers.
@@ -169,7 +172,9 @@ def _coverage(
         "rare_cover_all": 1 - math.fsum(rarity[held] for held in missing) / total,
         "missing_words": math.log1p(len(missing)),
         "near_words": near / wanted,
-        "numbers_elsewhere": float(not passages.holds(window, claimed.numbers & passages.numbers)),
+        "numbers_elsewhere": float(
+            not passages.holds(window, claimed.numbers - passages.lacking(claimed.numbers))
+        ),
         "negation_differs": float(_negation_differs(claimed, passages, windows[1].window)),
     }
 
@@ -197,7 +202,7 @@ def _share_held(order: Sequence[str], there: Set[tuple[str | None, ...]], length
 
 
 def _numbers_and_names(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
-    no_number = len(claimed.numbers - passages.numbers)
+    no_number = len(passages.lacking(claimed.numbers))
     no_name = len(claimed.missing_names(passages)) if claimed.names else 0
     return {
         "missing_numbers": math.log1p(no_number),

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from ragtrace.judge._grammars import Grammar, grammar_of
+from ragtrace.judge._numbers import UNSURE, Readings
 from ragtrace.judge._words import content_stems, has_negation, numbers, ordered_stems
 from ragtrace.judge_forms import NumberedText
 from ragtrace.languages import Language, language_of, languages_of, one_spelling, script_of
@@ -130,9 +131,15 @@ class WordIndex:
         """Return whether a sentence negates something."""
         return has_negation(one_spelling(sentence.text), self.grammar)
 
-    def holds(self, window: range, wanted: frozenset[str]) -> bool:
+    def lacking(self, claimed: Iterable[Readings]) -> set[Readings]:
+        """Return the numbers of a claim that no chunk has in any reading."""
+        found = (readings for readings in claimed if UNSURE not in readings)
+        return {readings for readings in found if self.numbers.isdisjoint(readings)}
+
+    def holds(self, window: range, wanted: Iterable[Readings]) -> bool:
         """Return whether a window contains all these numbers."""
-        return not wanted.difference(*(self.sentences[at][1].numbers for at in window))
+        held = [self.sentences[at][1].numbers for at in window]
+        return all(any(not numbers.isdisjoint(readings) for numbers in held) for readings in wanted)
 
 
 def neighbors(items: Sequence[ItemT], length: int) -> Iterator[tuple[ItemT, ...]]:

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
 from ragtrace.judge._grammars import ENGLISH, Grammar, Suffixes
+from ragtrace.judge._numbers import UNITLESS, UNSURE, Readings, dates_named, numbers_in, with_decimals
 
 KnownT = TypeVar("KnownT")
 
@@ -27,6 +28,7 @@ _TOKEN = re.compile(rf"{_NUMBER}|{_WORD}(?:['’][^\W\d_]+)*")
 _ASCII_TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:'[A-Za-z]+)*|\d+(?:[.,:/]\d+)*")
 """Finds the same in ASCII, in half the time."""
 _FIGURES = re.compile(_NUMBER)
+_HAS_FIGURES = re.compile(r"[\d¼-¾⅓-⅞]")
 _MARKS = re.compile(r"[.,:/]")
 _THOUSANDS_MARK = re.compile(r",(?=\d{3}(?!\d))")
 _ZEROS = re.compile(r"\.0+$")
@@ -146,19 +148,28 @@ def _stemmed(word: str, grammar: Grammar) -> StemmedWord:
 
 
 def numbers(text: str, grammar: Grammar = ENGLISH) -> frozenset[str]:
-    """Return the numbers that a context supports, in a broad sense: figures, their parts, number words.
-
-    In a language that writes 1.250,5 this holds the number that is meant, and how English reads it.
-    """
+    """Return the numbers that a context supports, in a broad sense: all readings of figures, their parts,
+    number words."""
     found = set(map(_number_words(grammar).__getitem__, _tokens(text)))
     found.discard("")
+    sized: set[str] = set()
+    if _HAS_FIGURES.search(text):
+        text = with_decimals(text)
+        sized.update(dates_named(text))
+        for (start, end), readings in [*numbers_in(text, grammar)]:
+            if readings[0][0] not in "-#":
+                found.update(readings)
+                continue
+            sized.update(reading.removesuffix(UNITLESS) for reading in readings if reading[0] != "#")
+            text = text[:start] + " " * (end - start) + text[end:]  # -20 is not 20, and 2 km is not 2 m
     for figures in _FIGURES.findall(text):
         found |= _readings(figures)
     if not grammar.is_english:
         found.update(plain_number(figures, grammar) for figures in _FIGURES.findall(_joined(text, grammar)))
     if grammar.has_myriads:
         found.update(_written_numbers(text))
-    return frozenset(found)
+    found.discard(UNSURE)
+    return frozenset({*found, *sized, *(f"{number}{UNITLESS}" for number in found)})
 
 
 @lru_cache(maxsize=4096)
@@ -166,19 +177,13 @@ def _readings(figures: str) -> frozenset[str]:
     return frozenset((plain_number(figures), *_MARKS.split(figures)))
 
 
-def claimed_numbers(text: str, grammar: Grammar = ENGLISH) -> frozenset[str]:
-    """Return the numbers that a claim must prove: its figures, without ordinals and unit conversions."""
+def claimed_numbers(text: str, grammar: Grammar = ENGLISH) -> frozenset[Readings]:
+    """Return the readings of the numbers that a claim must prove, without ordinals and unit conversions."""
     if not _FIGURES.search(text):
         return frozenset()
-    found = _claimed_figures(grammar).findall(_joined(_CONVERSION.sub(" ", text), grammar))
-    return frozenset(plain_number(figures, grammar) for figures in found if figures)
-
-
-@cache
-def _claimed_figures(grammar: Grammar) -> re.Pattern[str]:
-    """Return what finds words, and in its group figures that are no ordinal."""
-    ends = "|".join(filter(None, (grammar.ordinals, r"\d")))
-    return re.compile(rf"{_WORD}|({_NUMBER})(?!{ends})")
+    plain = _CONVERSION.sub(" ", text)
+    plain = with_decimals(_joined(plain, grammar) if grammar.has_myriads else plain)
+    return frozenset(readings for _, readings in numbers_in(plain, grammar))
 
 
 def names(text: str, grammar: Grammar = ENGLISH) -> tuple[str, ...]:

@@ -39,7 +39,8 @@ from ragtrace.judge._word_index import PassageSentence, WordIndex
 from ragtrace.judge._words import word_count
 from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.layers import limited
-from ragtrace.judge.phrases import SENTENCE_ENDS, is_meta, is_refusal, without_source
+from ragtrace.judge.phrases import SENTENCE_ENDS, is_meta, without_source
+from ragtrace.judge.refusals import declines, requests
 from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,
@@ -107,16 +108,16 @@ def open_lexical(settings: JudgeSettings) -> Judge:
 
 def sentences_as_claims(given: ExtractInput) -> JudgeReply[Any]:
     """Take each sentence for a claim: what judges do that cannot rephrase."""
+    kinds = [claim_kind(sentence.text) for sentence in given.sentences]
+    if "refusal" in kinds:
+        told = zip(kinds, given.sentences, strict=True)
+        kinds = ["meta" if requests(sentence.text) else kind for kind, sentence in told]
     claims = [
         ExtractedClaim(
-            id=number,
-            sentence_ids=[sentence.number],
-            text=without_source(sentence.text),
-            kind=claim_kind(sentence.text),
+            id=number, sentence_ids=[sentence.number], text=without_source(sentence.text), kind=kind
         )
-        for number, sentence in enumerate(given.sentences, start=1)
+        for number, (kind, sentence) in enumerate(zip(kinds, given.sentences, strict=True), start=1)
     ]
-    kinds = {claim.kind for claim in claims}
     reply = ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)
     return JudgeReply(value=reply, usage=Usage(calls=1))
 
@@ -130,7 +131,7 @@ def abstaining(value: BaseModel, items: Iterable[int], why: str = _NO_WORTH) -> 
 
 def claim_kind(sentence: str) -> ClaimKind:
     """Classify a sentence by its wording: does it state something that can be checked?"""
-    if is_refusal(sentence):
+    if declines(sentence):
         return "refusal"
     return "meta" if is_meta(sentence) or _is_heading(sentence) else "factual"
 
@@ -226,8 +227,8 @@ def _nearest(claimed: ClaimedWords, passages: WordIndex, best: BestWindow) -> Pa
 
 def _lacking(claimed: ClaimedWords, passages: WordIndex) -> str:
     """Say what the chunks lack."""
-    if absent := claimed.numbers - passages.numbers:
-        return f"no chunk has the number {', '.join(sorted(absent))}"
+    if absent := passages.lacking(claimed.numbers):
+        return f"no chunk has the number {', '.join(sorted(first.lstrip('=#') for first, *_ in absent))}"
     if strange := claimed.missing_names(passages):
         return f"no chunk names {', '.join(strange)}"
     missing = sum(held not in passages.places for held in claimed.content)

@@ -57,6 +57,41 @@ _REFERENCE = re.compile(
     re.IGNORECASE,
 )
 
+_MAY_CITE = re.compile(r"[\[\](【〔†{^]|https?:|<sup")
+_LINK = re.compile(
+    r"!?\[([^\[\]]{0,300})\]\((?:https?:|mailto:|/|#|\.)[^()\s]{0,2000}(?: \"[^\"]{0,200}\")?\)"
+)
+_PLACE = (
+    r"(?:pp?|pages?|pg|S|Seiten?|páginas?|pág|pag|pagin[ae]|blz|str|стр|sect?(?:ion)?s?|Abschnitt"
+    r"|Kap(?:itel)?|ch|§)\.?"
+)
+_SOURCES = (
+    r"(?:sources?|src|docs?|documents?|passages?|chunks?|refs?|references?|quelle|dokument|fuente"
+    r"|documento|fonte|bron|źródło|источник|kilde|källa|kaynak|出典|来源|來源|出处|参考|출처|المصدر)"
+)
+_CITATION = re.compile(
+    r"\s{0,3}(?:(?<=et al\.) \((?:19|20)\d\d[a-z]?\)|\{\{\d{1,3}\}\}|\^\d{1,3}\^"
+    r"|\[\[?\^?\s*\d{1,3}(?:\s*[-–,;]\s*\^?\d{1,3})*\s*\]?\](?:\([^()\s]{0,2000}\))?"
+    r"|【[^【】]{0,200}】|〔[^〔〕]{0,200}〕"
+    r"|<sup>[^<>]{0,40}</sup>|<?https?://[^\s<>()\[\]]{1,2000}>?"
+    rf"|[(\[]\s*(?i:{_SOURCES})\s*[:#№]?\s*[^()\[\]]{{0,160}}[)\]]"
+    rf"|[(\[]\s*(?i:see |siehe |vgl\. |voir |cf\. )?(?i:{_PLACE})\s*\d[^()\[\]]{{0,40}}[)\]]"
+    r"|\((?:(?:see|e\.g\.,?|cf\.|vgl\.|siehe|voir) )?"
+    r"(?!(?i:jan|feb|mar|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez|since|until|from|in|by"
+    r"|version|q[1-4])\b[a-z]*)"
+    r"[A-ZÀ-Þ][\w'’.-]{1,40}(?:,? (?:et al\.?|and|&|und|y|et|e|[A-ZÀ-Þ][\w'’.-]{0,40})){0,6},? (?:19"
+    r"|20)\d\d[a-z]?"
+    r"(?:[,;:] [^()]{0,120})?\))"
+)
+"""Marks of a source in an answer: ``[3]``, ``【4:0†policy.pdf】``, ``(Smith 2019)``, ``(p. 27)``, links."""
+_STEP = re.compile(
+    r"^\W*(?:(?:step|schritt|étape|etape|paso|passo|passaggio|stap|krok|шаг|крок|steg|trin|adım|vaihe"
+    r"|pas)\s*\d{1,2}\s*[:.)–-]"
+    r"|(?:步骤|步驟|手順|ステップ|단계)\s*\d{1,2}\s*[:：.、]|第\s*\d{1,2}\s*步\s*[:：,，、]?"
+    r"|\d{1,2}\s*단계\s*[:：]?|(?:الخطوة|चरण)\s*\d{1,2}\s*[:：]?)\s*",
+    re.IGNORECASE,
+)
+
 
 _KEPT = 1024
 """Sentences of an answer are looked at when claims are listed, and again with each pack of chunks."""
@@ -89,7 +124,9 @@ def without_source(sentence: str) -> str:
     """Remove the parts that only name the source: "Based on the passages, water boils (Passage 2)."."""
     rest = _BASED_ON.sub("", sentence, count=1)
     begun = rest if rest == sentence else rest[:1].upper() + rest[1:]
-    return _REFERENCE.sub("", begun).strip() or sentence
+    if _MAY_CITE.search(begun):
+        begun = _CITATION.sub("", _LINK.sub(r"\1", begun))
+    return _REFERENCE.sub("", _STEP.sub("", begun)).strip() or sentence
 
 
 def _plain(sentence: str) -> str:

@@ -25,6 +25,8 @@ _BARE_INSIDE = frozenset({"arguments", "parameters", "input"})
 _MOST_OBJECTS = 1_000
 _MOST_READ = 4
 """So many times a text's length is decoded at most, from braces that begin no object too."""
+_MOST_REPAIRED = 200_000
+"""Characters: no model writes more of verdicts."""
 _DEEPEST = 3
 _MOST_KEYS = 8
 _MAX_FAULTS = 5
@@ -166,6 +168,8 @@ def _decoded(text: str) -> tuple[Sequence[Any], bool]:
 
 def _repaired(text: str) -> Sequence[Any]:
     """Return the object of a text that Python wrote, or that has comments or commas too many."""
+    if len(text) > _MOST_REPAIRED:
+        return ()
     bare = _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else "", text)
     try:
         value = written_value(bare[bare.find("{") : bare.rfind("}") + 1])

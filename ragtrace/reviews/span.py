@@ -30,7 +30,9 @@ def review_span(review: Review, target: Target, *, content: bool = True) -> Span
         start_ns=start_ns,
         end_ns=start_ns + _LENGTH_NS,
         attributes=_attributes(review, target, content=content),
-        links=(SpanLink(trace_id=target.trace_id, span_id=target.span_id),),
+        links=(
+            SpanLink(trace_id=target.trace_id, span_id=target.span_id, attributes=semconv.LINK_TO_PARENT),
+        ),
         flags=target.trace_flags,
         trace_state=target.trace_state,
         resource=Resource(attributes=target.resource, schema_url=target.resource_schema_url),

@@ -180,7 +180,9 @@ def carrier(
         events=events_of(
             evaluation, record, max_claims=options.max_claims, content=options.content, within=interval
         ),
-        links=(SpanLink(trace_id=target.trace_id, span_id=target.span_id),),
+        links=(
+            SpanLink(trace_id=target.trace_id, span_id=target.span_id, attributes=semconv.LINK_TO_PARENT),
+        ),
         status_code=_status_code(evaluation, options),
         flags=target.trace_flags,
         trace_state=target.trace_state,

@@ -1,4 +1,4 @@
-"""The machine's clock is ahead by 200 days for a while: nothing that was judged goes, before and after."""
+"""The machine's clock is wrong for a while: nothing that was judged goes, and nothing waits for long."""
 
 from __future__ import annotations
 
@@ -51,3 +51,23 @@ async def test_a_clock_that_is_ahead_at_the_start_is_right_again_once_it_is_set(
         clock.wrong_by_ns = 0
         await judge(stepped, 1)
         assert await listed(stepped) == [trace_id_of(1)]
+
+
+@pytest.mark.slow
+async def test_a_clock_that_was_set_back_over_a_restart_holds_up_no_retry(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('{"error": "judge_unavailable"}')
+    config = config_of(
+        tmp_path,
+        judge={"use": f"scripted:{script}"},
+        evaluate={"retry_delays": ["1m"], "probe_delays": ["1s"]},
+    )
+    async with stepped_collector(config) as stepped:
+        await stepped.send(*rag_trace(0))
+        await stepped.pass_time(5)
+        assert await listed(stepped) == []
+    stepped.clock.wrong_by_ns = -3600 * 10**9
+    script.write_text("{}")
+    async with stepped_collector(config, clock=stepped.clock) as stepped:
+        await stepped.pass_time(120)
+        assert await listed(stepped) == [trace_id_of(0)]

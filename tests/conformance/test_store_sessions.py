@@ -130,6 +130,14 @@ async def test_ended_sessions_are_forgotten_and_open_ones_stay(store: WorkStore)
     assert await turns(store, SessionName(session="open")) == [b"turn 2"]
 
 
+async def test_the_turns_of_a_forgotten_session_are_in_no_later_one(store: WorkStore) -> None:
+    await finish(store, a_turn(1), now_ns=100)
+    assert await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={})
+    assert await store.sessions.forget(before_ns=101) == 1
+    await finish(store, a_turn(2, name=SessionName(session="later")), now_ns=200)
+    assert await turns(store, SessionName(session="later")) == [b"turn 2"]
+
+
 async def test_what_sessions_keep_survives_a_crash(place: Place, tmp_path: Path) -> None:
     store = await place.open()
     await finish(store, a_turn(1), now_ns=100)

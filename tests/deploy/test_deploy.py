@@ -156,8 +156,20 @@ def manifests() -> dict[str, Any]:
 
 def test_a_deployed_configuration_is_fine(collector_config: CollectorConfig, tmp_path: Path) -> None:
     assert collector_config.store.path == Path("/var/lib/ragtrace/ragtrace.db")
-    store = collector_config.store.model_copy(update={"path": tmp_path / "ragtrace.db"})
-    check_config(collector_config.model_copy(update={"store": store}))
+    update = {"store": collector_config.store.model_copy(update={"path": tmp_path / "ragtrace.db"})}
+    if collector_config.receive.tokens_file:
+        made = [program("token", "--name", *who) for who in manifest_tokens()]
+        (tmp_path / "tokens.yaml").write_text("".join(done.stdout.split("\n", 1)[1] for done in made))
+        tokens = {"tokens_file": tmp_path / "tokens.yaml"}
+        update["receive"] = collector_config.receive.model_copy(update=tokens)
+    check_config(collector_config.model_copy(update=update))
+
+
+def manifest_tokens() -> list[list[str]]:
+    """Return the arguments of the tokens that the manifest's comment makes."""
+    text = (DEPLOY / "kubernetes/collector.yaml").read_text()
+    (listed,) = re.findall(r"for who in (.*); do", text)
+    return [who.split() for who in re.findall("'([^']*)'", listed)]
 
 
 def test_a_stop_is_waited_for_as_long_as_it_may_take(collector_config: CollectorConfig) -> None:
@@ -174,11 +186,33 @@ def test_kubernetes_looks_where_the_collector_listens() -> None:
     config = yaml.safe_load(manifests()["ConfigMap"]["data"]["collector.yaml"])
     (container,) = manifests()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    listening = [config["receive"]["grpc"], config["telemetry"]["listen"]]
+    listening = [config["receive"]["grpc"], config["telemetry"]["listen"], config["ui"]["listen"]]
     probes = [probe["httpGet"] for key, probe in container.items() if key.endswith("Probe")]
     assert [f"0.0.0.0:{port}" for port in ports.values()] == listening
     assert {probe["path"] for probe in probes} == {"/livez", "/readyz"}
     assert all(probe["port"] in ports for probe in probes)
+
+
+def test_kubernetes_lets_through_what_the_configuration_needs_and_no_more() -> None:
+    documents = [*yaml.safe_load_all((DEPLOY / "kubernetes/collector.yaml").read_text())]
+    policy = manifests()["NetworkPolicy"]["spec"]
+    (container,) = manifests()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    names = {port["name"] for port in container["ports"]}
+    served = {
+        port["targetPort"]
+        for each in documents
+        if each["kind"] == "Service"
+        for port in each["spec"]["ports"]
+    }
+    let_in = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
+    assert served == names == set(let_in)
+    assert all(rule["from"] for rule in policy["ingress"])
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+    config = yaml.safe_load(manifests()["ConfigMap"]["data"]["collector.yaml"])
+    reached = [*(each["endpoint"] for each in config["export"]), config["ui"]["traces"]]
+    needed = {int(address.rpartition(":")[2]) for address in reached} | {53, 443}
+    assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == needed
+    assert all(rule["to"] for rule in policy["egress"])
 
 
 def test_every_file_that_a_container_is_given_is_there() -> None:

@@ -22,6 +22,7 @@ from ragtrace.conversations.settings import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import default_store
 from ragtrace.judge.cascade import ScreenSpec, judge_and_screen
+from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace_collector.config.budget import BudgetConfig
 from ragtrace_collector.config.drift import DriftConfig
@@ -292,7 +293,7 @@ class AttachConfig(Section):
     mode: Literal["append", "hold"] = "append"
     hold_timeout: Duration = timedelta(seconds=30)
     hold_max_bytes: Size = ByteSize(256 << 20)
-    carrier_time: Literal["auto", "target", "now"] = "auto"
+    carrier_time: CarrierTime = "auto"
     tempo_slack: Duration = timedelta(seconds=120)
     max_claims: int = Field(default=30, ge=1, le=90)
     content: bool = True
@@ -307,6 +308,7 @@ class ExportConfig(Section):
     tls: TlsConfig | None = None
     forward: bool = False
     openinference: bool | Literal["auto"] = "auto"
+    carrier_time: CarrierTime | None = None
     timeout: Timeout = timedelta(seconds=10)
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +20,7 @@ from ragtrace.outcomes import Status, outcome_of
 from ragtrace.pipeline.carriers import attach
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
-from ragtrace.traces.attach import addition_of, without_evaluation_objects
+from ragtrace.traces.attach import CarrierTime, addition_of, without_evaluation_objects
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
@@ -111,6 +111,8 @@ class EvaluateStage:
     sinks: tuple[str, ...]
     openinference_sinks: frozenset[str] = frozenset()
     """The sinks that read OpenInference's ``evaluations.<i>.*``."""
+    carrier_times: Mapping[str, CarrierTime] = field(default_factory=dict)
+    """Of the sinks whose carriers are placed elsewhere in time than `attach` says."""
     counters: Counters
     coverage: Coverage
     scores: Scores | None = None
@@ -273,22 +275,29 @@ class EvaluateStage:
             await self._end(job, outcome, judged=judged, evaluation=evaluation)
             return
         _log_failures(job, evaluation)
-        span = attach(
+        build = partial(
+            attach,
             evaluation,
             record,
             sample=job.sample,
-            options=setup.live.attach,
             now_ns=self.clock.now_ns(),
             replaces=job.replaces or None,
             is_revision=job.carriers > 0,
             cost_usd=setup.guarded.evaluator.cost_usd(evaluation),
         )
+        options = setup.live.attach
+        span = build(options=options)
         sessions = setup.live.config.sessions
         await self._end(
             job,
             outcome,
             evaluation=evaluation,
             carrier=span,
+            elsewhere={
+                sink: found
+                for sink, time in self.carrier_times.items()
+                if (found := build(options=replace(options, carrier_time=time)))
+            },
             evaluator=evaluation.evaluator_version if span else "",
             judged=judged,
             index=setup.live.config.index,
@@ -305,6 +314,7 @@ class EvaluateStage:
         *,
         evaluation: Evaluation | None = None,
         carrier: Span | None = None,
+        elsewhere: Mapping[str, Span] | None = None,
         evaluator: str = "",
         judged: JudgedInput | None = None,
         index: IndexConfig | None = None,
@@ -312,7 +322,7 @@ class EvaluateStage:
         turn: KeptTurn | None = None,
     ) -> None:
         payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
-        outbox_items = self._payloads(carrier, payload) if carrier else {}
+        outbox_items = self._payloads(carrier, payload, elsewhere or {}) if carrier else {}
         is_indexed = index is not None and index.enabled
         summary = _summary(job, carrier) if carrier and (is_indexed or self._tells) else None
         content = record if index is not None and index.keeps_content else None
@@ -350,10 +360,15 @@ class EvaluateStage:
         if self.logs_verdicts:
             log_verdict(summary)
 
-    def _payloads(self, carrier: Span, plain: bytes) -> dict[str, bytes]:
+    def _payloads(self, carrier: Span, plain: bytes, elsewhere: Mapping[str, Span]) -> dict[str, bytes]:
         """Return the carrier for each sink: those that read OpenInference's objects get them too."""
         whole = encode([carrier]) if self.openinference_sinks else plain
-        return {sink: whole if sink in self.openinference_sinks else plain for sink in self.sinks}
+        usual = {sink: whole if sink in self.openinference_sinks else plain for sink in self.sinks}
+        others = {
+            sink: encode([span if sink in self.openinference_sinks else without_evaluation_objects(span)])
+            for sink, span in elsewhere.items()
+        }
+        return usual | others
 
     async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
         """Retry the write until it succeeds, so that a full disk causes no second judgment."""

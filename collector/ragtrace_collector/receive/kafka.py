@@ -213,7 +213,7 @@ class KafkaReceiver:
     async def _take(self, message: TopicMessage) -> _Taken:
         try:
             return _Taken(message=message, unusable=await self._accept(message))
-        except StoreUnavailable:
+        except (StoreUnavailable, MemoryError):  # neither is the message's fault
             return _Taken(message=message, is_postponed=True)
         except CodecError:
             return _Taken(message=message, unusable=Unusable.NOT_OTLP)

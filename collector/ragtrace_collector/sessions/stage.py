@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from ragtrace.answers.sessions import SessionSummary, session_summary_of
@@ -17,6 +18,7 @@ from ragtrace.conversations.span import SessionName, session_span
 from ragtrace.conversations.turns import Turn, digest_of, turn_of_json
 from ragtrace.errors import JudgeError
 from ragtrace.ports import Clock
+from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.otlp import decode, encode
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.judge.live import Live, LiveConfig
@@ -45,6 +47,8 @@ class SessionStage:
     store: WorkStore
     live: LiveConfig
     sinks: tuple[str, ...]
+    carrier_times: Mapping[str, CarrierTime] = field(default_factory=dict)
+    """As in the stage that judges answers."""
     counters: Counters
     clock: Clock
     done: asyncio.Event
@@ -95,16 +99,19 @@ class SessionStage:
         settings = live.config.sessions.opened(tenant=live.config.sample.tenant)
         findings = await judge_session(turns, ask, settings)
         (last,) = decode(session.turns[-1].place)
-        span = session_span(
+        build = partial(
+            session_span,
             findings,
             session.name,
             last=last,
-            options=live.attach,
             now_ns=self.clock.now_ns(),
             supersedes=session.span_id,
         )
+        span = build(options=live.attach)
         is_new = span.span_id != session.span_id
         items = dict.fromkeys(self.sinks, encode([span])) if is_new else {}
+        for sink, time in self.carrier_times.items() if is_new else ():
+            items[sink] = encode([build(options=replace(live.attach, carrier_time=time))])
         is_indexed = is_new and live.config.index.enabled
         summary = session_summary_of(span, tenant=session.name.tenant) if is_indexed else None
         await self._end(session, span_id=span.span_id, items=items, summary=summary)

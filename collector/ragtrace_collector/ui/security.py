@@ -161,7 +161,9 @@ async def open_own(request: Request, key: AnswerKey) -> OpenedAnswer:
     if opened.record.target:
         resources.append(opened.record.target.resource)
     owners = {resource[semconv.TENANT] for resource in resources if semconv.TENANT in resource}
-    if owners - {own} or not (owners or await site.index.versions(key)):  # a place may have left it out
+    if opened.key != key or owners - {own}:
+        raise HTTPException(404)
+    if not owners and not await site.index.versions(key):  # a place may have left the tenant out
         raise HTTPException(404)
     return opened
 

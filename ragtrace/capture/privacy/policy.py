@@ -155,7 +155,10 @@ class ContentPolicy:
     def _may_stay(self, text: str) -> bool:
         is_opaque = bool(_OPAQUE.fullmatch(text))
         if self.mode != "redacted":
-            return is_opaque and not (_detects() and _is_identifying(text, True, ()) is not False)
+            is_surely = is_opaque and len(text) < _SHORTEST_SECRET and text.count(".") < _DOTS_OF_IP
+            return is_surely or (
+                is_opaque and not (_detects() and _is_identifying(text, True, ()) is not False)
+            )
         if _is_identifying(text, is_opaque, self.phone_regions) is not False:
             return False
         return is_opaque or self.redact is None or _ask_hook(self.redact, text, Part.QUESTION) == text
@@ -179,6 +182,9 @@ _OPAQUE: Final = re.compile(
     r"[A-Za-z0-9]+(?:(?:[.:/#]|[-_]{1,3})[A-Za-z0-9]+)*"
 )
 """Hex digits, a UUID, a number, a slug, a model's name, a path of slugs: no spaces, ``@``, ``+`` or ``://``."""
+_SHORTEST_SECRET: Final = 14
+"""Characters of the shortest key, login or IBAN that detectors find in such a token."""
+_DOTS_OF_IP: Final = 3
 _TEXTS: Final = frozenset(
     {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.RAG_QUESTION, semconv.RAG_ANSWER}
     | {semconv.REFERENCE_ANSWER, semconv.RETRIEVAL_QUERY, semconv.RETRIEVAL_DOCUMENTS}

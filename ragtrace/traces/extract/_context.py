@@ -211,8 +211,10 @@ def _handed(generation: SpanReading | None) -> tuple[SpanReading, ...]:
 def _returned(call: Call) -> tuple[SpanReading, ...]:
     """Read the passages that a call returned beside its answer, if no other span is known of it."""
     own = call.own
-    if own is None or own.answer is None or call.of(Role.GENERATION, Role.RETRIEVAL, Role.RERANK, Role.TOOL):
+    if own is None or call.of(Role.GENERATION, Role.RETRIEVAL, Role.RERANK, Role.TOOL):
         return ()
+    if not all(each and is_prose(each.value) for each in (own.question, own.answer)):
+        return ()  # a function that loads or divides documents
     node = parse_loosely(own.output)
     named = node.items() if isinstance(node, dict) else ()
     listed = hosted_documents(node, is_response=True) or next(

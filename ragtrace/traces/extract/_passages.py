@@ -38,6 +38,8 @@ from ragtrace.traces.extract._passage_split import (
 from ragtrace.traces.extract._prompts import (
     ASKED,
     ASKED_BY_LABEL,
+    LAST_LABEL,
+    QUESTION_MARKS,
     Element,
     elements_in,
     fields_in,
@@ -145,7 +147,12 @@ _LONGEST_QUESTION: Final = 600
 _LONGEST_END: Final = 10_000
 _DEEPEST: Final = 4
 _SHORTEST_BLOCK: Final = 4
+_LABEL_WORDS: Final = 3
 """Words."""
+_DIRECTIONS: Final = 20
+"""Lines."""
+_NOUN: Final = re.compile(r"[^\W\d_]{1,4}")
+"""What a noun keeps in most of its forms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +167,8 @@ class Directions:
     """It names passages and speaks of an answer, in any language."""
     is_asked: bool
     """It has a paragraph that ends with a question mark."""
+    is_told: bool = True
+    """Words tell this; else structure has to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +208,9 @@ def is_english(text: str) -> bool:
 
 
 def are_about(passages: Sequence[str], question: str) -> bool:
-    """Return whether passages have words of the question, in any language and inflection."""
-    return len(_beginnings("\n".join(passages)) & _beginnings(question)) >= _SHARED
+    """Return whether passages, and no talk, have words of the question, in any language and inflection."""
+    is_talk = all(KEYED.fullmatch(line) for each in passages[:1] for line in each.split("\n") if line.strip())
+    return not is_talk and len(_beginnings("\n".join(passages)) & _beginnings(question)) >= _SHARED
 
 
 def _beginnings(text: str) -> set[str]:
@@ -264,8 +274,8 @@ def _answered(lines: Sequence[str], asks: Sequence[int], *, is_last: bool) -> li
         said = next((i for i in range(at + 1, end) if _kind(lines[i]) == _ANSWERS), None)
         if said is None or not _is_answered(lines[said:end]):
             is_asked = True
-        else:
-            found.extend((at, said))
+        elif not (at and _kind(lines[at - 1]) in (_SURE, _PERHAPS) and not lines[at - 1].endswith(":")):
+            found.extend((at, said))  # else it is an example with a context of its own
     return found if is_asked else []
 
 
@@ -486,9 +496,11 @@ def _as_json(text: str) -> Passages:
     return Passages(passages=passages, rest=rest, shape="as JSON")
 
 
-def _block(lines: Sequence[str], start: int, end: int, question: str | None, shape: str) -> Passages | None:
-    """Split a block of lines, up to a label, the question or instructions in it."""
-    block, tail = _up_to_label(lines[start:end], question)
+def _block(
+    lines: Sequence[str], start: int, end: int, question: str | None, shape: str, last: int = 0
+) -> Passages | None:
+    """Split a block of lines, up to a label, the question or instructions below its last mark."""
+    block, tail = _up_to_label(lines[start:end], question, max(0, last - start))
     if not _is_prose("\n".join(block)):
         return None
     rest = "\n".join([*lines[:start], *tail, *lines[end:]])
@@ -502,20 +514,22 @@ def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
         return None
     rules = [i for i in range(pointing + 1, len(lines)) if RULE.fullmatch(lines[i])]
     rules = [i for i in rules if lines[i] == lines[rules[0]]]  # others are in passages
-    if rules and all(line.strip() for line in lines[pointing + 1 : rules[0] - 1]):
+    goes_on = not lines[pointing].rstrip().endswith(":")
+    if rules and all(goes_on and line.strip() for line in lines[pointing + 1 : rules[0] - 1]):
         end = rules[-1] if len(rules) > 1 else len(lines)
         if found := _block(lines, rules[0] + 1, end, question, "below a line"):
             return found
     start = pointing + 1
-    if not lines[pointing].rstrip().endswith(":"):
+    if goes_on:
         start = next((i + 1 for i in range(start, len(lines)) if not lines[i].strip()), len(lines))
     start += _instructions(lines[start:])
     return _block(lines, start, len(lines), question, "behind a sentence that points to them")
 
 
-def _up_to_label(lines: Sequence[str], question: str | None) -> tuple[list[str], list[str]]:
+def _up_to_label(lines: Sequence[str], question: str | None, last: int) -> tuple[list[str], list[str]]:
     """Split the lines at the first label that ends a block, else before the question or other text."""
-    end = next((i for i, line in enumerate(lines) if _kind(line) in (_ASKS, _ANSWERS, _ELSE)), None)
+    ends = (i for i in range(last, len(lines)) if _kind(lines[i]) in (_ASKS, _ANSWERS, _ELSE))
+    end = next(ends, None)
     return _without_tail(lines, question) if end is None else ([*lines[:end]], [*lines[end:]])
 
 
@@ -535,7 +549,8 @@ def _is_tail(paragraph: str, question: str | None) -> bool:
         return True
     if BRACKETED.match(paragraph) or NUMBERED.match(paragraph):
         return False
-    is_question = paragraph.endswith("?") and len(paragraph) <= _LONGEST_QUESTION
+    is_asked = LAST_LABEL.sub("", paragraph).endswith(QUESTION_MARKS)
+    is_question = is_asked and len(paragraph) <= _LONGEST_QUESTION
     is_label = paragraph.endswith((":", "\uff1a")) and "\n" not in paragraph
     return is_question or is_label or paragraph == question or is_instruction(paragraph)
 
@@ -574,7 +589,7 @@ def structured(
 ) -> Passages | None:
     """Find passages by structure alone in a prompt that says, in any language, to answer from some.
 
-    By tags, fences, rules, then what is below a heading that names them; else blocks that begin alike.
+    By tags, what is below a heading that names them, fences, rules; else blocks that begin alike.
     ``None`` if the prompt says nothing of passages.
     """
     is_pointed = directions.is_pointed or directions.is_named
@@ -582,14 +597,15 @@ def structured(
         return None
     for found in (
         _in_any_tags(text) if is_pointed else None,
+        _below_heading(lines, question, is_told=directions.is_told) if is_pointed else None,
         _between(lines, _QUOTED, "in fences"),
         _between(lines, RULE, "between lines"),
-        _below_heading(lines, question) if is_pointed else None,
     ):
         if found is not None and found.passages:
             return found
-    for mark in (NUMBERED, BRACKETED, FILE, LISTED, ANY_NUMBERED, IN_PARENTHESES) if is_pointed else ():
-        repeated = _repeated(lines, question, mark)
+    lists = (LISTED, ANY_NUMBERED, IN_PARENTHESES) if directions.is_told else (ANY_NUMBERED,)  # may be rules
+    for mark in (NUMBERED, BRACKETED, FILE, *lists) if is_pointed else ():
+        repeated = _repeated(lines, question, mark, is_told=directions.is_told)
         if repeated and not any(map(is_instruction, repeated.passages)):
             return replace(repeated, is_guess=True)
     return None
@@ -629,16 +645,21 @@ def _is_passage(paragraph: str) -> bool:
     return _is_prose(said) and not is_other and not NAMES_PASSAGES.search(said)
 
 
-def _below_heading(lines: Sequence[str], question: str | None) -> Passages | None:
+def _below_heading(lines: Sequence[str], question: str | None, *, is_told: bool) -> Passages | None:
     passages: list[str] = []
     rest: list[str] = []
     i = 0
     while i < len(lines):
-        if (said := _behind_heading(lines[i])) is None:
+        said = _behind_heading(lines[i])
+        is_other = is_told or any(each.match(lines[i]) for each in (ANY_NUMBERED, BRACKETED, FILE))
+        if said is None and not is_other and HEADS_ELSE.fullmatch(lines[i]):
+            said = "" if _is_spoken_of(lines[i], lines[: min(i, _DIRECTIONS)]) else None
+        if said is None:
             rest.append(lines[i])
             i += 1
             continue
-        end = next((j for j in range(i + 1, len(lines)) if _ends_block(lines[j])), len(lines))
+        mark = _mark_of(lines[i])
+        end = next((j for j in range(i + 1, len(lines)) if _ends_block(lines[j], mark)), len(lines))
         block = [said, *lines[i + 1 : end]]
         block, tail = _without_tail(block, question)
         if _is_prose("\n".join(block)):
@@ -665,15 +686,25 @@ def _behind_heading(line: str) -> str | None:
     return heading["text"] if heading else ""
 
 
+def _mark_of(heading: str) -> str:
+    return heading[: len(heading) - len(heading.lstrip("#*=-\u3010["))]
+
+
 @lru_cache(maxsize=1_024)
-def _ends_block(line: str) -> bool:
+def _ends_block(line: str, mark: str) -> bool:
+    """Return whether a line is a label of another kind, or a heading like the one above the passages."""
     if not line or line.isspace():
         return False
     if ASKED_ABROAD.match(line) or REPLIES_ABROAD.match(line) or _kind(line) in (_ASKS, _ANSWERS, _ELSE):
         return True
     if NUMBERED.match(line) or BRACKETED.match(line) or ANY_NUMBERED.match(line):
         return False
-    return bool(HEADS_ELSE.fullmatch(line)) and not HEADS_PASSAGES.fullmatch(line)
+    if not HEADS_ELSE.fullmatch(line) or HEADS_PASSAGES.fullmatch(line):
+        return False
+    other = _mark_of(line)
+    if mark.startswith("#"):
+        return other.startswith("#") and len(other) <= len(mark)
+    return other == mark if mark or other else len(line.split()) <= _LABEL_WORDS
 
 
 def _table(lines: Sequence[str], question: str | None) -> Passages | None:
@@ -699,15 +730,29 @@ def _records(lines: Sequence[str], question: str | None, *, is_marked: bool) -> 
     return found if is_marked or is_said else None
 
 
+def _is_spoken_of(label: str, others: Sequence[str]) -> bool:
+    """Return whether the noun of a label is in another line."""
+    noun = _NOUN.search(label)
+    return noun is not None and any(noun[0].lower() in each.lower() for each in others)
+
+
 def _repeated(
-    lines: Sequence[str], question: str | None, mark: re.Pattern[str], least: int = 2
+    lines: Sequence[str],
+    question: str | None,
+    mark: re.Pattern[str],
+    least: int = 2,
+    *,
+    is_told: bool = True,
 ) -> Passages | None:
     """Find blocks that begin alike: ``[1]``, ``1.``, ``Dokument 1:``."""
     at = [i for i, line in enumerate(lines) if mark.match(line)]
     above = next((line for line in lines[at[0] - 1 :: -1] if line.strip()), "") if at and at[0] else ""
-    if len(at) < least or _is_passage(above):  # a list in a passage
+    if len(at) < least or (is_told and _is_passage(above)):  # a list in a passage
         return None
-    return _block(lines, at[0], _end_of_last(lines, at), question, "in numbered blocks")
+    is_named = is_told or mark is not ANY_NUMBERED  # the prompt speaks of what it numbers, but not of steps
+    if not is_named and not _is_spoken_of(lines[at[0]], [line for line in lines if not mark.match(line)]):
+        return None
+    return _block(lines, at[0], _end_of_last(lines, at), question, "in numbered blocks", at[-1])
 
 
 def _end_of_last(lines: Sequence[str], at: Sequence[int]) -> int:

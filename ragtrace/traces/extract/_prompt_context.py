@@ -25,7 +25,7 @@ from ragtrace.traces.extract._passages import (
     passages_in,
 )
 from ragtrace.traces.extract._payload import listed_documents
-from ragtrace.traces.extract._prompts import ASKED_BY_LABEL, QUESTION_MARKS, asked_in
+from ragtrace.traces.extract._prompts import ASKED_BY_LABEL, LAST_LABEL, QUESTION_MARKS, asked_in
 from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
 from ragtrace.traces.trace import Span
 
@@ -192,7 +192,7 @@ def _material(
         texts[last] = _without_last(texts[last], question)
     directions = directions_in(texts)
     if by_structure:
-        directions = replace(directions, is_named=True)
+        directions = replace(directions, is_named=True, is_told=False)
     found = [passages_in(text, directions, question, is_last=i == last) for i, text in enumerate(texts)]
     if any(each.passages and not each.is_guess for each in found):  # then what only repeats is rules
         found = [
@@ -235,12 +235,9 @@ def _asked(material: Sequence[_Material], question: str | None) -> str | None:
 
 def _plain(text: str) -> list[str]:
     """Return the paragraphs that are no labels and, if there are others, no instructions."""
-    paragraphs = [_LAST_LABEL.sub("", each) for each in _paragraphs(text)]
+    paragraphs = [LAST_LABEL.sub("", each) for each in _paragraphs(text)]
     paragraphs = [each for each in paragraphs if not each.endswith(":")]
     return [each for each in paragraphs if not is_instruction(each)] or paragraphs
-
-
-_LAST_LABEL: Final = re.compile(r"\n[^\n]{1,60}[:\uff1a]\Z")
 
 
 def _passages(part: _Material, asked: str | None, *, is_liberal: bool) -> Iterator[str]:

@@ -11,6 +11,8 @@ from ragtrace.traces.extract._content import FoundValue
 from ragtrace.traces.extract._languages import ASKED_ABROAD, INSTRUCTS_ABROAD, REPLIES_ABROAD
 
 QUESTION_MARKS = ("?", "\uff1f", "\u061f")
+LAST_LABEL = re.compile(r"\n[^\n]{1,60}[:\uff1a]\Z")
+"""Below a question: ``Answer:``."""
 _MARKUP = r"[\W_]{0,8}"
 _COLON = r"[ *_]{0,4}:[ *_]{0,4}"
 ASKED = re.compile(

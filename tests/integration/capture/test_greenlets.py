@@ -42,12 +42,15 @@ os._exit(0)
 pytestmark = pytest.mark.slow
 
 
-def run(frameworks: Path, library: str, code: str, endpoint: str) -> subprocess.CompletedProcess[str]:
+def run(
+    frameworks: Path, library: str, code: str, endpoint: str, *, patches_late: bool = False
+) -> subprocess.CompletedProcess[str]:
     found = subprocess.run([frameworks, "-c", f"import {library}"], capture_output=True, check=False)
     if found.returncode:
         pytest.skip(f"{library} is not there: run `make frameworks`")
+    program = CALL + PATCHED[library] if patches_late else PATCHED[library] + CALL
     ended = subprocess.run(
-        [frameworks, "-W", "ignore", "-c", PATCHED[library] + CALL + code],
+        [frameworks, "-W", "ignore", "-c", program + code],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint},
         capture_output=True,
         text=True,
@@ -73,9 +76,13 @@ def test_spans_arrive_by_http_though_grpc_was_asked_for(
     assert [span.name for span in http_receiver.spans] == ["invoke_workflow rag"]
 
 
+@pytest.mark.parametrize("patches_late", [False, True], ids=["patched", "patched after instrument()"])
 @pytest.mark.parametrize("library", PATCHED)
-def test_greenlets_run_while_an_endpoint_is_silent(frameworks: Path, library: str, silent: str) -> None:
-    assert int(run(frameworks, library, TICKING, silent).stdout) > 10
+def test_greenlets_run_while_an_endpoint_is_silent(
+    frameworks: Path, library: str, patches_late: bool, silent: str
+) -> None:
+    """A server that loads the application before it forks, as gunicorn's --preload does, patches late."""
+    assert int(run(frameworks, library, TICKING, silent, patches_late=patches_late).stdout) > 10
 
 
 @pytest.mark.parametrize("library", PATCHED)

@@ -300,6 +300,22 @@ def test_a_tenant_sees_its_own_rows_alone() -> None:
     assert "bank-bot" in client.get("/answers").text
 
 
+def test_a_search_for_words_opens_the_tenants_own_answers_alone() -> None:
+    rows = [
+        with_tenant(a_row(number, service=f"{who}-bot"), who) for number, who in ((1, "shop"), (2, "bank"))
+    ]
+    pages = Pages(
+        rows=rows, grants=OF_TENANTS, source=Texts({f"{number:016x}": "30 days" for number in (1, 2)})
+    )
+    client = pages.client()
+    log_in(client, SHOP)
+    for path in ("/answers", "/answers.csv", "/answers.jsonl"):
+        before, text = pages.source.opened, client.get(f"{path}?text=days").text
+        assert "shop-bot" in text
+        assert "bank" not in text
+        assert pages.source.opened == before + 1
+
+
 def test_saved_views_are_of_a_tenant() -> None:
     client = Pages(grants=OF_TENANTS).client()
     log_in(client, SHOP)

@@ -15,6 +15,7 @@ from ragtrace_collector.service.check import check_config
 from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import (
     PROTOBUF,
+    carriers_in,
     config_of,
     post,
     request_of,
@@ -140,6 +141,26 @@ async def test_a_browser_logs_in(tmp_path: Path) -> None:
         assert answer.headers["location"] == "/answers?label=fail"
         assert "Max-Age=3600" in answer.headers["set-cookie"]
         assert (await client.get("/answers")).status_code == 200
+
+
+@pytest.mark.parametrize("content", [True, False])
+async def test_spans_of_reviews_have_texts_only_if_carriers_may(tmp_path: Path, content: bool) -> None:
+    out = tmp_path / "out.jsonl"
+    config = config_of(
+        tmp_path, judge={"use": "lexical"}, attach={"content": content}, ui={"listen": "127.0.0.1:0"}
+    )
+    async with running_collector(config) as collector, page_of(collector) as client:
+        await post(collector, request_of(*rag_trace(0)))
+        (path,) = await judged(client)
+        review = f"/review{path.removeprefix('/answers')}"
+        csrf = re.search(r'name="csrf" value="([^"]+)"', (await client.get(review)).text)
+        assert csrf
+        said = {"csrf": csrf[1], "label-1": "contradicted", "note-1": "It is otherwise."}
+        assert (await client.post(review, data=said)).status_code == 303
+        await until(lambda: b"ragtrace.review.label" in out.read_bytes())
+    (span,) = [each for each in carriers_in(out) if each.name == "review contradicted"]
+    told = repr(span.attributes)
+    assert ("Refunds take 14 days." in told) is ("It is otherwise." in told) is content
 
 
 async def test_by_default_there_is_no_page(tmp_path: Path) -> None:

@@ -158,4 +158,50 @@ MUTANTS: Final = (
         new="owner = ()",
         tests=(f"{_TENANTS_TESTS}::test_two_tenants_with_the_same_ids_get_a_carrier_each",),
     ),
+    Mutant(
+        promise="tenants",
+        breaks="a search for words opens the answers of all tenants",
+        file="collector/ragtrace_collector/ui/_text_search.py",
+        old="        without_text = replace(chosen, text=None)\n",
+        new="        without_text = AnswerFilter()\n",
+        tests=(
+            "tests/integration/collector/test_ui_access.py::test_a_search_for_words_opens_the_tenants_own_answers_alone",
+        ),
+    ),
+    Mutant(
+        promise="tenants",
+        breaks="content of nobody is shown to a tenant that did not send it",
+        file="ragtrace/answers/opening.py",
+        old="    return record if record and content_sha256(record) in judged else None\n",
+        new="    return record if judged else None\n",
+        tests=("tests/unit/answers/test_opening.py::test_a_tenant_is_shown_nothing_that_another_wrote",),
+    ),
+    Mutant(
+        promise="tenants",
+        breaks="evaluations of nobody are shown to any tenant",
+        file="ragtrace/answers/opening.py",
+        old="as_carrier(span).span_id in evaluations\n",
+        new="as_carrier(span).span_id\n",
+        tests=("tests/unit/answers/test_opening.py::test_a_tenant_is_shown_nothing_that_another_wrote",),
+    ),
+    Mutant(
+        promise="tenants",
+        breaks="spans of other tenants are shown",
+        file="ragtrace/answers/opening.py",
+        old="        if owner == tenant or (\n",
+        new="        if owner or (\n",
+        tests=(
+            "tests/unit/answers/test_opening.py::test_spans_of_another_tenant_under_the_same_ids_are_left_out",
+        ),
+    ),
+    Mutant(
+        promise="tenants",
+        breaks="a low score has answers of other tenants judged",
+        file="collector/ragtrace_collector/sampling/follow_up.py",
+        old="_key(of_token, tenant, relation, value)",
+        new="_key(relation, value)",
+        tests=(
+            "tests/attack/test_tenants.py::test_a_low_score_of_one_tenant_has_no_answer_of_another_judged",
+        ),
+    ),
 )

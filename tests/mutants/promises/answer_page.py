@@ -18,8 +18,8 @@ MUTANTS: Final = (
         promise="answer page",
         breaks="an answer is its reader's, whoever the place says it is of",
         file="collector/ragtrace_collector/ui/security.py",
-        old="if own is None or (opened.key == key and owner == own):",
-        new="if own is None or opened.key == key:",
+        old="if opened.key != key or owners - {own}:",
+        new="if opened.key != key:",
         tests=(f"{_TESTS}::test_a_source_that_hands_out_another_tenants_answer_is_not_believed",),
     ),
     Mutant(

@@ -81,4 +81,14 @@ MUTANTS: Final = (
         new="            opened_before_ns=0,\n",
         tests=(f"{_STAGE_TESTS}::test_a_session_without_end_is_told_when_it_is_old",),
     ),
+    Mutant(
+        promise="conversations",
+        breaks="the turns of forgotten sessions stay",
+        file="collector/ragtrace_collector/store/sessions.py",
+        old='    db.executemany("DELETE FROM session_turn WHERE session = ?", found)\n',
+        new="",
+        tests=(
+            "tests/conformance/test_store_sessions.py::test_the_turns_of_a_forgotten_session_are_in_no_later_one",
+        ),
+    ),
 )

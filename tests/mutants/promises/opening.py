@@ -39,14 +39,6 @@ MUTANTS: Final = (
     ),
     Mutant(
         promise="opened answers",
-        breaks="spans of another tenant are shown",
-        file="ragtrace/answers/opening.py",
-        old="if span.resource.attributes.get(semconv.TENANT) == tenant)",
-        new="if tenant)",
-        tests=(f"{_OPENING_TESTS}::test_spans_of_another_tenant_under_the_same_ids_are_left_out",),
-    ),
-    Mutant(
-        promise="opened answers",
         breaks="a place that is down counts as one that has it no more",
         file="ragtrace/answer_sources/sources.py",
         old="        if down:\n",

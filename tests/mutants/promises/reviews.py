@@ -72,4 +72,14 @@ MUTANTS: Final = (
         new="    if False:\n",
         tests=(f"{_PAGE_TESTS}::test_a_review_needs_its_permission_and_its_form",),
     ),
+    Mutant(
+        promise="reviews",
+        breaks="spans of reviews have claim and note although carriers may have no texts",
+        file="collector/ragtrace_collector/service/page.py",
+        old="content=config.attach.content)",
+        new="content=True)",
+        tests=(
+            "tests/integration/collector/test_ui_service.py::test_spans_of_reviews_have_texts_only_if_carriers_may",
+        ),
+    ),
 )

@@ -145,4 +145,40 @@ MUTANTS: Final = (
             "tests/integration/collector/test_loop_guard.py::test_carriers_do_not_multiply_however_often_they_come_back",
         ),
     ),
+    Mutant(
+        promise="clock",
+        breaks="the index goes by a clock that never goes back",
+        file="collector/ragtrace_collector/service/pipeline.py",
+        old="began_before_ns=self.calendar.now_ns()",
+        new="began_before_ns=now_ns",
+        tests=("tests/attack/test_clock_ahead.py::test_answers_from_before_and_after_stay_on_the_page",),
+    ),
+    Mutant(
+        promise="clock",
+        breaks="a clock that is set ahead empties the index",
+        file="collector/ragtrace_collector/telemetry/clock.py",
+        old="        return min(self._clock.now_ns(), self._began_ns + self._monotonic_ns())\n",
+        new="        return self._clock.now_ns()\n",
+        tests=("tests/attack/test_clock_ahead.py::test_answers_from_before_and_after_stay_on_the_page",),
+    ),
+    Mutant(
+        promise="clock",
+        breaks="the steady clock forgets the time of the store at a restart",
+        file="collector/ragtrace_collector/service/wiring.py",
+        old="SteadyClock(clock, not_before_ns=await store.latest_ns())",
+        new="SteadyClock(clock)",
+        tests=(
+            "tests/attack/test_clock_ahead.py::test_a_clock_that_was_set_back_over_a_restart_holds_up_no_retry",
+        ),
+    ),
+    Mutant(
+        promise="back-fill",
+        breaks="two runs over one progress file both pay",
+        file="ragtrace/backfill/progress.py",
+        old='("locking_mode = EXCLUSIVE",)',
+        new="()",
+        tests=(
+            "tests/integration/cli/test_backfill.py::test_a_second_run_over_one_progress_file_pays_for_nothing",
+        ),
+    ),
 )

@@ -45,6 +45,15 @@ def test_what_runs_needs_no_shell_and_nothing_is_run_to_make_it() -> None:
     assert all(isinstance(json.loads(command), list) for command in [*commands, *checks])
 
 
+def test_the_program_is_on_the_path_under_its_name() -> None:
+    stage = final_stage()
+    (path,) = [text for text in of("ENV", stage) if text.startswith("PATH=")]
+    assert "/opt/ragtrace/bin" in path.removeprefix("PATH=").split(":")
+    assert json.loads(of("ENTRYPOINT", stage)[0]) == ["ragtrace"]
+    (made,) = [text for text in of("RUN", instructions()) if "/opt/ragtrace/bin/ragtrace" in text]
+    assert "1s|.*|#!/usr/bin/python3|" in made, "its first line names the Python of the build"
+
+
 def test_images_are_named_by_version_and_can_be_pinned() -> None:
     arguments = dict(text.split("=", 1) for text in of("ARG", instructions()))
     assert all(

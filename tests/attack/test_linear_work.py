@@ -1,0 +1,175 @@
+"""Foreign text takes CPU linear in its length, whatever it is made of, and never holds up the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+
+from ragtrace._row_values import UnreadableValue, written_value
+from ragtrace.http._body import Body, UnreadableBody
+from ragtrace.judge import open_judge
+from ragtrace.judge.phrases import is_meta, without_source
+from ragtrace.judge.refusals import declines
+from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply
+from ragtrace.judge_forms import VerifyReply
+from ragtrace.metrics._evidence import FoldedText
+from ragtrace.model import MetricFailure, RagRecord
+from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.records import RecordRow, record_of
+from ragtrace.sentences import split_sentences
+from tests.attack.hostile_judge import Said, completion, hostile_judge
+
+_LENGTH: Final = 16_000
+_TIMES: Final = 4
+_TOLERANCE: Final = 3
+_NOISE_S: Final = 0.2
+
+PIECES: Final = [
+    *(
+        "<think>",
+        "<think>{",
+        "</think>",
+        '{"a":',
+        "{",
+        "[",
+        "{}",
+        "{'a':",
+        "{'",
+        '\\"',
+        "\\'",
+        '"',
+        "'",
+        ",",
+        ", ",
+    ),
+    *(
+        " ",
+        "\t",
+        "\n",
+        "a",
+        "a ",
+        "aa",
+        "1",
+        "1 000 ",
+        "1.",
+        "[1,",
+        "[1](",
+        "(Smith ",
+        "((",
+        "<a>",
+        "<",
+        "**",
+        "a: b\n",
+    ),
+    *(
+        "// ",
+        "{//",
+        "data: {}\n",
+        "```json\n",
+        "<|a|>",
+        "page_content='a' ",
+        "Document(page_content=",
+        '{"id":1},',
+    ),
+]
+
+
+def replied(text: str) -> None:
+    with suppress(InvalidReply, NotJson):
+        parse_reply(text, VerifyReply)
+
+
+def cell(text: str) -> None:
+    with suppress(UnreadableValue):
+        written_value(text)
+
+
+def quote(text: str) -> None:
+    folded = FoldedText(text)
+    for sought in (text[:900] + "z", "a" * 500, "aa", "1", "A  a"):
+        folded.find(sought)
+
+
+def packed(text: str) -> None:
+    body = Body("gzip", most_bytes=1 << 24)
+    with suppress(UnreadableBody):
+        body.take(b"".join(gzip.compress(text[at : at + 200].encode()) for at in range(0, len(text), 200)))
+
+
+READERS: Final[Mapping[str, Callable[[str], object]]] = {
+    "a judge's reply": replied,
+    "a cell of a file": cell,
+    "an answer of a file": lambda text: record_of(RecordRow(answer=text), "r"),
+    "a quote": quote,
+    "gzip members": packed,
+    "sentences": split_sentences,
+    "a refusal": declines,
+    "a mark of a source": without_source,
+    "a sentence about the answer": is_meta,
+}
+FRAMES: Final[Mapping[str, Callable[[str], str]]] = {
+    "alone": str,
+    "behind an open object": lambda text: f'{{"verdicts": [{text}',
+    "before an end": lambda text: f"{text}}}]\\",
+}
+
+
+def cpu_s(read: Callable[[str], object], text: str) -> float:
+    started = time.thread_time()
+    read(text)
+    return time.thread_time() - started
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("reader", READERS)
+def test_work_grows_no_faster_than_the_text(reader: str, frame: str) -> None:
+    slow: dict[str, tuple[float, float]] = {}
+    for piece in PIECES:
+        short, long = (FRAMES[frame](piece * (size // len(piece))) for size in (_LENGTH, _TIMES * _LENGTH))
+        once, grown = cpu_s(READERS[reader], short), cpu_s(READERS[reader], long)
+        if grown > max(_TIMES * _TOLERANCE * once, _NOISE_S):
+            slow[piece] = once, grown
+    assert slow == {}
+
+
+REPLIES: Final[Mapping[str, Callable[[int], str]]] = {
+    "thoughts without an end": lambda size: "<think>" * (size // 7),
+    "nested objects without an end": lambda size: '{"a":' * 50 + '"' + "x" * size,
+    "objects without number": lambda size: "{}" * (size // 2),
+    "quotes": lambda size: '{"' + '\\"' * (size // 2),
+}
+
+
+@pytest.mark.parametrize("shape", REPLIES)
+async def test_a_reply_of_a_megabyte_does_not_hold_up_the_loop(shape: str) -> None:
+    record = RagRecord.of(question="?", contexts=["Refunds take 14 days."], answer="Refunds take 14 days.")
+    text, longest_s = REPLIES[shape](1_000_000), 0.0
+
+    async def beat() -> None:
+        nonlocal longest_s
+        while True:
+            started = time.monotonic()
+            await asyncio.sleep(0)
+            longest_s = max(longest_s, time.monotonic() - started)
+
+    def rule(request: Mapping[str, Any]) -> Said:
+        return Said(body=completion(request, text=text))
+
+    with hostile_judge(rule) as server:
+        judge = open_judge("openai:m", base_url=server.base_url, environ={}, max_retries=0)
+        beating = asyncio.create_task(beat())
+        started = time.process_time()
+        [outcome] = (await evaluate(record, judge=judge)).outcomes
+        spent_s = time.process_time() - started
+        beating.cancel()
+        await judge.aclose()
+    assert isinstance(outcome, MetricFailure)
+    assert outcome.error_type == "judge_nonsense"
+    assert longest_s < 1.0  # where it was 10 s
+    assert spent_s < 20  # with the beats
