@@ -38,7 +38,7 @@ from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
 
-_PARAMETERS: Final = ("queue", "list", "skipped", "saved", "tenant")
+_PARAMETERS: Final = ("queue", "list", "skipped", "saved", "empty", "tenant")
 _MOST_NOTE: Final = 2_000
 _MOST_SKIPPED: Final = 50
 _MOST_GONE: Final = 20
