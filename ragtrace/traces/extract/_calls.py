@@ -173,10 +173,11 @@ def is_evaluator(span: Span) -> bool:
         or attributes.get(semconv.LANGFUSE_OBSERVATION_TYPE) == semconv.LANGFUSE_EVALUATOR
         or attributes.get(semconv.MLFLOW_TYPE) == semconv.MLFLOW_EVALUATOR
         or attributes.get(semconv.OPERATION_NAME) == semconv.OP_EVALUATION
-        or any(key.startswith(semconv.EVAL_PREFIX) for key in attributes)
+        or any(map(_OF_AN_EVALUATION, attributes))
     )
 
 
+_OF_AN_EVALUATION: Final = re.compile(re.escape(semconv.EVAL_PREFIX)).match
 _UNDER_TEST: Final = re.compile(
     r"^(actual_?|model_?|generated_?|predicted_?)?(answer|response|output|prediction|completion|generation)s?$",
     re.IGNORECASE,

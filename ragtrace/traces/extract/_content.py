@@ -29,11 +29,11 @@ _LONGEST_REST = 3  # bytes of a UTF-8 character that truncation can leave
 _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
 _NO_TEXT = re.compile(
     rf"(?P<hashed>{re.escape(semconv.HASHED_PREFIX)}hmac-sha256 [0-9a-f]{{32}} \d+ bytes>)"
-    r"|(?P<redacted>(?i:[\W_]*redacted[\W_]*))"
+    r"|(?P<redacted>(?i:[\W_]*+redacted[\W_]*))"
     r"|(?P<object>(?s:<(?:async_)?generator\b[^>]*>|<[\w.]+(?: object)? at 0x[0-9a-f]+[^<>]*>"
     r"|<\d+-dimensional vector>|<(?:Future|Task|\w*Thread|bound method|coroutine|function)\b.*>"
-    r"|[A-Z][a-z]+[A-Z]\w{1,60}\((?:\w{1,40}=.*)?\)|ChatMessage\(_?role=.*"
-    r"|\w{1,60}\([^()]{0,200}<(?:async_)?generator object .*))"
+    r"|[A-Z][a-z]++[A-Z]\w{1,60}+\((?:\w{1,40}=.*)?\)|ChatMessage\(_?role=.*"
+    r"|\w{1,60}+\([^()]{0,200}<(?:async_)?generator object .*))"
 )
 
 

@@ -37,10 +37,10 @@ from ragtrace.traces.extract._passage_split import (
 )
 from ragtrace.traces.extract._prompts import (
     ASKED,
-    ASKED_BY_LABEL,
     LAST_LABEL,
     QUESTION_MARKS,
     Element,
+    asked_by_label,
     elements_in,
     fields_in,
     outermost,
@@ -195,7 +195,7 @@ def directions_in(texts: Sequence[str]) -> Directions:
             NAMES_PASSAGES.search(ends)
             and (
                 SAYS_TO_ANSWER.search(ends)
-                or any(ASKED_BY_LABEL.fullmatch(each) and not ASKED.match(each) for each in ends.splitlines())
+                or any(asked_by_label(each) and not ASKED.match(each) for each in ends.splitlines())
             )
         ),
         is_asked=bool(_ASKING.search(ends)),
@@ -417,7 +417,7 @@ def _sections(lines: Sequence[str], directions: Directions, question: str | None
     """
     segments = _segments(lines)
     last_question = max((i for i, each in enumerate(segments) if each.kind == _ASKS), default=-1)
-    if any(not each.holds_passages and any(map(ASKED_BY_LABEL.fullmatch, each.lines)) for each in segments):
+    if any(not each.holds_passages and any(map(asked_by_label, each.lines)) for each in segments):
         last_question = len(segments)
     passages: list[str] = []
     rest: list[str] = []

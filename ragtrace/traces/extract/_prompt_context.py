@@ -25,7 +25,7 @@ from ragtrace.traces.extract._passages import (
     passages_in,
 )
 from ragtrace.traces.extract._payload import listed_documents
-from ragtrace.traces.extract._prompts import ASKED_BY_LABEL, LAST_LABEL, QUESTION_MARKS, asked_in
+from ragtrace.traces.extract._prompts import LAST_LABEL, QUESTION_MARKS, asked_by_label, asked_in
 from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
 from ragtrace.traces.trace import Span
 
@@ -227,7 +227,7 @@ def _asked(material: Sequence[_Material], question: str | None) -> str | None:
     plain = [_plain(rest) for rest in rests]
     for paragraphs in plain:
         if questions := [each for each in paragraphs if each.endswith(QUESTION_MARKS)]:
-            label = ASKED_BY_LABEL.fullmatch(questions[-1])
+            label = asked_by_label(questions[-1])
             return label["text"] if label else questions[-1]
     alone = [_plain(each.found.rest) for each in material if each.is_asking and not each.found.passages]
     return "\n\n".join(next((each[-1:] for each in (*alone[::-1], *plain) if each), ())) or None

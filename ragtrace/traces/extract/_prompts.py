@@ -18,7 +18,7 @@ _COLON = r"[ *_]{0,4}:[ *_]{0,4}"
 ASKED = re.compile(
     rf"{_MARKUP}(?:(?:user|user's|human|customer) )?(?:question|query){_COLON}(?P<text>.*)", re.IGNORECASE
 )
-ASKED_BY_LABEL = re.compile(
+_ASKED_BY_LABEL = re.compile(
     r"[\W_]{0,8}(?:[^\s:\uff1a]{1,20} ){0,11}[^\s:\uff1a]{1,20}[*_ ]{0,4}[:\uff1a][*_ ]{0,4}"
     r"(?P<text>[^\n]{3,600}[?\uff1f\u061f])\s{0,9}"
 )
@@ -30,6 +30,11 @@ _OVER = re.compile(
     rf"{_MARKUP}(?:\w{{1,20}} )?(?:answer|response|context|documents?|passages?|sources?){_COLON}",
     re.IGNORECASE,
 )
+
+
+def asked_by_label(text: str) -> re.Match[str] | None:
+    """Match a line or a paragraph that ends like a question behind a label; its ``text`` is the question."""
+    return _ASKED_BY_LABEL.fullmatch(text) if text.rstrip().endswith(QUESTION_MARKS) else None
 
 
 def is_question_alone(prompt: FoundValue[str] | None, texts: Sequence[str]) -> bool:
