@@ -65,7 +65,7 @@ def test_the_list_has_the_numbers_of_each_session_the_newest_first() -> None:
     failed = client.get("/sessions?label=fail").text
     assert "chat-1" in failed
     assert "chat-2" not in failed
-    assert "No session fits" in client.get("/sessions?label=skipped").text
+    assert "No sessions match" in client.get("/sessions?label=skipped").text
     assert 'aria-current="page">Sessions' in text
 
 
