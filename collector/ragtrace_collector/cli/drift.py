@@ -175,7 +175,7 @@ class _Shown:
         if not self.flips:
             return
         assert self.last is not None
-        yield f"judged another way than in the first runs: {len(self.flips)} of {self.last.judged} anchors"
+        yield f"judged differently than in the first runs: {len(self.flips)} of {self.last.judged} anchors"
         for flip in self.flips[:_SHOWN]:
             yield f"  {one_line(flip.anchor)}  {flip.metric}  {flip.before:.2f} -> {flip.now:.2f}"
         if len(self.flips) > _SHOWN:

@@ -74,7 +74,7 @@ def session_page(
 
 def _place(cursor: str) -> tuple[int, int]:
     if not re.fullmatch(r"\d{1,19}-\d{1,19}", cursor):
-        raise InputError("this is no place in the list of sessions")
+        raise InputError("this is not a place in the list of sessions")
     time_ns, row = (min(int(number), _LATEST) for number in cursor.split("-"))
     return time_ns, row
 
