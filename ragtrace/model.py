@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
+from typing_extensions import TypeAliasType
+
 from ragtrace._row_fields import RECORD_FIELDS, FieldConflict, contexts_in, fields_of
 from ragtrace._row_values import UnreadableValue
 
@@ -35,8 +37,9 @@ __all__ = [
     "VerdictLabel",
 ]
 
-AttributeValue: TypeAlias = (
-    "str | bool | int | float | bytes | tuple[AttributeValue, ...] | Mapping[str, AttributeValue] | None"
+AttributeValue = TypeAliasType(
+    "AttributeValue",
+    "str | bool | int | float | bytes | tuple[AttributeValue, ...] | Mapping[str, AttributeValue] | None",
 )
 """A decoded OTLP ``AnyValue``: arrays are tuples, kvlists are mappings."""
 
@@ -217,6 +220,8 @@ class RagRecord:
     """The retriever's query, if it differs from the question."""
     hops: Hops | None = None
     """``None`` if neither a reranker nor the prompt is recorded. The judge does not see it."""
+    is_marked: bool = False
+    """Whether the application says that it is a RAG call, as with `ragtrace.rag`."""
     context_from_prompt: bool = False
     """Whether the chunks are passages of the model's prompt because no retrieval was recorded."""
     provenance: tuple[Provenance, ...] = ()

@@ -395,10 +395,9 @@ def _without_wrapping(answer: str | None, question: str | None) -> str | None:
     """Return the answer without the thoughts, the JSON or the tags around it, as it is read from a span."""
     if answer is None or not _MAY_BE_WRAPPED.search(answer):
         return answer
-    from ragtrace.traces.extract._answers import unwrapped
-    from ragtrace.traces.extract._content import FoundValue
+    from ragtrace.traces.extract import unwrap
 
-    return unwrapped(FoundValue(value=answer, attribute="", convention="", how=""), question).value
+    return unwrap(answer, question)[0]
 
 
 _MAY_BE_WRAPPED: Final = re.compile(r"[<{\u25c1]|final answer", re.IGNORECASE)

@@ -27,6 +27,7 @@ LOG_RECORDS_SPAN: Final = "ragtrace.log_records"
 
 # -- OpenTelemetry, stable --------------------------------------------------------------------------------
 SERVICE_NAME: Final = "service.name"
+SERVICE_VERSION: Final = "service.version"
 ERROR_TYPE: Final = "error.type"
 SESSION_ID: Final = "session.id"
 USER_ID: Final = "user.id"

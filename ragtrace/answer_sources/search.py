@@ -14,15 +14,17 @@ from ragtrace import semconv
 from ragtrace.answer_sources.addresses import AnswerAddress, parse_address
 from ragtrace.answers.carrier import as_carrier, is_carrier
 from ragtrace.answers.feedback import feedback_in
+from ragtrace.answers.opening import of_tenant, records_in
 from ragtrace.answers.rows import ReportLine, read_line, report_lines
 from ragtrace.answers.sessions import SessionSummary, session_summary_of
-from ragtrace.answers.summary import AnswerSummary, summary_of, summary_of_judged
+from ragtrace.answers.summary import AnswerSummary, short_question, summary_of, summary_of_judged
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.search_windows import windows
 from ragtrace.errors import InputError, ReadError
 from ragtrace.http.retry import Sleep
 from ragtrace.model import Label
 from ragtrace.ports import Page, TraceQuery, TraceReader, TraceSearch
+from ragtrace.traces.extract import ExtractRules
 from ragtrace.traces.trace import Trace
 
 _AT_ONCE: Final = 8
@@ -30,6 +32,7 @@ _AT_ONCE: Final = 8
 _MOST_FAILURES: Final = 3
 """After this many unreadable traces in a row, the place counts as failed."""
 _LINES_AT_ONCE: Final = 500
+_DEFAULT_RULES: Final = ExtractRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +58,8 @@ class SearchProgress:
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences about what is missing."""
-        cut = f"At {self.cut_windows:,} moments the place has more traces than it returns: some are missing"
-        unread = f"{self.unread:,} traces or parts of files cannot be read, the first: {self.first_fault}"
+        cut = f"At times ({self.cut_windows:,}) the place has more traces than it returns: some are missing"
+        unread = f"Traces or parts of files ({self.unread:,}) cannot be read, the first: {self.first_fault}"
         return (*((cut,) if self.cut_windows else ()), *((unread,) if self.unread else ()))
 
 
@@ -83,6 +86,7 @@ async def find_answers(
     access: ConnectionSettings | None = None,
     on_progress: OnProgress = _untold,
     on_session: OnSession = _unheard,
+    rules: ExtractRules = _DEFAULT_RULES,
     sleep: Sleep = asyncio.sleep,
 ) -> AsyncIterator[AnswerSummary]:
     """Yield the evaluations in a time range of a place, back ends from the oldest to the newest.
@@ -90,7 +94,7 @@ async def find_answers(
     The range is about when the carriers are in the trace, as the back end finds them; of a report, about
     when the answers were given. A superseded evaluation is yielded, too, and one may come twice.
     ``on_progress`` is called after each part of the search, at last with ``is_done``, and ``on_session`` with
-    each judged session in a trace.
+    each judged session in a trace. Questions are read by the ``rules``.
 
     Raises:
         ConfigError: the address has another form.
@@ -103,33 +107,41 @@ async def find_answers(
     else:
         reader = place.reader(access=access, on_fault=run.fault, sleep=sleep)
         async with aclosing(reader):
-            async for summary in _of_traces(_traces(reader, place, service, run), service, run, on_session):
+            traces = _traces(reader, place, service, run)
+            async for summary in _of_traces(traces, service, run, on_session, rules):
                 yield summary
     run.tell(until_ns, share=1.0, is_done=True)
 
 
 async def _of_traces(
-    traces: AsyncIterator[Trace], service: str | None, run: _Run, on_session: OnSession
+    traces: AsyncIterator[Trace], service: str | None, run: _Run, on_session: OnSession, rules: ExtractRules
 ) -> AsyncIterator[AnswerSummary]:
     async for trace in traces:
         for span in trace.spans:
             told = session_summary_of(span)
             if told and service in (None, span.resource.attributes.get(semconv.SERVICE_NAME)):
                 on_session(told)
-        for summary in summaries_in(trace):
+        for summary in await asyncio.to_thread(_in_trace, trace, rules):
             if _is_of_service(summary, service):
                 run.answers += 1
                 yield summary
 
 
-def summaries_in(trace: Trace) -> Iterator[AnswerSummary]:
-    """Yield the summary of each evaluation in a trace, with the feedback on its answer."""
+def _in_trace(trace: Trace, rules: ExtractRules) -> list[AnswerSummary]:
+    """Return the summary of each evaluation in a trace, with its question and the feedback on its answer."""
     feedback = {given.span_id: given.thumbs for given in feedback_in(trace.spans)}  # the last one counts
-    for span in trace.spans:
-        summary = summary_of(as_carrier(span)) if is_carrier(span) else None
-        if summary is not None:
-            said = feedback.get(summary.key.span_id, feedback.get("", ""))
-            yield replace(summary, feedback=summary.feedback or said)
+    read = [summary_of(as_carrier(span)) for span in trace.spans if is_carrier(span)]
+    found = [summary for summary in read if summary is not None]
+    tenants = {summary.key.tenant for summary in found}
+    records = {tenant: records_in(of_tenant(trace, tenant)[0], rules).by_span for tenant in tenants}
+    return [
+        replace(
+            summary,
+            feedback=summary.feedback or feedback.get(summary.key.span_id, feedback.get("", "")),
+            question=short_question(records[summary.key.tenant].get(summary.key.span_id)),
+        )
+        for summary in found
+    ]
 
 
 class _Run:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from ragtrace.answer_sources.addresses import parse_address
+from ragtrace.answers.carrier import is_carrier
 from ragtrace.answers.opened import AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.opening import in_order, open_answer
 from ragtrace.answers.port import AnswerIndex
@@ -18,6 +20,7 @@ from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.line_index import LineIndex
 from ragtrace.errors import InputError, ReadError, ReadUnavailable
 from ragtrace.http.retry import Sleep
+from ragtrace.model import RagRecord
 from ragtrace.ports import TraceReader
 from ragtrace.traces.extract import ExtractRules
 from ragtrace.traces.trace import Span, Trace
@@ -27,11 +30,23 @@ _LONGEST_S: Final = 30.0
 _DEFAULT_RULES: Final = ExtractRules()
 
 
-class KeptCarriers(Protocol):
-    """The carriers that a collector keeps apart from the spans of the trace, until they are delivered."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptAnswer:
+    """What a collector keeps of a judged answer apart from the spans of its trace."""
 
-    async def carriers(self, key: AnswerKey) -> Sequence[Span]:
-        """Return the kept carriers of an answer, the superseded ones too.
+    carriers: Sequence[Span] = ()
+    """In the order of judging, with the superseded ones."""
+    record: RagRecord | None = None
+    """What was judged last, if content is kept."""
+    is_forgotten: bool = False
+    """Both were deleted before the answer's row, to make room."""
+
+
+class KeptAnswers(Protocol):
+    """Where a collector keeps judged answers."""
+
+    async def kept(self, key: AnswerKey) -> KeptAnswer:
+        """Return what is kept of an answer; of another tenant nothing.
 
         Raises:
             ReadError: the store could not be read.
@@ -66,10 +81,18 @@ def open_source(
 
 
 def store_source(
-    reader: TraceReader, kept: KeptCarriers | None, *, name: str, rules: ExtractRules = _DEFAULT_RULES
+    reader: TraceReader,
+    kept: KeptAnswers | None,
+    *,
+    name: str,
+    rules: ExtractRules = _DEFAULT_RULES,
+    advice: str = "",
 ) -> AnswerSource:
-    """Make the source of a collector's store, whose trace ids have the tenant: ``<trace id>@<tenant>``."""
-    return TraceSource(reader, name=name, rules=rules, kept=kept, trace_key=_with_tenant)
+    """Make the source of a collector's store, whose trace ids have the tenant: ``<trace id>@<tenant>``.
+
+    ``advice`` is told of an answer that it does not have any more.
+    """
+    return TraceSource(reader, name=name, rules=rules, kept=kept, trace_key=_with_tenant, advice=advice)
 
 
 def first_of(*sources: AnswerSource) -> AnswerSource:
@@ -94,11 +117,12 @@ class TraceSource:
         *,
         name: str,
         rules: ExtractRules = _DEFAULT_RULES,
-        kept: KeptCarriers | None = None,
+        kept: KeptAnswers | None = None,
         trace_key: Callable[[AnswerKey], str] = _plain,
         index: AnswerIndex | None = None,
         longest_s: float = _LONGEST_S,
         faults: list[InputError] | None = None,
+        advice: str = "",
     ) -> None:
         """``faults`` is where the reader puts the pieces of files that it cannot read."""
         self.name = name
@@ -109,6 +133,7 @@ class TraceSource:
         self._index = index
         self._longest_s = longest_s
         self._faults = [] if faults is None else faults
+        self._advice = advice
 
     async def open(self, key: AnswerKey) -> OpenedAnswer:
         """Return the answer with its content.
@@ -118,7 +143,7 @@ class TraceSource:
             ReadError: the place could not be read in time, or sent what cannot be read.
         """
         self._faults.clear()
-        trace = await self._trace(key)
+        trace, kept = await self._read(key)
         versions = await self._index.versions(key) if self._index and key.tenant else ()
         return await asyncio.to_thread(
             open_answer,
@@ -128,24 +153,28 @@ class TraceSource:
             read_from=self.name,
             evaluations={version.carrier_span_id for version in versions},
             is_own=self._trace_key is _with_tenant,
+            kept=kept.record,
         )
 
     async def aclose(self) -> None:
         """Release sockets and files."""
         await self._reader.aclose()
 
-    async def _trace(self, key: AnswerKey) -> Trace:
+    async def _read(self, key: AnswerKey) -> tuple[Trace, KeptAnswer]:
         try:
             async with asyncio.timeout(self._longest_s):
                 trace = await self._reader.get(self._trace_key(key))
-                carriers = await self._kept.carriers(key) if self._kept else ()
+                kept = await self._kept.kept(key) if self._kept else KeptAnswer()
         except TimeoutError as exc:
             raise ReadUnavailable(f"{self.name} did not answer within {self._longest_s:g} s") from exc
         except InputError as exc:
             raise ReadError(f"{self.name}: {exc}") from exc
-        if trace is None and not carriers:
-            raise AnswerGone(f"{self.name} has no trace {key.trace_id} (any more){_unread(self._faults)}")
-        return Trace.of(key.trace_id, (*(trace.spans if trace else ()), *carriers))
+        if kept.is_forgotten and trace is None:
+            raise AnswerGone(f"{self.name} has no texts of this answer any more: {_FORGOTTEN}{self._advice}")
+        if trace is None and not kept.carriers:
+            gone = f"{self.name} has no trace {key.trace_id} (any more){_unread(self._faults)}"
+            raise AnswerGone(f"{gone}{self._advice}")
+        return Trace.of(key.trace_id, (*(trace.spans if trace else ()), *kept.carriers)), kept
 
 
 class ReportSource:
@@ -202,6 +231,7 @@ class ReportSource:
         return [ReportLine(f"{path}, byte {line.start}", line.text) for line in named]
 
 
+_FORGOTTEN: Final = "the oldest went first when the store was full (`store.max_bytes`), and its scores stay"
 _OF_REPORT: Final = "A report has no trace: there are no spans to show"
 
 
@@ -246,9 +276,10 @@ class _FirstOf:
             except ReadError as exc:
                 down.append(str(exc))
             else:
-                if _has_content(opened):
+                if _has_content(opened) and _has_spans(opened):
                     return opened
-                partial = partial or opened
+                if partial is None or not _has_content(partial):
+                    partial = opened
         if partial is not None:
             return partial
         if down:
@@ -264,3 +295,8 @@ class _FirstOf:
 
 def _has_content(opened: OpenedAnswer) -> bool:
     return opened.record.answer is not None or opened.record.question is not None
+
+
+def _has_spans(opened: OpenedAnswer) -> bool:
+    """Return whether the application's spans are there, or never were, as in a report."""
+    return opened.trace is None or not all(map(is_carrier, opened.trace.spans))

@@ -1,4 +1,4 @@
-"""The facts of a judged answer by name: one row of an export, a log line, or what a program follows."""
+"""The facts of a judged answer by name, without content: a log line; with the question, a row of a list."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ def facts_of(answer: AnswerSummary) -> dict[str, str | float | int | None]:
         "time": _iso(answer.time_ns),
         "judged_at": _iso(answer.judged_ns),
         "service": answer.service,
+        "service_version": answer.service_version,
+        "pipeline": answer.pipeline,
         "model": answer.model,
         "prompt_version": answer.prompt_version,
         "session": answer.session,
@@ -41,6 +43,11 @@ def facts_of(answer: AnswerSummary) -> dict[str, str | float | int | None]:
         "cost_usd": answer.cost_usd,
         "feedback": answer.feedback,
     }
+
+
+def row_of(answer: AnswerSummary) -> dict[str, str | float | int | None]:
+    """Return the facts with the question, for an export or a program that follows answers."""
+    return {**facts_of(answer), "question": answer.question}
 
 
 def metrics_of(answer: AnswerSummary) -> dict[str, dict[str, str | float | None]]:

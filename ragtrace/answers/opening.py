@@ -41,6 +41,7 @@ def open_answer(
     read_from: str,
     evaluations: Collection[str] = (),
     is_own: bool = False,
+    kept: RagRecord | None = None,
 ) -> OpenedAnswer:
     """Open the answer on a span of a trace, with the record that the collector reads from the same spans.
 
@@ -48,18 +49,19 @@ def open_answer(
     out. Anyone may send spans with a known trace id, so that spans that name no tenant are nobody's: of
     these, only the ``evaluations`` are taken that are known to be the tenant's, and content if it is what
     was judged for the tenant. ``is_own`` says that the place has given the tenant's spans alone.
-    ``read_from`` names the place, without secrets.
+    ``read_from`` names the place, without secrets. ``kept`` is the record that was judged, for a trace that
+    has it no more.
 
     Raises:
         AnswerGone: the trace has no evaluation of this span.
     """
-    trace, nobodys = (trace, ()) if is_own else _of_tenant(trace, key.tenant, evaluations)
+    trace, nobodys = (trace, ()) if is_own else of_tenant(trace, key.tenant, evaluations)
     carriers = [span for span in trace.spans if is_carrier(span)]
     own = [span for span in carriers if target_span_id(span) == key.span_id]
     if not own:
         raise AnswerGone(_why_gone(trace, key, read_from))
-    found = _records(trace, rules)
-    record = found.by_span.get(key.span_id)
+    found = records_in(trace, rules)
+    record = found.by_span.get(key.span_id, kept)
     if record is None and nobodys:
         record = _as_judged(own, Trace(trace_id=trace.trace_id, spans=(*trace.spans, *nobodys)), key, rules)
         read = {key.span_id, *(each.span_id for each in record.provenance)} if record else ()
@@ -95,20 +97,21 @@ def in_order(versions: Iterable[AnswerVersion], superseded: Iterable[str] = ()) 
     )
 
 
-class _Records(NamedTuple):
+class TraceRecords(NamedTuple):
     """The answers of a trace by their span; ``fault`` says why there are none."""
 
     by_span: Mapping[str, RagRecord]
     fault: str = ""
 
 
-def _records(trace: Trace, rules: ExtractRules) -> _Records:
+def records_in(trace: Trace, rules: ExtractRules) -> TraceRecords:
+    """Read the records of a trace, from its spans as the application sent them."""
     sent = Trace(trace_id=trace.trace_id, spans=tuple(map(without_scores, trace.spans)))
     try:
         records = extract_records(sent, rules).records
     except Exception as exc:  # noqa: BLE001 -- the claims are still worth showing: the notice counts the fault
-        return _Records({}, f"{_NO_RECORD} ({type(exc).__name__} while reading its spans)")
-    return _Records({record.target.span_id: record for record in reversed(records) if record.target})
+        return TraceRecords({}, f"{_NO_RECORD} ({type(exc).__name__} while reading its spans)")
+    return TraceRecords({record.target.span_id: record for record in reversed(records) if record.target})
 
 
 def _told_by(carrier: Span) -> RagRecord:
@@ -133,7 +136,7 @@ def _told_by(carrier: Span) -> RagRecord:
     )
 
 
-def _of_tenant(trace: Trace, tenant: str, evaluations: Collection[str]) -> tuple[Trace, tuple[Span, ...]]:
+def of_tenant(trace: Trace, tenant: str, evaluations: Collection[str] = ()) -> tuple[Trace, tuple[Span, ...]]:
     """Return the tenant's spans, and those that are nobody's."""
     if not tenant:
         return trace, ()
@@ -153,7 +156,7 @@ def _as_judged(
     carriers: Sequence[Span], trace: Trace, key: AnswerKey, rules: ExtractRules
 ) -> RagRecord | None:
     """Return the record that was judged for the tenant: what it sent is no secret to it."""
-    record = _records(trace, rules).by_span.get(key.span_id)
+    record = records_in(trace, rules).by_span.get(key.span_id)
     judged = {carrier.attributes.get(semconv.EVAL_INPUT_SHA256) for carrier in carriers}
     return record if record and content_sha256(record) in judged else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
@@ -145,13 +145,32 @@ class Arrivals:
     """More have come already."""
 
 
+class SessionKey(NamedTuple):
+    """Which session: its id, of a tenant."""
+
+    session: str
+    tenant: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPage:
-    """One page of a list of judged sessions."""
+    """One page of a list of sessions."""
 
-    sessions: tuple[SessionSummary, ...]
+    sessions: tuple[SessionKey, ...]
     next: str | None
     """The cursor of the next page, for URLs; ``None`` at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """The first answer of a version of an application or of its prompt, which came after another one."""
+
+    at_ns: int
+    """The begin of its hour."""
+    service: str
+    dimension: str
+    """``service_version`` or ``prompt_version``."""
+    value: str
 
 
 class AnswerIndex(Protocol):
@@ -189,7 +208,10 @@ class AnswerIndex(Protocol):
     async def sessions(
         self, *, tenant: str | None, label: Label | None = None, after: str | None = None, limit: int = 50
     ) -> SessionPage:
-        """Return a page of the judged sessions, the newest first, without those that were revised."""
+        """Return a page of the sessions of answers, the newest answer first.
+
+        With a label, they are those that were judged so as a whole, the newest verdict first.
+        """
         ...
 
     async def judged_sessions(self, session: str, *, tenant: str | None) -> Sequence[SessionSummary]:
@@ -220,6 +242,10 @@ class AnswerIndex(Protocol):
         Raises:
             ValueError: there is no such dimension.
         """
+        ...
+
+    async def releases(self, scope: TrafficScope) -> Sequence[Release]:
+        """Return the releases of a scope, in order of time."""
         ...
 
     async def newest_ns(self, scope: TrafficScope) -> int | None:

@@ -1,4 +1,4 @@
-"""One judged answer without content: what an index keeps, and what lists and charts are made of."""
+"""One judged answer in short: what an index keeps, and what lists and charts are made of."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MetricSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSummary:
-    """One evaluation of an answer, as its carrier tells it. It holds no text under judgment."""
+    """One evaluation of an answer, as its carrier tells it, and the question, if its text is at hand."""
 
     key: AnswerKey
     carrier_span_id: str
@@ -52,6 +52,12 @@ class AnswerSummary:
     """When the judged span began; Unix time in nanoseconds, as all times here."""
     judged_ns: int
     service: str = ""
+    service_version: str = ""
+    """``service.version``: which release of the application answered."""
+    pipeline: str = ""
+    """The workflow, or what the trace's root span is called: of ``ragtrace.target.root_name``."""
+    question: str = field(default="", repr=False)
+    """How the question begins. It is content: it goes into no log, and is sealed where content is."""
     model: str = ""
     prompt_version: str = ""
     session: str = ""
@@ -124,6 +130,8 @@ def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
         time_ns=_time_ns(told.get(semconv.TARGET_START)) or carrier.start_ns,
         judged_ns=_time_ns(told.get(semconv.EVAL_STARTED_AT)) or carrier.end_ns,
         service=_text(resource.get(semconv.SERVICE_NAME)),
+        service_version=_text(resource.get(semconv.SERVICE_VERSION)),
+        pipeline=_text(told.get(semconv.TARGET_ROOT_NAME)).removeprefix(f"{semconv.OP_INVOKE_WORKFLOW} "),
         model=_text(told.get(semconv.TARGET_MODEL)),
         prompt_version=_text(told.get(semconv.TARGET_PROMPT_VERSION)),
         session=_text(told.get(semconv.SESSION_ID)) or _text(told.get(semconv.CONVERSATION_ID)),
@@ -160,7 +168,18 @@ def summary_of_judged(answer: JudgedAnswer) -> AnswerSummary:
     )
     summary = summary_of(span)
     assert summary is not None  # it was just built as a carrier
-    return replace(summary, carrier_span_id=answer.carrier_span_id or span.span_id)
+    return replace(
+        summary, carrier_span_id=answer.carrier_span_id or span.span_id, question=short_question(record)
+    )
+
+
+def short_question(record: RagRecord | None) -> str:
+    """Return the question on one line, as lists show it; empty without any."""
+    words = " ".join(((record and record.question) or "")[: 4 * _QUESTION_CHARS].split())
+    return words if len(words) <= _QUESTION_CHARS else f"{words[: _QUESTION_CHARS - 1]}…"
+
+
+_QUESTION_CHARS: Final = 200
 
 
 def key_of(record: RagRecord) -> AnswerKey:

@@ -25,8 +25,8 @@ def attach(
 ) -> Span | None:
     """Return the carrier of an evaluation, or ``None`` if it gets none.
 
-    An answer without a retrieval gets none, except in place of another one: without a new carrier, an earlier
-    verdict would stay valid.
+    An answer without a retrieval gets none, unless the application marks it as that of a RAG call, or in
+    place of another carrier: without a new one, an earlier verdict would stay valid.
 
     Args:
         evaluation: The verdicts.
@@ -44,7 +44,7 @@ def attach(
     Raises:
         InputError: the record does not come from a trace.
     """
-    if not (deserves_carrier(evaluation) or replaces):
+    if not (deserves_carrier(evaluation) or record.is_marked or replaces):
         return None
 
     def make(supersedes: str | None) -> Span:

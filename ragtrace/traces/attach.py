@@ -97,7 +97,7 @@ class AttachOptions:
 def deserves_carrier(evaluation: Evaluation) -> bool:
     """Return whether the evaluation gets a carrier: not if the answer had no retrieval.
 
-    Such a call, of an agent or a chat, is not a RAG call, and a carrier on each would be noise.
+    Such a call, of an agent or a chat, is seldom a RAG call, and a carrier on each would be noise.
     """
     reasons = {result.skip_reason for result in evaluation.results}
     return bool(evaluation.failures) or reasons != {SkipReason.NO_RETRIEVAL}

@@ -35,7 +35,7 @@ async def check_left(store: WorkStore, acknowledged: Collection[Said]) -> None:
             "a verdict is there without its carrier, or otherwise"
         )
         key = AnswerKey(trace_id, SPAN)
-        kept = [span.span_id for span in await store.content.carriers(key)]
+        kept = [span.span_id for span in (await store.content.kept(key)).carriers]
         rows = [row.carrier_span_id for row in await store.answers.versions(key)]
         assert kept == rows == [CARRIER] * is_judged, (
             "a verdict is there without what is kept of it, or otherwise"

@@ -64,7 +64,7 @@ def carrier_span(span_id: str) -> Span:
 
 
 async def carriers(store: WorkStore, tenant: str = "") -> list[str]:
-    return [span.span_id for span in await store.content.carriers(AnswerKey(TRACE, SPAN, tenant))]
+    return [span.span_id for span in (await store.content.kept(AnswerKey(TRACE, SPAN, tenant))).carriers]
 
 
 async def valid(store: WorkStore) -> list[str]:
@@ -213,7 +213,7 @@ async def test_scores_on_the_answer_span_are_superseded_by_the_next_carrier(plac
 
 
 async def content_of(store: WorkStore) -> list[Span]:
-    return list(await store.content.carriers(AnswerKey(TRACE, SPAN)))
+    return list((await store.content.kept(AnswerKey(TRACE, SPAN))).carriers)
 
 
 async def test_the_carrier_on_the_new_span_of_an_answer_that_moved_supersedes_the_old(

@@ -341,7 +341,7 @@ async def reading(store: WorkStore, now_ns: int) -> dict[str, Any]:
         "low": sorted(map(repr, low)),
         "index": await store.index_size(),
         "answers": {summary async for summary in store.answers.every(AnswerFilter())},
-        "carriers": [await store.content.carriers(key_of(trace)) for trace in TRACES],
+        "carriers": [(await store.content.kept(key_of(trace))).carriers for trace in TRACES],
         "content": [await store.content.get(f"{trace}@" if "@" not in trace else trace) for trace in TRACES],
     }
 

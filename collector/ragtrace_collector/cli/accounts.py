@@ -117,6 +117,7 @@ class LedgerOptions:
             config=config,
             sampler=sampler_of(config.sample) if config else None,
             now_ns=SystemClock().now_ns(),
+            content=store.reader,
         )
         return wait_for(looking)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.cli.options import EXISTING_FILE, AccessOptions, ExtractOptions
-from ragtrace.cli.render import talk
+from ragtrace.cli.render import many, talk
 from ragtrace.cli.settings import group, option
 from ragtrace.cli.times import Moment, moment
 from ragtrace.errors import InputError
@@ -99,9 +99,10 @@ async def open_place(
         service=place.service,
         access=access,
         on_progress=_Progress(),
+        rules=place.extract.rules(config.extract.opened()),
         **({} if pause_s is None else {"pause_s": pause_s}),
     )
-    async with open_searched_place(search, rules=place.extract.rules(config.extract.opened())) as found:
+    async with open_searched_place(search) as found:
         yield OpenedPlace(place=found, search=search)
 
 
@@ -130,7 +131,7 @@ class _Progress:
     def __call__(self, progress: SearchProgress) -> None:
         tenths = int(progress.share * 10)
         if progress.is_done:
-            talk(f"Searched: {progress.answers:,} evaluations in {progress.traces:,} traces")
+            talk(f"Searched: {many(progress.answers, 'evaluation')} in {many(progress.traces, 'trace')}")
         elif tenths > self._tenths:
-            talk(f"Searched {10 * tenths} %: {progress.answers:,} evaluations so far")
+            talk(f"Searched {10 * tenths} %: {many(progress.answers, 'evaluation')} so far")
         self._tenths = tenths

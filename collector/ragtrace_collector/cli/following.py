@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.answers.facts import facts_of, metrics_of
+from ragtrace.answers.facts import metrics_of, row_of
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerSummary, MetricSummary
 from ragtrace.cli.failures import print_failures
@@ -36,6 +36,8 @@ _STYLES: Final = {
 _FIRST: Final = "faithfulness"
 _NARROWEST, _WIDEST = 80, 140
 _SERVICE_WIDTH, _NOTE_WIDTH = 11, 12
+_INDENT: Final = 9
+"""What the time takes."""
 
 
 def follow(place: PlaceOptions, options: TailOptions) -> None:
@@ -143,7 +145,7 @@ class _Printer:
     async def print(self, answer: AnswerSummary) -> None:
         """Write one; content is read only for its claims."""
         if self._console is None:
-            print_json({**facts_of(answer), "supersedes": answer.supersedes, "metrics": metrics_of(answer)})
+            print_json({**row_of(answer), "supersedes": answer.supersedes, "metrics": metrics_of(answer)})
             return
         self._print_day(answer.judged_ns)
         self._print_line(self._console, answer)
@@ -169,6 +171,10 @@ class _Printer:
         line.append(f" {score} {_cell(answer.service or '-', service)} {_cell(_note(answer), note)} ")
         line.append(answer.key.trace_id)
         console.print(line, soft_wrap=True)
+        asked = one_line(": ".join(filter(None, (answer.pipeline, answer.question))))
+        if asked:
+            shown = _cell(asked, min(console.width, _WIDEST) - _INDENT).rstrip()
+            console.print(Text(f"{'':{_INDENT}}{shown}", style="dim"), soft_wrap=True)
 
     async def _print_claims(self, console: Console, answer: AnswerSummary) -> None:
         try:

@@ -54,7 +54,7 @@ class TailOptions:
 @command()
 @takes(place=PlaceOptions, options=TailOptions)
 def tail(place: PlaceOptions, options: TailOptions) -> None:
-    """Follow verdicts: a line for each judged answer, with its score, wrong claims and trace.
+    """Follow verdicts: score, wrong claims and trace of each judged answer; below, its pipeline and question.
 
     Without options it reads the default store of a collector on this machine, also while that runs. It
     searches a back end or a file every 10 s. Times are UTC. * marks the label of an evaluation that replaces

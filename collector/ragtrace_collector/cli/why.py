@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _MOST_PARENTS: Final = 5
+_MOST_CLAIMS: Final = 20
 _POISON: Final = {
     "crashes": (
         "the process ended each time it processed the trace -> check the memory limit and your own patterns"
@@ -37,8 +38,8 @@ _POISON: Final = {
 def why(trace: str, place: LedgerOptions, output: JsonOption) -> None:
     """Say why the answers of a trace have scores, or have none.
 
-    TRACE_ID may be a prefix, or a traceparent. The collector may run meanwhile. Questions and answers are not
-    shown: `ragtrace explain` shows them. Exit code 1 if the trace is unknown.
+    TRACE_ID may be a prefix, or a traceparent. The collector may run meanwhile. Wrong claims have their texts
+    if the store keeps them, but not with --url. Exit code 1 if the trace is unknown.
 
     \b
     Examples:
@@ -109,7 +110,11 @@ def _about_answer(answer: AnswerStatus, now_ns: int) -> Iterator[str]:
 
 
 def _about_evaluations(evaluations: Sequence[EvaluationStatus]) -> Iterator[str]:
-    """Yield where evaluations of an answer say the opposite: side by side, or one after the other."""
+    """Yield the scores and wrong claims, then where evaluations say the opposite."""
+    replaced = {one.supersedes for one in evaluations}
+    for one in evaluations:
+        if one.carrier not in replaced:
+            yield from _about_scores(one)
     beside = [one for one in evaluations if one.is_disputed]
     if beside:
         said = ", ".join(f"{_judge(one)} says {one.label}" for one in beside)
@@ -126,6 +131,24 @@ def _about_evaluations(evaluations: Sequence[EvaluationStatus]) -> Iterator[str]
                 f"  evaluation {one.carrier} ({_judge(one)} says {one.label}) overrules {before.carrier},"
                 f" which it replaced ({_judge(before)} said {before.label})"
             )
+
+
+def _about_scores(evaluation: EvaluationStatus) -> Iterator[str]:
+    scores = ", ".join(
+        f"{one_line(metric.name)}{'' if metric.score is None else f' {metric.score:.2f}'} {metric.label}"
+        for metric in evaluation.metrics
+    )
+    claims = evaluation.claims
+    wrong = claims.contradicted + claims.unsupported
+    counted = f"; {wrong} of {many(claims.total, 'claim')} wrong" if claims.total else ""
+    yield f"  {_judge(evaluation)}: {scores or evaluation.label}{counted}"
+    for claim in evaluation.wrong[:_MOST_CLAIMS]:
+        said = f"“{one_line(claim.text)}”" if claim.text else "a claim whose words are not on the carrier"
+        chunk = f"; {one_line(claim.chunk_ids[0])}" if claim.chunk_ids else ""
+        quote = f" says “{one_line(claim.quote)}”" if chunk and claim.quote else ""
+        yield f"    {claim.verdict}: {said}{chunk}{quote}"
+    if len(evaluation.wrong) > _MOST_CLAIMS:
+        yield f"    and {len(evaluation.wrong) - _MOST_CLAIMS} more"
 
 
 def _judge(evaluation: EvaluationStatus) -> str:

@@ -359,11 +359,17 @@ class StoreConfig(Section):
 
 
 class IndexConfig(Section):
-    """What is kept of judged answers for the pages: a row without content each."""
+    """What is kept of judged answers for the pages."""
 
     enabled: bool = True
+    content: bool = True
     max_age: Timeout = timedelta(days=90)
     max_rows: int = Field(default=1_000_000, gt=0)
+
+    @property
+    def keeps_content(self) -> bool:
+        """Whether questions, chunks, answers and claims stay as long as the rows."""
+        return self.enabled and self.content
 
 
 class ScoresConfig(Section):

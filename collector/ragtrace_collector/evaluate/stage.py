@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from opentelemetry.trace import Tracer
 
 from ragtrace import semconv
-from ragtrace.answers.summary import AnswerSummary, summary_of
+from ragtrace.answers.summary import AnswerSummary, short_question, summary_of
 from ragtrace.budget import OverBudget
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.outcomes import Status, outcome_of
@@ -24,6 +24,7 @@ from ragtrace.traces.attach import CarrierTime, addition_of, without_evaluation_
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
+from ragtrace_collector.config.sections import IndexConfig
 from ragtrace_collector.evaluate.low_scores import LowScoreWatch
 from ragtrace_collector.evaluate.retry_policy import TIMED_OUT, AttemptFailure, Retry, RetryClass, RetryPolicy
 from ragtrace_collector.evaluate.session_turns import in_its_session, kept_turn
@@ -299,7 +300,8 @@ class EvaluateStage:
             },
             evaluator=evaluation.evaluator_version if span else "",
             judged=judged,
-            is_indexed=setup.live.config.index.enabled,
+            index=setup.live.config.index,
+            record=record,
             turn=kept_turn(job, record, evaluation, span, most_turns=sessions.max_turns)
             if sessions.enabled and span
             else None,
@@ -315,12 +317,15 @@ class EvaluateStage:
         elsewhere: Mapping[str, Span] | None = None,
         evaluator: str = "",
         judged: JudgedInput | None = None,
-        is_indexed: bool = False,
+        index: IndexConfig | None = None,
+        record: RagRecord | None = None,
         turn: KeptTurn | None = None,
     ) -> None:
         payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
         outbox_items = self._payloads(carrier, payload, elsewhere or {}) if carrier else {}
+        is_indexed = index is not None and index.enabled
         summary = _summary(job, carrier) if carrier and (is_indexed or self._tells) else None
+        content = record if index is not None and index.keeps_content else None
         addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
         finish = partial(
             self.store.finish,
@@ -332,7 +337,7 @@ class EvaluateStage:
             evaluator=evaluator,
             addition=addition,
             judged=judged,
-            kept=KeptCarrier(summary=summary, payload=payload) if summary and is_indexed else None,
+            kept=_kept(summary, payload, content) if summary and is_indexed else None,
             turn=turn,
         )
         is_on_span = await self._write(finish)
@@ -385,6 +390,12 @@ class EvaluateStage:
 
 def _summary(job: Job, carrier: Span) -> AnswerSummary | None:
     return summary_of(carrier, tenant=tenant_of(job.trace_id) or job.tenant)
+
+
+def _kept(summary: AnswerSummary, payload: bytes, content: RagRecord | None) -> KeptCarrier:
+    if content is not None:
+        summary = replace(summary, question=short_question(content))
+    return KeptCarrier(summary=summary, payload=payload, record=content)
 
 
 def _log_failures(job: Job, evaluation: Evaluation) -> None:

@@ -123,8 +123,9 @@ _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {
     "ineligible": OutcomeDescription("there was nothing to judge"),
     "ineligible:no_content": OutcomeDescription("the instrumentation did not record the text", _CAPTURE),
     "ineligible:no_retrieval": OutcomeDescription(
-        "nothing was retrieved for it, and its prompt has no marked passages: it is not a RAG call",
-        "if the prompt holds passages anyway: set `extract.context: prompt`",
+        "no retrieval was recorded for it, and its prompt has no marked passages",
+        "if it is a RAG call: record its chunks with `@ragtrace.retrieval`; or if the prompt holds them: set "
+        "`extract.context: prompt`",
     ),
     "ineligible:empty_retrieval": OutcomeDescription(
         "the retrieval found nothing",

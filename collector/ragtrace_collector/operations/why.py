@@ -1,23 +1,24 @@
-"""Why an answer has a score or none: what store and configuration say about a trace, without content."""
+"""Why an answer has a score or none: what store and configuration say about a trace."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ragtrace.answers.carrier import read_carrier
 from ragtrace.answers.port import AnswerIndex
-from ragtrace.answers.summary import AnswerKey, AnswerSummary
-from ragtrace.errors import CodecError, InputError
-from ragtrace.model import Label
+from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
+from ragtrace.errors import CodecError, InputError, ReadError
+from ragtrace.model import Label, RagRecord, VerdictCounts, VerdictLabel
 from ragtrace.sampling import position_of
 from ragtrace.traces.otlp import SpanRef, parse_request, split_by_trace
 from ragtrace_collector.assemble.open_traces import OpenTrace
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.ledger.account import AnswerStatus
 from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.store.port import LedgerStore, StoredTrace
+from ragtrace_collector.store.port import LedgerStore, StoredContent, StoredTrace
 from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
@@ -70,6 +71,16 @@ class HeadSampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WrongClaim:
+    """A claim that is contradicted or unsupported. It is content."""
+
+    text: str
+    verdict: VerdictLabel
+    chunk_ids: tuple[str, ...] = ()
+    quote: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationStatus:
     """An evaluation that passes or fails an answer, or of which a metric failed, as the index has it."""
 
@@ -82,6 +93,10 @@ class EvaluationStatus:
     label: Label
     is_disputed: bool
     """Whether it is valid, and so is one that says the opposite."""
+    metrics: tuple[MetricSummary, ...] = ()
+    claims: VerdictCounts = field(default_factory=VerdictCounts)
+    wrong: tuple[WrongClaim, ...] = ()
+    """The wrong claims, if content was asked for and is there."""
     unscored: tuple[str, ...] = ()
     """The metrics that failed."""
 
@@ -132,10 +147,11 @@ async def look_up(
     sampler: Sampler | None = None,
     now_ns: int,
     tenant: str | None = None,
+    content: StoredContent | None = None,
 ) -> TraceStatus:
     """Look a trace up by its id or a prefix of it. The collector may run meanwhile.
 
-    With ``tenant``, only that tenant's traces are visible.
+    With ``tenant``, only that tenant's traces are visible; with ``content``, wrong claims have their texts.
     With ``config``, the status says what the trace waits for; with ``sampler``, what head sampling decides.
 
     Raises:
@@ -150,7 +166,7 @@ async def look_up(
         now_ns=now_ns,
         trace=_state_of(report.trace) if report.trace else None,
         answers=report.answers,
-        evaluations=await _evaluations(index, key, report.answers),
+        evaluations=await _evaluations(index, key, report.answers, content),
         head_sampling=HeadSampling(position=position_of(trace_id), is_kept=sampler.may_keep(trace_id))
         if sampler
         else None,
@@ -159,17 +175,47 @@ async def look_up(
 
 
 async def _evaluations(
-    index: AnswerIndex, key: str, answers: Sequence[AnswerStatus]
+    index: AnswerIndex, key: str, answers: Sequence[AnswerStatus], content: StoredContent | None
 ) -> tuple[EvaluationStatus, ...]:
     found: list[EvaluationStatus] = []
     for answer in answers:
         owner = tenant_of(key) or answer.tenant
-        versions = await index.versions(AnswerKey(answer.trace_id, answer.span_id, owner))
-        found.extend(_evaluation(one) for one in versions if one.label is not Label.SKIPPED)
+        wanted = AnswerKey(answer.trace_id, answer.span_id, owner)
+        versions = await index.versions(wanted)
+        wrong = await _wrong_claims(content, wanted) if content and versions else {}
+        found.extend(_evaluation(one, wrong) for one in versions if one.label is not Label.SKIPPED)
     return tuple(found)
 
 
-def _evaluation(summary: AnswerSummary) -> EvaluationStatus:
+async def _wrong_claims(content: StoredContent, key: AnswerKey) -> Mapping[str, tuple[WrongClaim, ...]]:
+    """Return the wrong claims by carrier; none if they are encrypted with a key that was not given."""
+    try:
+        kept = await content.kept(key)
+    except ReadError:
+        return {}
+    record = kept.record or RagRecord(id="", question=None, chunks=(), answer=None)
+    found: dict[str, tuple[WrongClaim, ...]] = {}
+    for carrier in kept.carriers:
+        version = read_carrier(carrier, record)
+        verdicts = {
+            verdict.claim.index: verdict
+            for result in version.judged.evaluation.results
+            for verdict in result.verdicts
+            if verdict.label in (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
+        }
+        found[version.evaluation_id] = tuple(
+            WrongClaim(
+                text=verdict.claim.text,
+                verdict=verdict.label,
+                chunk_ids=verdict.chunk_ids,
+                quote=verdict.quote or "",
+            )
+            for verdict in verdicts.values()
+        )
+    return found
+
+
+def _evaluation(summary: AnswerSummary, wrong: Mapping[str, tuple[WrongClaim, ...]]) -> EvaluationStatus:
     return EvaluationStatus(
         span_id=summary.key.span_id,
         carrier=summary.carrier_span_id,
@@ -177,6 +223,9 @@ def _evaluation(summary: AnswerSummary) -> EvaluationStatus:
         judge=summary.judge,
         label=summary.label,
         is_disputed=summary.is_disputed,
+        metrics=summary.metrics,
+        claims=summary.claims,
+        wrong=wrong.get(summary.carrier_span_id, ()),
         unscored=tuple(metric.name for metric in summary.metrics if metric.label is Label.ERROR),
     )
 

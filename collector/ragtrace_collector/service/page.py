@@ -24,6 +24,9 @@ from ragtrace_collector.ui.site import CollectorStatus
 from ragtrace_collector.web.auth import ReceiverAuth
 from ragtrace_collector.web.server import HttpServer, open_socket
 
+_NOT_KEPT: Final = (
+    "; texts are not kept (`index.content: false`): set `ui.traces` to the back end that has the traces"
+)
 REVIEWS_NAME: Final = "ragtrace-reviews.db"
 """Beside the store."""
 
@@ -107,14 +110,15 @@ async def open_store_place(
 async def place_over(
     store: ReadOnlyStore, config: CollectorConfig, access: ConnectionSettings | None = None
 ) -> AsyncIterator[AnswerPlace]:
-    """Open the pages' place over an open store. Content is read from it, and then from ``ui.traces``.
+    """Open the pages' place over an open store. Content is read from it, then from ``ui.traces``.
 
     Raises:
         ConfigError: the address of the traces cannot be used.
     """
     check_traces(config)
     rules = config.extract.opened()
-    sources = [store_source(store.reader, store.reader, name=store.name, rules=rules)]
+    advice = "" if config.index.keeps_content or config.ui.traces else _NOT_KEPT
+    sources = [store_source(store.reader, store.reader, name=store.name, rules=rules, advice=advice)]
     if config.ui.traces:
         sources.append(open_source(config.ui.traces, access=access, rules=rules, index=store.index))
     async with aclosing(first_of(*sources)) as source:

@@ -37,6 +37,6 @@ def open_reading(config: StoreConfig) -> ReadOnlyStore:
     return ReadOnlyStore(
         path=path,
         reader=StoreReader(path, cipher),
-        index=index_of(path),
+        index=index_of(path, cipher),
         reports=SqliteReports(path, cipher),
     )

@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Final
 
 from ragtrace import semconv
+from ragtrace.answer_sources import KeptAnswer
 from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span, Trace
+from ragtrace_collector.store._judged import unpacked
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
 from ragtrace_collector.store.open_errors import unreadable
 from ragtrace_collector.store.schema import check_application_id
-from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of
+from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
 
 
 @contextmanager
@@ -57,12 +59,12 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
-def index_of(path: Path) -> SqliteAnswerIndex:
+def index_of(path: Path, cipher: PayloadCipher = NO_CIPHER) -> SqliteAnswerIndex:
     """Return the index of the judged answers in a store, which a collector may be writing meanwhile.
 
     Its methods raise ReadError if there is no such file, or it is not a store of this version.
     """
-    return SqliteAnswerIndex(partial(reading, path))
+    return SqliteAnswerIndex(partial(reading, path), unseal=cipher.decrypt_or_nothing)
 
 
 class StoreReader:
@@ -84,17 +86,16 @@ class StoreReader:
         """
         return await asyncio.to_thread(self._get, trace_id)
 
-    async def carriers(self, key: AnswerKey) -> Sequence[Span]:
-        """Return the kept carriers of an answer's trace, in order of judging, with the superseded ones.
+    async def kept(self, key: AnswerKey) -> KeptAnswer:
+        """Return what is kept of an answer.
 
-        They stay as long as the spans of the trace. They are not among these, so that nothing reads them as
-        spans of the application.
+        Its carriers are not among the spans of the trace, so that nothing reads them as the application's.
 
         Raises:
             ReadError: the file is no collector's store or cannot be read, or they are encrypted with a key
                 that was not given.
         """
-        return await asyncio.to_thread(self._carriers, key)
+        return await asyncio.to_thread(self._kept, key)
 
     async def traces(self) -> AsyncIterator[Trace]:
         """Yield every trace in the store.
@@ -122,17 +123,21 @@ class StoreReader:
                 raise ReadError(f"several tenants have a trace {trace_id}: name one of {named}")
             return self._trace(db, keys[0]) if keys else None
 
-    def _carriers(self, answer: AnswerKey) -> list[Span]:
+    def _kept(self, answer: AnswerKey) -> KeptAnswer:
+        carriers: list[Span] = []
+        record, is_forgotten = None, False
+        keys = (answer.trace_id, trace_key(answer.trace_id, answer.tenant))
         with reading(self._path) as db:
-            keys = _column(
-                db, _WITH_CARRIERS, answer.trace_id, f"{answer.trace_id}{BEHIND_ID}{answer.tenant}"
-            )
-            return [
-                replace(span, attributes={**span.attributes, **_superseding(supersedes)})
-                for key in _of_tenant(db, keys, answer.tenant)
-                for supersedes, payload in db.execute(_CARRIERS, (key,)).fetchall()
-                for span in self._spans(payload, key)
-            ]
+            for key, span_id, supersedes, payload, packed in db.execute(_KEPT, (*keys, answer.tenant)):
+                is_own = span_id == answer.span_id
+                is_forgotten = not payload if is_own else is_forgotten
+                if payload:
+                    told = _superseding(supersedes)
+                    spans = self._spans(payload, key)
+                    carriers += (replace(span, attributes={**span.attributes, **told}) for span in spans)
+                if is_own and packed is not None:
+                    record = unpacked(self._opened(packed, key))
+        return KeptAnswer(carriers=carriers, record=record, is_forgotten=is_forgotten)
 
     def _keys(self) -> list[str]:
         with reading(self._path) as db:
@@ -147,11 +152,15 @@ class StoreReader:
         spans = [span for (payload,) in rows for span in self._spans(payload, key)]
         return Trace.of(trace_id_of(key), spans) if spans else None
 
-    def _spans(self, payload: bytes, key: str) -> tuple[Span, ...]:
+    def _opened(self, payload: bytes, key: str) -> bytes:
         if missing := self._cipher.missing_key(payload):
             raise ReadError(self._locked(missing))
+        return self._decrypted(payload, key)
+
+    def _spans(self, payload: bytes, key: str) -> tuple[Span, ...]:
+        opened = self._opened(payload, key)
         try:
-            return decode(self._decrypted(payload, key))
+            return decode(opened)
         except CodecError as exc:
             raise self._fault(key, f"are damaged: {exc}") from exc
 
@@ -202,8 +211,10 @@ def _of_tenant(db: sqlite3.Connection, keys: Sequence[str], tenant: str) -> list
     return [key for key in plain if db.execute(query, (key, tenant)).fetchone()]
 
 
-_WITH_CARRIERS: Final = "SELECT DISTINCT trace_id FROM kept_carrier WHERE trace_id IN (?, ?)"
-_CARRIERS: Final = "SELECT supersedes, payload FROM kept_carrier WHERE trace_id = ? ORDER BY id"
+_KEPT: Final = (
+    "SELECT trace_id, span_id, supersedes, payload, record FROM kept_carrier"
+    " WHERE trace_id IN (?, ?) AND tenant = ? ORDER BY id"
+)
 
 
 def _superseding(carrier: str) -> dict[str, str]:

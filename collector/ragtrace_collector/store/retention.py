@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from ragtrace_collector.store._judged import forget_carriers, forget_rows
+from ragtrace_collector.store._judged import forget_carriers, forget_content, forget_rows
 from ragtrace_collector.store.revisions import UNDECIDED, forget
 from ragtrace_collector.store.sessions import forget_sessions
 
@@ -62,6 +62,7 @@ def make_room(db: sqlite3.Connection) -> int:
     """Delete some finished work, the least useful first; return how much, 0 if nothing is left."""
     return (
         forget_traces(db)
+        or forget_content(db)
         or forget_rejected(db)
         or forget_jobs(db)
         or forget_sessions(db, before_ns=_ALWAYS_NS)

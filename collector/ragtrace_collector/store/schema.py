@@ -9,7 +9,7 @@ from ragtrace.answers.index.tables import INDEX_STEPS
 from ragtrace.sqlite_file import migrate
 from ragtrace_collector.store._dead_letters import DEAD_LETTERS
 from ragtrace_collector.store._holds import HOLDS
-from ragtrace_collector.store._judged import KEPT
+from ragtrace_collector.store._judged import KEPT, KEPT_RECORDS
 from ragtrace_collector.store._ledger_tables import LEDGER, UNCONFIRMED
 from ragtrace_collector.store._quarantine import SUSPECTS
 from ragtrace_collector.store._tenant_keys import UNKEYED
@@ -72,6 +72,10 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
     DEAD_LETTERS,
     INDEX_STEPS[3],
     UNREAD,
+    f"""
+{INDEX_STEPS[4]}
+{KEPT_RECORDS}
+""",
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 NEWEST: Final = len(_MIGRATIONS)

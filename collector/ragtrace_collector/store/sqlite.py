@@ -67,6 +67,8 @@ T = TypeVar("T")
 
 _ROOM_TO_HOLD: Final = 0.8
 """The share of ``max_bytes`` beyond which no more traces are held."""
+_ROOM_FOR_CONTENT: Final = 0.75
+"""The share of ``max_bytes`` beyond which judged answers lose their content: the rest is for work."""
 
 
 class _Full(StoreUnavailable):
@@ -273,7 +275,7 @@ class SqliteStore:
                 said_by = job.span_id if is_added else carrier
                 revisions.note_judged(db, job, judged, carrier=said_by, now_ns=now_ns)
             if kept is not None:
-                _judged.keep(db, job, kept, self._names)
+                _judged.keep(db, job, kept, self._names, self._cipher)
             if turn is not None:
                 add_turn(db, turn, now_ns=now_ns)
             db.execute(
@@ -377,7 +379,7 @@ class SqliteStore:
     @property
     def answers(self) -> SqliteAnswerIndex:
         """The rows of judged answers, in the same file."""
-        return index_of(self._commits.path)
+        return index_of(self._commits.path, self._cipher)
 
     @property
     def content(self) -> StoreReader:
@@ -395,11 +397,22 @@ class SqliteStore:
         ended_before_ns: int,
         began_before_ns: int = 0,
         most_rows: int | None = None,
+        keeps_content: bool = True,
     ) -> int:
         number = await self._all_of(lambda db: forget_traces(db, before_ns=decided_before_ns))
         await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: _judged.forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
+        if not keeps_content:
+            await self._all_of(_judged.forget_content)
+            await self._all_of(_judged.forget_questions)
+        await self._all_of(
+            lambda db: (
+                0
+                if has_room(db, max_bytes=int(_ROOM_FOR_CONTENT * self._max_bytes))
+                else _judged.forget_content(db)
+            )
+        )
         await self._submit(lambda db: _dead_letters.forget(db, before_ns=ended_before_ns))
         await self._all_of(shrink)
         return number

@@ -1,4 +1,4 @@
-"""Exports of a list: JSON lines and CSV, a row an answer, without content."""
+"""Exports of a list: JSON lines and CSV, a row an answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ragtrace.answers.facts import CLAIM_VERDICTS, facts_of, metrics_of
+from ragtrace.answers.facts import CLAIM_VERDICTS, metrics_of, row_of
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.escaping import escaped_json, spreadsheet_text
 
@@ -37,7 +37,7 @@ class ExportFormat:
 
 def _json_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) -> bytes:
     row = {
-        **facts_of(answer),
+        **row_of(answer),
         "disputed": answer.is_disputed,
         **({} if search is None else {"search": search}),
         "metrics": metrics_of(answer),
@@ -53,6 +53,9 @@ _COLUMNS: Final = (
     "time",
     "judged_at",
     "service",
+    "service_version",
+    "pipeline",
+    "question",
     "model",
     "prompt_version",
     "session",
@@ -80,7 +83,7 @@ def _csv_head(metrics: Sequence[str], *, searched: bool) -> bytes:
 
 
 def _csv_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) -> bytes:
-    facts = facts_of(answer)
+    facts = row_of(answer)
     cells = [*(facts[name] for name in _COLUMNS), "true" if answer.is_disputed else "false"]
     for name in metrics:
         metric = answer.metric(name)

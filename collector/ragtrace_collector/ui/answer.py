@@ -25,6 +25,7 @@ from ragtrace_collector.ui._answer_view import (
     view_of,
 )
 from ragtrace_collector.ui.conversations import session_url
+from ragtrace_collector.ui.query import check_parameters
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import open_own, own_tenant
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
@@ -110,6 +111,7 @@ async def _answer_raw(request: Request) -> Response:
 
 def _asked_key(request: Request) -> AnswerKey:
     """Return which answer is asked for; of another tenant there is none, and nothing is said about it."""
+    check_parameters(request, "tenant", "version", "from", "to")
     trace_id, span_id = request.path_params["trace_id"], request.path_params["span_id"]
     if not _TRACE_ID.fullmatch(trace_id) or not _SPAN_ID.fullmatch(span_id):
         raise HTTPException(404)
@@ -163,6 +165,7 @@ async def _not_opened(request: Request, key: AnswerKey, exc: ReadError) -> Respo
         known=known,
         headlines=[headline(summary) for summary in known],
         is_gone=is_gone,
+        reason=str(exc),
         is_away=isinstance(exc, ReadUnavailable),
         links=tuple(place_links(site.links, key)),
         again=answer_url(request, key),

@@ -20,7 +20,7 @@ from ragtrace.model import Label, VerdictLabel
 from ragtrace.reviews.review import ReviewStore, SavedView
 from ragtrace_collector.ui._export import FORMATS, ExportFormat
 from ragtrace_collector.ui._text_search import SearchResult, TextSearch
-from ragtrace_collector.ui.query import ListQuery, read_query
+from ragtrace_collector.ui.query import FIELDS, ListQuery, check_parameters, read_query
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant, scoped
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
@@ -59,6 +59,7 @@ class _Choices:
 
 async def show_answers(request: Request) -> Response:
     """Show one page of the list. A filter that makes no sense is told beside its field."""
+    check_parameters(request, *FIELDS, "after")
     site = site_of(request)
     query = _query(request)
     page = AnswerPage(answers=(), next=None)
@@ -84,6 +85,7 @@ async def show_answers(request: Request) -> Response:
 
 async def export_answers(request: Request) -> Response:
     """Stream all answers of a filter, as JSON lines or CSV."""
+    check_parameters(request, *FIELDS)
     export = FORMATS.get(request.path_params["format"])
     query = _query(request)
     if export is None:

@@ -1,10 +1,12 @@
-"""Judged sessions: the list, and one session with its turns and what they say against each other."""
+"""Sessions: the list, and one conversation with its turns and what they say against each other."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
@@ -13,17 +15,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ragtrace.answers.opened import AnswerGone
+from ragtrace.answers.port import SessionKey
 from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary, fault_texts
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import InputError, ReadError
-from ragtrace.model import Label
+from ragtrace.model import Label, Verdict, VerdictLabel
+from ragtrace_collector.ui.query import check_parameters
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import open_own, own_tenant
-from ragtrace_collector.ui.site import site_of
+from ragtrace_collector.ui.site import Site, site_of
 
 _PAGE: Final = 50
 _MOST_TURNS: Final = 1_000
 _MOST_ID: Final = 2_000
+_MOST_OPENED: Final = 100
+_AT_ONCE: Final = 20
+_MOST_S: Final = 2.0
+_WRONG: Final = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
 LABELS: Final = (Label.FAIL, Label.PASS, Label.SKIPPED)
 
 
@@ -54,8 +63,42 @@ class SessionView:
     """Why texts are missing; empty if none are."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLine:
+    """One session of the list."""
+
+    key: SessionKey
+    turns: Sequence[AnswerSummary]
+    judged: SessionSummary | None
+    """Its verdict as a whole, if there is one."""
+
+    @property
+    def time_ns(self) -> int:
+        """When its last answer was given, as far as the index knows."""
+        return self.turns[-1].time_ns if self.turns else self.judged.time_ns if self.judged else 0
+
+    @property
+    def failing(self) -> int:
+        """Number of turns that fail."""
+        return sum(turn.label is Label.FAIL for turn in self.turns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownTurn:
+    """One turn of a conversation, with its texts if they can be read."""
+
+    answer: AnswerSummary
+    number: int
+    question: str = ""
+    reply: str = ""
+    wrong: Sequence[Verdict] = ()
+    notice: str = ""
+    """Why the texts are missing."""
+
+
 async def show_sessions(request: Request) -> Response:
     """Show a page of the list, of one label if the query names it."""
+    check_parameters(request, "label", "tenant", "after")
     site, named = site_of(request), request.query_params.get("label", "")
     if named and named not in LABELS:
         raise InputError(f"a session is {', '.join(LABELS[:-1])} or {LABELS[-1]}: choose one of them")
@@ -71,6 +114,7 @@ async def show_sessions(request: Request) -> Response:
         "sessions.html",
         page="sessions",
         found=found,
+        lines=[await _line(site, key) for key in found.sessions],
         label=named,
         labels=LABELS,
         tenant=tenant or "",
@@ -80,6 +124,7 @@ async def show_sessions(request: Request) -> Response:
 
 async def show_session(request: Request) -> Response:
     """Show the turns of a session, and its faults with links to the answers."""
+    check_parameters(request, "tenant")
     site, name = site_of(request), request.path_params["session"]
     tenant = own_tenant(request, request.query_params.get("tenant"))
     if not name or len(name) > _MOST_ID:
@@ -94,11 +139,57 @@ async def show_session(request: Request) -> Response:
         page="sessions",
         name=name,
         views=[await _view(request, summary) for summary in judged],
-        turns=turns,
-        numbers=_numbers(judged, turns),
+        turns=await _shown_turns(request, turns, _numbers(judged, turns)),
         is_cut=len(turns) >= _MOST_TURNS,
         kinds=FaultKind,
         session_url=session_url,
+    )
+
+
+async def _line(site: Site, key: SessionKey) -> SessionLine:
+    judged = await site.index.judged_sessions(key.session, tenant=key.tenant)
+    turns = await site.index.session(key.session, tenant=key.tenant, limit=_MOST_TURNS)
+    return SessionLine(key=key, turns=turns, judged=judged[0] if judged else None)
+
+
+async def _shown_turns(
+    request: Request, turns: Sequence[AnswerSummary], numbers: Mapping[AnswerKey, int]
+) -> Sequence[ShownTurn]:
+    """Open the turns, some at a time, until there are many or the time is over."""
+    shown: list[ShownTurn] = []
+    begun = time.monotonic()
+    for first in range(0, len(turns), _AT_ONCE):
+        batch = turns[first : first + _AT_ONCE]
+        if first >= _MOST_OPENED or time.monotonic() - begun > _MOST_S:
+            shown += (ShownTurn(answer=one, number=numbers[one.key], question=one.question) for one in batch)
+        else:
+            shown += await asyncio.gather(*(_opened_turn(request, one, numbers[one.key]) for one in batch))
+    return shown
+
+
+async def _opened_turn(request: Request, answer: AnswerSummary, number: int) -> ShownTurn:
+    plain = ShownTurn(answer=answer, number=number, question=answer.question)
+    try:
+        async with asyncio.timeout(_MOST_S):
+            opened = await open_own(request, answer.key)
+    except HTTPException:
+        return plain
+    except AnswerGone as exc:
+        return replace(plain, notice=str(exc))
+    except (ReadError, TimeoutError):
+        return replace(plain, notice="The place that holds the texts cannot be read now")
+    wrong = {
+        verdict.claim.index: verdict
+        for version in opened.versions[:1]
+        for result in version.judged.evaluation.results
+        for verdict in result.verdicts
+        if verdict.label in _WRONG
+    }
+    return replace(
+        plain,
+        question=opened.record.question or "",
+        reply=opened.record.answer or "",
+        wrong=[verdict for _, verdict in sorted(wrong.items())],
     )
 
 

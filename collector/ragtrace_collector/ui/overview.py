@@ -20,6 +20,7 @@ from ragtrace.answers.port import (
     SortBy,
     Sums,
     TrafficScope,
+    TrendPoint,
 )
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import RagtraceError
@@ -30,7 +31,7 @@ from ragtrace.stats import MeanDifference, WeightedMean, difference_of
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.ui._charts import Chart, chart_of
 from ragtrace_collector.ui._review_queue import CorrectedMetric, corrected_metric
-from ragtrace_collector.ui.query import ListQuery, read_query
+from ragtrace_collector.ui.query import ListQuery, check_parameters, read_query
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import scoped
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
@@ -44,6 +45,9 @@ _DEFAULT_SINCE: Final = "7d"
 _MOST_METRICS: Final = 6
 _MOST_VALUES: Final = 100
 _WORST: Final = 8
+_COMPARED: Final = ("prompt_version", "model", "service")
+_MOST_COMPARED: Final = 8
+_MOST_RELEASES: Final = 12
 _WRONG_VERDICTS: Final = ("contradicted", "unsupported")
 RANGES: Final[Mapping[str, str]] = {"24h": "24 hours", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
 
@@ -120,6 +124,7 @@ class Overview:
 
 async def show_overview(request: Request) -> Response:
     """Show the overview of a scope, which is the URL's query."""
+    check_parameters(request, *_FIELDS)
     site = site_of(request)
     typed = {name: value for name in _FIELDS if (value := request.query_params.get(name, "").strip())}
     now_ns = site.clock.now_ns()
@@ -144,7 +149,8 @@ async def show_overview(request: Request) -> Response:
         newest_ns=await site.index.newest_ns(everything),
         choices=await _choices(site.index, everything),
         state=state,
-        marks=((state or {}).get("drift") or {}).get("marks", ()),
+        marks=await _marks(site.index, scope, (state or {}).get("drift") or {}),
+        comparisons=await _comparisons(site.index, scope) if overview and overview.cards else (),
     )
 
 
@@ -175,6 +181,38 @@ async def read_overview(index: AnswerIndex, scope: TrafficScope, *, now_ns: int)
         quadrant=await index.quadrant(scope),
         worst=(await index.page(worst, sort=SortBy.WORST, limit=_WORST)).answers if shown else (),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The values of one dimension side by side."""
+
+    dimension: str
+    rows: Mapping[str, TrendPoint]
+
+
+async def _comparisons(index: AnswerIndex, scope: TrafficScope) -> Sequence[Comparison]:
+    """Compare the first metric by prompt version, model and service, where a scope has several."""
+    metric, found = (await index.metrics(scope))[0], list[Comparison]()
+    for dimension in _COMPARED:
+        names = [name for name in await index.values(dimension, scope, limit=_MOST_COMPARED) if name]
+        if len(names) > 1:
+            parts = [replace(scope, **{dimension: name}) for name in names]  # type: ignore[arg-type]
+            trends = [await index.trend(metric, part, period_ns=_DAY_NS) for part in parts]
+            rows = {name: trend.whole for name, trend in zip(names, trends, strict=True)}
+            found.append(Comparison(dimension=dimension, rows=rows))
+    return found
+
+
+async def _marks(
+    index: AnswerIndex, scope: TrafficScope, drift: Mapping[str, Any]
+) -> Sequence[Mapping[str, Any]]:
+    """Return the moments that trends mark: releases, the latest of many, and what the drift check found."""
+    releases = [
+        {"at_ns": found.at_ns, "what": f"{found.service} {found.dimension.replace('_', ' ')} {found.value}"}
+        for found in await index.releases(scope)
+    ]
+    return sorted((*releases[-_MOST_RELEASES:], *drift.get("marks", ())), key=lambda mark: mark["at_ns"])
 
 
 def period_of(scope: TrafficScope) -> int:

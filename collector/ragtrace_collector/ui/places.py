@@ -11,7 +11,6 @@ from ragtrace.answer_sources import open_source
 from ragtrace.answers.index.own_file import open_index
 from ragtrace.answers.opened import AnswerSource
 from ragtrace.answers.port import AnswerIndex
-from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.ui.searching import AnswerSearch
 
 
@@ -26,13 +25,13 @@ class AnswerPlace:
 
 
 @asynccontextmanager
-async def open_searched_place(search: AnswerSearch, *, rules: ExtractRules) -> AsyncIterator[AnswerPlace]:
+async def open_searched_place(search: AnswerSearch) -> AsyncIterator[AnswerPlace]:
     """Open an index in memory that a search fills in the background.
 
     Raises:
         ConfigError: the address cannot be used.
     """
-    source = open_source(search.address, access=search.access, rules=rules)
+    source = open_source(search.address, access=search.access, rules=search.rules)
     async with aclosing(source), aclosing(open_index()) as index:
         filling = asyncio.create_task(search.run(index), name="search")
         try:

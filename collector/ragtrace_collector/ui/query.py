@@ -10,8 +10,11 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
+from starlette.requests import Request
+
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.durations import duration_of
+from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictLabel
 
 T = TypeVar("T")
@@ -58,6 +61,17 @@ class ListQuery:
         fields = {**self.typed, **changed}
         kept = [(name, value) for name in (*FIELDS, "after") if (value := fields.get(name))]
         return urlencode(kept)
+
+
+def check_parameters(request: Request, *known: str) -> None:
+    """See that a page is asked for nothing that it would ignore.
+
+    Raises:
+        InputError: a query parameter is not one of these.
+    """
+    unknown = next((name for name in request.query_params if name not in known), None)
+    if unknown is not None:
+        raise InputError(f"this page has no parameter `{unknown[:40]}`: it knows {', '.join(known)}")
 
 
 class _Problem(ValueError):

@@ -33,11 +33,12 @@ from ragtrace_collector.ui._review_queue import (
     next_answer,
 )
 from ragtrace_collector.ui.answer import answer_url
-from ragtrace_collector.ui.query import read_query
+from ragtrace_collector.ui.query import check_parameters, read_query
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
 
+_PARAMETERS: Final = ("queue", "list", "skipped", "saved", "empty", "tenant")
 _MOST_NOTE: Final = 2_000
 _MOST_SKIPPED: Final = 50
 _MOST_GONE: Final = 20
@@ -71,6 +72,7 @@ class ReviewNumbers:
 
 async def show_queue(request: Request) -> Response:
     """Show the queues, and what the reviews add up to."""
+    check_parameters(request, *_PARAMETERS)
     reviews = _reviews(request)
     tenant = own_tenant(request, request.query_params.get("tenant"))
     return render(
@@ -87,6 +89,7 @@ async def show_queue(request: Request) -> Response:
 
 async def go_to_next(request: Request) -> Response:
     """Lead to the next answer of a queue, or back to the queues if it is empty."""
+    check_parameters(request, *_PARAMETERS)
     reviews, site = _reviews(request), site_of(request)
     pick, queue = _pick(request.query_params.get("queue", "")), _queue(request)
     done = {*await _done(reviews, pick, queue.chosen.scope.tenant), *_keys_skipped(request)}
@@ -117,6 +120,7 @@ def _queue(request: Request) -> QueueOrder:
 
 async def show_answer(request: Request) -> Response:
     """Show the claims of an answer, to confirm or overrule."""
+    check_parameters(request, *_PARAMETERS)
     reviews, key = _reviews(request), _key(request)
     try:
         view = await _view(request, key, reviews)
@@ -161,6 +165,7 @@ async def undo(request: Request) -> Response:
 
 async def send_labels(request: Request) -> Response:
     """Send the labels of all reviewed answers, as ``ragtrace calibrate`` reads them."""
+    check_parameters(request, *_PARAMETERS)
     rows = await _reviews(request).labels(tenant=own_tenant(request, request.query_params.get("tenant")))
 
     async def lines() -> AsyncIterator[bytes]:

@@ -18,7 +18,9 @@ from ragtrace.answers.summary import AnswerSummary
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import RagtraceError
 from ragtrace.ports import Clock
+from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.telemetry.logs import event, place_of
+from ragtrace_collector.ui.phrases import counted
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -42,6 +44,8 @@ class AnswerSearch:
     service: str | None = None
     access: ConnectionSettings | None = None
     on_progress: Callable[[SearchProgress], None] = _untold
+    rules: ExtractRules = field(default_factory=ExtractRules)
+    """By which records are read."""
     pause_s: float = _PAUSE_S
     _progress: SearchProgress | None = field(default=None, init=False)
     _has_all: bool = field(default=False, init=False)
@@ -56,7 +60,7 @@ class AnswerSearch:
     def notices(self) -> tuple[str, ...]:
         """Say how far it is, and what it could not see."""
         progress = self._progress
-        found = f"{progress.answers:,} answers" if progress else "nothing"
+        found = counted(progress.answers, "answer") if progress else "nothing"
         under_way = f"The search for answers is under way: {found} so far. Reload the page for more"
         stopped = f"The search stopped: {self.problem}. It is tried again" if self.problem else ""
         state = stopped or ("" if self._has_all else under_way)
@@ -96,6 +100,7 @@ class AnswerSearch:
             access=self.access,
             on_progress=self._note,
             on_session=sessions.append,
+            rules=self.rules,
         )
         batch: list[AnswerSummary] = []
         async with aclosing(cast("AsyncGenerator[AnswerSummary, None]", answers)) as found:

@@ -16,8 +16,8 @@ from typing import Final
 from ragtrace.answers.index._rows import DOLLARS, HOUR_NS
 from ragtrace.answers.index._scope import SumRange, listed, ranges_in, streams_in
 from ragtrace.answers.index._sums import DAY, LIMB, METRIC_SUMS, SUMS, UNIT
-from ragtrace.answers.index._words import Kind, find_word, words
-from ragtrace.answers.port import MetricTrend, Quadrant, Sums, TrafficScope, TrendPoint
+from ragtrace.answers.index._words import Kind, find_word, streams, words
+from ragtrace.answers.port import MetricTrend, Quadrant, Release, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.stats import Moments, mean_of
@@ -192,6 +192,31 @@ def most_frequent(found: Mapping[str, int], limit: int) -> Mapping[str, int]:
     """Return the values with the largest numbers, the largest first, then by name."""
     ordered = sorted(found.items(), key=lambda value: (-value[1], value[0]))
     return dict(ordered[:limit])
+
+
+def releases(db: sqlite3.Connection, scope: TrafficScope) -> list[Release]:
+    """Return the releases of a scope, in order of time."""
+    condition, values = listed(streams_in(db, scope))
+    query = f"SELECT stream, min(first_hour) FROM answer_sums WHERE hours = 1 AND {condition} GROUP BY stream"
+    hours = db.execute(query, values)
+    names, known = words(db), streams(db)
+    first: dict[tuple[str, int], dict[int, int]] = {}
+    for number, hour in hours.fetchall():
+        stream = known[number]
+        for dimension in ("service_version", "prompt_version"):
+            seen = first.setdefault((dimension, stream.service), {})
+            version = getattr(stream, dimension)
+            seen[version] = min(hour, seen.get(version, hour))
+    return sorted(
+        (
+            Release(at_ns=hour * HOUR_NS, service=names[service], dimension=dimension, value=names[version])
+            for (dimension, service), seen in first.items()
+            for version, hour in seen.items()
+            if version and hour > min(seen.values())
+            if _or(scope.since_ns, 0) <= hour * HOUR_NS < _or(scope.until_ns, 2**63)
+        ),
+        key=lambda release: (release.at_ns, release.service, release.dimension),
+    )
 
 
 def newest_ns(db: sqlite3.Connection, scope: TrafficScope) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -82,6 +82,19 @@ class IndexRow(NamedTuple):
     """In hundredths; more than 100 if valid evaluations of the answer disagree."""
     suspicion: int | None
     """In thousandths."""
+    pipeline: int | None
+    question: bytes | None
+    """As `Seal` returns it."""
+
+    @property
+    def trace_id(self) -> str:
+        """The trace id in hexadecimal."""
+        return f"{_unsigned(self.trace_high):016x}{_unsigned(self.trace_low):016x}"
+
+    @property
+    def carrier_span_id(self) -> str:
+        """The carrier's span id in hexadecimal."""
+        return f"{_unsigned(self.carrier):016x}"
 
     @property
     def hour(self) -> int:
@@ -91,8 +104,16 @@ class IndexRow(NamedTuple):
 
 COLUMNS: Final = ", ".join(IndexRow._fields)
 
+Seal = Callable[[bytes, str], bytes]
+"""Encrypts a text for its place, or decrypts it; what cannot be decrypted is empty."""
 
-def row_of(summary: AnswerSummary, names: Names) -> IndexRow:
+
+def as_it_is(text: bytes, place: str) -> bytes:
+    """Return a text, in a file without encryption."""
+    return text
+
+
+def row_of(summary: AnswerSummary, names: Names, seal: Seal = as_it_is) -> IndexRow:
     """Return a new, valid row; new names get their numbers."""
     time_ns = min(summary.time_ns, _LATEST)
     trace_high, trace_low = trace_numbers(summary.key.trace_id)
@@ -137,6 +158,8 @@ def row_of(summary: AnswerSummary, names: Names) -> IndexRow:
         metrics=b"".join(_packed_metric(names, metric) for metric in summary.metrics),
         doubt=round(summary.doubt * CERTAIN),
         suspicion=None if summary.suspicion is None else round(summary.suspicion * SURE),
+        pipeline=word(Kind.PIPELINE, summary.pipeline),
+        question=seal(clean(summary.question).encode(), summary.key.trace_id) if summary.question else None,
     )
 
 
@@ -145,27 +168,32 @@ def hour_of(summary: AnswerSummary) -> int:
     return min(summary.time_ns, _LATEST) // HOUR_NS
 
 
-def summary_of_row(row: IndexRow, names: Mapping[int, str], streams: Mapping[int, Stream]) -> AnswerSummary:
+def summary_of_row(
+    row: IndexRow, names: Mapping[int, str], streams: Mapping[int, Stream], unseal: Seal
+) -> AnswerSummary:
     """Return what a row holds."""
-    stream = streams.get(row.stream, Stream(0, 0, 0, 0))
+    stream = streams.get(row.stream, Stream(0, 0, 0, 0, 0))
 
     def name(number: int | None) -> str:
         return names.get(number or 0, "")
 
     return AnswerSummary(
         key=AnswerKey(
-            f"{_unsigned(row.trace_high):016x}{_unsigned(row.trace_low):016x}",
+            row.trace_id,
             f"{_unsigned(row.span):016x}",
             name(stream.tenant),
         ),
-        carrier_span_id=f"{_unsigned(row.carrier):016x}",
+        carrier_span_id=row.carrier_span_id,
         supersedes="" if row.supersedes is None else f"{_unsigned(row.supersedes):016x}",
         time_ns=row.time_ns,
         judged_ns=row.time_ns + row.judged_after_ns,
         service=name(stream.service),
+        service_version=name(stream.service_version),
+        pipeline=name(row.pipeline),
+        question=unseal(row.question, row.trace_id).decode() if row.question else "",
         model=name(stream.model),
         prompt_version=name(stream.prompt_version),
-        session=_unpacked_session(row.session),
+        session=unpacked_session(row.session),
         label=LABELS[row.label],
         reason=name(row.reason),
         metrics=tuple(
@@ -276,7 +304,8 @@ def packed_session(session: str) -> str | bytes | None:
     return identifier.bytes if str(identifier) == session else clean(session)
 
 
-def _unpacked_session(session: str | bytes | None) -> str:
+def unpacked_session(session: str | bytes | None) -> str:
+    """Return the session of `packed_session`."""
     if isinstance(session, bytes):
         return str(UUID(bytes=session))
     return session or ""

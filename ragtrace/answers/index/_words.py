@@ -31,6 +31,8 @@ class Kind(IntEnum):
     JUDGE = 8
     EVALUATOR = 9
     RULE = 10
+    PIPELINE = 11
+    SERVICE_VERSION = 12
 
 
 class Name(NamedTuple):
@@ -59,6 +61,10 @@ class Stream(NamedTuple):
     service: int
     model: int
     prompt_version: int
+    service_version: int
+
+
+_NAMES: Final = ", ".join(Stream._fields)
 
 
 def clean(text: str) -> str:
@@ -158,6 +164,7 @@ class Names:
             service=self.number(Kind.SERVICE, summary.service),
             model=self.number(Kind.MODEL, summary.model),
             prompt_version=self.number(Kind.PROMPT_VERSION, summary.prompt_version),
+            service_version=self.number(Kind.SERVICE_VERSION, summary.service_version),
         )
         known = self._stream(stream)
         if known is not None:
@@ -166,8 +173,10 @@ class Names:
         if streams < MOST_STREAMS:
             return self._new_stream(stream)
         # beyond the bound, a stream is told by its tenant alone, so that none sees another's answers
-        others = (self.number(kind, OTHERS) for kind in (Kind.SERVICE, Kind.MODEL, Kind.PROMPT_VERSION))
-        rest = Stream(stream.tenant, *others)
+        service, model, prompt = (
+            self.number(kind, OTHERS) for kind in (Kind.SERVICE, Kind.MODEL, Kind.PROMPT_VERSION)
+        )
+        rest = Stream(stream.tenant, service, model, prompt, service_version=0)
         known = self._stream(rest)
         return self._new_stream(rest) if known is None else known
 
@@ -213,7 +222,10 @@ class Names:
 
     def _new_stream(self, stream: Stream) -> int:
         number = _free(self._db, "answer_stream")
-        self._db.execute("INSERT INTO answer_stream VALUES (?, ?, ?, ?, ?, ?)", (number, *stream, self._hour))
+        self._db.execute(
+            f"INSERT INTO answer_stream (id, {_NAMES}, newest_hour) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (number, *stream, self._hour),
+        )
         self._cache.note_change(self._db)
         self._cache.streams[stream] = number, self._hour
         return number
@@ -236,8 +248,7 @@ def _new_word(db: sqlite3.Connection, name: Name, hour: int) -> _Word:
 
 def _find_stream(db: sqlite3.Connection, stream: Stream) -> tuple[int, int] | None:
     row = db.execute(
-        "SELECT id, newest_hour FROM answer_stream"
-        " WHERE tenant = ? AND service = ? AND model = ? AND prompt_version = ?",
+        f"SELECT id, newest_hour FROM answer_stream WHERE ({_NAMES}) = (?, ?, ?, ?, ?)",
         stream,
     ).fetchone()
     return None if row is None else (int(row[0]), int(row[1]))
@@ -259,7 +270,7 @@ def words(db: sqlite3.Connection) -> dict[int, str]:
 
 def streams(db: sqlite3.Connection) -> dict[int, Stream]:
     """Return all streams by number."""
-    rows = db.execute("SELECT id, tenant, service, model, prompt_version FROM answer_stream")
+    rows = db.execute(f"SELECT id, {_NAMES} FROM answer_stream")
     return {number: Stream(*names) for number, *names in rows}
 
 

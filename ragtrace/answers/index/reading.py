@@ -15,6 +15,8 @@ from ragtrace.answers.index._cursor import Place, decode, encode
 from ragtrace.answers.index._rows import (
     POSITIONS,
     IndexRow,
+    Seal,
+    as_it_is,
     packed_session,
     rows_of,
     select,
@@ -31,6 +33,7 @@ from ragtrace.answers.port import (
     Arrivals,
     MetricTrend,
     Quadrant,
+    Release,
     SessionPage,
     SortBy,
     Sums,
@@ -54,9 +57,12 @@ ReadT = TypeVar("ReadT")
 class SqliteAnswerIndex:
     """An [`AnswerIndex`][ragtrace.answers.port.AnswerIndex] that reads in threads while another may write."""
 
-    def __init__(self, connect: Connect, *, limit_s: float = _LIMIT_S, few: int = FEW) -> None:
+    def __init__(
+        self, connect: Connect, *, unseal: Seal = as_it_is, limit_s: float = _LIMIT_S, few: int = FEW
+    ) -> None:
         """Search for ``limit_s`` seconds at most, and sort so ``few`` candidates without an index."""
         self._connect = connect
+        self._unseal = unseal
         self._limit_s = limit_s
         self._few = few
 
@@ -92,20 +98,22 @@ class SqliteAnswerIndex:
             InputError: a trace id is not hexadecimal.
             ReadError: the index cannot be read.
         """
-        return await self._read(lambda db: _arrivals(db, chosen, after, limit))
+        return await self._read(lambda db: _arrivals(db, chosen, after, limit, self._unseal))
 
     async def versions(self, key: AnswerKey) -> Sequence[AnswerSummary]:
         """Return the evaluations of an answer, the valid one first, then the newest."""
-        return await self._read(lambda db: _versions(db, key))
+        return await self._read(lambda db: _versions(db, key, self._unseal))
 
     async def session(self, session: str, *, tenant: str | None, limit: int = 100) -> Sequence[AnswerSummary]:
         """Return the first answers of a session in the order of time."""
-        return await self._read(lambda db: _session(db, session, tenant, limit))
+        return await self._read(lambda db: _session(db, session, tenant, limit, self._unseal))
 
     async def sessions(
         self, *, tenant: str | None, label: Label | None = None, after: str | None = None, limit: int = 50
     ) -> SessionPage:
-        """Return a page of the judged sessions, the newest first, without those that were revised.
+        """Return a page of the sessions of answers, the newest answer first.
+
+        With a label, they are those that were judged so as a whole, the newest verdict first.
 
         Raises:
             InputError: the cursor is none.
@@ -149,6 +157,10 @@ class SqliteAnswerIndex:
         """
         return await self._read(lambda db: _overview.values(db, dimension, scope, limit=limit))
 
+    async def releases(self, scope: TrafficScope) -> Sequence[Release]:
+        """Return the releases of a scope, in order of time."""
+        return await self._read(lambda db: _overview.releases(db, scope))
+
     async def newest_ns(self, scope: TrafficScope) -> int | None:
         """Return the time of the newest answer; ``None`` without any."""
         return await self._read(lambda db: _overview.newest_ns(db, scope))
@@ -179,7 +191,7 @@ class SqliteAnswerIndex:
         found = search.find(after, limit=limit, is_over=lambda: time.monotonic() >= deadline)
         is_by_time = sort in (SortBy.NEWEST, SortBy.OLDEST)
         return AnswerPage(
-            answers=tuple(_summaries(db, found)),
+            answers=tuple(_summaries(db, found, self._unseal)),
             next=None if found.more is None else encode(found.more, chosen, sort),
             is_cut=found.is_cut,
             searched_to_ns=found.more.key if found.is_cut and found.more and is_by_time else None,
@@ -193,10 +205,12 @@ class SqliteAnswerIndex:
         start = Place(int(after * POSITIONS), 2**62) if after >= 0 else None
         found = search.find(start, limit=limit, is_over=lambda: False)
         positions = (place.key / POSITIONS for place in found.places)
-        return list(zip(positions, _summaries(db, found), strict=True))
+        return list(zip(positions, _summaries(db, found, self._unseal), strict=True))
 
 
-def _arrivals(db: sqlite3.Connection, chosen: AnswerFilter, after: int | None, limit: int) -> Arrivals:
+def _arrivals(
+    db: sqlite3.Connection, chosen: AnswerFilter, after: int | None, limit: int, unseal: Seal
+) -> Arrivals:
     wanted = conditions_of(db, chosen)
     (newest,) = db.execute("SELECT coalesce(max(id), 0) FROM answer_row").fetchone()
     if after is None or newest < after:  # the newest may have been forgotten, and its number is given again
@@ -211,25 +225,27 @@ def _arrivals(db: sqlite3.Connection, chosen: AnswerFilter, after: int | None, l
         if wanted.since_ns <= row.time_ns < wanted.until_ns and wanted.keeps(row.metrics)
     ]
     position = came[-1] if came else after
-    return Arrivals(answers=tuple(_told(db, rows)), position=position, has_more=position < newest)
+    return Arrivals(answers=tuple(_told(db, rows, unseal)), position=position, has_more=position < newest)
 
 
 _CAME: Final = "SELECT id FROM answer_row WHERE id > ? ORDER BY id LIMIT ?"
 
 
-def _summaries(db: sqlite3.Connection, found: Found) -> list[AnswerSummary]:
+def _summaries(db: sqlite3.Connection, found: Found, unseal: Seal) -> list[AnswerSummary]:
     marks = ", ".join("?" for _ in found.places)
     rows = rows_of(db.execute(select(f"id IN ({marks})"), [place.row for place in found.places]))
     by_id = {row.id: row for row in rows}
-    return _told(db, [by_id[place.row] for place in found.places])
+    return _told(db, [by_id[place.row] for place in found.places], unseal)
 
 
-def _told(db: sqlite3.Connection, rows: Sequence[IndexRow]) -> list[AnswerSummary]:
+def _told(db: sqlite3.Connection, rows: Sequence[IndexRow], unseal: Seal) -> list[AnswerSummary]:
     names, known = words(db), streams(db)
-    return [summary_of_row(row, names, known) for row in rows]
+    return [summary_of_row(row, names, known, unseal) for row in rows]
 
 
-def _session(db: sqlite3.Connection, session: str, tenant: str | None, limit: int) -> list[AnswerSummary]:
+def _session(
+    db: sqlite3.Connection, session: str, tenant: str | None, limit: int, unseal: Seal
+) -> list[AnswerSummary]:
     number = None if tenant is None else find_word(db, Kind.TENANT, tenant)
     if not session or (tenant is not None and number is None):
         return []
@@ -237,10 +253,12 @@ def _session(db: sqlite3.Connection, session: str, tenant: str | None, limit: in
     of_tenant = "(?4 IS NULL OR (SELECT tenant FROM answer_stream WHERE id = stream) = ?4)"
     condition = f"session_hash = ?1 AND session = ?2 AND is_valid = 1 AND {of_tenant} AND id IN ({first})"
     values = (session_hash(session), packed_session(session), _MOST_OF_SESSION, number, limit)
-    return _told(db, rows_of(db.execute(select(f"{condition} ORDER BY time_ns, id LIMIT ?5"), values)))
+    return _told(
+        db, rows_of(db.execute(select(f"{condition} ORDER BY time_ns, id LIMIT ?5"), values)), unseal
+    )
 
 
-def _versions(db: sqlite3.Connection, key: AnswerKey) -> list[AnswerSummary]:
+def _versions(db: sqlite3.Connection, key: AnswerKey, unseal: Seal) -> list[AnswerSummary]:
     """Return the evaluations of an answer and those that supersede each other, though the answer moved."""
     tenant = find_word(db, Kind.TENANT, key.tenant)
     try:
@@ -256,7 +274,7 @@ def _versions(db: sqlite3.Connection, key: AnswerKey) -> list[AnswerSummary]:
                 rows[other.id] = other
                 waiting.append(other)
     ordered = sorted(rows.values(), key=lambda row: (-row.is_valid, -(row.time_ns + row.judged_after_ns)))
-    return _told(db, ordered)
+    return _told(db, ordered, unseal)
 
 
 def _linked(db: sqlite3.Connection, row: IndexRow) -> list[IndexRow]:

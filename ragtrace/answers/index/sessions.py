@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ragtrace.answers.port import SessionPage
+from ragtrace.answers.index._rows import packed_session, session_hash, unpacked_session
+from ragtrace.answers.port import SessionKey, SessionPage
 from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import InputError
@@ -53,30 +54,79 @@ def forget_sessions(db: sqlite3.Connection, *, before_ns: int, at_once: int) -> 
 def session_page(
     db: sqlite3.Connection, *, tenant: str | None, label: Label | None, after: str | None, limit: int
 ) -> SessionPage:
-    """Return a page of valid sessions, the newest first.
+    """Return a page of sessions: by their newest answers, or with a label by their verdicts.
+
+    A judged session of which no answer is here is also among those without a label.
 
     Raises:
         InputError: the cursor is none.
     """
-    before = (_LATEST, _LATEST) if after is None else _place(after)
-    rows = db.execute(
-        f"SELECT {_COLUMNS}, id FROM answer_session WHERE is_valid = 1 AND (time_ns, id) < (?1, ?2)"
-        " AND (?3 IS NULL OR tenant = ?3) AND (?4 IS NULL OR label = ?4)"
-        " ORDER BY time_ns DESC, id DESC LIMIT ?5",
-        (*before, tenant, label and label.value, limit + 1),
-    ).fetchall()
-    shown = [_summary(row) for row in rows[:limit]]
+    place = (_LATEST, 1, _LATEST) if after is None else _place(after)
+    found = [*_of_answers(db, tenant, place, limit)] if label is None else []
+    found += _judged_only(db, tenant, label, place, limit)
+    found.sort(reverse=True)
+    shown = found[:limit]
     return SessionPage(
-        sessions=tuple(shown),
-        next=f"{shown[-1].time_ns}-{rows[limit - 1][-1]}" if len(rows) > limit else None,
+        sessions=tuple(key for _, key in shown),
+        next="-".join(map(str, shown[-1][0])) if len(found) > limit else None,
     )
 
 
-def _place(cursor: str) -> tuple[int, int]:
-    if not re.fullmatch(r"\d{1,19}-\d{1,19}", cursor):
+_Place = tuple[int, int, int]
+"""Time, 1 for an answer or 0 for a verdict, and the number of the row."""
+
+
+def _of_answers(
+    db: sqlite3.Connection, tenant: str | None, place: _Place, limit: int
+) -> Iterator[tuple[_Place, SessionKey]]:
+    time_ns, kind, number = place
+    rows = db.execute(
+        "SELECT answer_row.time_ns, answer_row.id, session, tenants.text FROM answer_row"
+        " CROSS JOIN answer_stream ON answer_stream.id = stream"
+        f" LEFT JOIN answer_word AS tenants ON tenants.id = tenant WHERE {_HAS_SESSION}"
+        " AND (time_ns, answer_row.id) < (?1, ?2) AND (?3 IS NULL OR coalesce(tenants.text, '') = ?3)"
+        " AND NOT EXISTS (SELECT 1 FROM answer_row AS later"
+        " CROSS JOIN answer_stream AS of ON of.id = later.stream"
+        " WHERE later.session_hash = answer_row.session_hash AND later.session = answer_row.session"
+        " AND later.is_valid = 1 AND of.tenant = answer_stream.tenant"
+        " AND (later.time_ns, later.id) > (answer_row.time_ns, answer_row.id))"
+        " ORDER BY time_ns DESC, answer_row.id DESC LIMIT ?4",
+        (time_ns, number if kind else -1, tenant, limit + 1),
+    )
+    for time_ns, number, session, owner in rows.fetchall():
+        yield (time_ns, 1, number), SessionKey(unpacked_session(session), owner or "")
+
+
+_HAS_SESSION: Final = "answer_row.is_valid = 1 AND answer_row.session_hash IS NOT NULL"
+
+
+def _judged_only(
+    db: sqlite3.Connection, tenant: str | None, label: Label | None, place: _Place, limit: int
+) -> Iterator[tuple[_Place, SessionKey]]:
+    db.create_function("session_hash_of", 1, session_hash)
+    db.create_function("packed_session_of", 1, packed_session)
+    time_ns, kind, number = place
+    rows = db.execute(
+        "SELECT time_ns, id, session, tenant FROM answer_session WHERE is_valid = 1"
+        " AND (time_ns, id) < (?1, ?2) AND (?3 IS NULL OR tenant = ?3) AND (?4 IS NULL OR label = ?4)"
+        " AND (?4 IS NOT NULL OR NOT EXISTS (SELECT 1 FROM answer_row"
+        " CROSS JOIN answer_stream ON answer_stream.id = stream"
+        " LEFT JOIN answer_word AS tenants ON tenants.id = answer_stream.tenant"
+        f" WHERE {_HAS_SESSION} AND session_hash = session_hash_of(answer_session.session)"
+        " AND answer_row.session = packed_session_of(answer_session.session)"
+        " AND coalesce(tenants.text, '') = answer_session.tenant))"
+        " ORDER BY time_ns DESC, id DESC LIMIT ?5",
+        (time_ns, _LATEST if kind else number, tenant, label and label.value, limit + 1),
+    )
+    for time_ns, number, session, owner in rows.fetchall():
+        yield (time_ns, 0, number), SessionKey(session, owner)
+
+
+def _place(cursor: str) -> _Place:
+    if not re.fullmatch(r"\d{1,19}-[01]-\d{1,19}", cursor):
         raise InputError("this is not a place in the list of sessions")
-    time_ns, row = (min(int(number), _LATEST) for number in cursor.split("-"))
-    return time_ns, row
+    time_ns, kind, row = (min(int(number), _LATEST) for number in cursor.split("-"))
+    return time_ns, kind, row
 
 
 def judged_sessions(db: sqlite3.Connection, session: str, tenant: str | None) -> Sequence[SessionSummary]:

@@ -90,7 +90,17 @@ CREATE TABLE answer_session (           -- judged sessions; faults: a JSON list 
 CREATE UNIQUE INDEX answer_session_span ON answer_session (session, tenant, span_id);
 CREATE INDEX answer_session_time ON answer_session (time_ns);
 """
-INDEX_STEPS: Final[tuple[str, ...]] = (_FIRST, _DOUBT, _SUSPICION, _SESSIONS)
+_TEXTS: Final = """
+ALTER TABLE answer_stream ADD COLUMN service_version INTEGER NOT NULL DEFAULT 0;
+DROP INDEX answer_stream_names;
+CREATE UNIQUE INDEX answer_stream_names
+    ON answer_stream (tenant, service, model, prompt_version, service_version);
+ALTER TABLE answer_row ADD COLUMN pipeline INTEGER;
+ALTER TABLE answer_row ADD COLUMN question BLOB;    -- sealed, where the file's content is
+CREATE INDEX answer_row_conversation ON answer_row (time_ns, id)
+    WHERE is_valid = 1 AND session_hash IS NOT NULL;
+"""
+INDEX_STEPS: Final[tuple[str, ...]] = (_FIRST, _DOUBT, _SUSPICION, _SESSIONS, _TEXTS)
 """From one version of the tables to the next. Names begin with ``answer_``, so that they fit into another
 store's file."""
 INDEX_TABLES: Final[str] = "".join(INDEX_STEPS)

@@ -17,6 +17,8 @@ from ragtrace.answers.index._rows import (
     HOUR_NS,
     LABELS,
     IndexRow,
+    Seal,
+    as_it_is,
     feedback_number,
     hour_of,
     metrics_in,
@@ -43,7 +45,9 @@ _MOST_WAITING: Final = 100_000
 """Kept feedback on answers that are not here yet."""
 
 
-def put(db: sqlite3.Connection, summary: AnswerSummary, cache: NameCache | None = None) -> None:
+def put(
+    db: sqlite3.Connection, summary: AnswerSummary, cache: NameCache | None = None, seal: Seal = as_it_is
+) -> None:
     """Add an answer, or replace what its carrier said before.
 
     The evaluation that it supersedes leaves all counts and lists, whichever of the two comes first. The cache
@@ -53,7 +57,7 @@ def put(db: sqlite3.Connection, summary: AnswerSummary, cache: NameCache | None 
         ValueError: an id of its key or its carrier is not hexadecimal.
     """
     names = Names(db, cache or NameCache(), hour=hour_of(summary))
-    row = row_of(summary, names)
+    row = row_of(summary, names, seal)
     if _is_first(db, row):  # as most are: then there is nothing to compare it with
         feedback = row.feedback or _waiting_feedback(db, summary.key) or 0
         _insert(db, row._replace(feedback=feedback), names.pair(), is_first=True)
@@ -63,7 +67,7 @@ def put(db: sqlite3.Connection, summary: AnswerSummary, cache: NameCache | None 
     known = _of_carrier(db, row, row.carrier)
     if known is not None:
         row = row._replace(is_alone=known.is_alone, is_valid=known.is_valid)
-        if known._replace(id=None, doubt=known.doubt % DISPUTED) == row:
+        if known._replace(id=None, doubt=known.doubt % DISPUTED, question=row.question) == row:
             return
         _delete(db, known)
     _insert(db, row, names.pair())
@@ -103,12 +107,12 @@ _OF_KEY: Final = "trace = ? AND span = ? AND tenant = ?"
 _LAST_WAITING: Final = "(SELECT max(id) FROM answer_feedback) - ?"
 
 
-def forget(db: sqlite3.Connection, *, before_ns: int, most_rows: int, at_once: int) -> int:
+def forget(db: sqlite3.Connection, *, before_ns: int, most_rows: int, at_once: int) -> list[IndexRow]:
     """Delete the oldest answers: those from before a time, and those beyond a number; sessions go with them.
 
     Returns:
-        How many answers it deleted: at most ``at_once``, so that a transaction stays short. Call it again
-        until it is less.
+        The answers that it deleted: at most ``at_once``, so that a transaction stays short. Call it again
+        until they are less.
     """
     surplus = min(max(0, size(db) - most_rows), at_once)
     rows = rows_of(
@@ -124,7 +128,7 @@ def forget(db: sqlite3.Connection, *, before_ns: int, most_rows: int, at_once: i
     forget_sessions(
         db, before_ns=_NEVER_NS if oldest_ns is None else max(oldest_ns, before_ns), at_once=at_once
     )
-    return len(rows)
+    return rows
 
 
 def size(db: sqlite3.Connection) -> int:

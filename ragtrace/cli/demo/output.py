@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ragtrace.cli.demo.results import AnswerResult, DemoResult, WrongClaim
 from ragtrace.cli.demo.verdicts import ReadClaim, TraceVerdict
-from ragtrace.cli.render import open_console, print_line
+from ragtrace.cli.render import many, open_console, print_line
 from ragtrace.escaping import escaped_json
 
 _FINDINGS_SHOWN = 2
@@ -55,7 +55,8 @@ class TerminalShow:
         """Say what is about to happen."""
         also = f" They also go to {backend}." if backend else ""
         self._console.print(
-            f"{answers} answers of RAGTruth flow through an instrumented application and a collector.{also}"
+            f"{many(answers, 'answer')} of RAGTruth {'flows' if answers == 1 else 'flow'} through an"
+            f" instrumented application and a collector.{also}"
         )
 
     @contextmanager
@@ -66,7 +67,7 @@ class TerminalShow:
 
     def progress(self, *, sent: int, judged: int, total: int) -> None:
         """Say how far the run is, where there is a terminal to update."""
-        self._live.update(Text(f"  {sent} of {total} answers sent, {judged} judged ...", style="dim"))
+        self._live.update(Text(f"  {sent} of {many(total, 'answer')} sent, {judged} judged ...", style="dim"))
 
     def result(self, result: DemoResult) -> None:
         """Show the agreement of the judges with people, and a wrong claim."""
@@ -81,7 +82,7 @@ class TerminalShow:
         for judge in others:
             self._console.print(_compared(result, judge))
         if result.missing:
-            self._console.print(f"{result.missing} answers have no verdict.", style="yellow")
+            self._console.print(f"{many(result.missing, 'answer')} without a verdict.", style="yellow")
         if wrong := result.wrong_claim():
             self._wrong(wrong, others)
 
@@ -93,12 +94,12 @@ class TerminalShow:
             self._console.print(f"Its trace: {wrong.answer.link}", soft_wrap=True)
 
     def page(self, url: str, *, stays: bool) -> None:
-        """Say where the page is, and how long."""
+        """Say where the page is; of one that ends now, no address."""
         if stays:
             self._console.print("The claim in the answer, beside the passage (Ctrl-C ends the demo):")
+            self._console.print(url, soft_wrap=True, style="bold")
         else:
-            self._console.print("In a terminal, or with --stay, this page would stay open now:")
-        self._console.print(url, soft_wrap=True, style="bold" if stays else "")
+            self._console.print("In a terminal, or with --stay, the demo shows this claim on its page.")
 
     def _table(self, result: DemoResult) -> None:
         self._console.print(_header(result.judges).table(), style="bold")
@@ -155,7 +156,7 @@ class JsonShow:
         shown = wrong and {
             "trace_id": wrong.answer.trace_id,
             **_claim(wrong.claim),
-            "page": wrong.answer.page,
+            **({"page": wrong.answer.page} if wrong.answer.page else {}),
         }
         _print_json({"summary": {**summary, "agreements": agreements, "wrong_claim": shown}})
 

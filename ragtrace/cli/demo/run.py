@@ -34,7 +34,7 @@ from ragtrace.cli.demo.traffic import DemoAnswer, ReplayedRag, load_sample
 from ragtrace.cli.demo.verdicts import TraceVerdict, VerdictFile
 from ragtrace.cli.desktop import has_desktop
 from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.render import talk
+from ragtrace.cli.render import many, talk
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.judge import judge_named_by
 
@@ -64,14 +64,15 @@ def run_demo(options: DemoOptions) -> None:
             backend=backend.endpoint if backend else None,
         )
         with running_collectors(Path(name), judges, backend, page) as collectors:
-            run = _Run(sample=sample, judges=judges, show=show, backend=backend, page=page)
+            stays = _stays(options)
+            run = _Run(sample=sample, judges=judges, show=show, backend=backend, page=page if stays else None)
             run.play(collectors.address, pause_s=1 / options.rate, patience_s=options.patience_s)
             result = run.result()
             show.result(result)
             _show_page(page, result, show, options, collectors)
     if run.missing:
         raise RagtraceError(
-            f"{run.missing} of {len(sample)} answers got no verdict, and none came for"
+            f"{run.missing} of {many(len(sample), 'answer')} got no verdict, and none came for"
             f" {options.patience_s:.0f} s: run `ragtrace doctor` to check that the judge answers; a slow"
             " judge needs a larger --patience"
         )
@@ -90,8 +91,8 @@ def _show_page(
 ) -> None:
     """Say where the page is, open it, and stay until the person has seen enough."""
     wrong = result.wrong_claim()
-    url = wrong.answer.page if wrong else page.url
     stays = _stays(options)
+    url = wrong.answer.page if wrong and stays else page.url
     if fault := page.fault(url):
         raise RagtraceError(f"the page {url} cannot be shown: {fault}")
     show.page(url, stays=stays)
@@ -128,8 +129,9 @@ class _Run:
         judges: Sequence[DemoJudge],
         show: Show,
         backend: Backend | None,
-        page: DemoPage,
+        page: DemoPage | None,
     ) -> None:
+        """Without a page that stays, no answer names its address there."""
         self._sample, self._show, self._backend, self._page = sample, show, backend, page
         self._sent: dict[str, DemoAnswer] = {}
         self._files = {judge.name: VerdictFile(judge.verdicts) for judge in judges}
@@ -184,6 +186,8 @@ class _Run:
 
     def _page_of(self, trace_id: str) -> str:
         """Return the page of what people say, whoever else judged the answer."""
+        if self._page is None:
+            return ""
         people = self._read[PEOPLE_NAME][trace_id]
         return f"{self._page.url_of(trace_id, people.span_id)}?version={people.carrier_span_id}"
 

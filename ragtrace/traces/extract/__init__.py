@@ -7,6 +7,7 @@ A convention is a table (``conventions``) of the spans that it describes and whe
 
 from __future__ import annotations
 
+from ragtrace.traces.extract._answers import unwrap
 from ragtrace.traces.extract._calls import is_evaluator
 from ragtrace.traces.extract._mapping import AttributeMapping
 from ragtrace.traces.extract._rules import ContextFrom, ExtractRules

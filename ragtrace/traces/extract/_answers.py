@@ -80,14 +80,20 @@ _LABEL_OF_ASIDE: Final = re.compile(
 
 def unwrapped(found: FoundValue[str], question: str | None = None) -> FoundValue[str]:
     """Take the answer out of its JSON, tags, labels or field markers, one in the other; say so in ``how``."""
-    text, how = found.value, [found.how]
-    for _ in range(_DEEPEST if text else 0):
-        inner, wrapping = _inner(text.strip(), question)  # type: ignore[union-attr]
+    text, wrappings = unwrap(found.value or "", question)
+    return replace(found, value=text, how="; ".join([found.how, *wrappings])) if wrappings else found
+
+
+def unwrap(text: str, question: str | None = None) -> tuple[str, Sequence[str]]:
+    """Return the text of an answer, and what was taken off around it, the outermost first."""
+    wrappings: list[str] = []
+    while text and len(wrappings) < _DEEPEST:
+        inner, wrapping = _inner(text.strip(), question)
         if not inner:
             break
         text = inner
-        how.append(wrapping)
-    return found if len(how) == 1 else replace(found, value=text, how="; ".join(how))
+        wrappings.append(wrapping)
+    return text, wrappings
 
 
 def _inner(text: str, question: str | None) -> tuple[str | None, str]:

@@ -58,6 +58,7 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
         prompt_version=_first(reading.prompt_version for reading in (generation, *sources) if reading),
         hops=hops_of(call, generation, context),
         earlier_turns=earlier_turns(call, generation, most=rules.earlier_turns),
+        is_marked=call.own is not None and call.own.span.attributes.get(semconv.RAG_KIND) == semconv.KIND_RAG,
         retrieval_query=query if not question or query != question.value else None,
         provenance=provenance,
         passed_over=passed_over(

@@ -47,8 +47,10 @@ async def test_newest_answers_are_lines_of_at_most_80_columns_in_the_order_of_ju
     judged: Path, source: str
 ) -> None:
     result = await asyncio.to_thread(run, "tail", "--from", source.format(judged), "--no-follow")
-    lines = result.stdout.splitlines()
+    printed = result.stdout.splitlines()
+    lines, asked = printed[::2], printed[1::2]
     assert result.exit_code == 0
+    assert asked == ["         ask: How long do refunds take?"] * 3
     assert [line[-32:] for line in lines] == [trace_id_of(number) for number in range(3)]
     assert all(len(line) <= 80 for line in lines)
     assert lines[0][8:].split()[:4] == ["pass", "1.00", "shop", "0/1"]

@@ -112,6 +112,24 @@ async def judge_twice(store: SqliteStore, *, supersedes: str) -> None:
         )
 
 
+@pytest.mark.parametrize("where", ["store", "url"])
+async def test_a_judged_answer_tells_its_score_and_its_wrong_claims(tmp_path: Path, where: str) -> None:
+    """The pages of operations have no content, so that with --url claims are counted."""
+    spans = rag_trace(0, answer="Refunds take 14 days. Shipping takes 3 days.", start_ns=time.time_ns())
+    async with running_collector(config_of(tmp_path)) as collector:
+        await post(collector, request_of(*spans))
+        while not (await collector.pipeline.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
+            await asyncio.sleep(0.02)
+        address = {
+            "store": str(tmp_path / "store.db"),
+            "url": f"http://127.0.0.1:{collector.operations.port}",
+        }
+        result = await asyncio.to_thread(run, "why", TRACE, f"--{where}", address[where])
+    told = " ".join(result.output.split())
+    assert "faithfulness 0.50 fail; 1 of 2 claims wrong" in told
+    assert ("unsupported: “Shipping takes 3 days.”" in told) is (where == "store")
+
+
 async def test_evaluations_that_disagree_are_told_with_their_judges(store: SqliteStore, path: Path) -> None:
     await judge_twice(store, supersedes="")
     told = " ".join(run("why", TRACE, "--store", str(path)).output.split())

@@ -91,9 +91,9 @@ async def test_six_metrics_stand_on_one_carrier_with_all_their_verdicts(tmp_path
 async def test_a_chat_without_retrieval_is_not_asked_about_where_metrics_are_about_rag(
     tmp_path: Path,
 ) -> None:
-    root, _, chat = rag_trace(0)
+    _, _, chat = rag_trace(0)
     async with running_collector(config_of(tmp_path, evaluate={"metrics": METRICS})) as collector:
-        await send_grpc(collector, request_of(root, chat))
+        await send_grpc(collector, request_of(replace(chat, parent_span_id=None)))
         await until(lambda: collector.counters.snapshot()["answers_ineligible"])
         counts = (await collector.pipeline.store.ledger()).by_name()
     assert counts["ineligible:no_retrieval"] == 1

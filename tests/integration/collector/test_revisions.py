@@ -237,9 +237,10 @@ async def test_an_answer_without_retrieval_is_judged_when_the_retrieval_comes(tm
         assert await spans.outcomes() == {"ineligible:no_retrieval": 1}
         await spans.send(RETRIEVAL)
         await spans.pass_time(QUIET_S)
-        (carrier,) = spans.carriers()
+        skipped, carrier = spans.carriers()
         assert await spans.outcomes() == {"judged": 1}
-    assert semconv.EVAL_SUPERSEDES not in carrier.attributes
+    assert skipped.attributes[semconv.EVAL_SKIP_REASON] == "no_retrieval"
+    assert carrier.attributes[semconv.EVAL_SUPERSEDES] == skipped.span_id
 
 
 async def test_spans_that_cannot_be_read_take_no_verdict_back(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.clock import SystemClock
 from ragtrace.errors import WriteError
-from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.ui.places import open_searched_place
 from ragtrace_collector.ui.searching import AnswerSearch
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
@@ -126,7 +125,7 @@ async def test_a_part_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 async def test_the_search_ends_with_the_page(tmp_path: Path) -> None:
     file = tmp_path / "spans.jsonl"
     file.write_text("".join(await judge(tmp_path / "0", 0)), "utf-8")
-    async with open_searched_place(search_of(f"otlp-file:{file}"), rules=ExtractRules()) as place:
+    async with open_searched_place(search_of(f"otlp-file:{file}")) as place:
         async with asyncio.timeout(PATIENCE_S):
             while not (page := await place.index.page(AnswerFilter())).answers:  # noqa: ASYNC110 -- a task's work
                 await asyncio.sleep(0.01)

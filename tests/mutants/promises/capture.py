@@ -36,8 +36,8 @@ MUTANTS: Final = (
             ),
             (
                 "ids that are no opaque tokens are recorded without texts as they are",
-                "return is_surely or (is_opaque and not",
-                "return is_surely or (not",
+                "is_opaque and not (_detects()",
+                "not (_detects()",
                 "test_nothing_personal_is_written",
             ),
             (

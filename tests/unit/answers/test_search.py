@@ -124,7 +124,7 @@ async def test_part_of_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> Non
     address = a_file(tmp_path, judged_trace(1), judged_trace(2), more='{"resourceSpans": 7}')
     summaries, progress = await found(address)
     assert (len(summaries), progress.unread, progress.is_done) == (2, 1, True)
-    assert "1 traces or parts of files cannot be read, the first: " in progress.notices[0]
+    assert "Traces or parts of files (1) cannot be read, the first: " in progress.notices[0]
     assert "traces.jsonl" in progress.notices[0]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.answer_sources import first_of, open_source, store_source
+from ragtrace.answer_sources import KeptAnswer, first_of, open_source, store_source
 from ragtrace.answers.opened import AnswerGone, AnswerSource, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, key_of
 from ragtrace.backends import open_carrier_sink
@@ -271,8 +271,9 @@ class Memory:
     async def traces(self) -> Any:
         yield Trace.of(TRACE_ID, self._spans)
 
-    async def carriers(self, key: AnswerKey) -> Sequence[Span]:
-        return self._carriers if key == KEY._replace(tenant=self._tenant) else ()
+    async def kept(self, key: AnswerKey) -> KeptAnswer:
+        is_own = key == KEY._replace(tenant=self._tenant)
+        return KeptAnswer(carriers=self._carriers if is_own else ())
 
     async def aclose(self) -> None:
         """Do nothing."""

@@ -162,7 +162,7 @@ async def test_failed_answers_are_counted_and_not_sent_so_that_a_second_run_trie
     ("trace", "reason", "carriers"),
     [
         pytest.param(rag_trace(answer=None), "no_content", 1, id="answer not recorded"),
-        pytest.param(rag_trace(retrieves=False), "no_retrieval", 0, id="plain chat"),
+        pytest.param(rag_trace(retrieves=False), "no_retrieval", 1, id="nothing retrieved"),
     ],
 )
 async def test_answers_that_cannot_be_judged_are_skipped_with_the_reason(

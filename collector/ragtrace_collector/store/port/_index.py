@@ -1,15 +1,15 @@
-"""The index of judged answers: a row without content for each evaluation, and for a while its carrier."""
+"""The index of judged answers: a row for each evaluation, and what is kept to open it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from ragtrace.answer_sources import KeptAnswer
 from ragtrace.answers.port import AnswerIndex
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.model import RagRecord
 from ragtrace.ports import TraceReader
-from ragtrace.traces.trace import Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,9 @@ class KeptCarrier:
     summary: AnswerSummary
     """Its row. It stays as long as the index allows."""
     payload: bytes
-    """The carrier as serialized ``TracesData``. It is deleted together with the spans of its trace."""
+    """The carrier as serialized ``TracesData``."""
+    record: RagRecord | None = None
+    """What was judged. With it, both stay as long as the row; else the carrier goes with the spans."""
 
 
 class IndexSize(NamedTuple):
@@ -32,15 +34,15 @@ class IndexSize(NamedTuple):
 
 
 class StoredContent(TraceReader, Protocol):
-    """Reads the traces that are still stored, and beside them the carriers of their answers.
+    """Reads the traces that are still stored, and what is kept of judged answers.
 
     The id of a trace may be followed by ``@`` and a tenant, because several may use the same.
     """
 
-    async def carriers(self, key: AnswerKey) -> Sequence[Span]:
-        """Return the kept carriers of an answer's trace, in order of judging, with the superseded ones.
+    async def kept(self, key: AnswerKey) -> KeptAnswer:
+        """Return what is kept of an answer.
 
-        They are not among the spans of the trace, so that nothing reads them as the application's.
+        Its carriers are not among the spans of the trace, so that nothing reads them as the application's.
 
         Raises:
             ReadError: the store could not be read.
