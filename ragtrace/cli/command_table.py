@@ -55,7 +55,7 @@ _ENTRIES: Final = (
     ),
     CommandEntry(
         "report",
-        "Say how good production is, from the judged answers.",
+        "Measure production quality from judged answers.",
         "ragtrace.cli.report:report",
     ),
     CommandEntry(
@@ -115,7 +115,7 @@ _ENTRIES: Final = (
     ),
     CommandEntry(
         "drift",
-        "Say whether the judge has changed, by labeled answers.",
+        "Check by labeled answers whether the judge has changed.",
         "ragtrace_collector.cli.drift:drift",
     ),
     CommandEntry(

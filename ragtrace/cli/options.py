@@ -179,13 +179,14 @@ class JudgeOptions:
     then: str | None = option(
         "--judge-then",
         metavar="JUDGE",
-        help="With --judge cascade: the judge of the claims that its screen leaves open. All other options"
-        " about the judge are about this one.",
+        help="With --judge cascade: the judge of the claims that its screen leaves open. All other judge"
+        " options apply to it.",
     )
     screen: str | None = option(
         "--judge-screen",
         metavar="JUDGE",
-        help="With --judge cascade: decides the claims that it is sure of: nli:FOLDER or [default: lexical]",
+        help="With --judge cascade: the screen that decides the claims it is sure of: nli:FOLDER or lexical."
+        " [default: lexical]",
     )
     band: tuple[float, float] | None = option(
         "--judge-band",
@@ -357,7 +358,7 @@ class CardOptions:
     are_required: bool = option(
         "--require-card",
         is_flag=True,
-        help="Refuse a judge that has no card, or is by its card no better than shared words.",
+        help="Refuse a judge without a card, or whose card is no better than counting shared words.",
     )
 
 

@@ -149,7 +149,7 @@ def checked_url(settings: JudgeSettings, variable: str, default: str) -> str:
     url = settings.base_url or settings.environ.get(variable) or default
     if not _is_address(url):
         shown = url.partition("?")[0].rpartition("@")[2]  # the user and the query may hold keys
-        raise ConfigError(f"the judge's base URL {shown!r} is no http(s) URL: set `base_url` or {variable}")
+        raise ConfigError(f"the judge's base URL {shown!r} is not http(s): set `base_url` or {variable}")
     return url
 
 

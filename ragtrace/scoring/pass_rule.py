@@ -159,7 +159,7 @@ def _condition(part: str, text: str, known: Collection[str]) -> Condition:
     match = _CONDITION.fullmatch(part)
     if match is None:
         raise ConfigError(
-            f"`pass_when` is {text!r}: {part.strip()!r} is no condition such as `score >= 0.8` or"
+            f"`pass_when` is {text!r}: {part.strip()!r} is not a condition such as `score >= 0.8` or"
             " `contradicted == 0`; join several by `and`"
         )
     reading, relation, bound = match.groups()

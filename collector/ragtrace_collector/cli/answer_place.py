@@ -41,7 +41,7 @@ class PlaceOptions:
     traces: str | None = option(
         "--traces",
         metavar="SOURCE",
-        help="Where an answer is read once the store has it no more: jaeger:URL, tempo:URL, …"
+        help="Where to read an answer that the store no longer has: jaeger:URL, tempo:URL, …"
         " [default: `ui.traces`]",
     )
     config: Path | None = option(

@@ -42,11 +42,11 @@ class DriftOptions:
 @click.argument("action", type=click.Choice(["status", "run", "accept"]))
 @takes(options=DriftOptions)
 def drift(action: str, options: DriftOptions) -> None:
-    """Say whether the judge has changed: labeled answers (anchors) are judged again, and compared.
+    """Check whether the judge has changed, by judging labeled answers (anchors) again.
 
-    `status` shows the runs of the collector, `run` makes one now, and `accept` takes the judge as it is from
-    now on: the next run is a new baseline. The collector may run meanwhile. `status` and `run` exit with 1
-    while the judge has drifted.
+    `status` shows the runs of the collector, `run` makes one now, and `accept` accepts the
+    judge as it is: the next run is a new baseline. The collector may run meanwhile. `status` and `run` exit
+    with 1 while the judge has drifted.
 
     \b
     Examples:
@@ -175,7 +175,7 @@ class _Shown:
         if not self.flips:
             return
         assert self.last is not None
-        yield f"judged another way than in the first runs: {len(self.flips)} of {self.last.judged} anchors"
+        yield f"judged differently than in the first runs: {len(self.flips)} of {self.last.judged} anchors"
         for flip in self.flips[:_SHOWN]:
             yield f"  {one_line(flip.anchor)}  {flip.metric}  {flip.before:.2f} -> {flip.now:.2f}"
         if len(self.flips) > _SHOWN:

@@ -52,8 +52,7 @@ class ReviewsOptions:
 def reviews(action: str, options: ReviewsOptions) -> None:
     """Write reviewed answers as rows that `ragtrace calibrate` reads, with question, contexts and answer.
 
-    A claim has the label of most people; null if as many say something else, or nobody can tell. Pages may
-    run meanwhile.
+    A claim gets the majority's label, or null on a tie or if nobody can tell. Pages may run meanwhile.
 
     \b
     Examples:

@@ -56,9 +56,9 @@ class TailOptions:
 def tail(place: PlaceOptions, options: TailOptions) -> None:
     """Follow verdicts: score, wrong claims and trace of each judged answer; below, its pipeline and question.
 
-    Without options it reads the default store of a collector on this machine, also while that runs. In a back
-    end or a file it searches for verdicts every 10 s. Times are UTC. A label with * is of a later evaluation
-    that replaces an earlier one. Ctrl-C ends it.
+    Without options it reads the default store of a collector on this machine, also while that runs. It
+    searches a back end or a file every 10 s. Times are UTC. * marks the label of an evaluation that replaces
+    an earlier one. Ctrl-C ends it.
 
     \b
     Examples:

@@ -94,8 +94,8 @@ class PageOptions:
 def ui(place: PlaceOptions, page: PageOptions) -> None:
     """Show judged answers on a page: trends, lists, and each answer with its claims and their evidence.
 
-    Without options it reads the default store of a collector on this machine, also while that runs. In a back
-    end or a file it searches for verdicts, and goes on searching; no collector is needed. Ctrl-C ends it.
+    Without options it reads the default store of a collector on this machine, also while that runs. It
+    keeps searching a back end or a file for verdicts; that needs no collector. Ctrl-C ends it.
 
     \b
     Examples:

@@ -84,7 +84,7 @@ def _tell(runs: Sequence[AnchorRun], run: AnchorRun) -> None:
         case RunResult.DRIFTED:
             number = _flipped(earlier, run)
             log.warning(
-                "the judge %s has changed: it judges %d of %d anchors another way than in the first runs; "
+                "the judge %s has changed: it judges %d of %d anchors differently than in the first runs; "
                 "`ragtrace drift status` names them",
                 *(run.judge, number, run.judged),
                 extra=event("judge_drifted", judge=run.judge, flipped=number, anchors=run.anchors),

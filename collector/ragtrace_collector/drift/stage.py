@@ -89,7 +89,7 @@ class DriftStage:
         for model in await self.store.drift.see_models(found):
             self.changes[model.requested] += 1
             log.warning(
-                "the judge %s is now answered by %s%s, another one than before",
+                "the judge %s is now answered by %s%s, not by the same as before",
                 model.requested,
                 model.answered,
                 f" ({model.fingerprint})" if model.fingerprint else "",

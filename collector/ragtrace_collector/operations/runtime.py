@@ -87,7 +87,7 @@ class Operations:
         try:
             await self._metrics.push()
         except RagtraceError as exc:  # the store cannot be read: the next push includes its values
-            log.warning("own metrics were not sent: %s", exc, extra=event("metrics_unread"))
+            log.warning("the collector's own metrics were not sent: %s", exc, extra=event("metrics_unread"))
 
     def _pages(self) -> Starlette:
         return pages_app(

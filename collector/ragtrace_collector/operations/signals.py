@@ -65,9 +65,7 @@ class Signals:
 
     def _on_stop(self, task: asyncio.Task[object] | None) -> None:
         if self.stop.is_set() and task is not None and not self._leaves:
-            log.warning(
-                "asked twice to stop: leaving at once; unfinished work is on disk", extra=event("left")
-            )
+            log.warning("second signal: stopping at once; unfinished work is on disk", extra=event("left"))
             self._leaves = True
             task.cancel()
         self.stop.set()

@@ -197,4 +197,4 @@ async def _at_most(seconds: float) -> AsyncIterator[None]:
     except TimeoutError:
         pass
     except StoreUnavailable as exc:
-        log.error("what is left is not waited for: %s", exc, extra=event("drain_ended"))  # noqa: TRY400
+        log.error("stopping without waiting for what is left: %s", exc, extra=event("drain_ended"))  # noqa: TRY400

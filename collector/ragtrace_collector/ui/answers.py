@@ -141,7 +141,7 @@ def _query_of(request: Request, fields: Mapping[str, str]) -> ListQuery:
     try:
         typed = dict(parse_qsl(fields.get("query", ""), max_num_fields=_MOST_FIELDS))
     except ValueError:
-        raise InputError("this is no filter of the list of answers") from None
+        raise InputError("this is not a filter of the list of answers") from None
     return _scoped_query(request, typed)
 
 

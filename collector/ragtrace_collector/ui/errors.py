@@ -14,21 +14,21 @@ from ragtrace.errors import InputError, ReadError, WriteError
 from ragtrace_collector.ui.render import render
 
 _TITLES: Final[Mapping[int, str]] = {
-    400: "This question makes no sense",
+    400: "This request is not valid",
     401: "Log in again",
     403: "Not allowed",
     404: "Not here",
     405: "Not here",
     410: "Gone",
     413: "Too large",
-    421: "Another name",
+    421: "Unknown host name",
     429: "Too many attempts",
     503: "Cannot be read now",
     507: "Cannot be kept now",
 }
 _SENTENCES: Final[Mapping[int, str]] = {
     404: "there is no such page, or no such answer that you may see.",
-    405: "this address takes no such request.",
+    405: "this address does not accept such a request.",
     413: "what was sent is larger than this page takes.",
     500: "something went wrong inside ragtrace: the log says where.",
 }

@@ -124,7 +124,7 @@ def _judged_only(
 
 def _place(cursor: str) -> _Place:
     if not re.fullmatch(r"\d{1,19}-[01]-\d{1,19}", cursor):
-        raise InputError("this is no place in the list of sessions")
+        raise InputError("this is not a place in the list of sessions")
     time_ns, kind, row = (min(int(number), _LATEST) for number in cursor.split("-"))
     return time_ns, kind, row
 

@@ -297,8 +297,8 @@ class CostOptions:
         type=click.IntRange(min=_LEAST_PILOT, max=100_000),
         metavar="N",
         selects=True,
-        help="First judge N random answers to estimate the cost: 20 roughly, 200 well. The run sends their"
-        " verdicts too.",
+        help="First judge N random answers to estimate the cost: 20 for a rough estimate, 200 for a good one."
+        " The run sends their verdicts too.",
     )
     is_agreed: bool = option("--yes", "-y", is_flag=True, help="Spend without asking. Free judges never ask.")
     dry_run: bool = option(

@@ -53,10 +53,10 @@ def demo(options: DemoOptions) -> None:
     """See a wrong claim beside the chunk that contradicts it.
 
     Instrumented code sends 24 answers of RAGTruth over OTLP to a collector in its own process, which writes
-    verdicts, claim by claim, into the same traces. The verdicts are what human annotators said of these
-    answers, replayed, and the carriers say so. A second collector judges the same answers without a key, by
-    comparing words, and the output says where the two part. If OPENAI_API_KEY or OPENAI_BASE_URL is set, that
-    endpoint judges too (model: RAGTRACE_JUDGE_MODEL).
+    verdicts, claim by claim, into the same traces. The verdicts are replayed from
+    human annotators, and the carriers say so. A second collector judges the same answers without a key, by
+    comparing words, and the output shows where the two differ. If OPENAI_API_KEY or OPENAI_BASE_URL is set,
+    that endpoint judges too (model: RAGTRACE_JUDGE_MODEL).
 
     Traces and verdicts also go to --to, or to a back end that listens on localhost:4317.
 

@@ -106,7 +106,7 @@ class ProfileOptions:
         default=OWN_PROFILE,
         show_default=True,
         metavar="TOOL",
-        help=f"Whose rules turn verdicts into scores: {', '.join((OWN_PROFILE, *TOOLS))}.",
+        help=f"The tool whose rules turn verdicts into scores: {', '.join((OWN_PROFILE, *TOOLS))}.",
     )
     uses_tool_prompts: bool = option(
         "--peer-prompts",

@@ -57,8 +57,8 @@ class RescoreOptions:
         "--profile",
         type=click.Choice((OWN_PROFILE, *TOOLS)),
         metavar="TOOL",
-        help=f"Whose rules turn verdicts into scores: {', '.join((OWN_PROFILE, *TOOLS))}. [default: the rules"
-        " that were used]",
+        help=f"The tool whose rules turn verdicts into scores: {', '.join((OWN_PROFILE, *TOOLS))}. [default:"
+        " the rules that were used]",
     )
     judge: JudgeOptions = group(JudgeOptions)
     concurrency: ConcurrencyOption = group(ConcurrencyOption)

@@ -104,7 +104,7 @@ class FigureOptions:
         "--baseline",
         metavar="DURATION",
         parse=duration,
-        help="Compare with the time before --since: so long, such as 7d.",
+        help="Compare with this much time before --since, such as 7d.",
     )
     judge: str | None = option("--judge", metavar="JUDGE", help="Verdicts of this judge only.")
     cheap: str | None = option(
@@ -130,7 +130,7 @@ class FigureOptions:
         default=0.05,
         show_default=True,
         metavar="DROP",
-        help="Say what it takes to detect that the pass rate falls by so much.",
+        help="Show how many answers it takes to detect a fall of the pass rate by DROP.",
     )
 
     def __post_init__(self) -> None:
@@ -164,9 +164,9 @@ class ReportOutputOptions:
     output=section("Output", ReportOutputOptions),
 )
 def report(place: AnswerPlaceOptions, figures: FigureOptions, output: ReportOutputOptions) -> None:
-    """Say how good production is, from the answers that were judged: with intervals, and what they lack.
+    """Measure production quality from judged answers, with confidence intervals and what is missing.
 
-    Each answer counts for as many as it was sampled from. A judge's page about its own errors is
+    Answers are weighted by one over their sampling probability. For the judge's own errors, see
     `ragtrace calibrate --report`.
 
     \b

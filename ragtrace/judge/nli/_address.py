@@ -118,5 +118,5 @@ def _file(value: str | None) -> str | None:
     if value is not None and (
         value.startswith("/") or ".." in value.split("/") or not value.endswith(".onnx")
     ):
-        raise ConfigError(f"the judge `nli`: file={value!r} is no .onnx file inside the model's folder")
+        raise ConfigError(f"the judge `nli`: file={value!r} is not an .onnx file inside the model's folder")
     return value

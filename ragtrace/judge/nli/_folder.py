@@ -226,7 +226,7 @@ def downloaded(address: NliAddress) -> Path:
         raise
     except Exception as exc:
         raise ConfigError(
-            f"the judge `nli`: {address.where!r} is no folder here, and cannot be had from the hub"
+            f"the judge `nli`: {address.where!r} is not a folder here, and cannot be downloaded from the hub"
             f" ({type(exc).__name__}): check the name and the connection, or download it elsewhere and name"
             " its folder"
         ) from exc

@@ -669,7 +669,7 @@ def test_of_an_answer_that_is_gone_the_index_still_tells() -> None:
 
 def test_an_answer_that_nobody_knows_is_not_found() -> None:
     page = get(site_of_answers(), status=404)
-    assert "The index knows nothing of it either." in page.text
+    assert "It is not in the index either." in page.text
 
 
 @pytest.mark.parametrize(

@@ -82,5 +82,5 @@ def test_two_rules_are_told_before_anything_runs(metric: str, told: str) -> None
 
 
 async def test_what_is_no_rule_is_told_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'mostly right' is no condition such as"):
+    with pytest.raises(ConfigError, match="'mostly right' is not a condition such as"):
         await carrier_of(tmp_path, pass_when="mostly right")

@@ -172,7 +172,7 @@ def test_an_index_without_answers_says_how_answers_come() -> None:
 
 def test_a_filter_that_fits_nothing_leads_on() -> None:
     text = Pages(rows=ROWS).client().get("/answers?service=none").text
-    assert "No answer fits" in text
+    assert "No answers match" in text
     assert "Show all answers" in text
 
 

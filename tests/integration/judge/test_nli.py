@@ -353,7 +353,7 @@ def test_an_empty_chunk_supports_nothing(tmp_path: Path, empty: str) -> None:
         ("?supported=nan", "supported='nan' is not a probability"),
         ("?supported=.3", "unsupported below 0.4, supported from 0.3"),
         ("?family=bert", "family='bert' is none of nli, minicheck, hhem, tokens"),
-        ("?file=../model.onnx", "is no .onnx file inside the model's folder"),
+        ("?file=../model.onnx", "is not an .onnx file inside the model's folder"),
         ("?file=other.onnx", "there is no 'other.onnx'"),
         ("?window=100000", "window=100000 is more than the 512 tokens"),
         ("?window=8", "a window of 8 tokens is too short"),

@@ -82,7 +82,7 @@ def test_a_model_that_the_hub_lacks(tmp_path: Path) -> None:
     with model_hub(NAME, folder) as (url, _):
         found = evaluate(tmp_path, "nli:org/other", HF_ENDPOINT=url, HF_HOME=str(tmp_path / "cache"))
     assert found.returncode != 0
-    assert "'org/other' is no folder here, and cannot be had from the hub" in found.stderr
+    assert "'org/other' is not a folder here, and cannot be downloaded from the hub" in found.stderr
     assert "Traceback" not in found.stderr
 
 

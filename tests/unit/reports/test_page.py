@@ -76,7 +76,7 @@ def test_the_mean_is_weighted_and_says_of_how_many_answers(tmp_path: Path) -> No
     assert "Mean 0.91 , 95 % interval" in page.text
     assert "of 20 answers with a score" in page.text
     assert "Pass 91 %" in page.text
-    assert "Each answer counts for as many as it was sampled from" in page.text
+    assert "Each answer is weighted by one over its sampling probability" in page.text
 
 
 def test_answers_without_a_probability_stand_in_no_mean_and_are_counted(tmp_path: Path) -> None:

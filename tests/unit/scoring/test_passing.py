@@ -74,14 +74,14 @@ def test_no_rule_passes_what_is_mostly_open_unless_it_says_how_much_may_be(rule:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "'' is no condition such as `score >= 0.8`"),
-        ("score", "'score' is no condition"),
-        ("score >= ", "no condition"),
-        ("score > 0.5 or contradicted == 0", "no condition"),
-        ("contradicted == 0 and", "'' is no condition"),
-        ("score >= nan", "no condition"),
+        ("", "'' is not a condition such as `score >= 0.8`"),
+        ("score", "'score' is not a condition"),
+        ("score >= ", "not a condition"),
+        ("score > 0.5 or contradicted == 0", "not a condition"),
+        ("contradicted == 0 and", "'' is not a condition"),
+        ("score >= nan", "not a condition"),
         ("accuracy >= 0.5", "there is no 'accuracy' to compare: choose from score, lenient"),
-        ("__import__('os') == 0", "no condition"),
+        ("__import__('os') == 0", "not a condition"),
     ],
 )
 def test_what_is_no_rule_is_told(text: str, told: str) -> None:
