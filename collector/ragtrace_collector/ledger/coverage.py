@@ -13,6 +13,7 @@ from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 
 WINDOW_MINUTES: Final = 10
 _MINUTE_NS: Final = 60 * 10**9
+_SEVERAL: Final = 5
 _WITHOUT_SCORE: Final = (State.FAILED, State.EXPIRED, State.OVER_BUDGET)
 
 
@@ -29,6 +30,8 @@ class _Minute(NamedTuple):
     """Since 1970."""
     scored: Counter[str]
     chosen: Counter[str]
+    lost: Counter[str]
+    """Answers without any score, by outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ class Coverage:
         """Count an answer that ended; ``metrics`` are what it was to be judged by."""
         if FinalOutcome.of(outcome).state in _WITHOUT_SCORE:
             self._now().chosen.update(_names((metric.name, metric.profile) for metric in metrics))
+            self._now().lost[outcome] += 1
             return
         outcomes = evaluation.outcomes if evaluation else ()
         names = _names((each.metric, each.profile) for each in outcomes)
@@ -52,17 +56,28 @@ class Coverage:
 
     def by_metric(self, metrics: Sequence[Metric], *, waiting: int) -> Mapping[str, CoverageOf]:
         """Return the coverage of each metric; ``waiting`` answers wait after a failed attempt."""
-        oldest = self._now().number - WINDOW_MINUTES
-        recent = [minute for minute in self._minutes if minute.number > oldest]
+        recent = self._recent()
         scored = sum((minute.scored for minute in recent), Counter[str]())
         chosen = sum((minute.chosen for minute in recent), Counter[str]())
         names = {*_names((metric.name, metric.profile) for metric in metrics), *chosen}
         return {name: CoverageOf(scored[name], chosen[name] + waiting) for name in sorted(names)}
 
+    def why_none(self) -> str | None:
+        """Return the outcome of most answers if none of several got a score; ``None`` if one did."""
+        recent = self._recent()
+        lost = sum((minute.lost for minute in recent), Counter[str]())
+        if lost.total() < _SEVERAL or any(minute.scored.total() for minute in recent):
+            return None
+        return lost.most_common(1)[0][0]
+
+    def _recent(self) -> Sequence[_Minute]:
+        oldest = self._now().number - WINDOW_MINUTES
+        return [minute for minute in self._minutes if minute.number > oldest]
+
     def _now(self) -> _Minute:
         number = self.clock.now_ns() // _MINUTE_NS
         if not self._minutes or self._minutes[-1].number < number:
-            self._minutes.append(_Minute(number, Counter(), Counter()))
+            self._minutes.append(_Minute(number, Counter(), Counter(), Counter()))
         return self._minutes[-1]
 
 

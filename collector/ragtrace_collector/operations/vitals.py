@@ -16,7 +16,7 @@ from ragtrace.ports import Clock
 from ragtrace_collector.judge.guard import JudgeGuard
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.account import Ledger
-from ragtrace_collector.ledger.coverage import Coverage, CoverageOf
+from ragtrace_collector.ledger.coverage import WINDOW_MINUTES, Coverage, CoverageOf
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.operations._drift import drift_readings, drift_status
 from ragtrace_collector.operations._instruments import Measurement, Readings, read_all
@@ -58,6 +58,8 @@ class Vitals:
         trouble = await self._store_trouble()
         stopped = self.judge_stopped()
         notes = [f"nothing is judged, and answers wait on disk: {stopped}"] if stopped else []
+        if not stopped and (outcome := self.coverage.why_none()):
+            notes = [f"no answer of the last {WINDOW_MINUTES} minutes got a score: {outcome}"]
         unread = self._nothing_read()
         (notes if self.has_listeners else reasons).extend([unread] if unread else [])
         return Readiness(
