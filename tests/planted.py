@@ -14,6 +14,12 @@ def answered(reply: Any, request: Mapping[str, Any]) -> Any:
     """Return a scripted reply to a chat completion, with a right verdict on each further claim."""
     user = next(said["content"] for said in request["messages"] if said["role"] == "user")
     found = sections(user[user.find("\n<<") + 1 :] if not user.startswith("<<") else user)
+    if isinstance(reply, dict) and "claims" in reply and "answer" in found:
+        there = {sentence.number for sentence in numbered(found["answer"])}
+        return {
+            **reply,
+            "claims": [each for each in reply["claims"] if there.issuperset(each["sentence_ids"])],
+        }
     if not isinstance(reply, dict) or "verdicts" not in reply or "claims" not in found:
         return reply
     scripted = {given["id"]: given for given in reply["verdicts"]}

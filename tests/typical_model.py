@@ -25,6 +25,7 @@ from tests.gullible_model import chunks_in, completion, numbered, running_model,
 
 __all__ = ["Habits", "TypicalModel", "running_typical_model"]
 
+_REMINDED = "Your last reply left numbers out"
 _WORDS = re.findall(
     r"\w+",
     "the passage says so in its first sentence and gives the same number while another chunk is about"
@@ -76,7 +77,9 @@ class TypicalModel:
         """Answer a chat completion."""
         messages = body["messages"]
         chance = Random(zlib.crc32(json.dumps(messages).encode()))
-        text = json.dumps(self._value(str(messages[1]["content"]), chance), ensure_ascii=False)
+        user = str(messages[1]["content"])
+        forgets = 0.0 if _REMINDED in user else self.habits.forgets
+        text = json.dumps(self._value(user, chance, forgets), ensure_ascii=False)
         if len(messages) == 2 and chance.random() < self.habits.malformed:
             text = text[: len(text) // 2]
         return completion(body, text) | {"usage": self._count(body, text, chance)}
@@ -99,25 +102,25 @@ class TypicalModel:
             "completion_tokens_details": {"reasoning_tokens": thought},
         }
 
-    def _value(self, user: str, chance: Random) -> dict[str, Any]:
+    def _value(self, user: str, chance: Random, forgets: float) -> dict[str, Any]:
         found = sections(user)
         chunks = chunks_in(found)
         if "answer" in found:
-            return self._extracted(numbered(found["answer"]), chance)
+            return self._extracted(numbered(found["answer"]), chance, forgets)
         if "statements" in found:
             return {"statements": self._relevance(numbered(found["statements"]), chance)}
         graded = {"chunks": [self._grade(chunk, chance) for chunk in chunks]}
         if "claims" not in found:
             return graded
-        verdicts = {"verdicts": self._verdicts(numbered(found["claims"]), chunks, chance)}
+        verdicts = {"verdicts": self._verdicts(numbered(found["claims"]), chunks, chance, forgets)}
         return graded | verdicts if "question" in found else verdicts
 
-    def _extracted(self, sentences: Sequence[NumberedText], chance: Random) -> dict[str, Any]:
+    def _extracted(self, sentences: Sequence[NumberedText], chance: Random, forgets: float) -> dict[str, Any]:
         claims: list[dict[str, Any]] = []
         for sentence in sentences:
             refuses = is_refusal(sentence.text)
             number = 1 if refuses else chance.choices((0, 1, 2), self.habits.claims)[0]
-            if chance.random() < self.habits.forgets:
+            if chance.random() < forgets:
                 continue
             claims += [
                 {
@@ -131,13 +134,13 @@ class TypicalModel:
         return {"claims": claims, "refusal": bool(claims) and all(c["kind"] == "refusal" for c in claims)}
 
     def _verdicts(
-        self, claims: Sequence[NumberedText], chunks: Sequence[NumberedText], chance: Random
+        self, claims: Sequence[NumberedText], chunks: Sequence[NumberedText], chance: Random, forgets: float
     ) -> list[dict[str, Any]]:
         shown = " ".join(" ".join(chunk.text.split()) for chunk in chunks)
         return [
             self._verdict(claim, chunks, chance, stands=claim.text in shown)
             for claim in claims
-            if chance.random() >= self.habits.forgets
+            if chance.random() >= forgets
         ]
 
     def _verdict(

@@ -104,7 +104,7 @@ def test_sighup_follows_the_file_and_goes_on_where_it_cannot(tmp_path: Path) -> 
         assert collector.stop() == 0
     assert before["config"] != after["config"] == last["config"]
     assert "did you mean `ratio`?" in collector.log.read_text()
-    assert events(collector) == ["listening", "reloaded", "reload_refused", "stopping", "stopped"]
+    assert events(collector) == ["listening", "judging", "reloaded", "reload_refused", "stopping", "stopped"]
 
 
 def changed(collector: CollectorProcess, **reloads: int) -> dict[str, Any] | None:

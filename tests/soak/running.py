@@ -27,7 +27,17 @@ __all__ = ["KEY", "WARM_UP", "Report", "config_of", "measures_of", "soak"]
 KEY = "RAGTRACE_SOAK_KEY"
 WARM_UP = 1 / 3
 _EXPECTED_EVENTS = frozenset(
-    {"listening", "judge_failed", "judge_stopped", "judge_back", "sink_away", "stopping", "stopped"}
+    {
+        "listening",
+        "judging",
+        "answer_unscored",
+        "judge_failed",
+        "judge_stopped",
+        "judge_back",
+        "sink_away",
+        "stopping",
+        "stopped",
+    }
 )
 _MOST_LOST = 0.01
 """An idle connection may be closed just when it is used again; a sender then tries again."""
