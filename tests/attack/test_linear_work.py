@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -118,6 +119,14 @@ FRAMES: Final[Mapping[str, Callable[[str], str]]] = {
     "behind an open object": lambda text: f'{{"verdicts": [{text}',
     "before an end": lambda text: f"{text}}}]\\",
 }
+
+
+@pytest.fixture(autouse=True)
+def no_collection_of_garbage() -> Iterator[None]:
+    """Leave it to other tests: what they left behind takes as long as much reading."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def cpu_s(read: Callable[[str], object], text: str) -> float:
