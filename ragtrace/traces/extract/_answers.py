@@ -58,13 +58,14 @@ _HTML: Final = re.compile(
 )
 _TOKEN: Final = re.compile(r"<\|[^|<>\n]{1,40}\|>(?:assistant\n)?|<(?:start|end)_of_turn>(?:model\n)?")
 """A special token of a chat template, such as ``<|channel|>``."""
-_BARE_CHANNELS: Final = re.compile(r"\Aanalysis.*assistantfinal", re.DOTALL)
+_BARE_CHANNELS: Final = re.compile(r"analysis.*assistantfinal", re.DOTALL)
 _FENCED: Final = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```\s*\Z", re.DOTALL)
 _LABELED: Final = re.compile(
     r"^[ \t]{0,3}[#>*_\- ]{0,8}(?P<name>[^\W\d_][^\n:\uff1a*_#.!?]{0,40}?)[ \t]?"
     r"(?:\*\*|__)?(?:[:\uff1a](?:\*\*|__)?|(?<=\*\*)$|(?<=__)$)|^#{1,6} (?P<head>[^\W\d_][^\n]{0,40})$",
     re.MULTILINE,
 )
+_MAY_BE_LABELED: Final = re.compile(r"[:\uff1a#*_]")
 _LABEL_OF_ANSWER: Final = re.compile(
     rf"(?:final |my |the )?(?:answer|reply|response)|(?:\w{{1,20}} )?{REPLY_ABROAD}(?: \w{{1,20}})?",
     re.IGNORECASE,
@@ -132,7 +133,10 @@ def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
 
 def _in_elements(text: str, question: str | None) -> tuple[str | None, str]:
     """Find the answer between tags of any name, or beside thoughts in such tags."""
-    bare = _BARE_CHANNELS.sub("", text, count=1)
+    channels = _BARE_CHANNELS.match(text)
+    bare = text[channels.end() :] if channels else text
+    if not channels and "<" not in text and "[" not in text and "\u25c1" not in text:
+        return None, ""
     elements = outermost(elements_in(bare))
     thoughts = [
         each
@@ -162,6 +166,8 @@ def _in_elements(text: str, question: str | None) -> tuple[str | None, str]:
 
 def _below_label(text: str, question: str | None) -> tuple[str | None, str]:
     """Find what follows ``Final Answer:`` and the like, behind what has labels, too."""
+    if not _MAY_BE_LABELED.search(text):
+        return None, ""
     labels = [(match["name"] or match["head"], match) for match in _LABELED.finditer(text)]
     answers = [i for i, (name, _) in enumerate(labels) if _LABEL_OF_ANSWER.fullmatch(name.strip())]
     if not answers:

@@ -182,6 +182,8 @@ _MOST_REPRS: Final = 1_000
 
 def documents_in_repr(text: str) -> tuple[AttributeValue, ...]:
     """Read documents that a template wrote as Python shows them: ``[Document(id='a', page_content='…')]``."""
+    if "content=" not in text and "text=" not in text:
+        return ()
     starts = [each.start() for each in islice(_REPR.finditer(text), _MOST_REPRS)]
     found: list[AttributeValue] = []
     for start, end in pairwise([*starts, len(text)]):
