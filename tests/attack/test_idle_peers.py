@@ -243,6 +243,7 @@ async def test_unfinished_messages_over_grpc_take_bounded_memory_and_others_are_
         "judge": {"use": "lexical"},
         "export": [{"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}"}],
         "store": {"path": str(tmp_path / "store.db")},
+        "telemetry": {"listen": "127.0.0.1:0"},
     }
     with collector_process(tmp_path, config) as collector:
         before = resident_bytes(collector)

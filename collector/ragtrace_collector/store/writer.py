@@ -170,6 +170,7 @@ class GroupCommit:
         return results
 
     def _committed(self, connection: sqlite3.Connection, group: list[_Submission]) -> list[Any]:
+        _roll_back(connection)  # the group before, if its own rollback failed
         self._refuse_other_files(connection)
         self._cut_log(connection)
         connection.execute("BEGIN IMMEDIATE")
@@ -218,10 +219,14 @@ class GroupCommit:
             self._loop.call_soon_threadsafe(_settle, results)
 
 
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:  # a full disk has already ended it
+        connection.execute("ROLLBACK")
+
+
 def _undo(connection: sqlite3.Connection) -> None:
-    with suppress(BaseException):  # then the next group cannot begin, and it is tried again
-        if connection.in_transaction:  # a full disk has already ended it
-            connection.execute("ROLLBACK")
+    with suppress(BaseException):  # then it is tried again before the next group
+        _roll_back(connection)
     with suppress(BaseException):
         # On a full disk the log cannot grow: with its pages in place, it begins again from its start.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
