@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.model import Usage
+from ragtrace.model import DecidedBy, Usage
 from ragtrace.ports import JudgeReply, JudgeRequest
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
@@ -37,7 +37,8 @@ def write_reply(reply: JudgeReply[Any]) -> bytes:
     """Encode the judge's reply without its usage."""
     value = reply.value.model_dump(by_alias=True)
     kept = {"value": value, "abstained": sorted(reply.abstained), "notes": dict(reply.notes)}
-    return as_json({**kept, "support": dict(reply.support)} if reply.support else kept)
+    sometimes = {"support": dict(reply.support), "decided_by": dict(reply.decided_by)}
+    return as_json({**kept, **{name: said for name, said in sometimes.items() if said}})
 
 
 def read_reply(
@@ -52,6 +53,7 @@ def read_reply(
             abstained=frozenset(stored["abstained"]),
             notes={int(number): note for number, note in stored["notes"].items()},
             support={int(number): support for number, support in stored.get("support", {}).items()},
+            decided_by={int(number): DecidedBy(who) for number, who in stored.get("decided_by", {}).items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -371,8 +371,13 @@ def test_the_rules_find_what_a_real_collector_tells_a_real_prometheus(tmp_path: 
             "shop-by-score",
         }
         share = "slo:ragtrace_failing:ratio_increase6h"
-        eventually(lambda: len(prometheus.series(share)) == 3, what="the share of each objective")
-        shares = {labels["slo"]: value for labels, value in prometheus.series(share)}
+        slos = {"shop-faithfulness", "shop-by-score", "bot-faithfulness"}
+
+        def told() -> dict[str, float] | None:
+            shares = {labels["slo"]: value for labels, value in prometheus.series(share)}
+            return shares if shares.keys() == slos else None
+
+        shares = eventually(told, what="the share of each objective")
         assert shares["shop-faithfulness"] == pytest.approx(shares["shop-by-score"], abs=0.1)
         assert shares["shop-faithfulness"] == pytest.approx(0.5, abs=0.3)
         assert shares["bot-faithfulness"] == 0

@@ -150,9 +150,9 @@ async def test_the_index_has_the_session_as_its_last_span_tells_it(tmp_path: Pat
         await spans.pass_time(IDLE_S + 1)
         await receive(spans, TOLD[1])
         await spans.pass_time(IDLE_S + 1)
-        (told,) = (await spans.collector.pipeline.store.answers.sessions(tenant=None)).sessions
-        (same,) = await spans.collector.pipeline.store.answers.judged_sessions("chat-1", tenant="")
-    assert told == same
+        (listed,) = (await spans.collector.pipeline.store.answers.sessions(tenant=None)).sessions
+        (told,) = await spans.collector.pipeline.store.answers.judged_sessions("chat-1", tenant="")
+    assert listed == (told.session, told.tenant)
     assert (told.turns, told.faithful, told.contradictions, told.repeated) == (4, 2, 1, 1)
     assert told.last.trace_id == trace_id_of(3)
 
