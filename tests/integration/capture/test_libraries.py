@@ -511,6 +511,9 @@ async def read(how):
     if how == "forgotten":
         del pieces
         await asyncio.sleep(0)
+        closing = asyncio.all_tasks() - {asyncio.current_task()}
+        with suppress(asyncio.CancelledError):  # of a scope that another task ends
+            await asyncio.gather(*closing, return_exceptions=True)
     await agent.run("And next?")
     with ragtrace.rag(question="And then?"): pass
 """
