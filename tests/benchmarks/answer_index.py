@@ -274,7 +274,7 @@ def _forget(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("BEGIN")
         start = time.perf_counter()
-        number = forget(db, before_ns=END_NS, most_rows=0, at_once=5_000)
+        number = len(forget(db, before_ns=END_NS, most_rows=0, at_once=5_000))
         print(f"forget: {number / (time.perf_counter() - start):,.0f} rows/s")
         db.execute("ROLLBACK")
 

@@ -198,7 +198,7 @@ class IndexMachine(RuleBasedStateMachine):
     def forget(self, before: int, most: int) -> None:
         times = [row.time_ns for row, _ in self.kept.rows]
         if len(set(times)) == len(times):  # else either of two may go
-            while forget(self.db, before_ns=before, most_rows=most, at_once=2) == 2:
+            while len(forget(self.db, before_ns=before, most_rows=most, at_once=2)) == 2:
                 pass
             self.kept.forget(before, most)
 
