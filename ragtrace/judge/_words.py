@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
 from ragtrace.judge._grammars import ENGLISH, Grammar, Suffixes
-from ragtrace.judge._numbers import UNITLESS, UNSURE, Readings, dates_named, numbers_in, with_decimals
+from ragtrace.judge._numbers import UNITLESS, UNSURE, Readings, dates_named, numbers_in, plain, with_decimals
 
 KnownT = TypeVar("KnownT")
 
@@ -31,7 +31,6 @@ _FIGURES = re.compile(_NUMBER)
 _HAS_FIGURES = re.compile(r"[\d¼-¾⅓-⅞]")
 _MARKS = re.compile(r"[.,:/]")
 _THOUSANDS_MARK = re.compile(r",(?=\d{3}(?!\d))")
-_ZEROS = re.compile(r"\.0+$")
 _CONVERSION = re.compile(r"(?<=[\w°%]) ?\((?:about |approximately |around |~|≈)?\d[^()]{0,30}[^\d()]\)")
 _NAME = re.compile(r"(?<=[\w,;'’&)/-] )([A-Z]\w*(?:['’]\w+)?)")
 _CAPITALIZED = re.compile(r"(?<=[\w,;'’&)/-] )([^\W\d_]\w*)")
@@ -255,8 +254,7 @@ def plain_number(figures: str, grammar: Grammar = ENGLISH) -> str:
         elif figures.count(",") == 1 and "." not in figures:
             figures = figures.replace(",", ".")
         figures = re.sub(r"(?<=\.)(\d*?)0+$", r"\1", figures).removesuffix(".")
-    plain = _THOUSANDS_MARK.sub("", figures)
-    return _ZEROS.sub("", plain).lstrip("0") or "0"
+    return plain(_THOUSANDS_MARK.sub("", figures))
 
 
 def _joined(text: str, grammar: Grammar) -> str:

@@ -15,10 +15,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,10 +25,9 @@ import httpx
 
 from ragtrace.traces.otlp import encode
 from tests.acceptance.collector_process import CollectorProcess, collector_process
+from tests.attack.hostile_judge import Rule, Said, hostile_judge
 from tests.gullible_model import completion, gullible_reply
 from tests.rag_spans import rag_trace
-
-Reply = Callable[[Mapping[str, Any]], tuple[int, dict[str, Any]]]
 
 _PAUSE_S: Final = 0.4
 """Between two answers."""
@@ -41,47 +39,51 @@ _SERIES: Final = re.compile(
 )
 
 
-def well(body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+def well(body: Mapping[str, Any]) -> Said:
     """Be an honest judge."""
-    return 200, gullible_reply(body)
+    return _said(gullible_reply(body))
 
 
-def dead(_: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+def dead(_: Mapping[str, Any]) -> Said:
     """Be a gateway whose server is away."""
-    return 503, {}
+    return _said({}, status=503)
 
 
-def liar(body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+def liar(body: Mapping[str, Any]) -> Said:
     """Call everything supported, the canaries too."""
     said = json.loads(gullible_reply(body)["choices"][0]["message"]["content"])
     for verdict in said.get("verdicts", ()):
         verdict |= {"label": "supported", "chunks": [1]}
-    return 200, completion(body, json.dumps(said))
+    return _said(completion(body, json.dumps(said)))
 
 
-def refuser(_: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+def refuser(_: Mapping[str, Any]) -> Said:
     """Refuse the key."""
-    return 401, {"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}
+    return _said({"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}, status=401)
 
 
-def decliner(body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+def decliner(body: Mapping[str, Any]) -> Said:
     """Be a model that will not."""
-    return 200, completion(body, "I'm sorry, but I can't help with that.")
+    return _said(completion(body, "I'm sorry, but I can't help with that."))
 
 
-def cutter(body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+def cutter(body: Mapping[str, Any]) -> Said:
     """Read the first part of each prompt only, as a small context does."""
     reply = gullible_reply(body)
-    return 200, {**reply, "usage": {"prompt_tokens": 256, "completion_tokens": 20, "total_tokens": 276}}
+    return _said({**reply, "usage": {"prompt_tokens": 256, "completion_tokens": 20, "total_tokens": 276}})
 
 
-def sleeper(body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+def sleeper(body: Mapping[str, Any]) -> Said:
     """Answer after the time-out."""
     time.sleep(5)
     return well(body)
 
 
-SCENES: Final[Mapping[str, Reply]] = {
+def _said(told: Mapping[str, Any], *, status: int = 200) -> Said:
+    return Said(status=status, body=json.dumps(told).encode())
+
+
+SCENES: Final[Mapping[str, Rule]] = {
     "well": well,
     "dies": dead,
     "lies": liar,
@@ -94,7 +96,7 @@ SCENES: Final[Mapping[str, Reply]] = {
 
 
 @dataclass(frozen=True)
-class Said:
+class Told:
     """What a collector says of itself."""
 
     readyz: str
@@ -115,10 +117,10 @@ def main() -> None:
         running = {name: stack.enter_context(_scene(folder, name)) for name in SCENES}
         time.sleep(max(0.0, seconds - (time.monotonic() - began_s)))
         for name, collector in running.items():
-            said = _said(collector)
+            told = _told(collector)
             print(f"\n{name}")
             for what in ("readyz", "metrics", "log", "ledger", "page"):
-                print(f"  {what:8} {getattr(said, what)}")
+                print(f"  {what:8} {getattr(told, what)}")
 
 
 @contextmanager
@@ -126,7 +128,10 @@ def _scene(folder: Path, name: str) -> Iterator[CollectorProcess]:
     """Run a collector with its judge, and send it answers until the block ends."""
     place = folder / name.replace(" ", "-")
     place.mkdir()
-    with _serving(SCENES[name]) as judge, collector_process(place, _config(name, judge)) as collector:
+    with (
+        hostile_judge(SCENES[name]) as judge,
+        collector_process(place, _config(name, judge.base_url)) as collector,
+    ):
         over = threading.Event()
         sender = threading.Thread(target=_send, args=(collector, over), daemon=True)
         sender.start()
@@ -152,38 +157,6 @@ def _config(name: str, judge: str) -> Mapping[str, Any]:
     }
 
 
-@contextmanager
-def _serving(reply: Reply) -> Iterator[str]:
-    """Serve a judge on loopback until the block ends; gives its base URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            status, told = reply(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            body = json.dumps(told).encode()
-            try:
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-            except OSError:
-                self.close_connection = True
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base class's
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 def _send(collector: CollectorProcess, over: threading.Event) -> None:
     address = f"http://127.0.0.1:{collector.http_port}/v1/traces"
     number = 0
@@ -195,7 +168,7 @@ def _send(collector: CollectorProcess, over: threading.Event) -> None:
             client.post(address, content=encode(spans), headers={"content-type": "application/x-protobuf"})
 
 
-def _said(collector: CollectorProcess) -> Said:
+def _told(collector: CollectorProcess) -> Told:
     pages = f"http://127.0.0.1:{collector.pages_port}"
     with httpx.Client(timeout=30) as client:
         ready = client.get(f"{pages}/readyz")
@@ -204,8 +177,8 @@ def _said(collector: CollectorProcess) -> Said:
         page = client.get(f"http://127.0.0.1:{collector.ui_port}/").text
     log = [line for line in collector.log.read_text().splitlines() if " INFO " not in line]
     lines = Counter(re.sub(r"[0-9a-f]*\d[0-9a-f]*", "N", line[24:]) for line in log)
-    told = re.findall(r'<p class="bad">(.*?)</p>', page, re.DOTALL)
-    return Said(
+    notices = re.findall(r'<p class="bad">(.*?)</p>', page, re.DOTALL)
+    return Told(
         readyz=f"{ready.status_code} {ready.text}",
         metrics=metrics.replace("\n", " | "),
         log=" | ".join(f"{times} x {line}" for line, times in lines.most_common(4)) or "nothing but INFO",
@@ -215,7 +188,7 @@ def _said(collector: CollectorProcess) -> Said:
             for each in ledger["accounts"]
             if each["number"]
         ),
-        page=" | ".join(told) or "nothing is wrong",
+        page=" | ".join(notices) or "nothing is wrong",
     )
 
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -60,8 +61,7 @@ def load_config(
     looked for beside it.
 
     Without a file, verdicts go nowhere but to the store and its page, and ``judge`` names who judges.
-    Without ``needs_secrets``, random keys stand in for variables and files that are not there: who looks into
-    the store needs none of them.
+    Who only looks into the store needs no secrets.
 
     Raises:
         ConfigError: names the file, the key and what to do.
@@ -69,14 +69,11 @@ def load_config(
     if path is None:
         chosen = {"ui": {"listen": "127.0.0.1:4330"}, **({"judge": {"use": judge}} if judge else {})}
         return _checked(CollectorConfig, chosen, where="the default configuration")
-    text, where, folder = _text(path), str(path), path.parent
+    parse = partial(parse_config, _text(path), where=str(path), environ=environ, folder=path.parent)
     if not needs_secrets:
         with suppress(ConfigError):  # it needs more than a key: that is told below
-            filled = _filled(
-                _document(text, where=where), where=where, environ=environ, folder=folder, needs_secrets=False
-            )
-            return _beside(folder, _checked(CollectorConfig, filled, where=where))
-    return parse_config(text, where=where, environ=environ, folder=folder)
+            return parse(needs_secrets=False)
+    return parse()
 
 
 def load_extract(path: Path, *, environ: Mapping[str, str] | None = None) -> ExtractRules:
@@ -115,16 +112,23 @@ def _text(path: Path) -> str:
 
 
 def parse_config(
-    text: str, *, where: str, environ: Mapping[str, str] | None = None, folder: Path = Path()
+    text: str,
+    *,
+    where: str,
+    environ: Mapping[str, str] | None = None,
+    folder: Path = Path(),
+    needs_secrets: bool = True,
 ) -> CollectorConfig:
     """Check a configuration text, with references to the environment and to files filled in.
 
-    Relative paths of what it names (not of what the collector writes) begin at ``folder``.
+    Relative paths of what it names (not of what the collector writes) begin at ``folder``. Without
+    ``needs_secrets``, random keys stand in for variables and files that are not there.
 
     Raises:
         ConfigError: names ``where``, the key and what to do.
     """
-    filled = _filled(_document(text, where=where), where=where, environ=environ, folder=folder)
+    document = _document(text, where=where)
+    filled = _filled(document, where=where, environ=environ, folder=folder, needs_secrets=needs_secrets)
     return _beside(folder, _checked(CollectorConfig, filled, where=where))
 
 

@@ -135,8 +135,6 @@ def _in_elements(text: str, question: str | None) -> tuple[str | None, str]:
     """Find the answer between tags of any name, or beside thoughts in such tags."""
     channels = _BARE_CHANNELS.match(text)
     bare = text[channels.end() :] if channels else text
-    if not channels and "<" not in text and "[" not in text and "\u25c1" not in text:
-        return None, ""
     elements = outermost(elements_in(bare))
     thoughts = [
         each
@@ -530,7 +528,7 @@ def is_for_a_program(reading: SpanReading) -> bool:
     if is_verdict(text):
         return True
     prompt, node = _material(reading), parse_loosely(text)
-    if isinstance(node, Mapping):
+    if isinstance(node, dict):
         asked = (
             each for key, each in node.items() if isinstance(each, str) and _QUESTION_NAME.fullmatch(key)
         )

@@ -100,7 +100,7 @@ def elements_in(text: str) -> list[Element]:
     """Find all elements with content. A tag that is only mentioned encloses nothing."""
     opened: list[tuple[str, re.Match[str]]] = []
     found: list[Element] = []
-    for match in _TAG.finditer(text):
+    for match in _TAG.finditer(text) if any(mark in text for mark in "<[\u25c1") else ():
         name = (match[2] or match[4]).lower()
         if not match[1] and match[3] != "END":
             opened.append((name, match))
