@@ -16,10 +16,11 @@ def answered(reply: Any, request: Mapping[str, Any]) -> Any:
     found = sections(user[user.find("\n<<") + 1 :] if not user.startswith("<<") else user)
     if isinstance(reply, dict) and "claims" in reply and "answer" in found:
         there = {sentence.number for sentence in numbered(found["answer"])}
-        return {
-            **reply,
-            "claims": [each for each in reply["claims"] if there.issuperset(each["sentence_ids"])],
-        }
+        cited = [
+            {**each, "sentence_ids": [number for number in each["sentence_ids"] if number in there]}
+            for each in reply["claims"]
+        ]
+        return {**reply, "claims": [each for each in cited if each["sentence_ids"]]}
     if not isinstance(reply, dict) or "verdicts" not in reply or "claims" not in found:
         return reply
     scripted = {given["id"]: given for given in reply["verdicts"]}

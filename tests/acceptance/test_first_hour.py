@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,7 +39,6 @@ def test_a_newcomer_sees_her_wrong_claim_without_a_back_end(tmp_path: Path) -> N
             "COLUMNS": "80",
         }
         with collector(start, tmp_path, environment) as log:
-            eventually(lambda: "page of answers" in log.read_text(), what="the collector's page")
             assert "judge: openai:gpt-4o-mini; verdicts go to the store only" in log.read_text()
             ran = said(f'"{sys.executable}" app.py', tmp_path, environment)
             assert ran == ""  # nothing went wrong on the way to the collector
@@ -55,16 +55,26 @@ def test_a_newcomer_sees_her_wrong_claim_without_a_back_end(tmp_path: Path) -> N
 
 @contextmanager
 def collector(command: str, folder: Path, environment: dict[str, str]) -> Iterator[Path]:
-    """Run the README's command until the block ends."""
+    """Run the README's command until the block ends; while its ports are taken on this machine, try again."""
     log = folder / "collector.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            ["bash", "-euc", command.replace("=…", "=none").replace("\nragtrace", "\nexec ragtrace")],
-            cwd=folder,
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
+
+    def started() -> subprocess.Popen[bytes] | None:
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                ["bash", "-euc", command.replace("=…", "=none").replace("\nragtrace", "\nexec ragtrace")],
+                cwd=folder,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        while process.poll() is None:
+            if "page of answers" in log.read_text():
+                return process
+            time.sleep(0.1)
+        assert "the port is taken" in log.read_text(), log.read_text()
+        return None
+
+    process = eventually(started, what="the ports of the README")
     try:
         yield log
     finally:

@@ -242,7 +242,8 @@ def _is_open(answer: AnswerResult) -> bool:
 
 def _compared(result: DemoResult, judge: str) -> str:
     unscored = result.unscored(judge)
-    left = f" {unscored} have no score: too few claims were clear to it." if unscored else ""
+    why = ": too few claims were clear to it" if judge == "lexical" else ""
+    left = f" {unscored} have no score{why}." if unscored else ""
     return f"{result.agreement(judge).sentence(_ABOUT.get(judge, judge))}{left}"
 
 
