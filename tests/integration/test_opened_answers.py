@@ -23,6 +23,7 @@ from ragtrace.model import MetricResult
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.store.reader import StoreReader
+from ragtrace_collector.store.sqlite import SqliteFile
 from tests.backends.jaeger_server import Jaeger
 from tests.backends.phoenix_server import Phoenix
 from tests.backends.process import eventually
@@ -109,7 +110,7 @@ def shown(answer: OpenedAnswer) -> dict[str, Any]:
 
 
 def of_store(folder: Path) -> AnswerSource:
-    reader = StoreReader(folder / "store.db")
+    reader = StoreReader(SqliteFile(folder / "store.db"))
     return store_source(reader, reader, name="store")
 
 

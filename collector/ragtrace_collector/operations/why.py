@@ -18,7 +18,10 @@ from ragtrace_collector.assemble.open_traces import OpenTrace
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.ledger.account import AnswerStatus
 from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.store.port import LedgerStore, StoredContent, StoredTrace
+from ragtrace_collector.store.reader import StoreReader
+from ragtrace_collector.store.records import StoredTrace
+from ragtrace_collector.store.reports import Reports
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
@@ -139,7 +142,7 @@ def trace_id_in(text: str) -> str:
 
 
 async def look_up(
-    store: LedgerStore,
+    store: Store | Reports,
     index: AnswerIndex,
     wanted: str,
     *,
@@ -147,7 +150,7 @@ async def look_up(
     sampler: Sampler | None = None,
     now_ns: int,
     tenant: str | None = None,
-    content: StoredContent | None = None,
+    content: StoreReader | None = None,
 ) -> TraceStatus:
     """Look a trace up by its id or a prefix of it. The collector may run meanwhile.
 
@@ -175,7 +178,7 @@ async def look_up(
 
 
 async def _evaluations(
-    index: AnswerIndex, key: str, answers: Sequence[AnswerStatus], content: StoredContent | None
+    index: AnswerIndex, key: str, answers: Sequence[AnswerStatus], content: StoreReader | None
 ) -> tuple[EvaluationStatus, ...]:
     found: list[EvaluationStatus] = []
     for answer in answers:
@@ -187,7 +190,7 @@ async def _evaluations(
     return tuple(found)
 
 
-async def _wrong_claims(content: StoredContent, key: AnswerKey) -> Mapping[str, tuple[WrongClaim, ...]]:
+async def _wrong_claims(content: StoreReader, key: AnswerKey) -> Mapping[str, tuple[WrongClaim, ...]]:
     """Return the wrong claims by carrier; none if they are encrypted with a key that was not given."""
     try:
         kept = await content.kept(key)
@@ -230,7 +233,7 @@ def _evaluation(summary: AnswerSummary, wrong: Mapping[str, tuple[WrongClaim, ..
     )
 
 
-async def _whole_key(store: LedgerStore, wanted: str, tenant: str | None) -> str:
+async def _whole_key(store: Store | Reports, wanted: str, tenant: str | None) -> str:
     """Return the key of the one trace that matches. An unknown whole id is its own key."""
     trace_id = trace_id_of(wanted)
     if BEHIND_ID in wanted:

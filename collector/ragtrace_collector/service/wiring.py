@@ -83,7 +83,7 @@ async def open_collector(
             open_tracer(config.telemetry.otlp_endpoint, ratio=config.telemetry.trace_ratio)
         )
         shared = _open_shared(config, SteadyClock(clock), tracer, stack)
-        store = await open_store(config.store, forward_to=release_to(config), tenants=_tenants(config, auth))
+        store = await open_store(config.store, forward_to=release_to(config))
         stack.push_async_callback(store.aclose)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
         live = LiveConfig(await _open_live(config, clock, store.budget))
@@ -177,11 +177,6 @@ def _collector(
         ui=UiService(config=config, auth=auth, status=vitals.status, clock=pipeline.calendar),
         kafka=kafka,
     )
-
-
-def _tenants(config: CollectorConfig, auth: ReceiverAuth) -> frozenset[str]:
-    kafka = config.receive.kafka
-    return auth.access.tenants | ({kafka.tenant} if kafka and kafka.tenant else set())
 
 
 def _open_scores(config: CollectorConfig, clock: Clock) -> Scores | None:
