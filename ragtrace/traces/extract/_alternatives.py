@@ -8,7 +8,7 @@ from typing import Final
 
 from ragtrace.model import Part, Provenance
 from ragtrace.traces.extract._calls import Call, SpanTree
-from ragtrace.traces.extract._content import FoundValue
+from ragtrace.traces.extract._content import FoundValue, Place
 from ragtrace.traces.extract._mapping import is_mapped
 from ragtrace.traces.extract._span_reader import Role, SpanReading, T
 
@@ -121,11 +121,5 @@ def _answers(
 
 
 def _over(part: Part, reading: SpanReading, found: FoundValue[T] | None, why: str) -> Provenance:
-    return Provenance(
-        part=part,
-        span_id=reading.span.span_id,
-        span_name=reading.span.name,
-        attribute=found.attribute if found else "",
-        convention=found.convention if found else reading.convention,
-        why=why,
-    )
+    at = found.at if found else Place("", reading.convention, "")
+    return FoundValue(None, at).provenance(part, reading.span, why)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
 from ragtrace.languages import language_of
-from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract._attributes import found_text
+from ragtrace.model import AttributeValue
 from ragtrace.traces.extract._calls import Call, SpanTree, snake
-from ragtrace.traces.extract._content import FoundValue, parse_loosely
+from ragtrace.traces.extract._content import FoundValue, Place, found_text, parse_loosely
 from ragtrace.traces.extract._languages import REPLY_ABROAD, SOURCES_ABROAD
 from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
 from ragtrace.traces.extract._prompts import (
@@ -82,7 +81,7 @@ _LABEL_OF_ASIDE: Final = re.compile(
 def unwrapped(found: FoundValue[str], question: str | None = None) -> FoundValue[str]:
     """Take the answer out of its JSON, tags, labels or field markers, one in the other; say so in ``how``."""
     text, wrappings = unwrap(found.value or "", question)
-    return replace(found, value=text, how="; ".join([found.how, *wrappings])) if wrappings else found
+    return found._replace(value=text, how="; ".join([found.how, *wrappings])) if wrappings else found
 
 
 def unwrap(text: str, question: str | None = None) -> tuple[str, Sequence[str]]:
@@ -271,7 +270,7 @@ def returned(
     chunks = {
         chunk.text.strip()
         for each in call.of(Role.RETRIEVAL, Role.RERANK)
-        for chunk in _chunks(each)
+        for chunk in each.chunks
         if chunk.text
     }
     leaves = [each for each in _leaves(own.output) if each.text not in asked and each.text not in chunks]
@@ -279,7 +278,7 @@ def returned(
     if ranked:
         _, leaf = min(ranked, key=lambda each: each[0])
         how = f"`{leaf.path}` in its JSON" if leaf.path else "its text"
-        return found_text(leaf.text, attribute=own.output_at, convention=own.convention, how=how)
+        return found_text(leaf.text, Place(own.output_at, own.convention, own.span.span_id), how)
     is_answer = said and said.value and _flat(said.value) not in helped and not _is_status(said.value, texts)
     return said if is_answer else None
 
@@ -328,10 +327,6 @@ def _said(reading: SpanReading) -> str | None:
 
 def _flat(text: str) -> str:
     return " ".join(text.split())
-
-
-def _chunks(reading: SpanReading) -> Sequence[Chunk]:
-    return (reading.documents.value if reading.documents else None) or ()
 
 
 # -- which generation answered
@@ -416,7 +411,7 @@ def _helpers(generations: Sequence[SpanReading], retrievals: Sequence[SpanReadin
         for each in generations
     ]
     budget = _MOST_COMPARED
-    chunks = [_flat(chunk.text) for each in retrievals[:8] for chunk in _chunks(each)[:20] if chunk.text]
+    chunks = [_flat(chunk.text) for each in retrievals[:8] for chunk in each.chunks[:20] if chunk.text]
     found: dict[str, str] = {}
     anew: set[str] = set()
     for i, each in enumerate(candidates):

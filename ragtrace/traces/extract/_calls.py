@@ -230,15 +230,15 @@ def read_spans(spans: Iterable[Span], mapping: AttributeMapping | None = None) -
 def _with_tools(reading: SpanReading, tools: re.Pattern[str] | None) -> SpanReading:
     """Treat a retrieval tool as a retrieval, and drop the results of other tools."""
     if reading.role is Role.TOOL and retrieves(reading.tool or "", reading.documents, tools):
-        return replace(reading, role=Role.RETRIEVAL)
+        return reading._replace(role=Role.RETRIEVAL)
     if reading.role is Role.CALL and _PREPARES.match(reading.span.name):
-        return replace(reading, role=Role.STEP)
+        return reading._replace(role=Role.STEP)
     if not reading.handed:
         return reading
     handed = (
         each for each in reading.handed if each.tool is None or retrieves(each.tool, each.documents, tools)
     )
-    return replace(reading, handed=tuple(handed))
+    return reading._replace(handed=tuple(handed))
 
 
 _PREPARES: Final = re.compile(r"\w*(Splitter|NodeParser|Embedding|Embedder|IngestionPipeline)\b")
@@ -253,7 +253,7 @@ def _read(span: Span, mapping: AttributeMapping | None) -> SpanReading | None:
     if by_convention is None:
         return mapped
     has_role = by_convention.role not in (None, Role.STEP)
-    return merge([replace(mapped, role=by_convention.role if has_role else mapped.role), by_convention])
+    return merge([mapped._replace(role=by_convention.role if has_role else mapped.role), by_convention])
 
 
 def find_calls(tree: SpanTree, readings: Sequence[SpanReading]) -> tuple[Call, ...]:

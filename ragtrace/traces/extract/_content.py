@@ -7,14 +7,14 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ragtrace import semconv
-from ragtrace.model import AttributeValue, SkipReason
+from ragtrace.model import AttributeValue, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.text import scrub_surrogates
+from ragtrace.traces.trace import Span
 
 T = TypeVar("T")
 
@@ -37,26 +37,46 @@ _NO_TEXT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContentDamage:
+class ContentDamage(NamedTuple):
     """Why a text cannot be trusted."""
 
     reason: SkipReason
     detail: str
 
+    def gap(self, part: Part) -> Gap:
+        """Return what it means for a part of the record."""
+        return Gap(part=part, reason=self.reason, detail=self.detail)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundValue(Generic[T]):
+
+class Place(NamedTuple):
+    """Where a value is."""
+
+    attribute: str
+    convention: str
+    span_id: str
+
+
+class FoundValue(NamedTuple, Generic[T]):
     """A value read from a span. Without a value, ``damage`` gives the reason."""
 
     value: T | None
-    attribute: str
-    convention: str
-    how: str
+    at: Place
+    how: str = ""
     """Human-readable: the part of the attribute."""
     damage: ContentDamage | None = None
     is_retrieved: bool = False
     """Whether the form of a tool's result shows that the tool retrieves."""
+
+    def provenance(self, part: Part, span: Span, why: str) -> Provenance:
+        """Return where the part is from, with the rule that chose it."""
+        return Provenance(
+            part=part,
+            span_id=span.span_id,
+            span_name=span.name,
+            attribute=self.at.attribute,
+            convention=self.at.convention,
+            why=why,
+        )
 
 
 def best(*candidates: FoundValue[T] | None) -> FoundValue[T] | None:
@@ -111,16 +131,14 @@ def text_damage(text: str, attribute: str) -> ContentDamage | None:
         ),
     }[found.lastgroup or ""]
     hint = ": unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and similar variables"
-    return ContentDamage(
-        reason=reason, detail=f"`{attribute}` holds {said}{hint * (text == semconv.OI_REDACTED)}"
-    )
+    return ContentDamage(reason, f"`{attribute}` holds {said}{hint * (text == semconv.OI_REDACTED)}")
 
 
 def cut_damage(attribute: str) -> ContentDamage:
     """Return the damage of a string that the back end truncated."""
     return ContentDamage(
-        reason=SkipReason.TRUNCATED,
-        detail=f"`{attribute}` was cut at {semconv.TEMPO_STRING_BYTES} bytes, as Tempo does by default: "
+        SkipReason.TRUNCATED,
+        f"`{attribute}` was cut at {semconv.TEMPO_STRING_BYTES} bytes, as Tempo does by default: "
         "raise `max_attribute_bytes`, or use ragtrace's own instrumentation, whose lists are not cut",
     )
 
@@ -131,7 +149,32 @@ def broken_damage(value: AttributeValue, attribute: str) -> ContentDamage:
     if is_cut_by_tempo(text):
         return cut_damage(attribute)
     damage = text_damage(text, attribute)
-    return damage or ContentDamage(reason=SkipReason.TRUNCATED, detail=f"`{attribute}` holds incomplete JSON")
+    return damage or ContentDamage(SkipReason.TRUNCATED, f"`{attribute}` holds incomplete JSON")
+
+
+def text_of(attributes: Mapping[str, AttributeValue], key: str) -> str | None:
+    """Return a clean string attribute; ``None`` if it is absent, empty or of another type."""
+    value = attributes.get(key)
+    return clean(value) or None if isinstance(value, str) else None
+
+
+def first_text(span: Span, *keys: str) -> str | None:
+    """Return the first of these attributes that is a string."""
+    return next((text for key in keys if (text := text_of(span.attributes, key))), None)
+
+
+def found_text(text: str | None, at: Place, how: str, raw: AttributeValue = None) -> FoundValue[str] | None:
+    """Check a text from an attribute; the raw value may show that it was truncated."""
+    if text is None:
+        return None
+    kept, has_excess = without_excess(clean(text))
+    damage = text_damage(kept, at.attribute)
+    value = None if damage else kept
+    if has_excess:
+        damage = ContentDamage(SkipReason.TRUNCATED, f"`{at.attribute}` is longer than ragtrace reads")
+    elif damage is None and isinstance(raw, str) and is_cut_by_tempo(raw):
+        damage = cut_damage(at.attribute)
+    return FoundValue(value, at, how, damage)
 
 
 def parse_loosely(value: AttributeValue) -> AttributeValue:

@@ -9,7 +9,7 @@ from typing import Final
 from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.extract._answers import is_for_a_program
 from ragtrace.traces.extract._calls import GIVEN, Call, SpanTree, snake
-from ragtrace.traces.extract._content import FoundValue, parse_loosely
+from ragtrace.traces.extract._content import FoundValue, Place, parse_loosely
 from ragtrace.traces.extract._documents import (
     MAX_CHUNKS,
     chunk_of,
@@ -18,6 +18,7 @@ from ragtrace.traces.extract._documents import (
     is_prose,
     is_unnamed,
     joined,
+    too_many,
 )
 from ragtrace.traces.extract._mapping import is_mapped
 from ragtrace.traces.extract._messages import hosted_documents, message_text
@@ -83,10 +84,7 @@ def _with_texts(
     """Take the texts of documents whose ids a retrieval has from the model's prompt."""
     assert generation is not None  # its prompt has them
     reading = SpanReading(
-        span=generation.span,
-        convention=shown.documents.convention,
-        role=Role.RETRIEVAL,
-        documents=shown.documents,
+        generation.span, shown.documents.at.convention, Role.RETRIEVAL, documents=shown.documents
     )
     of_prompt = ExtractedContext(
         sources=(*found.sources, reading),
@@ -154,8 +152,7 @@ _NEAR: Final = 300
 
 
 def _of_prompt(found: PromptContext) -> ExtractedContext:
-    damage = found.damage
-    gaps = (Gap(part=Part.CONTEXT, reason=damage.reason, detail=damage.detail),) if damage else ()
+    gaps = (found.damage.gap(Part.CONTEXT),) if found.damage else ()
     return ExtractedContext(
         sources=(),
         chunks=found.chunks[:MAX_CHUNKS],
@@ -183,11 +180,11 @@ def _retrieved(call: Call, generation: SpanReading | None, tree: SpanTree) -> Ex
     mapped = tuple(each for each in call.members if is_mapped(each.documents))
     final = final_retrievals(retrievals, tree) or _handed(generation) or _returned(call)
     sources = mapped or named_by_steps(final, call.of(Role.STEP))
-    chunks = joined([each.documents.value or () for each in sources if each.documents])
+    chunks = joined([each.chunks for each in sources])
     return ExtractedContext(
         sources=sources,
         chunks=chunks[:MAX_CHUNKS],
-        provenance=tuple(_provenance(each) for each in sources if each.documents and each.documents.value),
+        provenance=tuple(_provenance(each) for each in sources if each.chunks),
         gaps=tuple(_gaps(call, sources, chunks)),
     )
 
@@ -197,9 +194,9 @@ def _handed(generation: SpanReading | None) -> tuple[SpanReading, ...]:
     results = generation.handed if generation else ()
     return tuple(
         SpanReading(
-            span=generation.span,
-            convention=result.documents.convention,
-            role=Role.RETRIEVAL,
+            generation.span,
+            result.documents.at.convention,
+            Role.RETRIEVAL,
             tool=result.tool or "tool",
             documents=result.documents,
         )
@@ -226,21 +223,14 @@ def _returned(call: Call) -> tuple[SpanReading, ...]:
         ),
         (),
     )
-    place = {"attribute": own.output_at, "convention": own.convention, "span_id": own.span.span_id}
-    documents = find_documents(listed, **place)
-    return (replace(own, role=Role.RETRIEVAL, documents=documents),) if listed else ()
+    at = Place(own.output_at, own.convention, own.span.span_id)
+    return (own._replace(role=Role.RETRIEVAL, documents=find_documents(listed, at)),) if listed else ()
 
 
 def _provenance(source: SpanReading) -> Provenance:
     assert source.documents is not None  # filtered by the caller
-    return Provenance(
-        part=Part.CONTEXT,
-        span_id=source.span.span_id,
-        span_name=source.span.name,
-        attribute=source.documents.attribute,
-        convention=source.documents.convention,
-        why=f"{_why(source)}: {source.documents.how}.",
-    )
+    why = f"{_why(source)}: {source.documents.how}."
+    return source.documents.provenance(Part.CONTEXT, source.span, why)
 
 
 def _why(source: SpanReading) -> str:
@@ -262,10 +252,8 @@ def _gaps(call: Call, sources: Sequence[SpanReading], chunks: Sequence[Chunk]) -
 
 
 def _too_many(chunks: Sequence[Chunk]) -> tuple[Gap, ...]:
-    if len(chunks) <= MAX_CHUNKS:
-        return ()
-    detail = f"there are {len(chunks)} documents: ragtrace reads the first {MAX_CHUNKS}"
-    return (Gap(part=Part.CONTEXT, reason=SkipReason.TRUNCATED, detail=detail),)
+    damage = too_many(len(chunks), "there are")
+    return (damage.gap(Part.CONTEXT),) if damage else ()
 
 
 _USE_THE_PROMPT: Final = (
@@ -306,5 +294,4 @@ def _is_linked_elsewhere(call: Call) -> bool:
 def _gap(source: SpanReading) -> Gap | None:
     if source.documents is None:
         return missing_documents(source.span)
-    damage = source.documents.damage
-    return Gap(part=Part.CONTEXT, reason=damage.reason, detail=damage.detail) if damage else None
+    return source.documents.damage.gap(Part.CONTEXT) if source.documents.damage else None

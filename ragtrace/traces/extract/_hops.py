@@ -40,7 +40,7 @@ def hops_of(call: Call, generation: SpanReading | None, context: ExtractedContex
 def _dropped(call: Call, final: Sequence[Chunk]) -> Iterator[Chunk]:
     known = {chunk.id for chunk in final} | {chunk.text for chunk in final if chunk.text}
     for reading in call.of(Role.RETRIEVAL, Role.RERANK):
-        for chunk in (reading.documents.value or ()) if reading.documents else ():
+        for chunk in reading.chunks:
             if chunk.text and chunk.id not in known and chunk.text not in known:
                 known |= {chunk.id, chunk.text}
                 yield replace(chunk, text=chunk.text[:_MOST_CHARS], span_id=reading.span.span_id)

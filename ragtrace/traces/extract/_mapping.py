@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -49,12 +49,12 @@ class AttributeMapping:
         """Read the mapped attributes. Without a convention, the parts imply the role."""
         found = self.convention.read(span, None)
         if found.question or found.answer:
-            return replace(found, role=Role.CALL)
+            return found._replace(role=Role.CALL)
         if found.documents:
-            return replace(found, role=Role.RETRIEVAL)
-        return replace(found, role=Role.STEP) if found.reference else found
+            return found._replace(role=Role.RETRIEVAL)
+        return found._replace(role=Role.STEP) if found.reference else found
 
 
 def is_mapped(found: FoundValue[T] | None) -> bool:
     """Return whether the value comes from the mapping."""
-    return found is not None and found.convention == NAME
+    return found is not None and found.at.convention == NAME

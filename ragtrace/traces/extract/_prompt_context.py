@@ -8,10 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ragtrace import semconv
-from ragtrace.model import AttributeValue, Chunk, Part, Provenance, SkipReason
-from ragtrace.traces.extract._attributes import found_text
+from ragtrace.model import Chunk, Part, Provenance, SkipReason
 from ragtrace.traces.extract._calls import Call
-from ragtrace.traces.extract._content import ContentDamage, FoundValue, clean, parse_loosely, without_excess
+from ragtrace.traces.extract._content import (
+    ContentDamage,
+    FoundValue,
+    Place,
+    clean,
+    found_text,
+    parse_loosely,
+    without_excess,
+)
 from ragtrace.traces.extract._documents import chunk_of, find_documents, is_document, joined, with_text_damage
 from ragtrace.traces.extract._languages import OF_THE_CONVERSATION
 from ragtrace.traces.extract._messages import ChatTurn, Message, calls_tools, turns_of
@@ -72,31 +79,21 @@ def documents_shown(generation: SpanReading | None, *, has_retrieval: bool) -> T
     """Return the documents of a prompt's variables, else those that Python wrote into its text."""
     if generation is None:
         return None
-    span = generation.span
-    for key, value in span.attributes.items():
+    for key, value in generation.span.attributes.items():
         if key.startswith(_VARIABLES) and isinstance(value, str):
             parsed = parse_loosely(value)
             for each in (parsed, *(parsed.values() if isinstance(parsed, dict) else ())):
                 listed = listed_documents(each)
                 if isinstance(listed, tuple) and listed and all(is_document(item) for item in listed):
-                    return ToolResult(tool=None, documents=_documents(listed, key, generation))
-    found = generation.prompt
-    for turn in turns_of(found.value or ()) if found else ():
+                    at = Place(key, generation.convention, generation.span.span_id)
+                    return ToolResult(None, find_documents(listed, at))
+    prompt = generation.prompt
+    for turn in turns_of(prompt.value or ()) if prompt else ():
         objects = objects_in_json(turn.text)[0] if has_retrieval else ()
         named = tuple(each for each in objects if isinstance(each, dict))
-        if turn.role != "assistant" and (listed := documents_in_repr(turn.text) or named):
-            return ToolResult(
-                tool=None, documents=_documents(listed, found.attribute if found else "", generation)
-            )
+        if prompt and turn.role != "assistant" and (listed := documents_in_repr(turn.text) or named):
+            return ToolResult(None, find_documents(listed, prompt.at))
     return None
-
-
-def _documents(
-    listed: tuple[AttributeValue, ...], attribute: str, generation: SpanReading
-) -> FoundValue[tuple[Chunk, ...]]:
-    return find_documents(
-        listed, attribute=attribute, convention=generation.convention, span_id=generation.span.span_id
-    )
 
 
 def prompted(
@@ -132,9 +129,8 @@ def prompted(
     if graded and not (is_liberal or has_retrieval):
         return None
     asked = _asked(material, question)
-    if asked is None and generation and generation.question:  # it may be a field of a message's JSON
-        told = generation.question.value
-        asked = told if all(told != each.turn.text for each in material) else None
+    if asked is None and generation and all(generation.asked != each.turn.text for each in material):
+        asked = generation.asked or None  # it may be a field of a message's JSON
     passages = [each for part in material for each in _passages(part, asked, is_liberal=is_liberal)]
     if not passages and has_retrieval:
         passages = [each for part in material for each in _passages(part, asked, is_liberal=True)]
@@ -171,12 +167,9 @@ def prompt_of(
     """Read the prompt of the generation, or of the provider's span below it; return also the source."""
     if generation is None:
         return None, None
-    told = generation.answer.value if generation.answer else None
-    others = [each for each in call.of(Role.GENERATION) if each.answer and each.answer.value == told]
-    for reading in (generation, *others):
-        if reading.prompt:
-            return reading.span, reading.prompt
-    return None, None
+    others = (each for each in call.of(Role.GENERATION) if each.answer and each.said == generation.said)
+    chosen = next((each for each in (generation, *others) if each.prompt), None)
+    return (chosen.span, chosen.prompt) if chosen else (None, None)
 
 
 def _material(
@@ -280,20 +273,8 @@ def _prompted(
     )
     return PromptContext(
         chunks=chunks,
-        question=found_text(
-            asked,
-            attribute=prompt.attribute,
-            convention=prompt.convention,
-            how="the question in the last turn",
-        ),
-        provenance=Provenance(
-            part=Part.CONTEXT,
-            span_id=span.span_id,
-            span_name=span.name,
-            attribute=prompt.attribute,
-            convention=prompt.convention,
-            why=why,
-        ),
+        question=found_text(asked, prompt.at, "the question in the last turn"),
+        provenance=prompt.provenance(Part.CONTEXT, span, why),
         damage=prompt.damage or _damage(span, prompt, chunks, material),
     )
 
@@ -311,8 +292,8 @@ def _damage(
     marks = span.attributes.get(semconv.RAG_TRUNCATED)
     if isinstance(marks, tuple) and _PROMPT_MARK in marks:
         detail = "the content policy of `ragtrace.instrument` cut the prompt: raise `max_messages_bytes`"
-        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
+        return ContentDamage(SkipReason.TRUNCATED, detail)
     if any(without_excess(clean(each.turn.text))[1] for each in material):
-        detail = f"`{prompt.attribute}` is longer than ragtrace reads"
-        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
-    return with_text_damage(chunks, prompt.attribute)
+        detail = f"`{prompt.at.attribute}` is longer than ragtrace reads"
+        return ContentDamage(SkipReason.TRUNCATED, detail)
+    return with_text_damage(chunks, prompt.at.attribute)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ragtrace.traces.extract._content import FoundValue
@@ -49,7 +48,7 @@ def question_of(prompt: FoundValue[str] | None) -> FoundValue[str] | None:
     asked = asked_in(prompt.value) if prompt and prompt.value else None
     if prompt is None or asked is None:
         return None
-    return replace(prompt, value=asked, how="the text after its last `Question:` or `Query:`")
+    return prompt._replace(value=asked, how="the text after its last `Question:` or `Query:`")
 
 
 def beside_chunks(prompt: FoundValue[str] | None, texts: Sequence[str]) -> FoundValue[str] | None:
@@ -62,7 +61,7 @@ def beside_chunks(prompt: FoundValue[str] | None, texts: Sequence[str]) -> Found
     paragraphs = [each.strip() for each in rest.split("\n\n") if each.strip()]
     if rest == prompt.value or not paragraphs or len(paragraphs[-1]) > _LONGEST_QUESTION:
         return None
-    return replace(prompt, value=paragraphs[-1], how="what is beside the chunks in the prompt")
+    return prompt._replace(value=paragraphs[-1], how="what is beside the chunks in the prompt")
 
 
 _MOST_CHUNKS = 50

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from ragtrace import semconv
-from ragtrace.traces.extract._attributes import first_text
+from ragtrace.traces.extract._content import first_text
 from ragtrace.traces.extract._payload import handed_on, returns_documents, texts_for_synthesis
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
 from ragtrace.traces.extract.convention import CHOICES, EVENTS, Convention, SpanRule

@@ -11,9 +11,8 @@ from ragtrace import semconv
 from ragtrace.model import Gap, Part, Provenance, RagRecord, Target
 from ragtrace.traces.extract._alternatives import passed_over
 from ragtrace.traces.extract._answers import Answering, answering, returned, texts_of, unwrapped
-from ragtrace.traces.extract._attributes import first_text
 from ragtrace.traces.extract._calls import Call, SpanTree
-from ragtrace.traces.extract._content import FoundValue
+from ragtrace.traces.extract._content import FoundValue, first_text
 from ragtrace.traces.extract._context import ExtractedContext, context_of
 from ragtrace.traces.extract._earlier_turns import earlier_turns
 from ragtrace.traces.extract._hops import hops_of
@@ -88,14 +87,7 @@ class _Choice(Generic[T]):
 
     @property
     def provenance(self) -> Provenance:
-        return Provenance(
-            part=self.part,
-            span_id=self.reading.span.span_id,
-            span_name=self.reading.span.name,
-            attribute=self.found.attribute,
-            convention=self.found.convention,
-            why=f"{self.why}: {self.found.how}.",
-        )
+        return self.found.provenance(self.part, self.reading.span, f"{self.why}: {self.found.how}.")
 
 
 _Candidate = tuple[SpanReading | None, FoundValue[T] | None, str]
@@ -289,8 +281,7 @@ def _gaps(
 
 
 def _damage(choice: _Choice[str]) -> list[Gap]:
-    damage = choice.found.damage
-    return [Gap(part=choice.part, reason=damage.reason, detail=damage.detail)] if damage else []
+    return [choice.found.damage.gap(choice.part)] if choice.found.damage else []
 
 
 def _first(values: Iterable[str | None]) -> str | None:
