@@ -133,6 +133,8 @@ def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
 def _in_elements(text: str, question: str | None) -> tuple[str | None, str]:
     """Find the answer between tags of any name, or beside thoughts in such tags."""
     channels = _BARE_CHANNELS.match(text)
+    if not channels and not any(mark in text for mark in "<[\u25c1"):
+        return None, ""
     bare = text[channels.end() :] if channels else text
     elements = outermost(elements_in(bare))
     thoughts = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
@@ -23,7 +24,7 @@ T = TypeVar("T")
 _RETRIEVALS = (Role.RETRIEVAL, Role.RERANK)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Call:
     """One RAG call: its root span and the readings of its spans, in order of start."""
 
@@ -31,7 +32,7 @@ class Call:
     """``None`` if the steps have no known common ancestor."""
     members: tuple[SpanReading, ...]
 
-    @property
+    @cached_property
     def own(self) -> SpanReading | None:
         """The reading of the call's own span, if a convention reads it."""
         root_id = self.root.span_id if self.root else None
@@ -40,7 +41,14 @@ class Call:
 
     def of(self, *roles: Role) -> tuple[SpanReading, ...]:
         """Return the members with one of the roles."""
-        return tuple(member for member in self.members if member.role in roles)
+        found = self._by_roles.get(roles)
+        if found is None:
+            found = self._by_roles[roles] = tuple(each for each in self.members if each.role in roles)
+        return found
+
+    @cached_property
+    def _by_roles(self) -> dict[tuple[Role, ...], tuple[SpanReading, ...]]:
+        return {}
 
 
 class SpanTree:
@@ -173,11 +181,10 @@ def is_evaluator(span: Span) -> bool:
         or attributes.get(semconv.LANGFUSE_OBSERVATION_TYPE) == semconv.LANGFUSE_EVALUATOR
         or attributes.get(semconv.MLFLOW_TYPE) == semconv.MLFLOW_EVALUATOR
         or attributes.get(semconv.OPERATION_NAME) == semconv.OP_EVALUATION
-        or any(map(_OF_AN_EVALUATION, attributes))
+        or f"\n{semconv.EVAL_PREFIX}" in "\n".join(["", *attributes])
     )
 
 
-_OF_AN_EVALUATION: Final = re.compile(re.escape(semconv.EVAL_PREFIX)).match
 _UNDER_TEST: Final = re.compile(
     r"^(actual_?|model_?|generated_?|predicted_?)?(answer|response|output|prediction|completion|generation)s?$",
     re.IGNORECASE,

@@ -26,6 +26,9 @@ _LONGEST_KEPT = 65_536
 _STARTS = ("{", "[", '"', "(")
 _STARTS_OF_JSON = ('{"', "[{", '["')
 _LONGEST_REST = 3  # bytes of a UTF-8 character that truncation can leave
+_BRACKETS = (("{", "}"), ("[", "]"), ("(", ")"))
+_UNCLEAN = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
+"""The escapes of NUL and of surrogates."""
 _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
 _NO_TEXT = re.compile(
     rf"(?P<hashed>{re.escape(semconv.HASHED_PREFIX)}hmac-sha256 [0-9a-f]{{32}} \d+ bytes>)"
@@ -116,7 +119,8 @@ def is_cut_by_tempo(text: str) -> bool:
 
 def text_damage(text: str, attribute: str) -> ContentDamage | None:
     """Return the damage of a plain text, if any."""
-    found = _NO_TEXT.fullmatch(text)
+    may_be = text[-1:] in (">", ")") or "(" in text[:64] or "redacted" in text.lower()
+    found = _NO_TEXT.fullmatch(text) if may_be else None
     if found is None:
         return None
     reason, said = {
@@ -219,7 +223,7 @@ def number_of(value: AttributeValue) -> float | None:
 def _parse(text: str) -> AttributeValue:
     stripped = scrub_surrogates(text).strip()
     try:
-        parsed = _as_value(json.loads(stripped), is_clean="\\u" not in stripped)
+        parsed = _as_value(json.loads(stripped), _UNCLEAN.search(stripped) is None)
     except (ValueError, RecursionError):
         literal = _python_literal(stripped)
         parsed = text if literal is None else literal
@@ -230,7 +234,7 @@ _parse_again = lru_cache(maxsize=64)(_parse)
 """Several conventions, and several parts of one, look into the same attribute."""
 
 
-def _as_value(node: object, *, is_clean: bool, depth: int = 0) -> AttributeValue:
+def _as_value(node: object, is_clean: bool, depth: int = 0) -> AttributeValue:
     """Convert a value from ``json`` or ``ast`` to an attribute value with clean text."""
     if isinstance(node, str):
         return node if is_clean else clean(node)
@@ -240,23 +244,26 @@ def _as_value(node: object, *, is_clean: bool, depth: int = 0) -> AttributeValue
         return None
     if isinstance(node, dict):
         return {
-            key if is_clean and isinstance(key, str) else clean(str(key)): _as_value(
-                value, is_clean=is_clean, depth=depth + 1
+            key if is_clean else clean(str(key)): (
+                value if is_clean and type(value) in _LEAVES else _as_value(value, is_clean, depth + 1)
             )
             for key, value in node.items()
         }
     if isinstance(node, list | tuple | set):
-        return tuple(_as_value(item, is_clean=is_clean, depth=depth + 1) for item in node)
+        return tuple([_as_value(item, is_clean, depth + 1) for item in node])
     return None
 
 
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+
+
 def _python_literal(text: str) -> AttributeValue:
-    if len(text) > _MAX_REPR_BYTES or text[0] not in "{[(":
+    if len(text) > _MAX_REPR_BYTES or (text[0], text[-1]) not in _BRACKETS:
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd escapes in foreign text must not warn
-            return _as_value(ast.literal_eval(text), is_clean=False)
+            return _as_value(ast.literal_eval(text), False)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None
 
@@ -268,4 +275,4 @@ def _complete_elements(text: str) -> Iterator[AttributeValue]:
             element, position = decoder.raw_decode(text, separator.end())
         except (ValueError, RecursionError):
             return
-        yield _as_value(element, is_clean=False)
+        yield _as_value(element, False)

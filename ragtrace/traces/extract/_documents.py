@@ -76,6 +76,7 @@ _OF_RECORDS = re.compile(
 _FIRST_KEY = re.compile(r'\{\s*"([^"]{1,40})"')
 _BEGINNINGS = frozenset((*_ID_KEYS, *_TEXT_KEYS, *_METADATA_KEYS, *_SCORE_KEYS, *_INNER_KEYS))
 _CITED_TYPES = ("search_result", "document")
+_HASH = 16
 _PROSE_WORDS, _PROSE_LETTERS, _DEEPEST_WRAPPER = 4, 10, 3
 
 
@@ -163,7 +164,7 @@ def is_passage(item: AttributeValue) -> bool:
 
 def is_unnamed(chunk: Chunk) -> bool:
     """Return whether the chunk's id is a hash of its text."""
-    return chunk.id == _id_from(chunk.text, chunk.rank)
+    return len(chunk.id) <= _HASH + 4 and chunk.id == _id_from(chunk.text, chunk.rank)
 
 
 def with_text_damage(chunks: Sequence[Chunk], attribute: str) -> ContentDamage | None:
@@ -343,7 +344,7 @@ def _is_id(value: AttributeValue) -> bool:
 
 
 def _id_from(text: str | None, rank: int) -> str:
-    return f"unnamed-{rank}" if text is None else hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"unnamed-{rank}" if text is None else hashlib.sha256(text.encode()).hexdigest()[:_HASH]
 
 
 def _unused(identity: str, chosen: Mapping[str, Chunk]) -> str:

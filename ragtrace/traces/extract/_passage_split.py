@@ -41,6 +41,7 @@ FILE: Final = re.compile(
 )
 """A line with the name of the file that follows."""
 ANY_NUMBERED: Final = re.compile(
+    r"(?=[^\d\u4e00-\u56db\n]{0,60}[\d\u4e00-\u56db])"  # most lines have no number where one may be
     r"[ \t#*]{0,6}(?:(?:[^\W\d_]{1,12} )?[^\W\d_]{2,20}"
     r"|[\u3010\[(\uff08]?[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{1,8})"
     r"[ \t]{0,2}(?:n[.º°o]{1,2} ?|nr\. ?)?[#\[(]?(?:\d{1,4}"

@@ -190,7 +190,7 @@ def directions_in(texts: Sequence[str]) -> Directions:
     ends = "\n\n".join(map(_ends, texts))
     return Directions(
         is_directed=bool(_DIRECTED.search(ends)),
-        is_pointed=bool(_POINTED.search(ends)),
+        is_pointed=any(map(_is_pointing, ends.splitlines())),
         is_named=bool(
             NAMES_PASSAGES.search(ends)
             and (
@@ -200,6 +200,12 @@ def directions_in(texts: Sequence[str]) -> Directions:
         ),
         is_asked=bool(_ASKING.search(ends)),
     )
+
+
+@lru_cache(maxsize=1_024)
+def _is_pointing(line: str) -> bool:
+    """Return whether a line means passages in the prompt itself."""
+    return bool((_DIRECTED.search(line) or "nformation" in line) and _POINTED.search(line))
 
 
 def is_english(text: str) -> bool:
@@ -509,7 +515,7 @@ def _block(
 
 def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
     """Find the text after a sentence that points to it, or below the line of dashes that follows it."""
-    pointing = next((i for i, line in enumerate(lines) if _POINTED.search(line)), None)
+    pointing = next((i for i, line in enumerate(lines) if _is_pointing(line)), None)
     if pointing is None:
         return None
     rules = [i for i in range(pointing + 1, len(lines)) if RULE.fullmatch(lines[i])]

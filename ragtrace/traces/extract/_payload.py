@@ -145,8 +145,8 @@ def listed_documents(value: AttributeValue) -> AttributeValue:
 
 def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
     """Read the input texts of a LlamaIndex synthesizer, which are the final chunks."""
-    raw = first_text(span, key)
-    parsed = parse_loosely(raw) if raw and _SYNTHESIS in raw else None
+    raw = span.attributes.get(key)
+    parsed = parse_loosely(raw) if isinstance(raw, str) and _SYNTHESIS in raw else None
     texts = parsed.get(_SYNTHESIS) if isinstance(parsed, dict) else None
     return texts if isinstance(texts, tuple) else ()
 
@@ -179,8 +179,8 @@ def _documents_under_any_key(
 
 def handed_on(span: Span, key: str) -> AttributeValue:
     """Return the input documents of a LangChain step, with the ids that retrievers' spans omit."""
-    raw = first_text(span, key) or ""
-    parsed = parse_loosely(raw) if '"page_content"' in raw else None
+    raw = span.attributes.get(key)
+    parsed = parse_loosely(raw) if isinstance(raw, str) and '"page_content"' in raw else None
     return listed_documents(parsed.get("inputs")) if isinstance(parsed, dict) else None
 
 

@@ -89,10 +89,7 @@ class Element(NamedTuple):
     inside: slice
 
 
-_TAG = re.compile(
-    r"[<\[\u25c1](/?)([^\W\d][\w.:-]{0,40})(?:\s[^<>\[\]]{0,300})?[>\]\u25b7]"
-    r"|\[(BEGIN|END) ([^\W\d][\w ]{0,40})\]"
-)
+_TAG = re.compile(r"[<\[\u25c1](/?)([^\W\d][\w.:-]{0,40})(?:\s[^<>\[\]]{0,300})?[>\]\u25b7]")
 
 
 def elements_in(text: str) -> list[Element]:
@@ -100,8 +97,8 @@ def elements_in(text: str) -> list[Element]:
     opened: list[tuple[str, re.Match[str]]] = []
     found: list[Element] = []
     for match in _TAG.finditer(text) if any(mark in text for mark in "<[\u25c1") else ():
-        name = (match[2] or match[4]).lower()
-        if not match[1] and match[3] != "END":
+        name = match[2].lower()
+        if not match[1]:
             opened.append((name, match))
             continue
         near = range(len(opened) - 1, max(-1, len(opened) - 9), -1)

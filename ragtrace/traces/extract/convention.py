@@ -34,6 +34,7 @@ from ragtrace.traces.extract._messages import (
     hosted_documents,
     last_answer_text,
     last_user_text,
+    may_hold_results,
     message_text,
     messages_of,
     tool_messages,
@@ -478,7 +479,7 @@ class Convention:
         """Return what the first of these places holds of tools and of the provider's search."""
         for place in places:
             raw, at = self._held(span, place)
-            value = in_camel_case(parse_loosely(raw))
+            value = in_camel_case(parse_loosely(raw)) if may_hold_results(raw) else None
             if not value:
                 continue
             of_tools = handed_documents(messages_of(value)[0], at)

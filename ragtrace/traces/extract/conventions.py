@@ -692,8 +692,10 @@ def stores_vectors(span: Span) -> bool:
 
 def _operates(span: Span, operations: re.Pattern[str]) -> bool:
     system = first_text(span, semconv.DB_SYSTEM, semconv.DB_SYSTEM_NAME) or ""
+    if system.lower() not in _VECTOR_STORES:
+        return False
     operation = first_text(span, semconv.DB_OPERATION, semconv.DB_OPERATION_NAME) or span.name
-    return system.lower() in _VECTOR_STORES and bool(operations.search(operation))
+    return bool(operations.search(operation))
 
 
 VECTOR_DB: Final = Convention(
