@@ -223,7 +223,7 @@ def number_of(value: AttributeValue) -> float | None:
 def _parse(text: str) -> AttributeValue:
     stripped = scrub_surrogates(text).strip()
     try:
-        parsed = _as_value(json.loads(stripped), _UNCLEAN.search(stripped) is None)
+        parsed = _as_value(json.loads(stripped), "\\u" not in stripped or not _UNCLEAN.search(stripped))
     except (ValueError, RecursionError):
         literal = _python_literal(stripped)
         parsed = text if literal is None else literal

@@ -24,6 +24,8 @@ def final_retrievals(retrievals: Sequence[SpanReading], tree: SpanTree) -> tuple
     whose text repeats the chunks of an inner retriever does not count. A reranker's output replaces all
     earlier retrievals.
     """
+    if len(retrievals) == 1 and retrievals[0].role is Role.RETRIEVAL:
+        return (retrievals[0],)
     candidates = _without_tools_around(retrievals, tree)
     inside = _chunks_inside(candidates, tree)
     chosen = [_completed_by(each, inside.get(each.span.span_id, ())) for each in _outermost(candidates, tree)]

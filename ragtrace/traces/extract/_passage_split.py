@@ -55,6 +55,7 @@ _BULLET: Final = re.compile(r"[ \t]{0,3}[-*•][ \t]{1,4}(?=\S)")
 _JSON: Final = re.compile(r"\[\s{0,20}[{\"]|\{\s{0,20}\"")
 _JSON_TRIED: Final = 8
 _SENTENCE: Final = re.compile(r"\w\W{0,3}[.!?…][\"'”)\]]{0,2}[ \t]{0,9}$")
+_LONGEST_END: Final = 16
 _LABELED: Final = re.compile(r"\w{1,20}:")
 _MARKS: Final = re.compile(
     r"^[ \t]*\[(?:/|END )[^\]\n]{0,40}\][ \t]*$|<((?:document_)?metadata)>[^<>]{0,500}</\1>",
@@ -339,13 +340,19 @@ def _listed(mark: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
 def _a_line_each(lines: Sequence[str]) -> tuple[str, ...]:
     """Split adjacent lines if each ends like a sentence; wrapped text does not."""
     stripped = "\n".join(lines).strip().splitlines()
-    is_each_whole = all(_SENTENCE.search(line) and not _LABELED.match(line) for line in stripped)
+    is_each_whole = all(
+        _SENTENCE.search(line[-_LONGEST_END:]) and not _LABELED.match(line) for line in stripped
+    )
     return _whole(stripped) if len(stripped) > 1 and is_each_whole else ()
 
 
 def _whole(passages: Iterable[str]) -> tuple[str, ...]:
     texts = [
-        text for each in passages if _LETTER.search(text := _LAST_RULE.sub("", _MARKS.sub("", each)).strip())
+        text
+        for each in passages
+        if _LETTER.search(
+            text := _LAST_RULE.sub("", _MARKS.sub("", each) if "]" in each or ">" in each else each).strip()
+        )
     ]
     said = [text for text in texts if not _FILE.fullmatch(text)]
     return tuple(said or texts)

@@ -188,24 +188,29 @@ class Passages:
 def directions_in(texts: Sequence[str]) -> Directions:
     """Find directions in the messages of the system and the user."""
     ends = "\n\n".join(map(_ends, texts))
+    lines = ends.splitlines()
     return Directions(
-        is_directed=bool(_DIRECTED.search(ends)),
-        is_pointed=any(map(_is_pointing, ends.splitlines())),
+        is_directed=any(map(_is_directing, lines)),
+        is_pointed=any(map(_is_pointing, lines)),
         is_named=bool(
             NAMES_PASSAGES.search(ends)
             and (
                 SAYS_TO_ANSWER.search(ends)
-                or any(asked_by_label(each) and not ASKED.match(each) for each in ends.splitlines())
+                or any(asked_by_label(each) and not ASKED.match(each) for each in lines)
             )
         ),
         is_asked=bool(_ASKING.search(ends)),
     )
 
 
+@lru_cache(maxsize=1_024)  # an application writes the lines of its template again and again
+def _is_directing(line: str) -> bool:
+    return bool(_DIRECTED.search(line))
+
+
 @lru_cache(maxsize=1_024)
 def _is_pointing(line: str) -> bool:
-    """Return whether a line means passages in the prompt itself."""
-    return bool((_DIRECTED.search(line) or "nformation" in line) and _POINTED.search(line))
+    return bool((_is_directing(line) or "nformation" in line) and _POINTED.search(line))
 
 
 def is_english(text: str) -> bool:
@@ -647,7 +652,7 @@ def _between(lines: Sequence[str], mark: re.Pattern[str], shape: str) -> Passage
 def _is_passage(paragraph: str) -> bool:
     """Return whether a paragraph above the first of several lines is a passage, too, and no instruction."""
     said = paragraph.strip()
-    is_other = said.endswith((":", "?", "\uff1a", "\uff1f")) or is_instruction(said) or _DIRECTED.search(said)
+    is_other = said.endswith((":", "?", "\uff1a", "\uff1f")) or is_instruction(said) or _is_directing(said)
     return _is_prose(said) and not is_other and not NAMES_PASSAGES.search(said)
 
 
