@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 from ragtrace import semconv
 from ragtrace.model import Gap, Part, Provenance, RagRecord, Target
 from ragtrace.traces.extract._alternatives import passed_over
-from ragtrace.traces.extract._answers import Answering, answering, returned, texts_of, unwrapped
+from ragtrace.traces.extract._answers import Answering, answering, returned, said_by, unwrapped
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._content import FoundValue, first_text
 from ragtrace.traces.extract._context import ExtractedContext, context_of
@@ -21,6 +21,7 @@ from ragtrace.traces.extract._missing import missing_answer, missing_text, unfin
 from ragtrace.traces.extract._prompts import beside_chunks, is_question_alone, question_of
 from ragtrace.traces.extract._rules import ExtractRules
 from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.text import flat
 from ragtrace.traces.trace import Span
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ T = TypeVar("T")
 def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
     """Build the record. Every part has a provenance, a gap, or both."""
     chosen = answering(call, tree)
-    output = returned(call, chosen.may_answer, chosen.helped)
+    output = returned(call, chosen)
     generation = _generation(chosen, output)
     context = context_of(call, generation, tree, question=_told(call), source=rules.context)
     question = _question(call, generation, context, is_rewritten=chosen.rewrites)
@@ -113,14 +114,9 @@ _NOTHING: Final = ("null", "undefined")
 
 def _generation(chosen: Answering, output: FoundValue[str] | None) -> SpanReading | None:
     """Return the generation whose text the call returned, else the last that answers."""
-    told = output.value if output else None
-    if told:
-        flat = " ".join(told.split())
-        for each in chosen.may_answer:
-            said = " ".join(next(texts_of((each,)), "").split())
-            if said and (said == flat or said in flat):
-                return each
-    return chosen.chosen
+    told = flat(output.value or "") if output else ""
+    said = (each for each in chosen.may_answer if (text := flat(said_by(each))) and text in told)
+    return next(said, chosen.chosen)
 
 
 def _told(call: Call) -> str | None:
@@ -198,7 +194,7 @@ def _answer(
         (
             generation,
             generation.answer if generation else None,
-            f"the span of the RAG call holds no whole answer, so {chosen.rule} does",
+            "the span of the RAG call holds no whole answer, so the last generation that answers does",
         ),
     )
     if found is None or is_mapped(found.found):
