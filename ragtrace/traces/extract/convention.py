@@ -154,7 +154,7 @@ class SpanRule:
     at: str
     """An attribute; ``@name`` is the span's name, ``@event`` the names of its events."""
     roles: Mapping[str, Role | None] = field(default_factory=dict)
-    """By value. Without a value, ``other`` is the role of every span that has the attribute."""
+    """By value, or by it in lower case. Without any, ``other`` is that of every span with the attribute."""
     ends: bool = False
     """Whether the values are endings."""
     other: Role | None = None
@@ -171,8 +171,8 @@ class SpanRule:
             if self.ends:
                 ended = next((end for end in self.roles if value.endswith(end)), None)
                 return True, self.other if ended is None else self.roles[ended]
-            if value in self.roles:
-                return True, self.roles[value]
+            if (key := value if value in self.roles else value.lower()) in self.roles:
+                return True, self.roles[key]
             if self.other is not None:
                 return True, self.other
         return False, None
