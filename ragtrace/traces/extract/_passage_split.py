@@ -15,8 +15,8 @@ from ragtrace.traces.extract._content import parse_loosely
 from ragtrace.traces.extract._documents import chunk_of, is_document
 from ragtrace.traces.extract._languages import REPLY_ABROAD, SAYS_TO_ANSWER
 
-_FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}|~{3,}|\"{3}|'{3})[\w-]{0,20}[ \t]*")
-RULE: Final = re.compile(r"[ \t]{0,3}(-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*")
+FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}|~{3,}|\"{3}|'{3})[\w-]{0,20}[ \t]*")
+RULE: Final = re.compile(r"[ \t]{0,3}(-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*$")
 NUMBERED: Final = re.compile(
     r"[ \t#*\[]{0,6}(?:document|doc|passage|source|chunk|context|excerpt|snippet|article|extract|result"
     r"|reference|section)[ \t]{0,2}(?:no\.?|number|id)?[ \t]{0,2}[#\[(]?\d{1,4}[\])]?"
@@ -83,7 +83,7 @@ def parted(block: str) -> tuple[str, ...]:
         _begun_by(ANY_NUMBERED, lines) if sum(bool(ANY_NUMBERED.match(each)) for each in lines) > 1 else (),
         _begun_by(BRACKETED, lines),
         _begun_by(FILE, lines) if sum(bool(FILE.match(each)) for each in lines) > 1 else (),
-        _ruled(lines),
+        _begun_by(RULE, lines),
         _listed(LISTED, lines),
         _listed(_BULLET, lines),
         _a_line_each(lines),
@@ -210,7 +210,7 @@ def _fenced(lines: Sequence[str]) -> tuple[str, ...]:
     inside: list[list[str]] = []
     mark, has_more = "", False
     for line in lines:
-        fence = _FENCE.fullmatch(line)
+        fence = FENCE.fullmatch(line)
         if fence and not mark:
             mark = fence[1]
             inside.append([])
@@ -310,17 +310,6 @@ def _begun_by(label: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
         return ()
     first = [] if "\n".join(passages[0]).rstrip().endswith(":") else passages[:1]
     return _whole("\n".join(each) for each in (*first, *passages[1:]))
-
-
-def _ruled(lines: Sequence[str]) -> tuple[str, ...]:
-    """Split at lines of dashes and similar rules."""
-    passages: list[list[str]] = [[]]
-    for line in lines:
-        if RULE.fullmatch(line):
-            passages.append([])
-        else:
-            passages[-1].append(line)
-    return _whole("\n".join(each) for each in passages) if len(passages) > 1 else ()
 
 
 def _listed(mark: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from ragtrace.traces.extract._passage_split import (
     BRACKETED,
     CJK,
     COLUMNS,
+    FENCE,
     FILE,
     IN_PARENTHESES,
     KEYED,
@@ -459,7 +460,7 @@ def _segments(lines: Sequence[str]) -> list[_Segment]:
     segments = [_Segment("", [])]
     is_fenced = False
     for line in lines:
-        if _QUOTED.fullmatch(line):
+        if FENCE.fullmatch(line):
             is_fenced = not is_fenced
         kind, now = "" if is_fenced else _kind(line), segments[-1].kind
         is_inside = kind == _NUMBER and now in (_NUMBER, _SURE, _PERHAPS)
@@ -592,9 +593,6 @@ def _words(lines: Sequence[str]) -> int:
 # -- in any language
 
 
-_QUOTED: Final = re.compile(r'[ \t]{0,3}("{3}|\'{3}|`{3,}|~{3,})[\w-]{0,20}[ \t]*')
-
-
 def structured(
     text: str, lines: Sequence[str], question: str | None, directions: Directions
 ) -> Passages | None:
@@ -609,7 +607,7 @@ def structured(
     for found in (
         _in_any_tags(text) if is_pointed else None,
         _below_heading(lines, question, is_told=directions.is_told) if is_pointed else None,
-        _between(lines, _QUOTED, "in fences"),
+        _between(lines, FENCE, "in fences"),
         _between(lines, RULE, "between lines"),
     ):
         if found is not None and found.passages:
