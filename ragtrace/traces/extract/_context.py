@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
@@ -24,25 +24,10 @@ from ragtrace.traces.extract._mapping import is_mapped
 from ragtrace.traces.extract._messages import hosted_documents, message_text
 from ragtrace.traces.extract._missing import missing_documents
 from ragtrace.traces.extract._nesting import final_retrievals, named_by_steps
-from ragtrace.traces.extract._prompt_context import PromptContext, documents_shown, prompt_of, prompted
+from ragtrace.traces.extract._prompt_context import ExtractedContext, documents_shown, prompt_of, prompted
 from ragtrace.traces.extract._rules import ContextFrom
-from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
+from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import StatusCode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractedContext:
-    """The chunks with their sources."""
-
-    sources: tuple[SpanReading, ...]
-    """The chosen retrievals, in order of start."""
-    chunks: tuple[Chunk, ...]
-    provenance: tuple[Provenance, ...]
-    gaps: tuple[Gap, ...]
-    question: FoundValue[str] | None = None
-    """The question in the prompt, next to the passages."""
-    is_prompt: bool = False
-    """Whether the chunks are passages of the model's prompt."""
 
 
 def context_of(
@@ -58,7 +43,7 @@ def context_of(
     if found.sources and not found.chunks and not any(_lacks_text(each) for each in found.sources):
         return found  # it searched, and found nothing
     shown = documents_shown(generation, has_retrieval=bool(found.sources))
-    if shown is not None and shown.documents.value:
+    if generation and shown and shown.value:
         return _with_texts(found, call, generation, shown)
     is_liberal = source is ContextFrom.PROMPT
     if generation and not found.sources and not is_liberal and is_for_a_program(generation):
@@ -67,7 +52,7 @@ def context_of(
         call, generation, question=question, is_liberal=is_liberal, has_retrieval=bool(found.sources)
     )
     if of_prompt is not None:
-        return _named_by(_of_prompt(of_prompt), found.chunks, call, generation)
+        return _named_by(of_prompt, found.chunks, call, generation)
     if found.sources or call.of(Role.RETRIEVAL, Role.RERANK):
         return found
     return replace(found, gaps=(_no_retrieval(call, _PROMPT_IS_BARE if is_liberal else _USE_THE_PROMPT),))
@@ -79,23 +64,15 @@ def _lacks_text(source: SpanReading) -> bool:
 
 
 def _with_texts(
-    found: ExtractedContext, call: Call, generation: SpanReading | None, shown: ToolResult
+    found: ExtractedContext, call: Call, generation: SpanReading, shown: FoundValue[tuple[Chunk, ...]]
 ) -> ExtractedContext:
     """Take the texts of documents whose ids a retrieval has from the model's prompt."""
-    assert generation is not None  # its prompt has them
-    reading = SpanReading(
-        generation.span, shown.documents.at.convention, Role.RETRIEVAL, documents=shown.documents
-    )
+    reading = SpanReading(generation.span, shown.at.convention, Role.RETRIEVAL, documents=shown)
+    why = f"the retrieval has no texts, and the model's prompt has documents: {shown.how}."
     of_prompt = ExtractedContext(
         sources=(*found.sources, reading),
-        chunks=joined([shown.documents.value or ()])[:MAX_CHUNKS],
-        provenance=(
-            replace(
-                _provenance(reading),
-                why="the retrieval has no texts, and the model's prompt has documents: "
-                f"{shown.documents.how}.",
-            ),
-        ),
+        chunks=joined([reading.chunks])[:MAX_CHUNKS],
+        provenance=(shown.provenance(Part.CONTEXT, generation.span, why),),
         gaps=(),
         is_prompt=not found.chunks,
     )
@@ -149,18 +126,6 @@ def _beside(chunks: Sequence[Chunk], known: Mapping[str, Chunk], prompt: str) ->
 
 _NEAR: Final = 300
 """Characters before a passage in which its id stands."""
-
-
-def _of_prompt(found: PromptContext) -> ExtractedContext:
-    gaps = (found.damage.gap(Part.CONTEXT),) if found.damage else ()
-    return ExtractedContext(
-        sources=(),
-        chunks=found.chunks[:MAX_CHUNKS],
-        provenance=(found.provenance,),
-        gaps=(*gaps, *_too_many(found.chunks)),
-        question=found.question,
-        is_prompt=True,
-    )
 
 
 def _retrieved(call: Call, generation: SpanReading | None, tree: SpanTree) -> ExtractedContext:
@@ -248,12 +213,8 @@ def _gaps(call: Call, sources: Sequence[SpanReading], chunks: Sequence[Chunk]) -
     if not chunks and not gaps:
         detail = "the retrieval returned no documents"
         gaps.append(Gap(part=Part.CONTEXT, reason=SkipReason.EMPTY_RETRIEVAL, detail=detail))
-    return [*gaps, *_too_many(chunks)]
-
-
-def _too_many(chunks: Sequence[Chunk]) -> tuple[Gap, ...]:
     damage = too_many(len(chunks), "there are")
-    return (damage.gap(Part.CONTEXT),) if damage else ()
+    return [*gaps, damage.gap(Part.CONTEXT)] if damage else gaps
 
 
 _USE_THE_PROMPT: Final = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragtrace import semconv
-from ragtrace.model import Chunk, Part, Provenance, SkipReason
+from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.extract._calls import Call
 from ragtrace.traces.extract._content import (
     ContentDamage,
@@ -19,7 +19,15 @@ from ragtrace.traces.extract._content import (
     parse_loosely,
     without_excess,
 )
-from ragtrace.traces.extract._documents import chunk_of, find_documents, is_document, joined, with_text_damage
+from ragtrace.traces.extract._documents import (
+    MAX_CHUNKS,
+    chunk_of,
+    find_documents,
+    is_document,
+    joined,
+    too_many,
+    with_text_damage,
+)
 from ragtrace.traces.extract._languages import OF_THE_CONVERSATION
 from ragtrace.traces.extract._messages import ChatTurn, Message, calls_tools, turns_of
 from ragtrace.traces.extract._passage_split import documents_in_repr, objects_in_json, parted
@@ -33,7 +41,7 @@ from ragtrace.traces.extract._passages import (
 )
 from ragtrace.traces.extract._payload import listed_documents
 from ragtrace.traces.extract._prompts import LAST_LABEL, QUESTION_MARKS, asked_by_label, asked_in
-from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
+from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
 _PROMPT_MARK: Final = "messages"
@@ -47,17 +55,21 @@ _PARAGRAPHS: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromptContext:
-    """The passages of a prompt and its question."""
+class ExtractedContext:
+    """The chunks with their sources."""
 
+    sources: tuple[SpanReading, ...]
+    """The chosen retrievals, in order of start."""
     chunks: tuple[Chunk, ...]
-    question: FoundValue[str] | None
-    provenance: Provenance
-    damage: ContentDamage | None
+    provenance: tuple[Provenance, ...]
+    gaps: tuple[Gap, ...]
+    question: FoundValue[str] | None = None
+    """The question in the prompt, next to the passages."""
+    is_prompt: bool = False
+    """Whether the chunks are passages of the model's prompt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Material:
+class _Material(NamedTuple):
     """One turn of the system or the user, split into parts."""
 
     turn: ChatTurn
@@ -75,7 +87,9 @@ _VARIABLES: Final = (
 )
 
 
-def documents_shown(generation: SpanReading | None, *, has_retrieval: bool) -> ToolResult | None:
+def documents_shown(
+    generation: SpanReading | None, *, has_retrieval: bool
+) -> FoundValue[tuple[Chunk, ...]] | None:
     """Return the documents of a prompt's variables, else those that Python wrote into its text."""
     if generation is None:
         return None
@@ -86,13 +100,13 @@ def documents_shown(generation: SpanReading | None, *, has_retrieval: bool) -> T
                 listed = listed_documents(each)
                 if isinstance(listed, tuple) and listed and all(is_document(item) for item in listed):
                     at = Place(key, generation.convention, generation.span.span_id)
-                    return ToolResult(None, find_documents(listed, at))
+                    return find_documents(listed, at)
     prompt = generation.prompt
     for turn in turns_of(prompt.value or ()) if prompt else ():
         objects = objects_in_json(turn.text)[0] if has_retrieval else ()
         named = tuple(each for each in objects if isinstance(each, dict))
         if prompt and turn.role != "assistant" and (listed := documents_in_repr(turn.text) or named):
-            return ToolResult(None, find_documents(listed, prompt.at))
+            return find_documents(listed, prompt.at)
     return None
 
 
@@ -103,7 +117,7 @@ def prompted(
     question: str | None,
     is_liberal: bool,
     has_retrieval: bool = False,
-) -> PromptContext | None:
+) -> ExtractedContext | None:
     """Use the generation's prompt as the context.
 
     Without ``is_liberal``, only marked passages count. An agent's turn never counts, because its tools are
@@ -193,12 +207,7 @@ def _material(
             for text, each in zip(texts, found, strict=True)
         ]
     return [
-        _Material(
-            turn=turn,
-            found=each,
-            is_last=i == last,
-            is_asking=turn.role == "user" and (i == last or i >= earlier),
-        )
+        _Material(turn, each, i == last, turn.role == "user" and (i == last or i >= earlier))
         for i, (turn, each) in enumerate(zip(turns, found, strict=True))
     ]
 
@@ -262,25 +271,22 @@ def _prompted(
     passages: Sequence[str],
     material: Sequence[_Material],
     asked: str | None,
-) -> PromptContext:
+) -> ExtractedContext:
     chunks = joined([[chunk_of({"text": each}, rank, span.span_id) for rank, each in enumerate(passages)]])
-    shapes = dict.fromkeys(each.found.shape for each in material if each.found.passages) or {
-        "as one text": None
-    }
+    shapes = dict.fromkeys(each.found.shape for each in material if each.found.passages) or ["as one text"]
+    many = "1 passage" if len(chunks) == 1 else f"{len(chunks)} passages"
     why = (
-        f"no span of the RAG call is a retrieval, so its prompt is the context: {_many(len(chunks))}, "
-        f"{', '.join(shapes)}."
+        f"no span of the RAG call is a retrieval, so its prompt is the context: {many}, {', '.join(shapes)}."
     )
-    return PromptContext(
-        chunks=chunks,
+    damages = (prompt.damage or _damage(span, prompt, chunks, material), too_many(len(chunks), "there are"))
+    return ExtractedContext(
+        sources=(),
+        chunks=chunks[:MAX_CHUNKS],
+        provenance=(prompt.provenance(Part.CONTEXT, span, why),),
+        gaps=tuple(each.gap(Part.CONTEXT) for each in damages if each),
         question=found_text(asked, prompt.at, "the question in the last turn"),
-        provenance=prompt.provenance(Part.CONTEXT, span, why),
-        damage=prompt.damage or _damage(span, prompt, chunks, material),
+        is_prompt=True,
     )
-
-
-def _many(passages: int) -> str:
-    return "1 passage" if passages == 1 else f"{passages} passages"
 
 
 def _damage(
