@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from ragtrace import semconv
 from ragtrace.traces.extract._content import parse_loosely
-from ragtrace.traces.extract._mapping import AttributeMapping
+from ragtrace.traces.extract._rules import AttributeMapping
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
 from ragtrace.traces.extract._streams import end_of
 from ragtrace.traces.extract._tools import retrieves

@@ -20,12 +20,11 @@ from ragtrace.traces.extract._documents import (
     joined,
     too_many,
 )
-from ragtrace.traces.extract._mapping import is_mapped
 from ragtrace.traces.extract._messages import hosted_documents, message_text
 from ragtrace.traces.extract._missing import missing_documents
 from ragtrace.traces.extract._nesting import final_retrievals, named_by_steps
 from ragtrace.traces.extract._prompt_context import ExtractedContext, documents_shown, prompt_of, prompted
-from ragtrace.traces.extract._rules import ContextFrom
+from ragtrace.traces.extract._rules import ContextFrom, is_mapped
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import StatusCode
 

@@ -1,4 +1,4 @@
-"""Read the context of a call without a retrieval from the model's prompt."""
+"""Read a model's prompt: the context of a call without a retrieval, and the earlier conversation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from ragtrace import semconv
-from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
+from ragtrace.model import Chunk, EarlierTurn, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.extract._calls import Call
 from ragtrace.traces.extract._content import (
     ContentDamage,
@@ -17,6 +17,7 @@ from ragtrace.traces.extract._content import (
     clean,
     found_text,
     parse_loosely,
+    text_damage,
     without_excess,
 )
 from ragtrace.traces.extract._documents import (
@@ -303,3 +304,31 @@ def _damage(
         detail = f"`{prompt.at.attribute}` is longer than ragtrace reads"
         return ContentDamage(SkipReason.TRUNCATED, detail)
     return with_text_damage(chunks, prompt.at.attribute)
+
+
+# -- the conversation before the question
+
+
+def earlier_turns(call: Call, generation: SpanReading | None, *, most: int) -> tuple[EarlierTurn, ...]:
+    """Return the last turns before the question, the oldest first; redacted ones are left out."""
+    _, prompt = prompt_of(call, generation) if most else (None, None)
+    if prompt is None:
+        return ()
+    spoken = [turn for turn in turns_of(prompt.value or ()) if turn.role != "system"]
+    last = max((place for place, turn in enumerate(spoken) if turn.role == "user"), default=0)
+    return tuple(_pairs(spoken[:last]))[-most:]
+
+
+def _pairs(spoken: Sequence[ChatTurn]) -> list[EarlierTurn]:
+    found: list[EarlierTurn] = []
+    question: str | None = None
+    for turn in spoken:
+        text = turn.text.strip()
+        if not text or text_damage(text, ""):
+            continue
+        if turn.role == "user":
+            question = clean(asked_in(text) or text)
+        else:
+            found.append(EarlierTurn.bounded(question, clean(text)))
+            question = None
+    return found
