@@ -45,7 +45,8 @@ def unusable(path: Path, exc: Exception) -> ConfigError:
 def unreadable(path: Path, exc: sqlite3.Error) -> ReadError:
     """Return the error for a file that cannot be read as a store, with advice."""
     advice = _OLDER if primary_code(exc) == sqlite3.SQLITE_ERROR else _advice(exc)
-    return ReadError(f"{str(path)!r} cannot be read as a collector's store ({exc}): {advice}")
+    what = str(exc).partition(" with text ")[0]  # behind it SQLite quotes the content
+    return ReadError(f"{str(path)!r} cannot be read as a collector's store ({what}): {advice}")
 
 
 _OLDER: Final = "if an older ragtrace wrote it, start this one's collector on it once"
