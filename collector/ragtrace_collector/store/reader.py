@@ -194,7 +194,7 @@ class StoreReader:
             )
         return (
             f"{str(self._path)!r} is encrypted with the key {missing}, which is not among those given: add "
-            "that key to `store.encryption_keys`"
+            "that key to `store.encryption_keys`, or set the variable that it is in"
         )
 
 
