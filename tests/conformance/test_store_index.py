@@ -187,6 +187,7 @@ async def test_an_answer_of_a_tenant_is_apart_from_that_of_another(store: Store)
     await judge(store, KeptCarrier(summary=summary, payload=encode([carrier_span(SECOND)])))
     assert (await store.index_size()).rows == 2
     assert (await carriers(store), await carriers(store, "acme")) == ([FIRST], [SECOND])
+    assert await store.content.get(f"{TRACE}@globex") is None
 
 
 async def test_a_revised_answer_has_one_valid_row_and_both_carriers(store: Store) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from opentelemetry.trace import Tracer
 
+from ragtrace.answers.port import AnswerFilter
 from ragtrace.budget import SpendLedger
 from ragtrace.clock import SystemClock
 from ragtrace.ports import Clock, SpanSink
@@ -74,7 +75,6 @@ async def open_collector(
     """
     monotonic_ns = monotonic_ns or (clock.now_ns if clock else time.monotonic_ns)
     clock = clock or SystemClock()
-    calendar = CalendarClock(clock, monotonic_ns)
     auth = open_auth(config, clock)
     check_anchors(config)
     check_kafka(config)
@@ -85,6 +85,8 @@ async def open_collector(
         shared = _open_shared(config, SteadyClock(clock), tracer, stack)
         store = await open_store(config.store, forward_to=release_to(config))
         stack.push_async_callback(store.aclose)
+        newest = [answer.time_ns for answer in (await store.answers.page(AnswerFilter(), limit=1)).answers]
+        calendar = CalendarClock(clock, monotonic_ns, newest_ns=newest[0] if newest else None)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
         live = LiveConfig(await _open_live(config, clock, store.budget))
         stack.push_async_callback(lambda: live.now.shared_evaluator.retire())

@@ -44,7 +44,8 @@ def unusable(path: Path, exc: Exception) -> ConfigError:
 
 def unreadable(path: Path, exc: sqlite3.Error) -> ReadError:
     """Return the error for a file that cannot be read as a store, with advice."""
-    return ReadError(f"{str(path)!r} cannot be read as a collector's store ({exc}): {_advice(exc)}")
+    what = str(exc).partition(" with text ")[0]  # behind it SQLite quotes the content
+    return ReadError(f"{str(path)!r} cannot be read as a collector's store ({what}): {_advice(exc)}")
 
 
 def _advice(exc: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -12,6 +13,7 @@ from ragtrace.answer_sources import KeptAnswer
 from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import CodecError, ReadError
+from ragtrace.model import RagRecord
 from ragtrace.sql import Db
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span, Trace
@@ -54,8 +56,8 @@ class StoreReader:
         Its carriers are not among the spans of the trace, so that nothing reads them as the application's.
 
         Raises:
-            ReadError: there is no collector's store, or it cannot be read, or they are encrypted with a key
-                that was not given.
+            ReadError: the file is no collector's store or cannot be read, or they are damaged, or encrypted
+                with a key that was not given.
         """
         return await asyncio.to_thread(self._kept, key)
 
@@ -98,7 +100,7 @@ class StoreReader:
                     spans = self._spans(payload, key)
                     carriers += (replace(span, attributes={**span.attributes, **told}) for span in spans)
                 if is_own and packed is not None:
-                    record = unpacked(self._opened(packed, key))
+                    record = self._record(packed, key)
         return KeptAnswer(carriers=carriers, record=record, is_forgotten=is_forgotten)
 
     def _keys(self) -> list[str]:
@@ -124,7 +126,14 @@ class StoreReader:
         try:
             return decode(opened)
         except CodecError as exc:
-            raise self._fault(key, f"are damaged: {exc}") from exc
+            raise self._fault(key, f"is damaged: {exc}") from exc
+
+    def _record(self, packed: bytes, key: str) -> RagRecord:
+        opened = self._opened(packed, key)
+        try:
+            return unpacked(opened)
+        except (ValueError, zlib.error):  # not chained: it quotes the content
+            raise self._fault(key, "is damaged: what was judged is not to be read") from None
 
     def _decrypted(self, payload: bytes, key: str) -> bytes:
         if not self._cipher.keys:
@@ -134,10 +143,10 @@ class StoreReader:
         try:
             return self._cipher.decrypt(payload, key)
         except InvalidTag as exc:
-            raise self._fault(key, "cannot be decrypted: they were changed, damaged or moved") from exc
+            raise self._fault(key, "cannot be decrypted: it was changed, damaged or moved") from exc
 
     def _fault(self, key: str, what: str) -> ReadError:
-        return ReadError(f"{self._database.name!r}: the spans of trace {trace_id_of(key)} {what}")
+        return ReadError(f"{self._database.name!r}: the content of trace {trace_id_of(key)} {what}")
 
     def _locked(self, missing: str) -> str:
         if not self._cipher.keys:
@@ -147,7 +156,7 @@ class StoreReader:
             )
         return (
             f"{self._database.name!r} is encrypted with the key {missing}, which is not among those given: "
-            "add that key to `store.encryption_keys`"
+            "add that key to `store.encryption_keys`, or set the variable that it is in"
         )
 
 

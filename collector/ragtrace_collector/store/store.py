@@ -178,10 +178,10 @@ class Store:
             try:
                 return await self._commits.submit(work, is_acknowledged=True)
             except _Full:
-                log.warning(
-                    "the store is full: finished work is deleted before its time", extra=event("store_full")
-                )
-                if not await self._commits.submit(lambda db: self._has_room(db) or make_room(db)):
+                made = await self._commits.submit(lambda db: self._has_room(db) or make_room(db))
+                done = "finished work is deleted before its time" if made else "senders are told to wait"
+                log.warning("the store is full: %s", done, extra=event("store_full"))
+                if not made:
                     raise
 
     async def check(self) -> None:

@@ -122,7 +122,7 @@ def test_a_payload_that_was_moved_is_not_believed(encrypted: Path, tmp_path: Pat
         db.execute("UPDATE slice SET trace_id = ?", (trace_id(1),))
     result = run("explain", trace_id(1), "--config", str(config))
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "cannot be decrypted: they were changed, damaged or moved" in result.stderr
+    assert "cannot be decrypted: it was changed, damaged or moved" in result.stderr
 
 
 @pytest.mark.parametrize("keys", [(), (KEY,), (OTHER_KEY,)], ids=["none", "the key", "another"])

@@ -202,12 +202,15 @@ async def take_all(store: Store, parts: Iterable[TraceSlice]) -> None:
         await store.append([each], forward={}, now_ns=1)
 
 
-async def test_a_store_that_is_full_of_unfinished_work_refuses_senders(path: Path) -> None:
+async def test_a_store_that_is_full_of_unfinished_work_refuses_senders(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with opened(path, max_bytes=1_000_000) as store:
         parts = [part(f"t{number}", bytes(100_000)) for number in range(20)]
         with pytest.raises(StoreUnavailable, match=r"max_bytes.*unfinished"):
             await take_all(store, parts)
         assert await store.undecided()
+    assert [each.message for each in caplog.records] == ["the store is full: senders are told to wait"]
 
 
 async def test_how_answers_ended_is_known_longer_than_their_spans(path: Path) -> None:

@@ -163,6 +163,16 @@ MUTANTS: Final = (
     ),
     Mutant(
         promise="clock",
+        breaks="a clock that is ahead at the start empties the index",
+        file="collector/ragtrace_collector/telemetry/clock.py",
+        old="now_ns - newest_ns > _FAR_AHEAD_NS",
+        new="False",
+        tests=(
+            "tests/attack/test_clock_ahead.py::test_a_clock_that_is_far_ahead_at_the_start_deletes_nothing",
+        ),
+    ),
+    Mutant(
+        promise="clock",
         breaks="the steady clock forgets the time of the store at a restart",
         file="collector/ragtrace_collector/service/wiring.py",
         old="SteadyClock(clock, not_before_ns=await store.latest_ns())",
