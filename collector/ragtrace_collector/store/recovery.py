@@ -8,13 +8,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-from ragtrace.answers.index.recount import COUNTED, recount
+from ragtrace.answers.index.sums import SUM_TABLES, recount
 from ragtrace.errors import ReadError
 from ragtrace.sqlite_file import transaction
 from ragtrace_collector.store.maintenance import new_copy
 from ragtrace_collector.store.schema import prepare
 
-_COUNTED_ANEW: Final = frozenset({"ledger", "outbox", "carrier", *COUNTED})
+_COUNTED_ANEW: Final = frozenset({"ledger", "outbox", "carrier", *SUM_TABLES})
 """These tables hold sums over other tables, and must agree with the rows that are left."""
 
 

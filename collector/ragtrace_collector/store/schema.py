@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from ragtrace.answers.index.tables import INDEX_STEPS
+from ragtrace.answers.index.tables import INDEX_TABLES
 from ragtrace.sqlite_file import migrate
 from ragtrace_collector.store._dead_letters import DEAD_LETTERS
 from ragtrace_collector.store._holds import HOLDS
@@ -61,21 +61,15 @@ CREATE INDEX parcel_rejected ON parcel (rejected_ns) WHERE rejected_ns IS NOT NU
 {UNKEYED}
 """,
     f"""
-{INDEX_STEPS[0]}
+{INDEX_TABLES}
 {KEPT}
 """,
-    INDEX_STEPS[1],
     DRIFT,
     SESSIONS,
     SCREENING,
-    INDEX_STEPS[2],
     DEAD_LETTERS,
-    INDEX_STEPS[3],
     UNREAD,
-    f"""
-{INDEX_STEPS[4]}
-{KEPT_RECORDS}
-""",
+    KEPT_RECORDS,
 )
 """One step a version. A released step is never changed; a new one is added after it."""
 NEWEST: Final = len(_MIGRATIONS)

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ragtrace.answers.index._rows import packed_session, session_hash, unpacked_session
+from ragtrace.answers.index._scope import Condition, clean
 from ragtrace.answers.port import SessionKey, SessionPage
 from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
 from ragtrace.answers.summary import AnswerKey
@@ -25,21 +25,24 @@ _LATEST: Final = 2**63 - 1
 
 def put_session(db: sqlite3.Connection, summary: SessionSummary) -> None:
     """Add a session; what its span supersedes counts no longer, whichever of the two comes first."""
-    same = (summary.tenant, summary.session)
+    same = (summary.tenant, clean(summary.session))
     superseded = db.execute(
         f"SELECT 1 FROM answer_session WHERE {_OF_ID} AND supersedes = ?", (*same, summary.span_id)
     )
     is_valid = superseded.fetchone() is None
-    marks = ", ".join("?" for _ in range(17))
-    db.execute(
-        f"INSERT OR REPLACE INTO answer_session ({_COLUMNS}, is_valid) VALUES ({marks})",
-        (*_row(summary), int(is_valid)),
-    )
+    db.execute(_PUT, (*_row(summary), int(is_valid)))
     if summary.supersedes:
         db.execute(
             f"UPDATE answer_session SET is_valid = 0 WHERE {_OF_ID} AND span_id = ?",
             (*same, summary.supersedes),
         )
+
+
+_PUT: Final = (
+    f"INSERT INTO answer_session ({_COLUMNS}, is_valid) VALUES ({', '.join('?' for _ in range(17))})"
+    " ON CONFLICT (session, tenant, span_id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in [*_COLUMNS.split(", "), "is_valid"])
+)
 
 
 def forget_sessions(db: sqlite3.Connection, *, before_ns: int, at_once: int) -> None:
@@ -80,43 +83,43 @@ def _of_answers(
     db: sqlite3.Connection, tenant: str | None, place: _Place, limit: int
 ) -> Iterator[tuple[_Place, SessionKey]]:
     time_ns, kind, number = place
+    of_tenant = _of_tenant(tenant)
     rows = db.execute(
-        "SELECT answer_row.time_ns, answer_row.id, session, tenants.text FROM answer_row"
-        " CROSS JOIN answer_stream ON answer_stream.id = stream"
-        f" LEFT JOIN answer_word AS tenants ON tenants.id = tenant WHERE {_HAS_SESSION}"
-        " AND (time_ns, answer_row.id) < (?1, ?2) AND (?3 IS NULL OR coalesce(tenants.text, '') = ?3)"
+        f"SELECT time_ns, id, session, tenant FROM answer_row WHERE {_HAS_SESSION}"
+        f" AND (time_ns, id) < (?, ?){of_tenant.sql}"
         " AND NOT EXISTS (SELECT 1 FROM answer_row AS later"
-        " CROSS JOIN answer_stream AS of ON of.id = later.stream"
-        " WHERE later.session_hash = answer_row.session_hash AND later.session = answer_row.session"
-        " AND later.is_valid = 1 AND of.tenant = answer_stream.tenant"
+        " WHERE later.session = answer_row.session AND later.session != '' AND later.is_valid = 1"
+        " AND later.tenant = answer_row.tenant"
         " AND (later.time_ns, later.id) > (answer_row.time_ns, answer_row.id))"
-        " ORDER BY time_ns DESC, answer_row.id DESC LIMIT ?4",
-        (time_ns, number if kind else -1, tenant, limit + 1),
+        " ORDER BY time_ns DESC, id DESC LIMIT ?",
+        (time_ns, number if kind else -1, *of_tenant.values, limit + 1),
     )
     for time_ns, number, session, owner in rows.fetchall():
-        yield (time_ns, 1, number), SessionKey(unpacked_session(session), owner or "")
+        yield (time_ns, 1, number), SessionKey(session, owner)
 
 
-_HAS_SESSION: Final = "answer_row.is_valid = 1 AND answer_row.session_hash IS NOT NULL"
+_HAS_SESSION: Final = "answer_row.is_valid = 1 AND answer_row.session != ''"
+
+
+def _of_tenant(tenant: str | None) -> Condition:
+    return Condition() if tenant is None else Condition(" AND tenant = ?", (clean(tenant),))
 
 
 def _judged_only(
     db: sqlite3.Connection, tenant: str | None, label: Label | None, place: _Place, limit: int
 ) -> Iterator[tuple[_Place, SessionKey]]:
-    db.create_function("session_hash_of", 1, session_hash)
-    db.create_function("packed_session_of", 1, packed_session)
     time_ns, kind, number = place
+    of_tenant = _of_tenant(tenant)
+    wanted = Condition(
+        f" AND NOT EXISTS (SELECT 1 FROM answer_row WHERE {_HAS_SESSION}"
+        " AND answer_row.session = answer_session.session AND answer_row.tenant = answer_session.tenant)"
+    )
+    if label is not None:
+        wanted = Condition(" AND label = ?", (label.value,))
     rows = db.execute(
-        "SELECT time_ns, id, session, tenant FROM answer_session WHERE is_valid = 1"
-        " AND (time_ns, id) < (?1, ?2) AND (?3 IS NULL OR tenant = ?3) AND (?4 IS NULL OR label = ?4)"
-        " AND (?4 IS NOT NULL OR NOT EXISTS (SELECT 1 FROM answer_row"
-        " CROSS JOIN answer_stream ON answer_stream.id = stream"
-        " LEFT JOIN answer_word AS tenants ON tenants.id = answer_stream.tenant"
-        f" WHERE {_HAS_SESSION} AND session_hash = session_hash_of(answer_session.session)"
-        " AND answer_row.session = packed_session_of(answer_session.session)"
-        " AND coalesce(tenants.text, '') = answer_session.tenant))"
-        " ORDER BY time_ns DESC, id DESC LIMIT ?5",
-        (time_ns, _LATEST if kind else number, tenant, label and label.value, limit + 1),
+        f"SELECT time_ns, id, session, tenant FROM answer_session WHERE is_valid = 1"
+        f" AND (time_ns, id) < (?, ?){of_tenant.sql}{wanted.sql} ORDER BY time_ns DESC, id DESC LIMIT ?",
+        (time_ns, _LATEST if kind else number, *of_tenant.values, *wanted.values, limit + 1),
     )
     for time_ns, number, session, owner in rows.fetchall():
         yield (time_ns, 0, number), SessionKey(session, owner)
@@ -131,10 +134,11 @@ def _place(cursor: str) -> _Place:
 
 def judged_sessions(db: sqlite3.Connection, session: str, tenant: str | None) -> Sequence[SessionSummary]:
     """Return the valid sessions under an id, the newest first."""
+    of_tenant = _of_tenant(tenant)
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM answer_session WHERE session = ?1 AND (?2 IS NULL OR tenant = ?2)"
-        " AND is_valid = 1 ORDER BY time_ns DESC, id DESC LIMIT ?3",
-        (session, tenant, MOST_UNDER_ID),
+        f"SELECT {_COLUMNS} FROM answer_session WHERE session = ?{of_tenant.sql}"
+        " AND is_valid = 1 ORDER BY time_ns DESC, id DESC LIMIT ?",
+        (clean(session), *of_tenant.values, MOST_UNDER_ID),
     )
     return [_summary(row) for row in rows.fetchall()]
 
@@ -148,7 +152,7 @@ def _row(summary: SessionSummary) -> tuple[object, ...]:
         for fault in summary.faults
     ]
     return (
-        *(summary.session, summary.tenant, summary.trace_id, summary.answer_span_id, summary.span_id),
+        *(clean(summary.session), summary.tenant, summary.trace_id, summary.answer_span_id, summary.span_id),
         *(summary.supersedes, min(summary.time_ns, 2**63 - 1), summary.label.value),
         *(summary.turns, summary.decided, summary.faithful, summary.contradictions, summary.repeated),
         *(summary.corrections, summary.unchecked, json.dumps(faults)),
