@@ -135,7 +135,7 @@ def forget_rows(db: sqlite3.Connection, *, before_ns: int, most_rows: int | None
     gone = forget(db, before_ns=before_ns, most_rows=most, at_once=_ROWS_AT_ONCE)
     db.executemany(
         "DELETE FROM kept_carrier WHERE trace_id >= ?1 AND trace_id < ?1 || 'A' AND carrier = ?2",
-        [(row.trace_id, row.carrier) for row in gone],
+        [(row["trace_id"], row["carrier"]) for row in gone],
     )
     return len(gone)
 

@@ -15,7 +15,7 @@ from ragtrace.answers.index._filter import all_of, metric_of
 from ragtrace.answers.index._rows import (
     MOST_VERSIONS,
     POSITIONS,
-    IndexRow,
+    Row,
     Seal,
     as_it_is,
     of_answer,
@@ -229,7 +229,7 @@ def _arrivals(
         [number for number in there if number in after or number in set(came)][-_LOOKED_BACK:]
     )
     wanted = all_of(chosen).and_(Condition(f"id IN ({', '.join('?' for _ in came)})", tuple(came)))
-    ids = sorted(rows_of(db, wanted)) if came else []
+    ids = sorted(row["id"] for row in rows_of(db, wanted)) if came else []
     return Arrivals(answers=tuple(summaries(db, ids, unseal)), position=position, has_more=len(fresh) > limit)
 
 
@@ -247,22 +247,22 @@ def _session(
 def _versions(db: sqlite3.Connection, key: AnswerKey, unseal: Seal) -> list[AnswerSummary]:
     """Return the evaluations of an answer and those that supersede each other, though the answer moved."""
     try:
-        answer = of_answer(key._replace(tenant=tenant_in(db, key.tenant)))
+        answer = of_answer(key.trace_id, key.span_id, tenant_in(db, key.tenant))
     except ValueError:
         return []
-    rows = rows_of(db, Condition(f"{answer.sql} LIMIT {MOST_VERSIONS}", answer.values))
-    waiting = list(rows.values())
+    waiting = rows_of(db, Condition(f"{answer.sql} LIMIT {MOST_VERSIONS}", answer.values))
+    rows = {row["id"]: row for row in waiting}
     while waiting and len(rows) < MOST_VERSIONS:
-        linked = _linked(db, waiting.pop())
-        waiting += [row for number, row in linked.items() if number not in rows]
-        rows.update(linked)
-    ordered = sorted(rows, key=lambda number: (-rows[number].is_valid, -rows[number].judged_ns))
-    return summaries(db, ordered, unseal)
+        linked = [row for row in _linked(db, waiting.pop()) if row["id"] not in rows]
+        waiting += linked
+        rows.update({row["id"]: row for row in linked})
+    ordered = sorted(rows.values(), key=lambda row: (-row["is_valid"], -row["judged_ns"]))
+    return summaries(db, [row["id"] for row in ordered], unseal)
 
 
-def _linked(db: sqlite3.Connection, row: IndexRow) -> dict[int, IndexRow]:
+def _linked(db: sqlite3.Connection, row: Row) -> list[Row]:
     """Return what a row supersedes, and what supersedes it."""
-    beside = Condition("trace_id = ? AND tenant = ?", (row.trace_id, row.tenant))
-    after = Condition("supersedes = ? AND supersedes != '' LIMIT 50", (row.carrier,))
-    before = Condition("carrier = ? LIMIT 1", (row.supersedes,))
-    return {**rows_of(db, beside.and_(after)), **(rows_of(db, beside.and_(before)) if row.supersedes else {})}
+    beside = Condition("trace_id = ? AND tenant = ?", (row["trace_id"], row["tenant"]))
+    after = Condition("supersedes = ? AND supersedes != '' LIMIT 50", (row["carrier"],))
+    before = Condition("carrier = ? LIMIT 1", (row["supersedes"],))
+    return rows_of(db, beside.and_(after)) + (rows_of(db, beside.and_(before)) if row["supersedes"] else [])

@@ -15,9 +15,16 @@ from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import InputError
 from ragtrace.model import Label
 
-_COLUMNS: Final = (
-    "session, tenant, trace_id, answer_span, span_id, supersedes, time_ns, label, turns, decided, faithful,"
-    " contradictions, repeated, corrections, unchecked, faults"
+_AS_THEY_ARE: Final = (
+    *("tenant", "trace_id", "answer_span_id", "span_id", "supersedes", "turns", "decided", "faithful"),
+    *("contradictions", "repeated", "corrections", "unchecked"),
+)
+_COLUMNS: Final = ("session", "time_ns", "label", "faults", *_AS_THEY_ARE)
+_OF_ID: Final = "tenant = ? AND session = ?"
+_PUT: Final = (
+    f"INSERT INTO answer_session ({', '.join(_COLUMNS)}, is_valid)"
+    f" VALUES ({', '.join('?' for _ in _COLUMNS)}, ?) ON CONFLICT (session, tenant, span_id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS, "is_valid"))
 )
 MOST_UNDER_ID: Final = 50
 _LATEST: Final = 2**63 - 1
@@ -29,20 +36,18 @@ def put_session(db: sqlite3.Connection, summary: SessionSummary) -> None:
     superseded = db.execute(
         f"SELECT 1 FROM answer_session WHERE {_OF_ID} AND supersedes = ?", (*same, summary.span_id)
     )
-    is_valid = superseded.fetchone() is None
-    db.execute(_PUT, (*_row(summary), int(is_valid)))
+    faults = [
+        [fault.kind.value, fault.turn, *fault.answer[:2], fault.earlier_turn, *fault.earlier[:2]]
+        for fault in summary.faults
+    ]
+    told = (same[1], min(summary.time_ns, _LATEST), summary.label.value, json.dumps(faults))
+    as_they_are = (getattr(summary, name) for name in _AS_THEY_ARE)
+    db.execute(_PUT, (*told, *as_they_are, int(superseded.fetchone() is None)))
     if summary.supersedes:
         db.execute(
             f"UPDATE answer_session SET is_valid = 0 WHERE {_OF_ID} AND span_id = ?",
             (*same, summary.supersedes),
         )
-
-
-_PUT: Final = (
-    f"INSERT INTO answer_session ({_COLUMNS}, is_valid) VALUES ({', '.join('?' for _ in range(17))})"
-    " ON CONFLICT (session, tenant, span_id) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in [*_COLUMNS.split(", "), "is_valid"])
-)
 
 
 def forget_sessions(db: sqlite3.Connection, *, before_ns: int, at_once: int) -> None:
@@ -117,7 +122,7 @@ def _judged_only(
     if label is not None:
         wanted = Condition(" AND label = ?", (label.value,))
     rows = db.execute(
-        f"SELECT time_ns, id, session, tenant FROM answer_session WHERE is_valid = 1"
+        "SELECT time_ns, id, session, tenant FROM answer_session WHERE is_valid = 1"
         f" AND (time_ns, id) < (?, ?){of_tenant.sql}{wanted.sql} ORDER BY time_ns DESC, id DESC LIMIT ?",
         (time_ns, _LATEST if kind else number, *of_tenant.values, *wanted.values, limit + 1),
     )
@@ -136,48 +141,21 @@ def judged_sessions(db: sqlite3.Connection, session: str, tenant: str | None) ->
     """Return the valid sessions under an id, the newest first."""
     of_tenant = _of_tenant(tenant)
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM answer_session WHERE session = ?{of_tenant.sql}"
+        f"SELECT {', '.join(_COLUMNS)} FROM answer_session WHERE session = ?{of_tenant.sql}"
         " AND is_valid = 1 ORDER BY time_ns DESC, id DESC LIMIT ?",
         (clean(session), *of_tenant.values, MOST_UNDER_ID),
     )
     return [_summary(row) for row in rows.fetchall()]
 
 
-_OF_ID: Final = "tenant = ? AND session = ?"
-
-
-def _row(summary: SessionSummary) -> tuple[object, ...]:
-    faults = [
-        [fault.kind.value, fault.turn, *fault.answer[:2], fault.earlier_turn, *fault.earlier[:2]]
-        for fault in summary.faults
-    ]
-    return (
-        *(clean(summary.session), summary.tenant, summary.trace_id, summary.answer_span_id, summary.span_id),
-        *(summary.supersedes, min(summary.time_ns, 2**63 - 1), summary.label.value),
-        *(summary.turns, summary.decided, summary.faithful, summary.contradictions, summary.repeated),
-        *(summary.corrections, summary.unchecked, json.dumps(faults)),
-    )
-
-
 def _summary(row: Sequence[Any]) -> SessionSummary:
-    session, tenant, trace_id, answer_span_id, span_id, supersedes, time_ns, label = row[:8]
-    turns, decided, faithful, contradictions, repeated, corrections, unchecked, faults = row[8:16]
+    session, time_ns, label, faults, *as_they_are = row
+    told: dict[str, Any] = dict(zip(_AS_THEY_ARE, as_they_are, strict=True))
+    tenant = told["tenant"]
     return SessionSummary(
         session=session,
-        tenant=tenant,
-        trace_id=trace_id,
-        answer_span_id=answer_span_id,
-        span_id=span_id,
-        supersedes=supersedes,
         time_ns=time_ns,
         label=Label(label),
-        turns=turns,
-        decided=decided,
-        faithful=faithful,
-        contradictions=contradictions,
-        repeated=repeated,
-        corrections=corrections,
-        unchecked=unchecked,
         faults=tuple(
             SessionFault(
                 kind=FaultKind(kind),
@@ -188,4 +166,5 @@ def _summary(row: Sequence[Any]) -> SessionSummary:
             )
             for kind, turn, trace, span, earlier_turn, earlier_trace, earlier_span in json.loads(faults)
         ),
+        **told,
     )

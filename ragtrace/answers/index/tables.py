@@ -19,7 +19,7 @@ CREATE TABLE answer_row (
     carrier TEXT NOT NULL, supersedes TEXT NOT NULL,
     stream INTEGER NOT NULL, session TEXT NOT NULL, pipeline TEXT NOT NULL,
     label TEXT NOT NULL, reason TEXT NOT NULL, blame TEXT NOT NULL,
-    judge TEXT NOT NULL, evaluator TEXT NOT NULL, rule TEXT NOT NULL,
+    judge TEXT NOT NULL, evaluator_version TEXT NOT NULL, rule TEXT NOT NULL,
     supported INTEGER NOT NULL, contradicted INTEGER NOT NULL, unsupported INTEGER NOT NULL,
     unjudged INTEGER NOT NULL, relevant INTEGER NOT NULL, partly_relevant INTEGER NOT NULL,
     irrelevant INTEGER NOT NULL, unjudged_chunks INTEGER NOT NULL,
@@ -49,7 +49,7 @@ CREATE TABLE answer_feedback (          -- on answers that are not here yet
 CREATE UNIQUE INDEX answer_feedback_key ON answer_feedback (trace_id, span_id, tenant);
 CREATE TABLE answer_session (           -- judged sessions; faults: a JSON list without texts
     id INTEGER PRIMARY KEY, session TEXT NOT NULL, tenant TEXT NOT NULL, trace_id TEXT NOT NULL,
-    answer_span TEXT NOT NULL, span_id TEXT NOT NULL, supersedes TEXT NOT NULL, time_ns INTEGER NOT NULL,
+    answer_span_id TEXT NOT NULL, span_id TEXT NOT NULL, supersedes TEXT NOT NULL, time_ns INTEGER NOT NULL,
     label TEXT NOT NULL, turns INTEGER NOT NULL, decided INTEGER NOT NULL, faithful INTEGER NOT NULL,
     contradictions INTEGER NOT NULL, repeated INTEGER NOT NULL, corrections INTEGER NOT NULL,
     unchecked INTEGER NOT NULL, faults TEXT NOT NULL, is_valid INTEGER NOT NULL);

@@ -7,22 +7,23 @@ answers that the lists have, and no trend outlives its rows.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Sequence
 from typing import Final
 
 from ragtrace.answers.index._rows import (
     COLUMNS,
     FEEDBACKS,
     LATEST_NS,
-    IndexRow,
+    Row,
     Score,
     Seal,
     as_it_is,
     hex_of,
     of_answer,
+    of_row,
     row_of,
     rows_of,
-    scores_in,
+    scores_by_id,
     scores_of,
 )
 from ragtrace.answers.index._scope import Condition, clean
@@ -45,70 +46,77 @@ def put(db: sqlite3.Connection, summary: AnswerSummary, seal: Seal = as_it_is) -
     """
     stream, tenant = stream_of(db, summary)
     row, scores = row_of(summary, tenant=tenant, stream=stream, seal=seal), scores_of(summary)
-    first = db.execute("SELECT 1 FROM answer_row WHERE trace_id = ? LIMIT 1", (row.trace_id,)).fetchone()
-    feedback = row.feedback or _waiting_feedback(db, summary.key)
+    first = db.execute("SELECT 1 FROM answer_row WHERE trace_id = ? LIMIT 1", (row["trace_id"],)).fetchone()
+    feedback = row["feedback"] or _waiting_feedback(db, summary.key)
     if first is None:  # as most are: then there is nothing to compare it with
-        _insert(db, row._replace(feedback=feedback), scores)
+        _insert(db, {**row, "feedback": feedback}, scores)
         return
-    row = row._replace(feedback=feedback or _feedback_before(db, row), is_valid=int(_is_last(db, row)))
-    before = rows_of(db, _of_carrier(row, row.carrier))
-    for number, known in before.items():
-        row = row._replace(is_valid=known.is_valid)
-        is_same = known._replace(is_disputed=0, question=row.question) == row
-        if is_same and scores_in(db, [number])[number] == scores:
+    row = {**row, "feedback": feedback or _feedback_before(db, row), "is_valid": int(_is_last(db, row))}
+    before = rows_of(db, _of_carrier(row, row["carrier"]))
+    for known in before:
+        row = {**row, "is_valid": known["is_valid"]}
+        is_same = known == {
+            **row,
+            "id": known["id"],
+            "is_disputed": known["is_disputed"],
+            "question": known["question"],
+        }
+        if is_same and scores_by_id(db, [known["id"]])[known["id"]] == scores:
             return
     _insert(db, row, scores)
     _delete(db, before)  # now, so that their stream stays
-    if row.supersedes:
-        old = rows_of(db, _of_carrier(row, row.supersedes))
-        db.executemany("UPDATE answer_row SET is_valid = 0 WHERE id = ?", [(number,) for number in old])
-        _note_gone(db, old.values())
-    _note_dispute(db, row.answer)
+    if row["supersedes"]:
+        old = rows_of(db, _of_carrier(row, row["supersedes"]))
+        db.executemany("UPDATE answer_row SET is_valid = 0 WHERE id = ?", [(each["id"],) for each in old])
+        _note_gone(db, old)
+    _note_dispute(db, of_row(row))
 
 
-def _insert(db: sqlite3.Connection, row: IndexRow, scores: list[Score]) -> None:
-    ((number,),) = db.execute(_INSERT, row).fetchall()
+def _insert(db: sqlite3.Connection, row: Row, scores: list[Score]) -> None:
+    ((number,),) = db.execute(_INSERT, [row[name] for name in COLUMNS]).fetchall()
     db.executemany(_INSERT_SCORE, [(number, *score) for score in scores])
-    touch(db, [row.time_ns])
+    touch(db, [row["time_ns"]])
 
 
-_INSERT: Final = (
-    f"INSERT INTO answer_row ({COLUMNS}) VALUES ({', '.join('?' for _ in IndexRow._fields)}) RETURNING id"
-)
-_INSERT_SCORE: Final = f"INSERT INTO answer_score (answer, {', '.join(Score._fields)}) VALUES (?, ?, ?, ?, ?)"
+def _marks(names: Sequence[str]) -> str:
+    return f"({', '.join(names)}) VALUES ({', '.join('?' for _ in names)})"
 
 
-def _delete(db: sqlite3.Connection, rows: Mapping[int, IndexRow]) -> None:
+_INSERT: Final = f"INSERT INTO answer_row {_marks(COLUMNS)} RETURNING id"
+_INSERT_SCORE: Final = f"INSERT INTO answer_score {_marks(('answer', *Score._fields))}"
+
+
+def _delete(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
     """Delete rows, and the streams that no row has any more."""
-    ids = [(number,) for number in rows]
+    ids = [(row["id"],) for row in rows]
     db.executemany("DELETE FROM answer_score WHERE answer = ?", ids)
     db.executemany("DELETE FROM answer_row WHERE id = ?", ids)
-    _note_gone(db, rows.values())
+    _note_gone(db, rows)
     db.executemany(
         "DELETE FROM answer_stream WHERE id = ?"
         " AND NOT EXISTS (SELECT 1 FROM answer_row WHERE stream = answer_stream.id)",
-        [(stream,) for stream in {row.stream for row in rows.values()}],
+        [(stream,) for stream in {row["stream"] for row in rows}],
     )
 
 
-def _note_gone(db: sqlite3.Connection, rows: Collection[IndexRow]) -> None:
-    touch(db, (row.time_ns for row in rows))
+def _note_gone(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    touch(db, (row["time_ns"] for row in rows))
     for row in rows:
-        if row.is_disputed:
-            _note_dispute(db, row.answer)
+        if row["is_disputed"]:
+            _note_dispute(db, of_row(row))
 
 
-def _of_carrier(row: IndexRow, carrier: str) -> Condition:
+def _of_carrier(row: Row, carrier: str) -> Condition:
     """Return the condition to be of a carrier in the trace and of the tenant of another row."""
-    return Condition("trace_id = ? AND carrier = ? AND tenant = ?", (row.trace_id, carrier, row.tenant))
+    return Condition("trace_id = ? AND carrier = ? AND tenant = ?", (row["trace_id"], carrier, row["tenant"]))
 
 
-def _is_last(db: sqlite3.Connection, row: IndexRow) -> bool:
+def _is_last(db: sqlite3.Connection, row: Row) -> bool:
     """Return whether no evaluation that is here supersedes this one."""
     found = db.execute(
         "SELECT 1 FROM answer_row WHERE trace_id = ? AND supersedes = ? AND supersedes != '' AND tenant = ?"
         " LIMIT 1",
-        (row.trace_id, row.carrier, row.tenant),
+        (row["trace_id"], row["carrier"], row["tenant"]),
     )
     return found.fetchone() is None
 
@@ -130,7 +138,7 @@ def note_feedback(db: sqlite3.Connection, key: AnswerKey, feedback: str) -> None
         ValueError: an id of the key is not hexadecimal.
     """
     told = feedback if feedback in FEEDBACKS else ""
-    answer = of_answer(key._replace(tenant=tenant_in(db, key.tenant)))
+    answer = of_answer(key.trace_id, key.span_id, tenant_in(db, key.tenant))
     changed = db.execute(f"UPDATE answer_row SET feedback = ? WHERE {answer.sql}", (told, *answer.values))
     if not changed.rowcount:
         db.execute(
@@ -153,16 +161,15 @@ def _waiting_feedback(db: sqlite3.Connection, key: AnswerKey) -> str:
     return str(waiting[0][0]) if waiting else ""
 
 
-def _feedback_before(db: sqlite3.Connection, row: IndexRow) -> str:
+def _feedback_before(db: sqlite3.Connection, row: Row) -> str:
     """Return the feedback on other evaluations of the answer."""
-    found = db.execute(
-        f"SELECT feedback FROM answer_row WHERE {row.answer.sql} AND feedback != '' LIMIT 1",
-        row.answer.values,
-    ).fetchone()
+    answer = of_row(row)
+    query = f"SELECT feedback FROM answer_row WHERE {answer.sql} AND feedback != '' LIMIT 1"
+    found = db.execute(query, answer.values).fetchone()
     return str(found[0]) if found else ""
 
 
-def forget(db: sqlite3.Connection, *, before_ns: int, most_rows: int, at_once: int) -> list[IndexRow]:
+def forget(db: sqlite3.Connection, *, before_ns: int, most_rows: int, at_once: int) -> list[Row]:
     """Delete the oldest answers: those from before a time, and those beyond a number; sessions go with them.
 
     Returns:
@@ -183,10 +190,10 @@ def forget(db: sqlite3.Connection, *, before_ns: int, most_rows: int, at_once: i
         " (SELECT id FROM answer_feedback ORDER BY id DESC LIMIT 1 OFFSET ?)",
         (_MOST_WAITING,),
     )
-    return list(gone.values())
+    return gone
 
 
-def _oldest(db: sqlite3.Connection, *, before_ns: int, limit: int) -> dict[int, IndexRow]:
+def _oldest(db: sqlite3.Connection, *, before_ns: int, limit: int) -> list[Row]:
     bounds = (min(before_ns - 1, LATEST_NS), limit)
     return rows_of(db, Condition("time_ns <= ? ORDER BY time_ns, id LIMIT ?", bounds))
 
