@@ -139,8 +139,8 @@ class Arrivals:
 
     answers: tuple[AnswerSummary, ...]
     """In the order in which they came, whenever the answers themselves were given."""
-    position: int
-    """Where to go on."""
+    position: frozenset[int]
+    """Where to go on: the last rows that were there."""
     has_more: bool = False
     """More have come already."""
 
@@ -190,7 +190,9 @@ class AnswerIndex(Protocol):
         """Yield all answers of a list, for an export."""
         ...
 
-    async def arrivals(self, chosen: AnswerFilter, *, after: int | None = None, limit: int = 500) -> Arrivals:
+    async def arrivals(
+        self, chosen: AnswerFilter, *, after: frozenset[int] | None = None, limit: int = 500
+    ) -> Arrivals:
         """Return the valid evaluations that came after a position; without one, only the position now.
 
         An evaluation that is written again does not come again.

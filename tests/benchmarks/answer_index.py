@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.sums import fold
 from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import NameCache, forget, note_feedback, put
+from ragtrace.answers.index.writes import forget, note_feedback, put
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
@@ -29,6 +30,8 @@ DAYS: Final = 90
 _METRICS: Final = ("faithfulness", "answer_relevance", "chunk_precision")
 _BLAMES: Final = ("healthy", "generation_problem", "retrieval_noise", "retrieval_failure")
 _AT_ONCE: Final = 200
+_FOLDED: Final = 5_000
+"""Rows between two times that the sums are made: half a day of these answers."""
 _RUNS: Final = 15
 
 
@@ -99,13 +102,15 @@ def fill(path: Path, number: int) -> None:
         db.execute("PRAGMA synchronous = NORMAL")
         db.executescript(INDEX_TABLES)
         db.execute("BEGIN")
-        names = NameCache()
         spent = last = 0.0
         for place, answer in enumerate(answers(number), 1):
             start = time.perf_counter()
-            put(db, answer, names)
+            put(db, answer)
             if draw_feedback(place):
                 note_feedback(db, answer.key, "down" if place % 3 else "up")
+            if place % _FOLDED == 0:
+                while fold(db, at_once=_AT_ONCE):
+                    pass
             if place % _AT_ONCE == 0:
                 db.execute("COMMIT")
                 db.execute("BEGIN")

@@ -13,7 +13,8 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from ragtrace.answers.index.writes import NameCache, forget, note_feedback, put
+from ragtrace.answers.index.writes import forget, note_feedback, put
+from ragtrace.answers.index.writes import size as rows_in
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.model import RagRecord
 from ragtrace.sql import Db
@@ -27,12 +28,12 @@ _ROWS_AT_ONCE: Final = 200
 """A row changes its sums, too: so many take as long as what else is deleted at once."""
 
 
-def keep(db: Db, job: Job, kept: KeptCarrier, names: NameCache, cipher: PayloadCipher) -> None:
+def keep(db: Db, job: Job, kept: KeptCarrier, cipher: PayloadCipher) -> None:
     """Add an evaluation to the index and keep its carrier, inside the transaction that ends the job."""
     summary = kept.summary
     if summary.supersedes:
         summary = replace(summary, supersedes=_superseded(db, job, summary.supersedes))
-    put(db, summary, names, cipher.encrypt)  # type: ignore[arg-type]
+    put(db, summary, cipher.encrypt)  # type: ignore[arg-type]
     record = None if kept.record is None else cipher.encrypt(_packed(kept.record), job.trace_id)
     db.execute(
         "INSERT INTO kept_carrier (trace_id, carrier, span_id, supersedes, payload, record, tenant)"
@@ -119,13 +120,12 @@ def forget_rows(db: Db, *, before_ns: int, most_rows: int | None) -> int:
     gone = forget(db, before_ns=before_ns, most_rows=most, at_once=_ROWS_AT_ONCE)  # type: ignore[arg-type]
     db.executemany(
         "DELETE FROM kept_carrier WHERE trace_id >= ? AND trace_id < ? AND carrier = ?",
-        [(row.trace_id, f"{row.trace_id}A", row.carrier_span_id) for row in gone],
+        [(row["trace_id"], f"{row['trace_id']}A", row["carrier"]) for row in gone],
     )
     return len(gone)
 
 
 def size(db: Db) -> IndexSize:
     """Return how much the index holds."""
-    (rows,) = db.execute("SELECT rows FROM answer_size").fetchone()
     (oldest_ns,) = db.execute("SELECT min(time_ns) FROM answer_row").fetchone()
-    return IndexSize(rows=rows, oldest_ns=oldest_ns)
+    return IndexSize(rows=rows_in(db), oldest_ns=oldest_ns)

@@ -8,14 +8,14 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-from ragtrace.answers.index.recount import COUNTED, recount
+from ragtrace.answers.index.sums import SUM_TABLES, recount
 from ragtrace.errors import ReadError
 from ragtrace.sqlite_file import transaction
 from ragtrace_collector.store.maintenance import new_copy
 from ragtrace_collector.store.sqlite import prepare
 from ragtrace_collector.store.tables import SUMS
 
-_COUNTED_ANEW: Final = frozenset({*SUMS, *COUNTED})
+_COUNTED_ANEW: Final = frozenset({*SUMS, *SUM_TABLES})
 """These tables hold sums over other tables, and must agree with the rows that are left."""
 
 

@@ -4,45 +4,48 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import struct
-from typing import Final, NamedTuple
+import json
+import math
+from typing import Final
 
 from ragtrace.answers.port import AnswerFilter, SortBy
 from ragtrace.errors import InputError
 
-_FORM: Final = struct.Struct(">6sqq")
+Place = tuple[float | int, ...]
+"""A place in a list: the values that it is ordered by, and the row. What comes later has a later place."""
 
-
-class Place(NamedTuple):
-    """A place in a list: what is after it has a later key, or the same key and a later row."""
-
-    key: int
-    row: int
+_LARGEST: Final = 2**63
 
 
 def encode(place: Place, chosen: AnswerFilter, sort: SortBy) -> str:
     """Return the cursor of a place, for URLs."""
-    packed = _FORM.pack(_digest(chosen, sort), *place)
-    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+    text = json.dumps([_digest(chosen, sort), *place], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def decode(cursor: str, chosen: AnswerFilter, sort: SortBy) -> Place:
-    """Return the place of a cursor.
+def decode(cursor: str, chosen: AnswerFilter, sort: SortBy, *, values: int) -> Place:
+    """Return the place of a cursor, of so many values.
 
     Raises:
         InputError: it is no cursor, or that of another filter or order.
     """
     try:
-        packed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        digest, key, row = _FORM.unpack(packed)
-    except (ValueError, struct.error) as exc:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        digest, *place = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as exc:
         raise InputError("the place in the list cannot be read: begin at the first page") from exc
     if digest != _digest(chosen, sort):
         raise InputError(
             "the place is in another list, with another filter or order: begin at the first page"
         )
-    return Place(key, row)
+    if len(place) != values or not all(_is_number(value) for value in place):
+        raise InputError("the place in the list cannot be read: begin at the first page")
+    return tuple(place)
 
 
-def _digest(chosen: AnswerFilter, sort: SortBy) -> bytes:
-    return hashlib.sha256(f"{chosen!r}|{sort.value}".encode("utf-8", "replace")).digest()[:6]
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and abs(value) < _LARGEST  # type: ignore[arg-type]
+
+
+def _digest(chosen: AnswerFilter, sort: SortBy) -> str:
+    return hashlib.sha256(f"{chosen!r}|{sort.value}".encode("utf-8", "replace")).hexdigest()[:12]

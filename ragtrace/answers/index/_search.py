@@ -1,72 +1,57 @@
 """Searching the rows: a page of a list, found in bounded time.
 
-A search goes through candidates in the order of the list, along an index, until the page is full or its time
-is over. If few answers can match at all, as the sums or an index tell, it looks at all of them instead.
+If few answers can match at all, as an index tells, a search looks at all of them. Otherwise, it goes through
+candidates in the order of the list, along an index, until the page is full or its time is over.
 """
 
 from __future__ import annotations
 
-import heapq
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ragtrace.answers.index._conditions import Conditions, SqlCondition
 from ragtrace.answers.index._cursor import Place
-from ragtrace.answers.index._overview import answers_in
-from ragtrace.answers.index._rows import HOUR_NS, metric_in
-from ragtrace.answers.index._scope import listed
-from ragtrace.answers.index._sums import DAY
-from ragtrace.answers.port import SortBy, TrafficScope
+from ragtrace.answers.index._filter import all_of, metric_of, narrow, times_of
+from ragtrace.answers.index._scope import Condition, in_streams
+from ragtrace.answers.index.sums import HOUR_NS
+from ragtrace.answers.port import AnswerFilter, SortBy
+from ragtrace.model import Label
 
 FEW: Final = 8_000
 """So many candidates are looked at and sorted in well under the limit."""
-_FEW_STREAMS: Final = 200
-_DENSE: Final = 0.3
-"""A scope with this share of all answers is searched along the time of all."""
-_LOOKS_BETWEEN: Final = 64
+_MOST_AT_ONCE: Final = 1_000
 
 
 class Candidate(NamedTuple):
     """A row that may match."""
 
-    key: int | None
-    """Its place in the order: a time, score, cost or random position."""
-    row: int
+    place: Place
     meets: int
-    """Whether the conditions in SQL hold."""
-    metrics: bytes
-
-    @property
-    def place(self) -> Place:
-        """Where it is in the list."""
-        return Place(self.key or 0, self.row)
+    """Whether it matches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """An order of rows."""
 
-    column: str
-    """``time_ns``, ``score``, ``cost``, ``doubt``, ``suspicion`` or ``position``."""
+    columns: tuple[str, ...]
     is_descending: bool
+    among: str = ""
+    """What the rows of its index have in common."""
 
-    def after(self, place: Place | None) -> SqlCondition:
+    def after(self, place: Place | None, number: str = "id") -> Condition:
         """Return the condition to come after a place."""
-        row = "answer_row.id" if self.column != "score" else "answer_score.id"
         if place is None:
-            return SqlCondition(sql="1")
+            return Condition()
+        marks = ", ".join("?" for _ in place)
         sign = "<" if self.is_descending else ">"
-        return SqlCondition(sql=f"({self.column}, {row}) {sign} (?, ?)", values=place)
+        return Condition(f"({', '.join((*self.columns, number))}) {sign} ({marks})", place)
 
-    @property
-    def sql(self) -> str:
-        """The words after ``ORDER BY``."""
-        row = "answer_row.id" if self.column != "score" else "answer_score.id"
+    def by(self, number: str = "id") -> str:
+        """Return the words after ``ORDER BY``."""
         way = "DESC" if self.is_descending else "ASC"
-        return f"{self.column} {way}, {row} {way}"
+        return ", ".join(f"{name} {way}" for name in (*self.columns, number))
 
 
 class Found(NamedTuple):
@@ -78,16 +63,28 @@ class Found(NamedTuple):
     is_cut: bool
 
 
+_BY_TIME: Final = ("time_ns",)
+_BY_SCORE: Final = ("score",)
+BY_POSITION: Final = Order(columns=("position",), is_descending=False)
+
+
 def order_of(sort: SortBy, *, is_lower_better: bool) -> Order:
     """Return the order of rows that a list has."""
-    if sort in (SortBy.COST, SortBy.DOUBT, SortBy.SUSPICION):
-        return Order(column=sort.value, is_descending=True)
-    if sort in (SortBy.WORST, SortBy.BEST):
-        return Order(column="score", is_descending=(sort is SortBy.WORST) == is_lower_better)
-    return Order(column="time_ns", is_descending=sort is SortBy.NEWEST)
-
-
-BY_POSITION: Final = Order(column="position", is_descending=False)
+    match sort:
+        case SortBy.COST:
+            return Order(
+                columns=("cost_usd",), is_descending=True, among="is_valid = 1 AND cost_usd IS NOT NULL"
+            )
+        case SortBy.DOUBT:
+            return Order(columns=("is_disputed", "doubt"), is_descending=True, among="is_valid = 1")
+        case SortBy.SUSPICION:
+            return Order(
+                columns=("suspicion",), is_descending=True, among="is_valid = 1 AND suspicion IS NOT NULL"
+            )
+        case SortBy.WORST | SortBy.BEST:
+            return Order(columns=_BY_SCORE, is_descending=(sort is SortBy.WORST) == is_lower_better)
+        case _:
+            return Order(columns=_BY_TIME, is_descending=sort is SortBy.NEWEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,219 +92,151 @@ class Search:
     """One list, in one transaction."""
 
     db: sqlite3.Connection
-    wanted: Conditions
-    scope: TrafficScope
+    chosen: AnswerFilter
     order: Order
     few: int = FEW
 
     def find(self, after: Place | None, *, limit: int, is_over: Callable[[], bool]) -> Found:
-        """Return the next places of the list, at most ``limit``; fewer only at the end or if time is over."""
-        few = self._few()
+        """Return the next places of the list, at most ``limit``; fewer only at the end or if time is over.
+
+        Raises:
+            InputError: the beginning of a trace id is not hexadecimal.
+        """
+        found = narrow(self.chosen, most=self.few + 1)
+        few = next((each for each in found if self._count(each) <= self.few), None)
         if few is not None:
-            return self._among(few, after, limit)
-        return self._along(self._candidates(after), limit, is_over)
+            return _page(self._among(few, after, limit), limit)
+        return self._along(self._chunks(after, limit + 1), limit, is_over)
 
-    def _few(self) -> SqlCondition | None:
-        """Return the condition that leaves few candidates, if there is one."""
-        if self.wanted.streams == []:
-            return SqlCondition(sql="0")
-        for condition in (*self.wanted.narrow, *self._of_scores()):
-            if self._count(condition) <= self.few:
-                return condition
-        if self._in_scope() <= self.few:
-            streams, values = listed(self.wanted.streams)
-            times = (self.wanted.since_ns, self.wanted.until_ns)
-            return SqlCondition(sql=f"{streams} AND time_ns >= ? AND time_ns < ?", values=(*values, *times))
-        return None
-
-    def _of_scores(self) -> Iterator[SqlCondition]:
-        """Yield the condition to be among the scores that are wanted."""
-        low, high = self.wanted.low, self.wanted.high
-        if low is None and high is None:
-            return
-        scores = (
-            "SELECT id FROM answer_score WHERE metric = ? AND label IN (0, 1, 2, 3)"
-            " AND score >= ? AND score <= ? LIMIT ?"
-        )
-        values = (self.wanted.metric, *self._score_range(), self.few + 1)
-        yield SqlCondition(sql=f"id IN ({scores})", values=values)
-
-    def _score_range(self) -> tuple[int, int]:
-        low, high = self.wanted.low, self.wanted.high
-        return -1 if low is None else low, 2**40 if high is None else high
-
-    def _count(self, condition: SqlCondition) -> int:
-        query = f"SELECT count(*) FROM (SELECT 1 FROM answer_row WHERE {condition.sql} LIMIT ?)"
+    def _count(self, condition: Condition) -> int:
+        query = f"SELECT count(*) FROM (SELECT 1 FROM answer_row WHERE {condition.sql} LIMIT ?) AS found"
         (found,) = self.db.execute(query, (*condition.values, self.few + 1)).fetchone()
         return int(found)
 
-    def _in_scope(self) -> int:
-        return answers_in(self.db, self.scope)
-
-    def _among(self, few: SqlCondition, after: Place | None, limit: int) -> Found:
+    def _among(self, few: Condition, after: Place | None, limit: int) -> list[Place]:
         """Look at all of a few candidates, and sort those that match."""
-        meets = self._meets()
-        column = "0" if self.order.column == "score" else self.order.column
-        candidates = self._rows(
-            f"SELECT {column}, id, 1, metrics FROM answer_row WHERE {few.sql} AND {meets.sql}",
-            (*few.values, *meets.values),
-        )
-        matching = (
-            self._place(candidate) for candidate in candidates if self.wanted.keeps(candidate.metrics)
-        )
-        rest = (place for place in matching if place and (after is None or self._is_after(place, after)))
-        choose = heapq.nlargest if self.order.is_descending else heapq.nsmallest
-        return _page(choose(limit + 1, rest), limit)
+        keys = ", ".join(self.order.columns)
+        values: tuple[object, ...] = ()
+        if self.order.columns == _BY_SCORE:
+            keys = "(SELECT score FROM answer_score WHERE answer = answer_row.id AND metric = ?) AS score"
+            values = (metric_of(self.chosen),)
+        meets, after_it = all_of(self.chosen), self.order.after(after)
+        is_known = Condition(f"{self.order.columns[0]} IS NOT NULL").and_(after_it)
+        return self.db.execute(
+            f"SELECT {', '.join(self.order.columns)}, id FROM (SELECT {keys}, id FROM answer_row"
+            f" WHERE id IN (SELECT id FROM answer_row WHERE {few.sql}) AND {meets.sql}) AS found"
+            f" WHERE {is_known.sql} ORDER BY {self.order.by()} LIMIT ?",
+            (*values, *few.values, *meets.values, *is_known.values, limit + 1),
+        ).fetchall()
 
-    def _place(self, candidate: Candidate) -> Place | None:
-        if self.order.column != "score":
-            return None if candidate.key is None else candidate.place
-        found = metric_in(candidate.metrics, self.wanted.metric)
-        return None if found is None or found.score is None else Place(found.score, candidate.row)
-
-    def _is_after(self, place: Place, after: Place) -> bool:
-        return place < after if self.order.is_descending else place > after
-
-    def _along(self, candidates: Iterable[Candidate], limit: int, is_over: Callable[[], bool]) -> Found:
+    def _along(self, chunks: Iterator[list[Candidate]], limit: int, is_over: Callable[[], bool]) -> Found:
         """Go through candidates in order, until the page is full or time is over."""
         places: list[Place] = []
-        for number, candidate in enumerate(candidates, 1):
-            if candidate.meets and self.wanted.keeps(candidate.metrics):
-                places.append(candidate.place)
-                if len(places) > limit:
-                    break
-            if number % _LOOKS_BETWEEN == 0 and is_over():
-                is_full = len(places) >= limit
-                return Found(places, candidate.place, is_cut=not is_full)
+        for chunk in chunks:
+            places += [candidate.place for candidate in chunk if candidate.meets]
+            if len(places) > limit:
+                break
+            if chunk and is_over():
+                return Found(places, chunk[-1].place, is_cut=len(places) < limit)
         return _page(places, limit)
 
-    def _candidates(self, after: Place | None) -> Iterator[Candidate]:
-        if self.order.column == "score":
-            return self._by_score(after)
-        if self.order.column == "time_ns":
-            return self._by_time(after)
-        meets = self._meets()
-        valid = _INDEXED.get(self.order.column, "")
-        place = self.order.after(after)
-        return self._rows(
-            f"SELECT {self.order.column}, id, {meets.sql}, metrics FROM answer_row"
-            f" WHERE {place.sql}{valid} ORDER BY {self.order.sql}",
-            (*meets.values, *place.values),
+    def _chunks(self, after: Place | None, number: int) -> Iterator[list[Candidate]]:
+        if self.order.columns == _BY_TIME and in_streams(self.chosen.scope).sql:
+            return self._windows(after)
+        read = self._by_score if self.order.columns == _BY_SCORE else self._by_column
+        return _repeated(read, after, number)
+
+    def _by_column(self, after: Place | None, number: int) -> list[Candidate]:
+        """Read candidates along the index of a column."""
+        meets, place = all_of(self.chosen), self.order.after(after)
+        along = Condition(self.order.among).and_(place)
+        if self.order.columns == _BY_TIME:
+            is_fed = self.chosen.feedback not in (None, "", "none")
+            along = along.and_(times_of(self.chosen.scope), Condition("feedback != ''" if is_fed else ""))
+        where = f" WHERE {along.sql}" if along.sql else ""
+        return self._read(
+            f"SELECT {', '.join(self.order.columns)}, id, CASE WHEN {meets.sql} THEN 1 ELSE 0 END"
+            f" FROM answer_row{where} ORDER BY {self.order.by()} LIMIT ?",
+            (*meets.values, *along.values, number),
         )
 
-    def _meets(self) -> SqlCondition:
-        condition = self.wanted.all_of_row()
-        return SqlCondition(
-            sql=f"(+time_ns >= ? AND +time_ns < ? AND {condition.sql})",  # the sign: by another index
-            values=(self.wanted.since_ns, self.wanted.until_ns, *condition.values),
-        )
-
-    def _by_score(self, after: Place | None) -> Iterator[Candidate]:
-        labels = range(4) if self.wanted.metric_label is None else (self.wanted.metric_label,)
-        meets, place = self._meets(), self.order.after(after)
-        query = (
-            f"SELECT score, answer_score.id, {meets.sql}, metrics"
-            " FROM answer_score CROSS JOIN answer_row ON answer_row.id = answer_score.id"
-            " WHERE answer_score.metric = ? AND answer_score.label = ? AND score >= ? AND score <= ?"
-            f" AND {place.sql} ORDER BY {self.order.sql}"
-        )
-        within = self._score_range()
-        found = [
-            self._rows(query, (*meets.values, self.wanted.metric, label, *within, *place.values))
-            for label in labels
-        ]
-        return heapq.merge(*found, key=_place, reverse=self.order.is_descending)
-
-    def _by_time(self, after: Place | None) -> Iterator[Candidate]:
-        is_sparse = self._is_sparse()
-        for since_ns, until_ns in self._times(after):
-            yield from self._within(since_ns, until_ns, after, is_sparse=is_sparse)
-            last = Place(since_ns, -(2**62)) if self.order.is_descending else Place(until_ns - 1, 2**62)
-            yield Candidate(*last, 0, b"")  # a place to go on from, though nothing is there
-
-    def _within(
-        self, since_ns: int, until_ns: int, after: Place | None, *, is_sparse: bool
-    ) -> Iterator[Candidate]:
-        meets, place = self.wanted.all_of_row(), self.order.after(after)
-        query = f"SELECT time_ns, id, {meets.sql}, metrics FROM answer_row"
-        times = f"time_ns >= ? AND time_ns < ? AND {place.sql} ORDER BY {self.order.sql}"
-        values = (since_ns, until_ns, *place.values)
-        feedback = next((each for each in self.wanted.narrow if each.sql.startswith("feedback")), None)
-        if feedback is not None:
-            query = f"{query} WHERE {feedback.sql} AND feedback > 0 AND {times}"
-            return self._rows(query, (*meets.values, *feedback.values, *values))
-        if not is_sparse:
-            return self._rows(f"{query} WHERE {times}", (*meets.values, *values))
-        found = [
-            self._rows(
-                f"{query} WHERE stream = ? AND is_valid = 1 AND {times}", (*meets.values, stream, *values)
+    def _by_score(self, after: Place | None, number: int) -> list[Candidate]:
+        """Read candidates along the scores of each label."""
+        chosen, place = self.chosen, self.order.after(after, "answer")
+        given = chosen.label is not None and chosen.metric is not None
+        labels = (chosen.label,) if given and chosen.label else tuple(Label)
+        queries, values = [], list[object]()
+        for label in labels:
+            of_label = Condition("metric = ? AND label = ?", (metric_of(chosen), label.value)).and_(
+                _from("score >= ?", chosen.min_score, 0.0), _from("score <= ?", chosen.max_score, 1.0), place
             )
-            for stream in self.wanted.streams or ()
-        ]
-        return heapq.merge(*found, key=_place, reverse=self.order.is_descending)
-
-    def _is_sparse(self) -> bool:
-        """Return whether the scope's streams are better searched one by one."""
-        streams = self.wanted.streams
-        if streams is None or len(streams) > _FEW_STREAMS:
-            return False
-        everything = replace(self.scope, tenant=None, service=None, model=None, prompt_version=None)
-        return self._in_scope() < _DENSE * answers_in(self.db, everything)
-
-    def _times(self, after: Place | None) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of time that can have a match, in the order of the list."""
-        since_ns, until_ns = self.wanted.since_ns, self.wanted.until_ns
-        if after is not None and self.order.is_descending:
-            until_ns = min(until_ns, after.key + 1)
-        elif after is not None:
-            since_ns = max(since_ns, after.key)
-        if not self._hour_conditions():
-            yield since_ns, until_ns
-            return
-        for day in self._hours_with(DAY, since_ns // HOUR_NS - DAY, until_ns // HOUR_NS + 1):
-            for hour in self._hours_with(1, day, day + DAY):
-                yield max(since_ns, hour * HOUR_NS), min(until_ns, (hour + 1) * HOUR_NS)
-
-    def _hour_conditions(self) -> list[tuple[str, SqlCondition]]:
-        """Return conditions on tables of sums, each of which an hour with a match meets."""
-        found = [("answer_sums", condition) for condition in self.wanted.sums]
-        if self.wanted.blame is not None:
-            found.append(("answer_word_sums", SqlCondition(sql="word = ?", values=(self.wanted.blame,))))
-        label = self.wanted.metric_label
-        if label is not None:
-            column = ("passed", "failed", "error", "skipped")[label]
-            condition = SqlCondition(sql=f"metric = ? AND {column} > 0", values=(self.wanted.metric,))
-            found.append(("answer_metric_sums", condition))
-        return found
-
-    def _hours_with(self, hours: int, first: int, end: int) -> list[int]:
-        streams, values = listed(self.wanted.streams)
-        queries, given = [], list[object]()
-        for table, condition in self._hour_conditions():
             queries.append(
-                f"SELECT first_hour FROM {table} WHERE hours = ? AND first_hour >= ? AND first_hour < ?"
-                f" AND {condition.sql} AND {streams}"
+                f"SELECT score, answer FROM (SELECT score, answer FROM answer_score WHERE {of_label.sql}"
+                f" ORDER BY {self.order.by('answer')} LIMIT ?) AS of_{label.value}"
             )
-            given += [hours, first, end, *condition.values, *values]
-        found = self.db.execute(" INTERSECT ".join(queries), given)
-        return sorted((hour for (hour,) in found), reverse=self.order.is_descending)
+            values += [*of_label.values, number]
+        meets = all_of(chosen)
+        return self._read(
+            f"SELECT score, id, CASE WHEN {meets.sql} THEN 1 ELSE 0 END FROM"
+            f" (SELECT score, answer FROM ({' UNION ALL '.join(queries)}) AS each_label"
+            f" ORDER BY {self.order.by('answer')} LIMIT ?) AS scored"
+            f" JOIN answer_row ON answer_row.id = scored.answer ORDER BY {self.order.by()}",
+            (*meets.values, *values, number),
+        )
 
-    def _rows(self, query: str, values: tuple[object, ...]) -> Iterator[Candidate]:
-        return map(Candidate._make, self.db.execute(query, values))
+    def _windows(self, after: Place | None) -> Iterator[list[Candidate]]:
+        """Read the candidates of a scope's streams by spans of time, which are longer where there are few."""
+        newest, oldest = (
+            self.db.execute(f"SELECT time_ns FROM answer_row ORDER BY time_ns {way} LIMIT 1").fetchone()[0]
+            for way in ("DESC", "ASC")
+        )
+        since_ns, until_ns = times_of(self.chosen.scope).values
+        low, high = max(int(str(since_ns)), oldest), min(int(str(until_ns)), newest)
+        is_back, length = self.order.is_descending, HOUR_NS
+        if after is not None:
+            low, high = (low, min(high, int(after[0]))) if is_back else (max(low, int(after[0])), high)
+        while low <= high:
+            begin, end = (max(low, high - length), high) if is_back else (low, min(high, low + length))
+            chunk = self._within(begin, end, after)
+            yield chunk
+            if len(chunk) == _MOST_AT_ONCE:
+                after = chunk[-1].place
+                low, high = (low, int(after[0])) if is_back else (int(after[0]), high)
+                length = max(length // 4, 1)
+                continue
+            low, high = (low, begin - 1) if is_back else (end + 1, high)
+            length = min(4 * length, 2**62) if len(chunk) < _MOST_AT_ONCE // 4 else length
+
+    def _within(self, begin: int, end: int, after: Place | None) -> list[Candidate]:
+        meets = all_of(self.chosen)
+        along = Condition("time_ns >= ? AND time_ns <= ?", (begin, end)).and_(
+            in_streams(self.chosen.scope), self.order.after(after)
+        )
+        return self._read(
+            f"SELECT time_ns, id, CASE WHEN {meets.sql} THEN 1 ELSE 0 END"
+            f" FROM answer_row WHERE {along.sql} ORDER BY {self.order.by()} LIMIT ?",
+            (*meets.values, *along.values, _MOST_AT_ONCE),
+        )
+
+    def _read(self, query: str, values: tuple[object, ...]) -> list[Candidate]:
+        return [Candidate(tuple(place), meets) for *place, meets in self.db.execute(query, values)]
 
 
-_INDEXED: Final = {
-    "cost": " AND is_valid = 1 AND cost IS NOT NULL",
-    "doubt": " AND is_valid = 1",
-    "suspicion": " AND is_valid = 1 AND suspicion IS NOT NULL",
-}
-"""What the rows of these indexes have in common."""
+def _from(sql: str, bound: float | None, default: float) -> Condition:
+    return Condition(sql, (default if bound is None else bound,))
 
 
-def _place(candidate: Candidate) -> Place:
-    return candidate.place
+def _repeated(
+    read: Callable[[Place | None, int], list[Candidate]], after: Place | None, number: int
+) -> Iterator[list[Candidate]]:
+    """Read on and on, more each time."""
+    while chunk := read(after, number):
+        yield chunk
+        if len(chunk) < number:
+            return
+        after, number = chunk[-1].place, min(2 * number, max(number, _MOST_AT_ONCE))
 
 
 def _page(places: list[Place], limit: int) -> Found:
-    shown = list(islice(places, limit))
+    shown = places[:limit]
     return Found(shown, shown[-1] if len(places) > limit else None, is_cut=False)

@@ -12,8 +12,9 @@ from typing import Final
 
 from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.index.sessions import put_session
-from ragtrace.answers.index.tables import INDEX_STEPS, INDEX_TABLES
-from ragtrace.answers.index.writes import NameCache, forget, note_feedback, put, size
+from ragtrace.answers.index.sums import fold
+from ragtrace.answers.index.tables import INDEX_TABLES
+from ragtrace.answers.index.writes import forget, note_feedback, put, size
 from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import WriteError
@@ -21,7 +22,7 @@ from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private, open
 
 _FORM: Final = SqliteForm(
     application_id=0x72616769,  # "ragi"
-    steps=INDEX_STEPS,
+    steps=(INDEX_TABLES,),
     pragmas=("synchronous = NORMAL", "cache_size = -65536"),
 )
 _AT_ONCE: Final = 500
@@ -34,7 +35,6 @@ class OwnIndex(SqliteAnswerIndex):
     def __init__(self, db: sqlite3.Connection) -> None:
         super().__init__(self._turn)
         self._db = db
-        self._names = NameCache()
         self._lock = threading.Lock()  # one connection, and queries in several threads
 
     async def add(self, summaries: Iterable[AnswerSummary]) -> int:
@@ -48,7 +48,7 @@ class OwnIndex(SqliteAnswerIndex):
         waiting = list(summaries)
         for start in range(0, len(waiting), _AT_ONCE):
             await asyncio.to_thread(self._put, waiting[start : start + _AT_ONCE])
-        return await asyncio.to_thread(self._size)
+        return await asyncio.to_thread(self._settle)
 
     async def add_sessions(self, sessions: Sequence[SessionSummary]) -> None:
         """Add judged sessions.
@@ -87,8 +87,16 @@ class OwnIndex(SqliteAnswerIndex):
     def _put(self, summaries: Iterable[AnswerSummary]) -> None:
         with self._writing() as db:
             for summary in summaries:
-                put(db, summary, self._names)
-            forget(db, before_ns=-(2**63), most_rows=_MOST_ROWS, at_once=2 * _AT_ONCE)
+                put(db, summary)
+
+    def _settle(self) -> int:
+        """Keep to the bound, make the sums, and return the number of rows."""
+        with self._writing() as db:
+            while forget(db, before_ns=0, most_rows=_MOST_ROWS, at_once=_AT_ONCE):
+                pass
+            while fold(db, at_once=_AT_ONCE, is_open=True):
+                pass
+            return size(db)
 
     def _put_sessions(self, sessions: Sequence[SessionSummary]) -> None:
         with self._writing() as db:
@@ -98,10 +106,6 @@ class OwnIndex(SqliteAnswerIndex):
     def _note(self, key: AnswerKey, feedback: str) -> None:
         with self._writing() as db:
             note_feedback(db, key, feedback)
-
-    def _size(self) -> int:
-        with self._lock:
-            return size(self._db)
 
 
 def open_index(path: Path | None = None) -> OwnIndex:

@@ -10,22 +10,21 @@ from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
 from ragtrace.answers.index import _overview
-from ragtrace.answers.index._conditions import conditions_of
-from ragtrace.answers.index._cursor import Place, decode, encode
+from ragtrace.answers.index._cursor import decode, encode
+from ragtrace.answers.index._filter import all_of, metric_of
 from ragtrace.answers.index._rows import (
+    MOST_VERSIONS,
     POSITIONS,
-    IndexRow,
+    Row,
     Seal,
     as_it_is,
-    packed_session,
+    of_answer,
     rows_of,
-    select,
-    session_hash,
-    summary_of_row,
-    versions_of,
+    summaries,
 )
-from ragtrace.answers.index._search import BY_POSITION, FEW, Found, Search, order_of
-from ragtrace.answers.index._words import Kind, find_word, streams, words
+from ragtrace.answers.index._scope import Condition, clean
+from ragtrace.answers.index._search import BY_POSITION, FEW, Search, order_of
+from ragtrace.answers.index._streams import tenant_in
 from ragtrace.answers.index.sessions import judged_sessions, session_page
 from ragtrace.answers.port import (
     AnswerFilter,
@@ -49,7 +48,8 @@ Connect = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 _LIMIT_S: Final = 0.12
 _AT_ONCE: Final = 1_000
-_MOST_OF_SESSION: Final = 20_000
+_LOOKED_BACK: Final = 1_000
+"""Rows that may have come after one with a larger number."""
 
 ReadT = TypeVar("ReadT")
 
@@ -75,8 +75,7 @@ class SqliteAnswerIndex:
             InputError: the cursor is not one of this filter and order, or a trace id is not hexadecimal.
             ReadError: the index cannot be read.
         """
-        place = None if after is None else decode(after, chosen, sort)
-        return await self._read(lambda db: self._page(db, chosen, sort, place, limit))
+        return await self._read(lambda db: self._page(db, chosen, sort, after, limit))
 
     async def every(
         self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST
@@ -91,7 +90,9 @@ class SqliteAnswerIndex:
                 return
             after = page.next
 
-    async def arrivals(self, chosen: AnswerFilter, *, after: int | None = None, limit: int = 500) -> Arrivals:
+    async def arrivals(
+        self, chosen: AnswerFilter, *, after: frozenset[int] | None = None, limit: int = 500
+    ) -> Arrivals:
         """Return the valid evaluations that came after a position; without one, only the position now.
 
         Raises:
@@ -182,111 +183,86 @@ class SqliteAnswerIndex:
             raise ReadError(f"the index of answers cannot be read: {exc}") from exc
 
     def _page(
-        self, db: sqlite3.Connection, chosen: AnswerFilter, sort: SortBy, after: Place | None, limit: int
+        self, db: sqlite3.Connection, chosen: AnswerFilter, sort: SortBy, after: str | None, limit: int
     ) -> AnswerPage:
-        wanted = conditions_of(db, chosen)
-        order = order_of(sort, is_lower_better=_overview.is_lower_better(db, wanted.metric))
-        search = Search(db=db, wanted=wanted, scope=chosen.scope, order=order, few=self._few)
+        order = order_of(sort, is_lower_better=_overview.is_lower_better(db, metric_of(chosen)))
+        place = None if after is None else decode(after, chosen, sort, values=len(order.columns) + 1)
+        search = Search(db=db, chosen=chosen, order=order, few=self._few)
         deadline = time.monotonic() + self._limit_s
-        found = search.find(after, limit=limit, is_over=lambda: time.monotonic() >= deadline)
-        is_by_time = sort in (SortBy.NEWEST, SortBy.OLDEST)
+        found = search.find(place, limit=limit, is_over=lambda: time.monotonic() >= deadline)
+        is_by_time = found.is_cut and found.more is not None and sort in (SortBy.NEWEST, SortBy.OLDEST)
         return AnswerPage(
-            answers=tuple(_summaries(db, found, self._unseal)),
+            answers=tuple(summaries(db, [int(place[-1]) for place in found.places], self._unseal)),
             next=None if found.more is None else encode(found.more, chosen, sort),
             is_cut=found.is_cut,
-            searched_to_ns=found.more.key if found.is_cut and found.more and is_by_time else None,
+            searched_to_ns=int(found.more[0]) if is_by_time and found.more else None,
         )
 
     def _random_order(
         self, db: sqlite3.Connection, scope: TrafficScope, after: float, limit: int
     ) -> list[tuple[float, AnswerSummary]]:
-        wanted = conditions_of(db, AnswerFilter(scope=scope))
-        search = Search(db=db, wanted=wanted, scope=scope, order=BY_POSITION, few=self._few)
-        start = Place(int(after * POSITIONS), 2**62) if after >= 0 else None
-        found = search.find(start, limit=limit, is_over=lambda: False)
-        positions = (place.key / POSITIONS for place in found.places)
-        return list(zip(positions, _summaries(db, found, self._unseal), strict=True))
+        search = Search(db=db, chosen=AnswerFilter(scope=scope), order=BY_POSITION, few=self._few)
+        start = (int(after * POSITIONS), 2**62) if after >= 0 else None
+        places = search.find(start, limit=limit, is_over=lambda: False).places
+        told = summaries(db, [int(place[-1]) for place in places], self._unseal)
+        return list(zip((place[0] / POSITIONS for place in places), told, strict=True))
 
 
 def _arrivals(
-    db: sqlite3.Connection, chosen: AnswerFilter, after: int | None, limit: int, unseal: Seal
+    db: sqlite3.Connection, chosen: AnswerFilter, after: frozenset[int] | None, limit: int, unseal: Seal
 ) -> Arrivals:
-    wanted = conditions_of(db, chosen)
-    (newest,) = db.execute("SELECT coalesce(max(id), 0) FROM answer_row").fetchone()
-    if after is None or newest < after:  # the newest may have been forgotten, and its number is given again
-        return Arrivals(answers=(), position=newest)
-    came = [row for (row,) in db.execute(_CAME, (after, limit))]
-    of_row = wanted.all_of_row()
-    # the plus keeps the database from going through an index of all rows
-    among = select(f"id IN ({', '.join('?' for _ in came)}) AND +({of_row.sql}) ORDER BY id")
-    rows = [
-        row
-        for row in rows_of(db.execute(among, (*came, *of_row.values)))
-        if wanted.since_ns <= row.time_ns < wanted.until_ns and wanted.keeps(row.metrics)
+    if after is None:
+        newest = db.execute("SELECT id FROM answer_row ORDER BY id DESC LIMIT ?", (_LOOKED_BACK,))
+        return Arrivals(answers=(), position=frozenset(number for (number,) in newest))
+    # with several writers, a row may be seen after one with a larger number
+    start = min(after, default=0) if len(after) >= _LOOKED_BACK else 0
+    there = [
+        number
+        for (number,) in db.execute(
+            "SELECT id FROM answer_row WHERE id >= ? ORDER BY id LIMIT ?",
+            (start, _LOOKED_BACK + limit + 1),
+        )
     ]
-    position = came[-1] if came else after
-    return Arrivals(answers=tuple(_told(db, rows, unseal)), position=position, has_more=position < newest)
-
-
-_CAME: Final = "SELECT id FROM answer_row WHERE id > ? ORDER BY id LIMIT ?"
-
-
-def _summaries(db: sqlite3.Connection, found: Found, unseal: Seal) -> list[AnswerSummary]:
-    marks = ", ".join("?" for _ in found.places)
-    rows = rows_of(db.execute(select(f"id IN ({marks})"), [place.row for place in found.places]))
-    by_id = {row.id: row for row in rows}
-    return _told(db, [by_id[place.row] for place in found.places], unseal)
-
-
-def _told(db: sqlite3.Connection, rows: Sequence[IndexRow], unseal: Seal) -> list[AnswerSummary]:
-    names, known = words(db), streams(db)
-    return [summary_of_row(row, names, known, unseal) for row in rows]
+    fresh = [number for number in there if number not in after]
+    came = fresh[:limit]
+    position = frozenset(
+        [number for number in there if number in after or number in set(came)][-_LOOKED_BACK:]
+    )
+    wanted = all_of(chosen).and_(Condition(f"id IN ({', '.join('?' for _ in came)})", tuple(came)))
+    ids = sorted(row["id"] for row in rows_of(db, wanted)) if came else []
+    return Arrivals(answers=tuple(summaries(db, ids, unseal)), position=position, has_more=len(fresh) > limit)
 
 
 def _session(
     db: sqlite3.Connection, session: str, tenant: str | None, limit: int, unseal: Seal
 ) -> list[AnswerSummary]:
-    number = None if tenant is None else find_word(db, Kind.TENANT, tenant)
-    if not session or (tenant is not None and number is None):
-        return []
-    first = "SELECT id FROM answer_row WHERE session_hash = ?1 LIMIT ?3"
-    of_tenant = "(?4 IS NULL OR (SELECT tenant FROM answer_stream WHERE id = stream) = ?4)"
-    condition = f"session_hash = ?1 AND session = ?2 AND is_valid = 1 AND {of_tenant} AND id IN ({first})"
-    values = (session_hash(session), packed_session(session), _MOST_OF_SESSION, number, limit)
-    return _told(
-        db, rows_of(db.execute(select(f"{condition} ORDER BY time_ns, id LIMIT ?5"), values)), unseal
+    of_tenant = Condition("tenant = ?", (clean(tenant),)) if tenant is not None else Condition()
+    wanted = Condition("session = ? AND session != '' AND is_valid = 1", (clean(session),)).and_(of_tenant)
+    found = db.execute(
+        f"SELECT id FROM answer_row WHERE {wanted.sql} ORDER BY time_ns, id LIMIT ?", (*wanted.values, limit)
     )
+    return summaries(db, [number for (number,) in found], unseal)
 
 
 def _versions(db: sqlite3.Connection, key: AnswerKey, unseal: Seal) -> list[AnswerSummary]:
     """Return the evaluations of an answer and those that supersede each other, though the answer moved."""
-    tenant = find_word(db, Kind.TENANT, key.tenant)
     try:
-        known = [] if tenant is None else versions_of(db, key, tenant=tenant)
+        answer = of_answer(key.trace_id, key.span_id, tenant_in(db, key.tenant))
     except ValueError:
         return []
-    rows = {row.id: row for row in known}
-    waiting = list(known)
-    while waiting and len(rows) < _MOST_VERSIONS:
-        row = waiting.pop()
-        for other in _linked(db, row):
-            if other.id not in rows:
-                rows[other.id] = other
-                waiting.append(other)
-    ordered = sorted(rows.values(), key=lambda row: (-row.is_valid, -(row.time_ns + row.judged_after_ns)))
-    return _told(db, ordered, unseal)
+    waiting = rows_of(db, Condition(f"{answer.sql} LIMIT {MOST_VERSIONS}", answer.values))
+    rows = {row["id"]: row for row in waiting}
+    while waiting and len(rows) < MOST_VERSIONS:
+        linked = [row for row in _linked(db, waiting.pop()) if row["id"] not in rows]
+        waiting += linked
+        rows.update({row["id"]: row for row in linked})
+    ordered = sorted(rows.values(), key=lambda row: (-row["is_valid"], -row["judged_ns"]))
+    return summaries(db, [row["id"] for row in ordered], unseal)
 
 
-def _linked(db: sqlite3.Connection, row: IndexRow) -> list[IndexRow]:
+def _linked(db: sqlite3.Connection, row: Row) -> list[Row]:
     """Return what a row supersedes, and what supersedes it."""
-    beside = f"trace_low = ? AND trace_high = ? AND {_TENANT_OF.format('stream')} = {_TENANT_OF.format('?')}"
-    place = (row.trace_low, row.trace_high, row.stream)
-    after = rows_of(db.execute(select(f"{beside} AND supersedes = ? LIMIT 50"), (*place, row.carrier)))
-    if row.supersedes is None:
-        return after
-    before = select(f"{beside} AND is_alone IN (0, 1) AND carrier = ? LIMIT 1")
-    return after + rows_of(db.execute(before, (*place, row.supersedes)))
-
-
-_TENANT_OF: Final = "(SELECT tenant FROM answer_stream WHERE id = {})"
-_MOST_VERSIONS: Final = 256
+    beside = Condition("trace_id = ? AND tenant = ?", (row["trace_id"], row["tenant"]))
+    after = Condition("supersedes = ? AND supersedes != '' LIMIT 50", (row["carrier"],))
+    before = Condition("carrier = ? LIMIT 1", (row["supersedes"],))
+    return rows_of(db, beside.and_(after)) + (rows_of(db, beside.and_(before)) if row["supersedes"] else [])

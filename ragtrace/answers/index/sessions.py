@@ -8,16 +8,23 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ragtrace.answers.index._rows import packed_session, session_hash, unpacked_session
+from ragtrace.answers.index._scope import Condition, clean
 from ragtrace.answers.port import SessionKey, SessionPage
 from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import InputError
 from ragtrace.model import Label
 
-_COLUMNS: Final = (
-    "session, tenant, trace_id, answer_span, span_id, supersedes, time_ns, label, turns, decided, faithful,"
-    " contradictions, repeated, corrections, unchecked, faults"
+_AS_THEY_ARE: Final = (
+    *("tenant", "trace_id", "answer_span_id", "span_id", "supersedes", "turns", "decided", "faithful"),
+    *("contradictions", "repeated", "corrections", "unchecked"),
+)
+_COLUMNS: Final = ("session", "time_ns", "label", "faults", *_AS_THEY_ARE)
+_OF_ID: Final = "tenant = ? AND session = ?"
+_PUT: Final = (
+    f"INSERT INTO answer_session ({', '.join(_COLUMNS)}, is_valid)"
+    f" VALUES ({', '.join('?' for _ in _COLUMNS)}, ?) ON CONFLICT (session, tenant, span_id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS, "is_valid"))
 )
 MOST_UNDER_ID: Final = 50
 _LATEST: Final = 2**63 - 1
@@ -25,16 +32,17 @@ _LATEST: Final = 2**63 - 1
 
 def put_session(db: sqlite3.Connection, summary: SessionSummary) -> None:
     """Add a session; what its span supersedes counts no longer, whichever of the two comes first."""
-    same = (summary.tenant, summary.session)
+    same = (summary.tenant, clean(summary.session))
     superseded = db.execute(
         f"SELECT 1 FROM answer_session WHERE {_OF_ID} AND supersedes = ?", (*same, summary.span_id)
     )
-    is_valid = superseded.fetchone() is None
-    marks = ", ".join("?" for _ in range(17))
-    db.execute(
-        f"INSERT OR REPLACE INTO answer_session ({_COLUMNS}, is_valid) VALUES ({marks})",
-        (*_row(summary), int(is_valid)),
-    )
+    faults = [
+        [fault.kind.value, fault.turn, *fault.answer[:2], fault.earlier_turn, *fault.earlier[:2]]
+        for fault in summary.faults
+    ]
+    told = (same[1], min(summary.time_ns, _LATEST), summary.label.value, json.dumps(faults))
+    as_they_are = (getattr(summary, name) for name in _AS_THEY_ARE)
+    db.execute(_PUT, (*told, *as_they_are, int(superseded.fetchone() is None)))
     if summary.supersedes:
         db.execute(
             f"UPDATE answer_session SET is_valid = 0 WHERE {_OF_ID} AND span_id = ?",
@@ -82,22 +90,20 @@ def _of_answers(
     """Return sessions at the places of their last answers, and the place up to which was looked, if not to
     the end: a session may have most of a million rows."""
     time_ns, kind, number = place
+    tenant = None if tenant is None else clean(tenant)
     rows = db.execute(
-        "SELECT answer_row.time_ns, answer_row.id, session, tenants.text,"
-        " (?3 IS NULL OR coalesce(tenants.text, '') = ?3)"
-        " AND NOT EXISTS (SELECT 1 FROM answer_row AS later"
-        " CROSS JOIN answer_stream AS of ON of.id = later.stream"
-        " WHERE later.session_hash = answer_row.session_hash AND later.id > answer_row.id"
-        " AND later.session = answer_row.session AND later.is_valid = 1 AND of.tenant = answer_stream.tenant)"
-        " FROM answer_row CROSS JOIN answer_stream ON answer_stream.id = stream"
-        f" LEFT JOIN answer_word AS tenants ON tenants.id = tenant WHERE {_HAS_SESSION}"
-        " AND (time_ns, answer_row.id) < (?1, ?2) ORDER BY time_ns DESC, answer_row.id DESC",
-        (time_ns, number if kind else -1, tenant),
+        "SELECT time_ns, id, session, tenant, NOT EXISTS (SELECT 1 FROM answer_row AS later"
+        " WHERE later.session = answer_row.session AND later.session != '' AND later.is_valid = 1"
+        " AND later.tenant = answer_row.tenant"
+        " AND (later.time_ns, later.id) > (answer_row.time_ns, answer_row.id))"
+        f" FROM answer_row WHERE {_HAS_SESSION} AND (time_ns, id) < (?, ?)"
+        " ORDER BY time_ns DESC, id DESC LIMIT ?",
+        (time_ns, number if kind else -1, _MOST_LOOKED_AT),
     )
     found: list[tuple[_Place, SessionKey]] = []
     for looked, (time_ns, number, session, owner, is_last) in enumerate(rows, start=1):
-        if is_last:
-            found.append(((time_ns, 1, number), SessionKey(unpacked_session(session), owner or "")))
+        if is_last and tenant in (None, owner):
+            found.append(((time_ns, 1, number), SessionKey(session, owner)))
         if len(found) > limit or looked == _MOST_LOOKED_AT:
             return found, (time_ns, 1, number)
     return found, None
@@ -105,26 +111,28 @@ def _of_answers(
 
 _MOST_LOOKED_AT: Final = 25_000
 """Rows for one page: about a tenth of a second."""
-_HAS_SESSION: Final = "answer_row.is_valid = 1 AND answer_row.session_hash IS NOT NULL"
+_HAS_SESSION: Final = "answer_row.is_valid = 1 AND answer_row.session != ''"
+
+
+def _of_tenant(tenant: str | None) -> Condition:
+    return Condition() if tenant is None else Condition(" AND tenant = ?", (clean(tenant),))
 
 
 def _judged_only(
     db: sqlite3.Connection, tenant: str | None, label: Label | None, place: _Place, limit: int
 ) -> Iterator[tuple[_Place, SessionKey]]:
-    db.create_function("session_hash_of", 1, session_hash)
-    db.create_function("packed_session_of", 1, packed_session)
     time_ns, kind, number = place
+    of_tenant = _of_tenant(tenant)
+    wanted = Condition(
+        f" AND NOT EXISTS (SELECT 1 FROM answer_row WHERE {_HAS_SESSION}"
+        " AND answer_row.session = answer_session.session AND answer_row.tenant = answer_session.tenant)"
+    )
+    if label is not None:
+        wanted = Condition(" AND label = ?", (label.value,))
     rows = db.execute(
         "SELECT time_ns, id, session, tenant FROM answer_session WHERE is_valid = 1"
-        " AND (time_ns, id) < (?1, ?2) AND (?3 IS NULL OR tenant = ?3) AND (?4 IS NULL OR label = ?4)"
-        " AND (?4 IS NOT NULL OR NOT EXISTS (SELECT 1 FROM answer_row"
-        " CROSS JOIN answer_stream ON answer_stream.id = stream"
-        " LEFT JOIN answer_word AS tenants ON tenants.id = answer_stream.tenant"
-        f" WHERE {_HAS_SESSION} AND session_hash = session_hash_of(answer_session.session)"
-        " AND answer_row.session = packed_session_of(answer_session.session)"
-        " AND coalesce(tenants.text, '') = answer_session.tenant))"
-        " ORDER BY time_ns DESC, id DESC LIMIT ?5",
-        (time_ns, _LATEST if kind else number, tenant, label and label.value, limit + 1),
+        f" AND (time_ns, id) < (?, ?){of_tenant.sql}{wanted.sql} ORDER BY time_ns DESC, id DESC LIMIT ?",
+        (time_ns, _LATEST if kind else number, *of_tenant.values, *wanted.values, limit + 1),
     )
     for time_ns, number, session, owner in rows.fetchall():
         yield (time_ns, 0, number), SessionKey(session, owner)
@@ -139,49 +147,23 @@ def _place(cursor: str) -> _Place:
 
 def judged_sessions(db: sqlite3.Connection, session: str, tenant: str | None) -> Sequence[SessionSummary]:
     """Return the valid sessions under an id, the newest first."""
+    of_tenant = _of_tenant(tenant)
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM answer_session WHERE session = ?1 AND (?2 IS NULL OR tenant = ?2)"
-        " AND is_valid = 1 ORDER BY time_ns DESC, id DESC LIMIT ?3",
-        (session, tenant, MOST_UNDER_ID),
+        f"SELECT {', '.join(_COLUMNS)} FROM answer_session WHERE session = ?{of_tenant.sql}"
+        " AND is_valid = 1 ORDER BY time_ns DESC, id DESC LIMIT ?",
+        (clean(session), *of_tenant.values, MOST_UNDER_ID),
     )
     return [_summary(row) for row in rows.fetchall()]
 
 
-_OF_ID: Final = "tenant = ? AND session = ?"
-
-
-def _row(summary: SessionSummary) -> tuple[object, ...]:
-    faults = [
-        [fault.kind.value, fault.turn, *fault.answer[:2], fault.earlier_turn, *fault.earlier[:2]]
-        for fault in summary.faults
-    ]
-    return (
-        *(summary.session, summary.tenant, summary.trace_id, summary.answer_span_id, summary.span_id),
-        *(summary.supersedes, min(summary.time_ns, 2**63 - 1), summary.label.value),
-        *(summary.turns, summary.decided, summary.faithful, summary.contradictions, summary.repeated),
-        *(summary.corrections, summary.unchecked, json.dumps(faults)),
-    )
-
-
 def _summary(row: Sequence[Any]) -> SessionSummary:
-    session, tenant, trace_id, answer_span_id, span_id, supersedes, time_ns, label = row[:8]
-    turns, decided, faithful, contradictions, repeated, corrections, unchecked, faults = row[8:16]
+    session, time_ns, label, faults, *as_they_are = row
+    told: dict[str, Any] = dict(zip(_AS_THEY_ARE, as_they_are, strict=True))
+    tenant = told["tenant"]
     return SessionSummary(
         session=session,
-        tenant=tenant,
-        trace_id=trace_id,
-        answer_span_id=answer_span_id,
-        span_id=span_id,
-        supersedes=supersedes,
         time_ns=time_ns,
         label=Label(label),
-        turns=turns,
-        decided=decided,
-        faithful=faithful,
-        contradictions=contradictions,
-        repeated=repeated,
-        corrections=corrections,
-        unchecked=unchecked,
         faults=tuple(
             SessionFault(
                 kind=FaultKind(kind),
@@ -192,4 +174,5 @@ def _summary(row: Sequence[Any]) -> SessionSummary:
             )
             for kind, turn, trace, span, earlier_turn, earlier_trace, earlier_span in json.loads(faults)
         ),
+        **told,
     )

@@ -308,7 +308,7 @@ def test_an_export_of_a_senseless_filter_leads_to_the_list() -> None:
 def test_an_export_of_an_unreadable_index_is_told() -> None:
     pages = Pages(rows=ROWS)
     client = pages.client()
-    pages.index._db.execute("DROP TABLE answer_word")
+    pages.index._db.execute("DROP TABLE answer_score")
     assert client.get("/answers.csv").status_code == 503
 
 

@@ -43,8 +43,8 @@ MUTANTS: Final = (
         promise="conversations",
         breaks="a revised session is in the list of the page twice",
         file=_INDEX,
-        old="    is_valid = superseded.fetchone() is None\n",
-        new="    is_valid = True\n",
+        old="*as_they_are, int(superseded.fetchone() is None)))",
+        new="*as_they_are, 1))",
         tests=(f"{_PAGE_TESTS}::test_a_revised_session_counts_once_whichever_span_came_first",),
     ),
     Mutant(

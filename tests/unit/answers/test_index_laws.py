@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.sums import SUM_TABLES, fold
 from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import NameCache, forget, note_feedback, put, size
+from ragtrace.answers.index.writes import forget, note_feedback, put, size
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.model import Direction, Label, VerdictLabel
@@ -155,7 +156,6 @@ class IndexMachine(RuleBasedStateMachine):
         super().__init__()
         self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self.db.executescript(INDEX_TABLES)
-        self.names = NameCache()
         self.kept = Kept()
         self.index = SqliteAnswerIndex(self.connect)
         self.along = SqliteAnswerIndex(self.connect, few=0)  # never looks at all candidates
@@ -168,26 +168,27 @@ class IndexMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         forget(self.db, before_ns=2**62, most_rows=0, at_once=10_000)
-        for table in ("row", "score", "sums", "metric_sums", "word_sums", "word", "stream"):
-            assert self.db.execute(f"SELECT * FROM answer_{table}").fetchall() == [], table
+        fold(self.db, at_once=10_000)
+        fold(self.db, at_once=10_000)  # the days of those hours
+        for table in ("answer_row", "answer_score", "answer_stream", *SUM_TABLES):
+            assert self.db.execute(f"SELECT * FROM {table}").fetchall() == [], table
         self.db.close()
         self.runner.close()
 
     @rule(summary=summaries())
     def put(self, summary: AnswerSummary) -> None:
-        put(self.db, summary, self.names)
+        put(self.db, summary)
         self.kept.put(summary)
 
     @rule(summary=summaries())
     def put_and_take_back(self, summary: AnswerSummary) -> None:
         self.db.execute("BEGIN")
-        put(self.db, replace(summary, service="never", metrics=(a_metric(0.5, "never"),)), self.names)
+        put(self.db, replace(summary, service="never", metrics=(a_metric(0.5, "never"),)))
         self.db.execute("ROLLBACK")
 
-    @rule(summary=summaries())
-    def put_by_another_writer(self, summary: AnswerSummary) -> None:
-        put(self.db, summary, NameCache())
-        self.kept.put(summary)
+    @rule(at_once=st.sampled_from([1, 2, 100]), is_open=st.booleans())
+    def fold(self, at_once: int, is_open: bool) -> None:
+        fold(self.db, at_once=at_once, is_open=is_open)
 
     @rule(summary=summaries(), feedback=st.sampled_from(["up", "down"]))
     def feed(self, summary: AnswerSummary, feedback: str) -> None:
@@ -250,7 +251,9 @@ class IndexMachine(RuleBasedStateMachine):
             within = range(point.start_ns, point.start_ns + period * HOUR_NS)
             members = [row for row in rows if row.time_ns in within]
             assert point.answers == len(members)
-            assert close(point.mean, _mean(members, period))
+            assert (point.mean is None) == (_mean(members, period) is None)
+            if point.mean is not None:
+                assert any(close(point.mean, _mean(members, hours)) for hours in (1, period))
 
     @rule(scope=scopes)
     def random_order_has_everything_once(self, scope: TrafficScope) -> None:

@@ -1,0 +1,538 @@
+"""A store in a PostgreSQL database (15 and later), for one process or many.
+
+A process writes on one connection, in groups: what was submitted meanwhile shares a transaction, and what
+needs no answer shares a round trip (libpq's pipeline). Nothing outlives a transaction on the connection, so
+that a pooler in transaction mode may stand between: names of tables and the number of the writer are set in
+each.
+
+**Writers.** Each process that writes is a row, with a heartbeat by the database's clock. A writer whose
+heartbeat stopped is gone: its leases end, its sums are folded, and it can commit no more, because every
+commit updates its row. So a process that was paused beyond that cannot write what others took over. The same
+row tells whether a commit succeeded whose answer was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+
+import psycopg
+from psycopg import errors
+from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict
+
+from ragtrace.errors import ConfigError, ReadError
+from ragtrace.sql import Db
+from ragtrace_collector.store.cipher import PayloadCipher
+from ragtrace_collector.store.open_errors import UnfitFile
+from ragtrace_collector.store.records import StoreUnavailable
+from ragtrace_collector.store.tables import TABLES, VERSION, triggers
+from ragtrace_collector.store.writers import fold, take_back
+from ragtrace_collector.telemetry.logs import event
+
+log = logging.getLogger("ragtrace.collector")
+
+T = TypeVar("T")
+
+SCHEMA: Final = "ragtrace"
+"""The schema of the tables."""
+_MOST_A_COMMIT: Final = 256
+_TRIES: Final = 5
+"""Of a transaction that others' transactions stopped."""
+_CONNECT_S: Final = 5
+_HEARTBEAT_S: Final = 5.0
+GONE_S: Final = 30
+"""How long after its last heartbeat a writer counts as gone."""
+_MOST_IDLE: Final = 4
+"""Connections for reading that are kept open."""
+_OLDEST: Final = 150_000
+"""The oldest server that has what the store needs, as libpq numbers versions."""
+
+
+class _NumberLoader(Loader):
+    """Sums of integers are of PostgreSQL's type ``numeric``."""
+
+    def load(self, data: Any) -> int | float:
+        text = bytes(data).decode()
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+class PostgresRows:
+    """What a statement returned; it waits for the server only when somebody looks."""
+
+    def __init__(self, cursor: psycopg.Cursor[Any], connection: psycopg.Connection[Any]) -> None:
+        self._cursor = cursor
+        self._connection = connection
+
+    @property
+    def rowcount(self) -> int:
+        pipeline = self._connection._pipeline  # noqa: SLF001 -- the public way is to leave the pipeline
+        if pipeline is not None:
+            pipeline.sync()
+        return self._cursor.rowcount
+
+    def fetchone(self) -> Any:
+        return self._cursor.fetchone()
+
+    def fetchall(self) -> list[Any]:
+        return self._cursor.fetchall()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._cursor.fetchall())
+
+
+@dataclass(slots=True)
+class PostgresDb:
+    """A connection as the rules of the store use it."""
+
+    connection: psycopg.Connection[Any]
+    writer: int = 0
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> PostgresRows:
+        cursor = self.connection.cursor()
+        cursor.execute(_translated(statement), [_storable(each) for each in values])
+        return PostgresRows(cursor, self.connection)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> PostgresRows:
+        cursor = self.connection.cursor()
+        cursor.executemany(_translated(statement), [[_storable(each) for each in row] for row in rows])
+        return PostgresRows(cursor, self.connection)
+
+
+_statements: Final[dict[str, Any]] = {}
+"""As psycopg takes them. The store has some hundreds."""
+
+
+def _translated(statement: str) -> Any:
+    known = _statements.get(statement)
+    if known is None:
+        known = _statements[statement] = statement.replace("%", "%%").replace("?", "%s")
+    return known
+
+
+def _storable(value: Any) -> Any:
+    """PostgreSQL keeps no NUL in a text; senders may put one into a name."""
+    return value.replace("\0", "\ufffd") if isinstance(value, str) and "\0" in value else value
+
+
+@dataclass(slots=True)
+class PostgresServer:
+    """A [`Database`][ragtrace_collector.store.database.Database] on a server."""
+
+    url: str
+    _idle: list[psycopg.Connection[Any]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        try:
+            conninfo_to_dict(self.url)
+        except psycopg.Error as exc:
+            raise ConfigError(
+                "`store.url`: it is not an address of PostgreSQL: write "
+                "postgresql://USER:PASSWORD@HOST:5432/DATABASE, with %XX for special characters"
+            ) from exc
+
+    @property
+    def name(self) -> str:
+        parts = conninfo_to_dict(self.url)
+        host = parts.get("host") or parts.get("hostaddr") or "localhost"
+        port = f":{parts['port']}" if parts.get("port") else ""
+        return f"postgresql://{host}{port}/{parts.get('dbname') or parts.get('user') or ''}"
+
+    @contextmanager
+    def reading(self) -> Iterator[PostgresDb]:
+        try:
+            connection = self._taken()
+        except psycopg.Error as exc:
+            raise ReadError(f"{self.name} cannot be read: {why(exc)}") from exc
+        try:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            connection.execute(_SET_SCHEMA)
+            db = PostgresDb(connection)
+            if not refuse_others(db):
+                raise ReadError(f"{self.name} holds no store: start `ragtrace collector` on it once")
+            yield db
+            connection.rollback()
+        except UnfitFile as exc:
+            connection.close()
+            raise ReadError(
+                f"{self.name} cannot be read as a collector's store ({exc}): {exc.advice}"
+            ) from exc
+        except psycopg.Error as exc:
+            connection.close()
+            raise ReadError(f"{self.name} cannot be read: {why(exc)}") from exc
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            if len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    async def open(self, cipher: PayloadCipher, *, is_collector: bool) -> PostgresCommits:
+        commits = PostgresCommits(self, cipher)
+        try:
+            await commits.open()
+        except UnfitFile as exc:
+            raise ConfigError(f"`store.url`: {self.name} cannot be used ({exc}): {exc.advice}") from exc
+        except psycopg.Error as exc:
+            raise ConfigError(f"`store.url`: {self.name} cannot be used: {why(exc)}") from exc
+        return commits
+
+    def used_bytes(self, db: Db) -> int:
+        (number,) = db.execute(_USED).fetchone()
+        return int(number or 0)
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Open a connection.
+
+        Raises:
+            psycopg.Error: the server is away, or refuses.
+        """
+        connection: psycopg.Connection[Any] = psycopg.connect(
+            self.url, connect_timeout=_CONNECT_S, application_name="ragtrace", prepare_threshold=None
+        )
+        connection.adapters.register_loader("numeric", _NumberLoader)
+        return connection
+
+    def _taken(self) -> psycopg.Connection[Any]:
+        with self._lock:
+            while self._idle:
+                found = self._idle.pop()
+                if not found.closed:
+                    with suppress(psycopg.Error):  # the server may have been started again
+                        found.execute("SELECT 1")
+                        found.rollback()
+                        return found
+                found.close()
+        return self.connect()
+
+
+_SET_SCHEMA: Final = f"SELECT set_config('search_path', '{SCHEMA}', true)"
+_USED: Final = f"SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relnamespace = '{SCHEMA}'::regnamespace"  # noqa: E501
+
+
+class _Submission(NamedTuple):
+    work: Callable[[Db], Any]
+    future: asyncio.Future[Any]
+
+
+class _Fenced(Exception):
+    """Others took this writer for gone: nothing that it has under way may be committed."""
+
+
+class PostgresCommits:
+    """The [`Commits`][ragtrace_collector.store.database.Commits] of a server."""
+
+    def __init__(self, server: PostgresServer, cipher: PayloadCipher) -> None:
+        self._server = server
+        self._cipher = cipher
+        self._is_closed = False
+        self._submissions: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._run, name="ragtrace-store", daemon=True)
+        self._connection: psycopg.Connection[Any] | None = None
+        self._writer = 0
+        self._commits = 0
+        """How many transactions this writer has committed."""
+        self._beat_s = 0.0
+        """When its row was updated last, by this machine's monotonic clock."""
+
+    async def open(self) -> None:
+        """Connect, create the tables in an empty schema, and register the writer."""
+        self._thread.start()
+        await self._opened
+
+    async def submit(self, work: Callable[[Db], T], *, is_acknowledged: bool = False) -> T:
+        if self._is_closed:
+            raise StoreUnavailable("the store cannot be used: it is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._submissions.put(_Submission(work, future))
+        try:
+            return await future
+        except psycopg.Error as exc:
+            raise StoreUnavailable(f"the store cannot be used: {why(exc)}") from exc
+
+    async def check(self, *, max_bytes: int) -> None:
+        """Nothing but its room bounds it."""
+
+    def used_bytes(self, db: Db) -> int:
+        return self._server.used_bytes(db)
+
+    def write_nothing_new(self, db: Db) -> None:
+        db.execute("UPDATE writer SET seen_ns = seen_ns WHERE id = ?", (self._writer,))
+
+    def shrink(self, db: Db) -> bool:
+        return False  # autovacuum gives room back to the tables
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        self._submissions.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        try:
+            self._begin()
+        except Exception as exc:  # noqa: BLE001 -- whoever opens it must hear of it, and says what it is
+            self._tell([(self._opened, exc)])
+            return
+        self._tell([(self._opened, None)])
+        for group in self._groups():
+            results = self._results([each.work for each in group])
+            self._tell(list(zip((each.future for each in group), results, strict=True)))
+        with suppress(Exception):  # others notice it by its heartbeat
+            self._alone(self._leave)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _groups(self) -> Iterator[list[_Submission]]:
+        closing = False
+        while not closing:
+            try:
+                first = self._submissions.get(timeout=_HEARTBEAT_S)
+            except queue.Empty:
+                yield []
+                continue
+            group: list[_Submission] = []
+            while first is not None:
+                group.append(first)
+                if len(group) == _MOST_A_COMMIT:
+                    break
+                try:
+                    first = self._submissions.get_nowait()
+                except queue.Empty:
+                    break
+            closing = first is None
+            if group:
+                yield group
+
+    def _results(self, works: Sequence[Callable[[Db], Any]]) -> list[Any]:
+        """Return what becomes of a group: together if nothing fails, else one by one."""
+        beat = [self._beat] if time.monotonic() - self._beat_s > _HEARTBEAT_S else []
+        try:
+            return self._committed([*beat, *works])[len(beat) :]
+        except Exception as exc:  # noqa: BLE001 -- the one that failed is found below
+            if len(works) == 1 and not isinstance(exc, (_Fenced, *_AGAIN)):
+                return [_told(exc)]
+        return [self._singly(each) for each in works]
+
+    def _singly(self, work: Callable[[Db], Any]) -> Any:
+        try:
+            return self._alone(work)
+        except Exception as exc:  # noqa: BLE001 -- its caller hears of it
+            return _told(exc)
+
+    def _alone(self, work: Callable[[Db], Any]) -> Any:
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._committed([work])[0]
+            except _AGAIN:
+                if not left:
+                    raise
+        raise AssertionError
+
+    def _committed(self, works: Sequence[Callable[[Db], Any]]) -> list[Any]:
+        """Run works in one transaction and commit it. If that fails, nothing of it is kept."""
+        connection = self._ready()
+        db = PostgresDb(connection, self._writer)
+        commits = self._commits + 1
+        try:
+            with connection.pipeline():
+                connection.execute(_SETTINGS, (SCHEMA, str(self._writer)))
+                results = [work(db) for work in works]
+                seen = db.execute(_NOTE_COMMIT, (commits, self._writer))
+                if not seen.rowcount:
+                    raise _Fenced
+        except BaseException:
+            self._undo(connection)
+            raise
+        try:
+            connection.commit()
+        except psycopg.Error:
+            self._undo(connection)
+            if not self._was_committed(commits):
+                raise
+        self._commits = commits
+        self._beat_s = time.monotonic()
+        return results
+
+    def _was_committed(self, commits: int) -> bool:
+        """Say whether the server committed a transaction whose answer was lost."""
+        (found,) = PostgresDb(self._ready()).execute(_COMMITS, (self._writer,)).fetchone() or (0,)
+        self._ready().rollback()
+        return bool(found == commits)
+
+    def _ready(self) -> psycopg.Connection[Any]:
+        if self._connection is None or self._connection.closed:
+            self._connection = self._server.connect()
+        return self._connection
+
+    def _undo(self, connection: psycopg.Connection[Any]) -> None:
+        try:
+            connection.rollback()
+        except psycopg.Error:
+            connection.close()
+
+    def _begin(self) -> None:
+        connection = self._ready()
+        if connection.info.server_version < _OLDEST:
+            raise UnfitFile(
+                f"it is PostgreSQL {connection.info.server_version // 10_000}", "use version 15 or later"
+            )
+        create(connection)
+        db = PostgresDb(connection)
+        connection.execute(_SET_SCHEMA)
+        self._cipher.check(db)
+        (self._writer,) = db.execute(_REGISTER).fetchone()
+        connection.commit()
+        self._commits = 0
+        self._alone(self._beat)
+
+    def _beat(self, db: Db) -> None:
+        """Take over from the writers that are gone."""
+        gone = [tuple(row) for row in db.execute(_GONE, (GONE_S, GONE_S))]
+        for writer, crashed in gone:
+            take_back(db, writer, has_crashed=bool(crashed))
+            fold(db, writer)
+        if gone:
+            log.warning(
+                "%d writers of the store are gone: what they had is taken over",
+                len(gone),
+                extra=event("writers_gone", number=len(gone)),
+            )
+
+    def _leave(self, db: Db) -> None:
+        take_back(db, self._writer, has_crashed=True)
+        db.execute("UPDATE writer SET is_gone = 1 WHERE id = ?", (self._writer,))
+        fold(db, self._writer)
+
+    def _tell(self, results: list[tuple[asyncio.Future[Any], Any]]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: no caller waits any more
+            self._loop.call_soon_threadsafe(_settle, results)
+
+
+_AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
+_SETTINGS: Final = "SELECT set_config('search_path', %s, true), set_config('ragtrace.writer', %s, true)"
+_NOW: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000000 AS BIGINT)"
+_STARTED: Final = "CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000000 AS BIGINT)"
+_REGISTER: Final = f"INSERT INTO writer (seen_ns) VALUES ({_NOW}) RETURNING id"
+_NOTE_COMMIT: Final = f"UPDATE writer SET commits = ?, seen_ns = {_NOW} WHERE id = ? AND is_gone = 0"
+_COMMITS: Final = f"SELECT commits FROM {SCHEMA}.writer WHERE id = ?"
+# While the server was away nobody could be heard; and what ended then has crashed no writer for sure.
+_GONE: Final = f"""
+UPDATE writer SET is_gone = 1 WHERE id IN (
+    SELECT id FROM writer WHERE is_gone = 0
+    AND greatest(seen_ns, {_STARTED}) < {_NOW} - ? * 1000000000 FOR UPDATE SKIP LOCKED)
+RETURNING id, CASE WHEN seen_ns > {_STARTED} - ? * 1000000000 THEN 1 ELSE 0 END"""
+
+
+def _told(exc: Exception) -> Exception:
+    if isinstance(exc, _Fenced):
+        return StoreUnavailable("the store was away from this process for too long: others have its work")
+    return exc
+
+
+def _settle(results: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in results:
+        if future.done():  # the caller was canceled
+            continue
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+
+def create(connection: psycopg.Connection[Any]) -> None:
+    """Create the tables in an empty schema.
+
+    Raises:
+        UnfitFile: the schema holds something else, or was written by another ragtrace.
+        psycopg.Error: it cannot be created.
+    """
+    db = PostgresDb(connection)
+    connection.execute(_SET_SCHEMA)
+    if not refuse_others(db):
+        try:
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+            connection.execute(postgres_schema())
+        except (errors.DuplicateTable, errors.UniqueViolation):  # another process was first
+            connection.rollback()
+            connection.execute(_SET_SCHEMA)
+            refuse_others(db)
+    connection.commit()
+
+
+def refuse_others(db: Db) -> bool:
+    """Say whether the schema holds a store; ``False`` if it is empty.
+
+    Raises:
+        UnfitFile: it holds something else, or was written by another ragtrace.
+        psycopg.Error: it cannot be read.
+    """
+    tables = [
+        name for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = ?", (SCHEMA,))
+    ]
+    if not tables:
+        return False
+    if "store_version" not in tables:
+        raise UnfitFile(
+            f"its schema {SCHEMA!r} holds the tables of another program",
+            "give the collector another database",
+        )
+    (version,) = db.execute("SELECT version FROM store_version").fetchone()
+    if version != VERSION:
+        raise UnfitFile(
+            f"it was written by another ragtrace: it is of version {version}, and this one knows {VERSION}",
+            "start the ragtrace that wrote it, or name another database",
+        )
+    return True
+
+
+def postgres_schema() -> str:
+    """Return the tables and triggers, as PostgreSQL takes them."""
+    schema = re.sub(r"--.*", "", TABLES)
+    for old, new in _TYPES.items():
+        schema = re.sub(old, new, schema)
+    schema += f"""
+CREATE TABLE writer (
+    id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seen_ns BIGINT NOT NULL,
+    commits BIGINT NOT NULL DEFAULT 0, is_gone BIGINT NOT NULL DEFAULT 0) WITH (fillfactor = 50);
+CREATE TABLE store_version (version BIGINT NOT NULL);
+INSERT INTO store_version VALUES ({VERSION});
+"""
+    for trigger in triggers():
+        when = f" WHEN ({trigger.when})" if trigger.when else ""
+        body = trigger.body.replace("this_writer()", "current_setting('ragtrace.writer')::bigint")
+        schema += (
+            f"CREATE FUNCTION {trigger.name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}"
+            f" RETURN NULL; END $$;\nCREATE TRIGGER {trigger.name} {trigger.event} FOR EACH ROW{when}"
+            f" EXECUTE FUNCTION {trigger.name}();\n"
+        )
+    return schema
+
+
+_TYPES: Final[Mapping[str, str]] = {
+    r"before_colon\((\w+)\)": r"split_part(\1, ':', 1)",
+    r"behind_colon\((\w+)\)": r"substr(\1, length(split_part(\1, ':', 1)) + 2)",
+    r"\bINTEGER PRIMARY KEY": "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY",
+    r"\bINTEGER\b": "BIGINT",
+    r"\bREAL\b": "DOUBLE PRECISION",
+    r"\bBLOB\b": "BYTEA",
+    r"\bTEXT\b": 'TEXT COLLATE "C"',
+    r"\) WITHOUT ROWID": ")",
+}
+
+
+def why(exc: psycopg.Error) -> str:
+    """Return what a server or its driver says, in one line. It never holds the password."""
+    return " ".join(str(exc).split()) or type(exc).__name__

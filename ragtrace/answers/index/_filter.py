@@ -1,0 +1,124 @@
+"""A filter as conditions on rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from ragtrace.answers.index._scope import Condition, clean, in_streams
+from ragtrace.answers.port import AnswerFilter, TrafficScope
+from ragtrace.errors import InputError
+from ragtrace.model import VerdictLabel
+
+_TRACE_DIGITS: Final = 32
+_VERDICTS: Final = {
+    VerdictLabel.SUPPORTED: "supported > 0",
+    VerdictLabel.CONTRADICTED: "contradicted > 0",
+    VerdictLabel.UNSUPPORTED: "unsupported > 0",
+    VerdictLabel.UNJUDGED: "(unjudged > 0 OR unjudged_chunks > 0)",
+    VerdictLabel.RELEVANT: "relevant > 0",
+    VerdictLabel.PARTLY_RELEVANT: "partly_relevant > 0",
+    VerdictLabel.IRRELEVANT: "irrelevant > 0",
+}
+
+
+def metric_of(chosen: AnswerFilter) -> str:
+    """Return the metric that score and label are about."""
+    return clean(chosen.metric or "faithfulness")
+
+
+def all_of(chosen: AnswerFilter) -> Condition:
+    """Return the condition to be a valid row that meets a filter.
+
+    Raises:
+        InputError: the beginning of a trace id is not hexadecimal.
+    """
+    label = Condition()
+    if chosen.label is not None and chosen.metric is None:
+        label = Condition("answer_row.label = ?", (chosen.label.value,))
+    verdict = Condition(_VERDICTS[chosen.verdict]) if chosen.verdict is not None else Condition()
+    names = (("blame", chosen.blame), ("judge", chosen.judge))
+    named = [Condition(f"{column} = ?", (clean(text),)) for column, text in names if text is not None]
+    scored = _of_score(chosen)
+    if scored.sql:
+        scored = Condition(
+            f"EXISTS (SELECT 1 FROM answer_score WHERE answer = answer_row.id AND {scored.sql})",
+            scored.values,
+        )
+    return Condition("is_valid = 1").and_(
+        times_of(chosen.scope),
+        in_streams(chosen.scope),
+        label,
+        verdict,
+        *named,
+        *_found_directly(chosen),
+        scored,
+    )
+
+
+def times_of(scope: TrafficScope) -> Condition:
+    """Return the condition to be in the time of a scope, which always has both ends."""
+    since_ns = 0 if scope.since_ns is None else max(scope.since_ns, 0)
+    until_ns = 2**63 - 1 if scope.until_ns is None else min(scope.until_ns, 2**63) - 1
+    return Condition("time_ns >= ? AND time_ns <= ?", (since_ns, until_ns))
+
+
+def narrow(chosen: AnswerFilter, *, most: int) -> Iterator[Condition]:
+    """Yield conditions of a filter that an index finds directly, then its scope: each may leave few rows.
+
+    One on scores looks at no more than ``most``.
+
+    Raises:
+        InputError: the beginning of a trace id is not hexadecimal.
+    """
+    yield from (each for each in _found_directly(chosen) if each.sql != _NO_FEEDBACK)
+    if chosen.min_score is not None or chosen.max_score is not None:
+        scored = _of_score(chosen)
+        yield Condition(
+            f"id IN (SELECT answer FROM answer_score WHERE {scored.sql} LIMIT ?)", (*scored.values, most)
+        )
+    yield times_of(chosen.scope).and_(in_streams(chosen.scope))
+
+
+def _found_directly(chosen: AnswerFilter) -> Iterator[Condition]:
+    if chosen.feedback:
+        yield _of_feedback(chosen.feedback)
+    if chosen.session is not None:
+        yield Condition("session = ? AND session != ''", (clean(chosen.session),))
+    if chosen.trace_id:
+        yield _of_trace(chosen.trace_id)
+
+
+def _of_score(chosen: AnswerFilter) -> Condition:
+    """Return the condition on a score that a filter sets, if it sets any."""
+    found = Condition()
+    if chosen.label is not None and chosen.metric is not None:
+        found = found.and_(Condition("answer_score.label = ?", (chosen.label.value,)))
+    elif chosen.min_score is not None or chosen.max_score is not None:
+        found = found.and_(Condition("answer_score.label IN ('pass', 'fail', 'error', 'skipped')"))
+    if chosen.min_score is not None:
+        found = found.and_(Condition("score >= ?", (chosen.min_score,)))
+    if chosen.max_score is not None:
+        found = found.and_(Condition("score <= ?", (chosen.max_score,)))
+    return Condition("metric = ?", (metric_of(chosen),)).and_(found) if found.sql else found
+
+
+_FEEDBACK: Final = "feedback != ''"
+"""The words of the index's own condition."""
+_NO_FEEDBACK: Final = "feedback = ''"
+
+
+def _of_feedback(feedback: str) -> Condition:
+    if feedback in ("any", "none"):
+        return Condition(_FEEDBACK if feedback == "any" else _NO_FEEDBACK)
+    return Condition(f"{_FEEDBACK} AND feedback = ?", (feedback,))
+
+
+def _of_trace(prefix: str) -> Condition:
+    begin = prefix.lower()[:_TRACE_DIGITS]
+    if not re.fullmatch("[0-9a-f]+", begin):
+        raise InputError("a trace id has hexadecimal digits only: correct it, or filter by something else")
+    if len(begin) == _TRACE_DIGITS:
+        return Condition("trace_id = ?", (begin,))
+    return Condition("trace_id >= ? AND trace_id < ?", (begin, f"{begin}g"))
