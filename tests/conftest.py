@@ -18,6 +18,7 @@ from tests.backends.kafka_server import Kafka, required_java, running_kafka
 from tests.backends.otelcol import OtelCol
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.phoenix_server import Phoenix, running_phoenix
+from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import TEST_VARIABLES
 from tests.backends.tempo_server import Tempo, running_tempo
 from tests.checkout import CleanCheckout
@@ -42,6 +43,7 @@ _BACKEND_FIXTURES = {
     "gguf",
     "frameworks",
     "phoenix",
+    "postgres",
     "browser",
 }
 _IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
@@ -94,6 +96,13 @@ def clean_environment(tmp_path: Path) -> Iterator[None]:
         patch.chdir(tmp_path)
         patch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         yield
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A PostgreSQL that runs."""
+    with running_postgres(tmp_path_factory.mktemp("postgres") / "server") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

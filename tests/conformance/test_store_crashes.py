@@ -78,16 +78,16 @@ async def test_whenever_the_process_is_gone_changes_are_whole(
 
 @pytest.mark.slow
 async def test_what_a_killed_process_acknowledged_is_there(place: Place) -> None:
-    said = await asyncio.to_thread(killed, place.path, after=60)
-    store = await place.open()
+    said = await asyncio.to_thread(killed, place.address, after=60)
+    store = await place.after_a_while().open()
     await check_left(store, said)
     assert {job.crashes for job in await store.take_jobs(1, now_ns=9)} <= {0, 1}
     await store.aclose()
 
 
-def killed(store: Path, *, after: int) -> list[Said]:
+def killed(address: str, *, after: int) -> list[Said]:
     """Let a process work on a store, kill it after so many changes, and return what it said."""
-    command = [sys.executable, "-m", "tests.stores.victim", str(store)]
+    command = [sys.executable, "-m", "tests.stores.victim", address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) as victim:
         assert victim.stdout is not None
         lines = [victim.stdout.readline() for _ in range(after)]

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragtrace_collector.store.budget import BudgetRows
+from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store, open_tables
+from tests.backends.postgres_server import Postgres
 
 MAX_BYTES = 10 << 20
 
@@ -20,6 +22,15 @@ class Place:
     """A file that is opened again and again, as by one process after another."""
 
     path: Path
+
+    @property
+    def address(self) -> str:
+        """What names it to another process."""
+        return str(self.path)
+
+    def after_a_while(self) -> Place:
+        """Return it as it is found once a process that was killed is missed: at once."""
+        return self
 
     async def open(self, *, max_bytes: int = MAX_BYTES, forward_to: Sequence[str] = ()) -> Store:
         """Open the store, as a start of the collector does."""
@@ -32,6 +43,32 @@ class Place:
         for end in ("", "-wal"):  # the log last: it has what the file lacks
             shutil.copyfile(f"{self.path}{end}", f"{copy}{end}")
         return Place(copy)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresPlace:
+    """A database that is opened again and again, as by one process after another."""
+
+    server: Postgres
+    url: str
+
+    @property
+    def address(self) -> str:
+        """What names it to another process."""
+        return self.url
+
+    def after_a_while(self) -> PostgresPlace:
+        """Return it as it is found once a process that was killed is missed."""
+        self.server.execute("UPDATE ragtrace.writer SET seen_ns = seen_ns - 60000000000", self.url)
+        return self
+
+    async def open(self, *, max_bytes: int = 1 << 30, forward_to: Sequence[str] = ()) -> Store:
+        """Open the store, as a start of the collector does."""
+        return await Store.open(PostgresServer(self.url), max_bytes=max_bytes, forward_to=forward_to)
+
+    def as_of_now(self, folder: Path) -> PostgresPlace:
+        """Return what a process would find if this one were killed at this moment, and missed."""
+        return PostgresPlace(self.server, self.server.copy(self.url)).after_a_while()
 
 
 @asynccontextmanager

@@ -12,10 +12,11 @@ from typing import Final
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
+from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.records import Job, KeptCarrier
+from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store
 from tests.rag_spans import rag_trace
-from tests.stores.place import Place
 from tests.unit.answers.rows import a_row
 
 SINK: Final = "back end"
@@ -55,8 +56,10 @@ async def follow_trace(store: Store, trace_id: str, say: Callable[[str, str], No
         say("judged", taken.trace_id)
 
 
-async def _work(path: Path) -> None:
-    store = await Place(path).open()
+async def _work(address: str) -> None:
+    store = await Store.open(
+        PostgresServer(address) if "://" in address else SqliteFile(Path(address)), max_bytes=1 << 30
+    )
     for first in range(1, 1 << 30, 10):
         async with asyncio.TaskGroup() as tasks:
             for number in range(first, first + 10):
@@ -68,4 +71,4 @@ def _say(what: str, trace_id: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_work(Path(sys.argv[1])))
+    asyncio.run(_work(sys.argv[1]))

@@ -128,4 +128,4 @@ def forget_rows(db: Db, *, before_ns: int, most_rows: int | None) -> int:
 def size(db: Db) -> IndexSize:
     """Return how much the index holds."""
     (oldest_ns,) = db.execute("SELECT min(time_ns) FROM answer_row").fetchone()
-    return IndexSize(rows=rows_in(db), oldest_ns=oldest_ns)
+    return IndexSize(rows=rows_in(db), oldest_ns=oldest_ns)  # type: ignore[arg-type]

@@ -17,12 +17,12 @@ from ragtrace_collector.store.sampling import CHOSEN, CHOSEN_COLUMNS, sample_in
 _THIS: Final = "trace_id = ? AND span_id = ?"
 # A plus sign keeps the planner from the index of what is due, which has all due jobs.
 _DUE: Final = "job WHERE state = 'queued' AND due_ns <= ? ORDER BY due_ns"
-_OLD: Final = "job WHERE state != 'ended' AND seen_ns < ? AND +state = 'queued' ORDER BY seen_ns"
+_OLD: Final = "job WHERE state != 'ended' AND seen_ns < ? AND state = 'queued' ORDER BY seen_ns"
 _SUSPECTS: Final = (
-    "job WHERE state != 'ended' AND crashes > 0 AND +state = 'queued' AND +due_ns <= ? ORDER BY due_ns"
+    "job WHERE state != 'ended' AND crashes > 0 AND state = 'queued' AND +due_ns <= ? ORDER BY due_ns"
 )
 _LEASED: Final = "job WHERE state = 'leased'"
-LEASED_SUSPECTS: Final = "job WHERE state != 'ended' AND crashes > 0 AND +state = 'leased'"
+LEASED_SUSPECTS: Final = "job WHERE state != 'ended' AND crashes > 0 AND state = 'leased'"
 _SUSPECT_TRACES: Final = "suspect WHERE is_looked_at = 1 AND crashes > 0"
 
 

@@ -192,6 +192,12 @@ class PostgresServer:
         (number,) = db.execute(_USED).fetchone()
         return int(number or 0)
 
+    def close(self) -> None:
+        with self._lock:
+            for connection in self._idle:
+                connection.close()
+            self._idle.clear()
+
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection.
 
@@ -218,7 +224,7 @@ class PostgresServer:
 
 
 _SET_SCHEMA: Final = f"SELECT set_config('search_path', '{SCHEMA}', true)"
-_USED: Final = f"SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relnamespace = '{SCHEMA}'::regnamespace"  # noqa: E501
+_USED: Final = "SELECT sum(number) FROM stored_bytes"
 
 
 class _Submission(NamedTuple):
@@ -290,8 +296,11 @@ class PostgresCommits:
         for group in self._groups():
             results = self._results([each.work for each in group])
             self._tell(list(zip((each.future for each in group), results, strict=True)))
-        with suppress(Exception):  # others notice it by its heartbeat
+        with suppress(Exception):  # else others notice it by its heartbeat
             self._alone(self._leave)
+            connection = self._ready()
+            connection.execute(f"DELETE FROM {SCHEMA}.writer WHERE id = %s", (self._writer,))
+            connection.commit()
         if self._connection is not None:
             self._connection.close()
 
@@ -400,7 +409,7 @@ class PostgresCommits:
 
     def _beat(self, db: Db) -> None:
         """Take over from the writers that are gone."""
-        gone = [tuple(row) for row in db.execute(_GONE, (GONE_S, GONE_S))]
+        gone = [tuple(row) for row in db.execute(_GONE)]
         for writer, crashed in gone:
             take_back(db, writer, has_crashed=bool(crashed))
             fold(db, writer)
@@ -413,7 +422,6 @@ class PostgresCommits:
 
     def _leave(self, db: Db) -> None:
         take_back(db, self._writer, has_crashed=True)
-        db.execute("UPDATE writer SET is_gone = 1 WHERE id = ?", (self._writer,))
         fold(db, self._writer)
 
     def _tell(self, results: list[tuple[asyncio.Future[Any], Any]]) -> None:
@@ -432,8 +440,8 @@ _COMMITS: Final = f"SELECT commits FROM {SCHEMA}.writer WHERE id = ?"
 _GONE: Final = f"""
 UPDATE writer SET is_gone = 1 WHERE id IN (
     SELECT id FROM writer WHERE is_gone = 0
-    AND greatest(seen_ns, {_STARTED}) < {_NOW} - ? * 1000000000 FOR UPDATE SKIP LOCKED)
-RETURNING id, CASE WHEN seen_ns > {_STARTED} - ? * 1000000000 THEN 1 ELSE 0 END"""
+    AND greatest(seen_ns, {_STARTED}) < {_NOW} - {GONE_S * 10**9} FOR UPDATE SKIP LOCKED)
+RETURNING id, CASE WHEN seen_ns > {_STARTED} - {GONE_S * 10**9} THEN 1 ELSE 0 END"""
 
 
 def _told(exc: Exception) -> Exception:
@@ -507,6 +515,9 @@ def postgres_schema() -> str:
 CREATE TABLE writer (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seen_ns BIGINT NOT NULL,
     commits BIGINT NOT NULL DEFAULT 0, is_gone BIGINT NOT NULL DEFAULT 0) WITH (fillfactor = 50);
+CREATE TABLE stored_bytes (
+    writer BIGINT NOT NULL, kind TEXT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (writer, kind))
+    WITH (fillfactor = 50);
 CREATE TABLE store_version (version BIGINT NOT NULL);
 INSERT INTO store_version VALUES ({VERSION});
 """
@@ -518,7 +529,39 @@ INSERT INTO store_version VALUES ({VERSION});
             f" RETURN NULL; END $$;\nCREATE TRIGGER {trigger.name} {trigger.event} FOR EACH ROW{when}"
             f" EXECUTE FUNCTION {trigger.name}();\n"
         )
+    for table, size in _SIZES.items():
+        schema += _counting(table, "INSERT", "NEW TABLE AS now", f"(SELECT sum({size}) FROM now)")
+        schema += _counting(table, "DELETE", "OLD TABLE AS was", f"-(SELECT sum({size}) FROM was)")
+        if table in _RESIZED:
+            grown = f"(SELECT sum({size}) FROM now) - (SELECT sum({size}) FROM was)"
+            schema += _counting(table, "UPDATE", "OLD TABLE AS was NEW TABLE AS now", grown)
     return schema
+
+
+_SIZES: Final[Mapping[str, str]] = {
+    "slice": "octet_length(payload) + 100",
+    "parcel": "octet_length(payload) + 200",
+    "addition": "octet_length(payload) + 200",
+    "kept_carrier": "octet_length(payload) + coalesce(octet_length(record), 0) + 300",
+    "session_turn": "octet_length(turn) + octet_length(place) + coalesce(octet_length(checked), 0) + 300",
+    "answer_row": "coalesce(octet_length(question), 0) + 2000",
+    "job": "1000",
+}
+"""What rows take, about, with their indexes. Tables do not shrink when rows are deleted: so these count."""
+_RESIZED: Final = frozenset({"kept_carrier", "session_turn", "answer_row"})
+"""The tables whose rows lose or change their content."""
+
+
+def _counting(table: str, event: str, referencing: str, number: str) -> str:
+    name = f"{table}_{event.lower()}_bytes"
+    return (
+        f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" INSERT INTO stored_bytes VALUES (current_setting('ragtrace.writer')::bigint, '{table}',"
+        f" coalesce({number}, 0)) ON CONFLICT (writer, kind) DO UPDATE"
+        " SET number = stored_bytes.number + excluded.number; RETURN NULL; END $$;\n"
+        f"CREATE TRIGGER {name} AFTER {event} ON {table} REFERENCING {referencing}"
+        f" FOR EACH STATEMENT EXECUTE FUNCTION {name}();\n"
+    )
 
 
 _TYPES: Final[Mapping[str, str]] = {

@@ -81,6 +81,9 @@ class SqliteFile:
     def used_bytes(self, db: Db) -> int:
         return _pages_in_use(db) * _one(db, "PRAGMA page_size")
 
+    def close(self) -> None:
+        """Nothing is open: each reading closes the file."""
+
 
 class SqliteDb(sqlite3.Connection):
     """A connection as the rules of the store use it."""

@@ -91,6 +91,7 @@ class Store:
         forward_to: Sequence[str],
         cipher: PayloadCipher = NO_CIPHER,
     ) -> None:
+        self._database = database
         self._commits = commits
         self._cipher = cipher
         self._reports = Reports(database, cipher)
@@ -525,6 +526,7 @@ class Store:
     async def aclose(self) -> None:
         """Commit what is under way and close. Leases that are left end when the store is opened again."""
         await self._commits.aclose()
+        self._database.close()
 
     def _has_room(self, db: Db, share: float = 1.0) -> bool:
         return self._commits.used_bytes(db) <= int(share * self._max_bytes)

@@ -37,5 +37,6 @@ _SUMS: Final = {
     "outbox": "sink, state",
     "dead_letter_sum": "reason",
     "unread_sum": "account",
+    "stored_bytes": "kind",
 }
 """What a sum is of."""
