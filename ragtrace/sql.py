@@ -37,6 +37,16 @@ class Db(Protocol):
         """The number of the process, among those that write the same tables."""
         ...
 
+    @property
+    def for_update(self) -> str:
+        """What a query ends with so that its rows are this transaction's; empty where one process writes."""
+        ...
+
+    @property
+    def skip_locked(self) -> str:
+        """What a query ends with so that it leaves out rows that another transaction has locked."""
+        ...
+
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         """Run a statement."""
         ...

@@ -34,7 +34,7 @@ class Sweeper:
         if lost:
             self.counters.add(Counts.TRACES_SWEPT, len(lost))
             log.warning(
-                "%d stored traces were lost by the pipeline and are assembled now: please report this",
+                "%d stored traces that no stage had are assembled now",
                 len(lost),
                 extra=event("traces_swept", number=len(lost)),
             )

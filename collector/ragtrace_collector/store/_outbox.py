@@ -22,10 +22,14 @@ def next_items(
     db: Db, cipher: PayloadCipher, sink: str, limit: int, *, most_bytes: int
 ) -> tuple[OutboxItem, ...]:
     """Return the oldest items for a sink, up to ``most_bytes`` but at least one."""
-    rows = db.execute(
-        "SELECT id, payload FROM parcel WHERE sink = ? AND rejected_ns IS NULL ORDER BY id LIMIT ?",
-        (sink, limit),
-    )
+    query = "SELECT {} FROM parcel WHERE sink = ? AND owner = ? AND rejected_ns IS NULL ORDER BY id LIMIT ?"
+    rows = db.execute(query.format("id, payload"), (sink, db.writer, limit)).fetchall()
+    if db.writer and len(rows) < limit:  # what no writer has
+        db.execute(
+            f"UPDATE parcel SET owner = ? WHERE id IN ({query.format('id')}{db.skip_locked})",
+            (db.writer, sink, 0, limit - len(rows)),
+        )
+        rows = db.execute(query.format("id, payload"), (sink, db.writer, limit)).fetchall()
     found: list[OutboxItem] = []
     left = most_bytes
     for id_, sealed in rows:

@@ -21,8 +21,8 @@ _LOOK: Final = (
     " ON CONFLICT (trace_id) DO UPDATE SET is_looked_at = 1, owner = excluded.owner"
 )
 _SUSPECTS_UNDER_WAY: Final = (
-    "SELECT 1 FROM suspect WHERE is_looked_at = 1 AND crashes > 0 LIMIT 1",
-    f"SELECT 1 FROM {LEASED_SUSPECTS} LIMIT 1",
+    "SELECT 1 FROM suspect WHERE is_looked_at = 1 AND crashes > 0 AND owner = ? LIMIT 1",
+    f"SELECT 1 FROM {LEASED_SUSPECTS} AND owner = ? LIMIT 1",
 )
 
 
@@ -40,7 +40,7 @@ def look(db: Db, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord]:
 
 def look_alone(db: Db, trace_id: str) -> bool:
     """Note that a suspect is being read; not while another suspect is."""
-    if any(db.execute(query).fetchone() for query in _SUSPECTS_UNDER_WAY):
+    if any(db.execute(query, (db.writer,)).fetchone() for query in _SUSPECTS_UNDER_WAY):
         return False
     db.execute(_LOOK, (trace_id, db.writer))
     return True

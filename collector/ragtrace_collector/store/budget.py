@@ -68,37 +68,45 @@ class BudgetRows:
         return await self._submit(lambda table: status(table, budget, now_ns=now_ns))
 
     async def _submit(self, work: Callable[[SpentRows], T]) -> T:
-        return await self._commits.submit(lambda db: work(SpentRows(db)))
+        return await self._commits.submit(lambda db: work(SpentRows(db, is_locked=True)))
 
 
 class SpentRows:
     """The rows of the store that say what was spent; a `ragtrace.budget.SpendTable`."""
 
-    def __init__(self, db: Db) -> None:
+    def __init__(self, db: Db, *, is_locked: bool = False) -> None:
+        """Read rows, or with ``is_locked`` keep them from other writers until the transaction ends."""
         self._db = db
+        self._is_locked = is_locked and bool(db.for_update)
 
     def spent(self, budget: Budget, window: BudgetWindow) -> Spend:
         """Return what was spent; pending requests count by their estimates."""
+        if self._is_locked:
+            self._begin(budget, window)
         row = self._db.execute(
-            "SELECT calls, tokens, usd_nano FROM spent WHERE purse = ? AND period = ? AND start_ns = ?",
+            "SELECT calls, tokens, usd_nano FROM spent WHERE purse = ? AND period = ? AND start_ns = ?"
+            + (self._db.for_update if self._is_locked else ""),
             (budget.name, window.period, window.start_ns),
         ).fetchone()
         return Spend(calls=row[0], tokens=row[1], usd_nano=row[2]) if row else Spend()
 
     def add(self, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
         """Add to what was spent; a negative amount corrects an estimate."""
-        key = (budget.name, window.period, window.start_ns)
-        changed = self._db.execute(
+        self._begin(budget, window)
+        self._db.execute(
             "UPDATE spent SET calls = calls + ?, tokens = tokens + ?, usd_nano = usd_nano + ?"
             " WHERE purse = ? AND period = ? AND start_ns = ?",
-            (amount.calls, amount.tokens, amount.usd_nano, *key),
+            (amount.calls, amount.tokens, amount.usd_nano, budget.name, window.period, window.start_ns),
         )
-        if not changed.rowcount:
-            self._db.execute(
-                "INSERT INTO spent (purse, period, start_ns, calls, tokens, usd_nano)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                (*key, amount.calls, amount.tokens, amount.usd_nano),
-            )
+
+    def _begin(self, budget: Budget, window: BudgetWindow) -> None:
+        """Make the row of a window, if it is new: a row that is not there cannot be locked."""
+        made = self._db.execute(
+            "INSERT INTO spent (purse, period, start_ns, calls, tokens, usd_nano) VALUES (?, ?, ?, 0, 0, 0)"
+            " ON CONFLICT (purse, period, start_ns) DO NOTHING",
+            (budget.name, window.period, window.start_ns),
+        )
+        if made.rowcount:
             self._forget(budget, window.period)
 
     def _forget(self, budget: Budget, period: Period) -> None:

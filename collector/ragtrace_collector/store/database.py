@@ -15,6 +15,9 @@ T = TypeVar("T")
 class Commits(Protocol):
     """A thread that owns a connection and commits submissions in groups, in order."""
 
+    is_shared: bool
+    """Whether other collectors may write the same store."""
+
     async def submit(self, work: Callable[[Db], T], *, is_acknowledged: bool = False) -> T:
         """Run ``work`` inside a transaction; when it returns, it is durable. If it raises, nothing is kept.
 

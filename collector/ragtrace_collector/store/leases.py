@@ -30,10 +30,13 @@ def take(db: Db, limit: int, *, now_ns: int, seen_before_ns: int | None) -> tupl
     """Lease due jobs, or those queued before a time; a suspect is leased alone."""
     if seen_before_ns is not None:
         return _lease(db, _OLD, seen_before_ns, limit)
-    if _any(db, LEASED_SUSPECTS):
+    own = " AND owner = ?"
+    if _any(db, f"{LEASED_SUSPECTS}{own}", db.writer):
         return ()
     if _any(db, _SUSPECTS, now_ns):
-        return () if _any(db, _LEASED) or _any(db, _SUSPECT_TRACES) else _lease(db, _SUSPECTS, now_ns, 1)
+        if _any(db, f"{_LEASED}{own}", db.writer) or _any(db, f"{_SUSPECT_TRACES}{own}", db.writer):
+            return ()
+        return _lease(db, _SUSPECTS, now_ns, 1)
     return _lease(db, _DUE, now_ns, limit)
 
 
@@ -41,22 +44,29 @@ def postpone(db: Db, job: Job, *, due_ns: int, reason: str, failed: bool) -> Non
     """Give a job back for later. It did not crash the process."""
     db.execute(
         "UPDATE job SET state = 'queued', due_ns = ?, reason = ?, attempts = attempts + ?, crashes = 0"
-        f" WHERE {_THIS}",
-        (due_ns, reason, int(failed), job.trace_id, job.span_id),
+        f" WHERE {_THIS} AND owner IN (0, ?)",
+        (due_ns, reason, int(failed), job.trace_id, job.span_id, db.writer),
     )
+
+
+def is_lost(db: Db, job: Job) -> bool:
+    """Say whether another writer took over a job that was leased here, or ended it."""
+    row = db.execute(f"SELECT owner FROM job WHERE {_THIS}", (job.trace_id, job.span_id)).fetchone()
+    return row is not None and row[0] not in (0, db.writer)
 
 
 def give_back(db: Db, job: Job) -> None:
     """Give a job back unchanged, unless it was ended or postponed meanwhile."""
     db.execute(
-        f"UPDATE job SET state = 'queued' WHERE {_THIS} AND state = 'leased'", (job.trace_id, job.span_id)
+        f"UPDATE job SET state = 'queued' WHERE {_THIS} AND state = 'leased' AND owner = ?",
+        (job.trace_id, job.span_id, db.writer),
     )
 
 
 def _lease(db: Db, which: str, *values: int) -> tuple[Job, ...]:
     rows = db.execute(
         "UPDATE job SET state = 'leased', owner = ? WHERE (trace_id, span_id) IN ("
-        f"SELECT trace_id, span_id FROM {which} LIMIT ?)"
+        f"SELECT trace_id, span_id FROM {which} LIMIT ?{db.skip_locked})"
         " RETURNING trace_id, span_id, tenant, service,"
         f" {CHOSEN}, attempts, crashes, reason, seen_ns, revisions_left, carriers, replaces,"
         " (SELECT slices FROM trace WHERE trace.trace_id = job.trace_id),"

@@ -95,6 +95,8 @@ class PostgresDb:
 
     connection: psycopg.Connection[Any]
     writer: int = 0
+    for_update: str = " FOR UPDATE"
+    skip_locked: str = " FOR UPDATE SKIP LOCKED"
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> PostgresRows:
         cursor = self.connection.cursor()
@@ -239,6 +241,8 @@ class _Fenced(Exception):
 class PostgresCommits:
     """The [`Commits`][ragtrace_collector.store.database.Commits] of a server."""
 
+    is_shared = True
+
     def __init__(self, server: PostgresServer, cipher: PayloadCipher) -> None:
         self._server = server
         self._cipher = cipher
@@ -330,8 +334,11 @@ class PostgresCommits:
         beat = [self._beat] if time.monotonic() - self._beat_s > _HEARTBEAT_S else []
         try:
             return self._committed([*beat, *works])[len(beat) :]
+        except _Fenced as exc:
+            self._writer = 0  # the next group registers it anew
+            return [_told(exc)] * len(works)
         except Exception as exc:  # noqa: BLE001 -- the one that failed is found below
-            if len(works) == 1 and not isinstance(exc, (_Fenced, *_AGAIN)):
+            if len(works) == 1 and not isinstance(exc, _AGAIN):
                 return [_told(exc)]
         return [self._singly(each) for each in works]
 
@@ -384,6 +391,11 @@ class PostgresCommits:
     def _ready(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
             self._connection = self._server.connect()
+        if not self._writer:
+            self._connection.execute(_SET_SCHEMA)
+            (self._writer,) = PostgresDb(self._connection).execute(_REGISTER).fetchone()
+            self._connection.commit()
+            self._commits = 0
         return self._connection
 
     def _undo(self, connection: psycopg.Connection[Any]) -> None:
@@ -393,7 +405,7 @@ class PostgresCommits:
             connection.close()
 
     def _begin(self) -> None:
-        connection = self._ready()
+        connection = self._connection = self._server.connect()
         if connection.info.server_version < _OLDEST:
             raise UnfitFile(
                 f"it is PostgreSQL {connection.info.server_version // 10_000}", "use version 15 or later"
@@ -402,9 +414,7 @@ class PostgresCommits:
         db = PostgresDb(connection)
         connection.execute(_SET_SCHEMA)
         self._cipher.check(db)
-        (self._writer,) = db.execute(_REGISTER).fetchone()
         connection.commit()
-        self._commits = 0
         self._alone(self._beat)
 
     def _beat(self, db: Db) -> None:

@@ -30,10 +30,10 @@ _AGAIN: Final = (
 def add_slice(db: Db, trace_id: str, *, now_ns: int) -> bool:
     """Count a slice; say whether its trace had others before."""
     row = db.execute(
-        "INSERT INTO trace (trace_id, last_arrival_ns, slices) VALUES (?, ?, 1) ON CONFLICT (trace_id)"
-        " DO UPDATE SET last_arrival_ns = excluded.last_arrival_ns, slices = trace.slices + 1"
-        " RETURNING slices",
-        (trace_id, now_ns),
+        "INSERT INTO trace (trace_id, last_arrival_ns, slices, owner) VALUES (?, ?, 1, ?)"
+        " ON CONFLICT (trace_id) DO UPDATE SET last_arrival_ns = excluded.last_arrival_ns,"
+        " slices = trace.slices + 1, owner = excluded.owner RETURNING slices",
+        (trace_id, now_ns, db.writer),
     ).fetchone()
     return bool(row[0] > 1)
 
@@ -104,6 +104,12 @@ def has_moved(db: Db, job: Job) -> bool:
     """Say whether the answer moved to another span while it was being judged."""
     row = db.execute(f"SELECT is_moved FROM job WHERE {_THIS}", (job.trace_id, job.span_id)).fetchone()
     return row is not None and bool(row[0])
+
+
+def lock(db: Db, trace_id: str) -> None:
+    """Let no other writer change a trace and its answers until the transaction ends."""
+    if db.for_update:
+        db.execute(f"SELECT 1 FROM trace WHERE trace_id = ?{db.for_update}", (trace_id,))
 
 
 def note_judged(db: Db, job: Job, judged: JudgedInput, *, carrier: str, now_ns: int) -> None:

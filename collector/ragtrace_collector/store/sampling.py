@@ -14,7 +14,7 @@ from ragtrace_collector.store.database import Commits
 from ragtrace_collector.store.records import Job, RelatedAnswer
 
 _THIS: Final = "trace_id = ? AND span_id = ?"
-_WINDOW: Final = "period, start_ns, tenant, seen, demand, floor, kept"
+WINDOW: Final = "period, start_ns, tenant, seen, demand, floor, kept"
 
 
 class SamplingState:
@@ -33,7 +33,10 @@ class SamplingState:
         """
 
         def work(db: Db) -> tuple[tuple[WindowRow, ...], tuple[LowAnswer, ...]]:
-            windows = tuple(WindowRow(*row) for row in db.execute(f"SELECT {_WINDOW} FROM sample_window"))
+            # what writers left that are gone is the first one's to come
+            db.execute("UPDATE sample_window SET writer = ? WHERE writer = 0", (db.writer,))
+            query = f"SELECT {WINDOW} FROM sample_window WHERE writer = ?"
+            windows = tuple(WindowRow(*row) for row in db.execute(query, (db.writer,)))
             low = db.execute(
                 "SELECT trace_id, span_id, keys, remaining, until_ns FROM low_answer"
                 " WHERE until_ns > ? ORDER BY until_ns",
@@ -145,10 +148,10 @@ def sample_in(rule: str, rate: float, probability: float, suspicion: float | Non
 
 def _put_windows(db: Db, rows: Sequence[WindowRow]) -> None:
     db.executemany(
-        f"INSERT INTO sample_window ({_WINDOW}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (period, start_ns, tenant) DO UPDATE SET seen = excluded.seen,"
+        f"INSERT INTO sample_window (writer, {WINDOW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (writer, period, start_ns, tenant) DO UPDATE SET seen = excluded.seen,"
         " demand = excluded.demand, floor = excluded.floor, kept = excluded.kept",
-        rows,
+        [(db.writer, *row) for row in rows],
     )
 
 

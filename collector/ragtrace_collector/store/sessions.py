@@ -35,13 +35,20 @@ class SessionTurns:
 
         Those that are postponed beyond ``now_ns`` are left out.
         """
-        query = (
-            "SELECT tenant, name FROM session WHERE is_ended = 0 AND not_before_ns <= ?"
-            " AND (newest_ns < ? OR opened_ns < ?) ORDER BY newest_ns LIMIT ?"
-        )
         values = (now_ns, quiet_before_ns, opened_before_ns, limit)
-        rows = await self._commits.submit(lambda db: db.execute(query, values).fetchall())
-        return tuple(SessionName(tenant=tenant, session=name) for tenant, name in rows)
+
+        def work(db: Db) -> list[tuple[int, str, str]]:
+            rows = db.execute(
+                "SELECT id, tenant, name FROM session WHERE is_ended = 0 AND not_before_ns <= ?"
+                " AND (newest_ns < ? OR opened_ns < ?) AND owner IN (0, ?)"
+                f" ORDER BY newest_ns LIMIT ?{db.skip_locked}",
+                (*values[:3], db.writer, limit),
+            ).fetchall()
+            db.executemany("UPDATE session SET owner = ? WHERE id = ?", [(db.writer, row[0]) for row in rows])
+            return rows
+
+        rows = await self._commits.submit(work)
+        return tuple(SessionName(tenant=tenant, session=name) for _, tenant, name in rows)
 
     async def session(self, name: SessionName) -> StoredSession | None:
         """Return a session with its turns; ``None`` if it is not known."""
@@ -94,7 +101,7 @@ class SessionTurns:
 
         def work(db: Db) -> bool:
             ended = db.execute(
-                "UPDATE session SET is_ended = 1, attempts = 0, not_before_ns = 0, written = ?"
+                "UPDATE session SET is_ended = 1, attempts = 0, not_before_ns = 0, written = ?, owner = 0"
                 " WHERE tenant = ? AND name = ? AND revision = ? AND is_ended = 0",
                 (span_id, name.tenant, name.session, revision),
             ).rowcount

@@ -90,6 +90,7 @@ class SqliteDb(sqlite3.Connection):
 
     writer = 0
     """One process at a time: what it left is its successor's."""
+    for_update = skip_locked = ""
 
 
 class _Submission(NamedTuple):
@@ -107,6 +108,8 @@ class _LostFile(sqlite3.OperationalError):
 
 class SqliteCommits:
     """The [`Commits`][ragtrace_collector.store.database.Commits] of a file."""
+
+    is_shared = False
 
     def __init__(self, path: Path, cipher: PayloadCipher, lock: StoreLock | None) -> None:
         self._path = path

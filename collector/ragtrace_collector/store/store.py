@@ -197,12 +197,19 @@ class Store:
         await self._commits.submit(self._commits.write_nothing_new)
 
     async def undecided(self) -> tuple[str, ...]:
-        """Return the traces that wait for a decision, to be read again after a restart.
+        """Return this process's traces that wait for a decision, and those of processes that are gone.
 
         They come in the order in which their last spans arrived.
         """
-        query = f"SELECT trace_id FROM trace WHERE {revisions.UNDECIDED} ORDER BY last_arrival_ns"
-        return await self._commits.submit(lambda db: tuple(row[0] for row in db.execute(query)))
+
+        def work(db: Db) -> tuple[str, ...]:
+            undecided = f"{revisions.UNDECIDED} AND owner = ?"
+            if db.writer:  # what nobody has any more, and what this process does not know of itself
+                db.execute(f"UPDATE trace SET owner = ? WHERE {undecided}", (db.writer, 0))
+            query = f"SELECT trace_id FROM trace WHERE {undecided} ORDER BY last_arrival_ns"
+            return tuple(row[0] for row in db.execute(query, (db.writer,)))
+
+        return await self._commits.submit(work)
 
     async def spans(self, trace_id: str) -> StoredSpans:
         """Return the spans of a trace, and its known answers; an unknown trace has none."""
@@ -229,6 +236,15 @@ class Store:
 
     # Quarantine: which traces are being read, noted before they are.
 
+    async def others(self, trace_ids: Collection[str]) -> frozenset[str]:
+        """Return the traces whose last spans came to another process: it has them."""
+
+        def work(db: Db) -> frozenset[str]:
+            query = "SELECT 1 FROM trace WHERE trace_id = ? AND owner NOT IN (0, ?)"
+            return frozenset(each for each in trace_ids if db.execute(query, (each, db.writer)).fetchone())
+
+        return await self._commits.submit(work) if self._commits.is_shared else frozenset()
+
     async def look(self, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord]:
         """Note that traces are being read, except suspects, which are returned.
 
@@ -252,6 +268,7 @@ class Store:
         """
 
         def work(db: Db) -> int:
+            revisions.lock(db, trace_id)
             ended = suspects.set_aside(db, trace_id, poison=poison, now_ns=now_ns)
             self._holds.release_if_done(db, trace_id)
             return ended
@@ -295,6 +312,7 @@ class Store:
         """
 
         def work(db: Db) -> TraceDecided:
+            revisions.lock(db, trace_id)
             is_all = not goes_on and revisions.decide_trace(db, trace_id, slices=slices, now_ns=now_ns)
             ended = sum(self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)
             back = sum(select_follow_ups(db, job, now_ns=now_ns) for job in jobs)
@@ -343,7 +361,8 @@ class Store:
     ) -> bool | None:
         """End a job and put its payloads, by sink, into the outbox.
 
-        An answer that moved to another span meanwhile adds nothing, and then this returns ``None``. If the
+        An answer that moved to another span meanwhile, or whose lease another process took over because this
+        one was missed, adds nothing, and then this returns ``None``. If the
         record changed since it was ``judged``, the answer is queued again.
 
         If the trace is held, the ``addition`` is written on the answer span at its release, and only sinks
@@ -359,6 +378,9 @@ class Store:
         ended = FinalOutcome.of(outcome)
 
         def work(db: Db) -> bool | None:
+            revisions.lock(db, job.trace_id)
+            if leases.is_lost(db, job):
+                return None
             if revisions.has_moved(db, job):
                 _end(db, job, FinalOutcome(State.SUPERSEDED), now_ns=now_ns)
                 self._holds.release_if_done(db, job.trace_id)
@@ -386,6 +408,7 @@ class Store:
         """
 
         def work(db: Db) -> None:
+            revisions.lock(db, job.trace_id)
             leases.postpone(db, job, due_ns=due_ns, reason=reason, failed=failed)
             self._holds.release(db, job.trace_id)
 
@@ -434,7 +457,7 @@ class Store:
     async def reject(self, outbox_items: Sequence[OutboxItem], *, reason: str, now_ns: int) -> None:
         """Set items aside that their sink refused for good; they stay readable until they expire."""
         rows = [(now_ns, reason, outbox_item.id) for outbox_item in outbox_items]
-        statement = "UPDATE parcel SET rejected_ns = ?, reason = ? WHERE id = ?"
+        statement = "UPDATE parcel SET rejected_ns = ?, reason = ?, owner = 0 WHERE id = ?"
         await self._commits.submit(lambda db: db.executemany(statement, rows).rowcount)
 
     # The ledger: every answer and outbox item, counted by the transaction that changes it. It outlives their

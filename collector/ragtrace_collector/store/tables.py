@@ -34,6 +34,7 @@ CREATE TABLE trace (
     slices INTEGER NOT NULL DEFAULT 0,              -- that ever came
     settled_slices INTEGER NOT NULL DEFAULT 0,      -- that it was settled with
     is_cut INTEGER NOT NULL DEFAULT 0,              -- not all its spans were kept
+    owner INTEGER NOT NULL DEFAULT 0,               -- the writer that its last spans came to
     unread INTEGER) WITHOUT ROWID;                  -- the account that counts it; NULL if something was read
 CREATE INDEX trace_settled ON trace (settled_ns);
 CREATE INDEX trace_unsettled ON trace (trace_id) WHERE slices > settled_slices;
@@ -73,6 +74,7 @@ CREATE INDEX job_ended ON job (ended_ns) WHERE state = 'ended';
 CREATE TABLE parcel (
     id INTEGER PRIMARY KEY, sink TEXT NOT NULL, payload BLOB NOT NULL,
     trace_id TEXT NOT NULL DEFAULT '', span_id TEXT NOT NULL DEFAULT '',
+    owner INTEGER NOT NULL DEFAULT 0,               -- the writer that sends it
     rejected_ns INTEGER, reason TEXT NOT NULL DEFAULT '',
     unconfirmed TEXT NOT NULL DEFAULT '');          -- why nobody knows whether the sink has it
 CREATE INDEX parcel_next ON parcel (sink, id) WHERE rejected_ns IS NULL;
@@ -97,7 +99,8 @@ CREATE TABLE session (
     id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,
     opened_ns INTEGER NOT NULL, newest_ns INTEGER NOT NULL, not_before_ns INTEGER NOT NULL DEFAULT 0,
     attempts INTEGER NOT NULL DEFAULT 0, revision INTEGER NOT NULL DEFAULT 0,
-    is_ended INTEGER NOT NULL DEFAULT 0, written TEXT NOT NULL DEFAULT '');
+    is_ended INTEGER NOT NULL DEFAULT 0, written TEXT NOT NULL DEFAULT '',
+    owner INTEGER NOT NULL DEFAULT 0);              -- the writer that judges it
 CREATE UNIQUE INDEX session_name ON session (tenant, name);
 CREATE INDEX session_open ON session (newest_ns) WHERE is_ended = 0;
 CREATE INDEX session_ended ON session (newest_ns) WHERE is_ended = 1;
@@ -111,9 +114,9 @@ CREATE TABLE spent (
     calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd_nano INTEGER NOT NULL,
     PRIMARY KEY (purse, period, start_ns)) WITHOUT ROWID;
 CREATE TABLE sample_window (    -- counts of the last windows; adaptive rates are computed from them
-    period TEXT NOT NULL, start_ns INTEGER NOT NULL, tenant TEXT NOT NULL,
+    writer INTEGER NOT NULL, period TEXT NOT NULL, start_ns INTEGER NOT NULL, tenant TEXT NOT NULL,
     seen INTEGER NOT NULL, demand REAL NOT NULL, floor REAL NOT NULL, kept INTEGER NOT NULL,
-    PRIMARY KEY (period, start_ns, tenant)) WITHOUT ROWID;
+    PRIMARY KEY (writer, period, start_ns, tenant)) WITHOUT ROWID;
 CREATE TABLE low_answer (       -- whose neighbours are kept
     trace_id TEXT NOT NULL, span_id TEXT NOT NULL, keys TEXT NOT NULL,   -- digests
     remaining INTEGER NOT NULL, until_ns INTEGER NOT NULL,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ragtrace.sql import Db
+from ragtrace_collector.store.revisions import UNDECIDED
+from ragtrace_collector.store.sampling import WINDOW
 
 
 def take_back(db: Db, writer: int, *, has_crashed: bool) -> None:
@@ -14,10 +16,20 @@ def take_back(db: Db, writer: int, *, has_crashed: bool) -> None:
         "UPDATE job SET state = 'queued', crashes = crashes + ? WHERE state = 'leased' AND owner = ?",
         (crashed, writer),
     )
+    for table in ("trace", "parcel", "session"):
+        db.execute(f"UPDATE {table} SET owner = 0 WHERE owner = ?{_LEFT[table]}", (writer,))
     db.execute(
         "UPDATE suspect SET is_looked_at = 0, crashes = crashes + ? WHERE is_looked_at = 1 AND owner = ?",
         (crashed, writer),
     )
+
+
+_LEFT: Final = {
+    "trace": f" AND {UNDECIDED}",
+    "parcel": " AND rejected_ns IS NULL",
+    "session": " AND is_ended = 0",
+}
+"""What is still to be done, so that others look for it."""
 
 
 def fold(db: Db, writer: int) -> None:
@@ -30,6 +42,14 @@ def fold(db: Db, writer: int) -> None:
             (writer,),
         )
         db.execute(f"DELETE FROM {table} WHERE writer = ?", (writer,))
+    db.execute(
+        f"INSERT INTO sample_window (writer, {WINDOW}) SELECT 0, {WINDOW} FROM sample_window WHERE writer = ?"
+        " ON CONFLICT (writer, period, start_ns, tenant) DO UPDATE SET seen = sample_window.seen +"
+        " excluded.seen, demand = sample_window.demand + excluded.demand, floor = sample_window.floor +"
+        " excluded.floor, kept = sample_window.kept + excluded.kept",
+        (writer,),
+    )
+    db.execute("DELETE FROM sample_window WHERE writer = ?", (writer,))
 
 
 _SUMS: Final = {
