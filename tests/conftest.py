@@ -99,9 +99,9 @@ def clean_environment(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+def postgres() -> Iterator[Postgres]:
     """A PostgreSQL that runs."""
-    with running_postgres(tmp_path_factory.mktemp("postgres") / "server") as server:
+    with running_postgres() as server:
         yield server
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from pathlib import Path
 import psycopg
 
 from tests.backends.binary import required
-from tests.backends.process import free_ports, running
+from tests.backends.process import eventually, free_ports
 from tests.patience import PATIENCE_S
 
 __all__ = ["Postgres", "running_postgres"]
@@ -26,16 +27,31 @@ class Postgres:
     """A server that runs. Its methods block."""
 
     address: str
-    process: subprocess.Popen[str] | None = None
+    command: Sequence[str]
+    log: Path
+    _process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def is_ready(self) -> bool:
-        """Say whether it takes connections."""
-        try:
-            self.execute("SELECT 1")
-        except psycopg.OperationalError:
-            return False
-        return True
+    def start(self) -> None:
+        """Start it over its folder, and wait until it takes connections."""
+        with self.log.open("ab") as output:
+            process = self._process = subprocess.Popen(self.command, stdout=output, stderr=output)
+
+        def is_ready() -> bool:
+            assert process.poll() is None, self.log.read_text()[-4_000:]
+            try:
+                self.execute("SELECT 1")
+            except psycopg.OperationalError:
+                return False
+            return True
+
+        eventually(is_ready, what="the database")
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop it without waiting for its clients; with SIGQUIT, so that it must recover as after a crash."""
+        assert self._process is not None
+        self._process.send_signal(how)
+        self._process.wait(PATIENCE_S)
 
     def new_database(self) -> str:
         """Create an empty database; return its address."""
@@ -64,38 +80,33 @@ class Postgres:
 
 
 @contextmanager
-def running_postgres(folder: Path, *, port: int | None = None) -> Iterator[Postgres]:
-    """Run a server over a folder, which it fills if it is new; skip the test without the program."""
+def running_postgres() -> Iterator[Postgres]:
+    """Run an empty server until the block ends; skip the test without the program."""
     programs = required(_programs(), reason="PostgreSQL is not installed: install the package `postgresql`")
-    port = port or free_ports(1)[0]
-    as_user = _as_user(folder)
+    (port,) = free_ports(1)
+    # Not among pytest's folders: nobody but their user may enter those, and root may run no server.
+    folder = Path(tempfile.mkdtemp(prefix="ragtrace-postgres-"))
+    as_user = []
+    if os.geteuid() == 0:
+        shutil.chown(folder, "postgres")
+        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
     data = folder / "data"
-    if not data.exists():
-        command = [
-            programs / "initdb",
-            "-D",
-            data,
-            "-U",
-            "ragtrace",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-locale",
-        ]
-        subprocess.run([*as_user, *map(str, command)], capture_output=True, check=True, timeout=PATIENCE_S)
+    fill = [*as_user, programs / "initdb", "-D", data, "-U", "ragtrace", "-A", "trust", "-E", "UTF8"]
+    subprocess.run([*map(str, fill), "--no-locale"], capture_output=True, check=True, timeout=PATIENCE_S)
     options = {"listen_addresses": "127.0.0.1", "unix_socket_directories": folder, "max_connections": 200}
     command = [*as_user, programs / "postgres", "-D", data, "-p", port]
     command += [f"--{name}={value}" for name, value in options.items()]
-    server = Postgres(f"postgresql://ragtrace@127.0.0.1:{port}")
-    log = folder.with_name(f"{folder.name}.log")
-    with running(list(map(str, command)), env={}, ready=server.is_ready, log=log) as process:
-        try:
-            server.process = process
-            yield server
-        finally:
-            process.send_signal(signal.SIGINT)  # else it waits until its clients have gone
-            process.wait(PATIENCE_S)
+    server = Postgres(
+        f"postgresql://ragtrace@127.0.0.1:{port}",
+        [str(part) for part in command],
+        folder / "log",
+    )
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
 
 
 def _programs() -> Path:
@@ -105,15 +116,3 @@ def _programs() -> Path:
     return (
         Path(on_path).resolve().parent if on_path else found[-1] if found else Path("/usr/lib/postgresql/bin")
     )
-
-
-def _as_user(folder: Path) -> list[str]:
-    """Return how to run a program as a user that may run a server: root may not."""
-    folder.mkdir(exist_ok=True)
-    if os.geteuid() != 0:
-        return []
-    shutil.chown(folder, "postgres")
-    for above in folder.parents:  # pytest's folders are its user's alone
-        if above.stat().st_uid == 0 and not above.stat().st_mode & 0o001:
-            above.chmod(above.stat().st_mode | 0o011)
-    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]

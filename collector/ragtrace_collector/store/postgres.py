@@ -48,9 +48,8 @@ _MOST_A_COMMIT: Final = 256
 _TRIES: Final = 5
 """Of a transaction that others' transactions stopped."""
 _CONNECT_S: Final = 5
-_HEARTBEAT_S: Final = 5.0
-GONE_S: Final = 30
-"""How long after its last heartbeat a writer counts as gone."""
+_BEATS: Final = 6
+"""Heartbeats that a writer has missed when it counts as gone."""
 _MOST_IDLE: Final = 4
 """Connections for reading that are kept open."""
 _OLDEST: Final = 150_000
@@ -130,6 +129,8 @@ class PostgresServer:
     """A [`Database`][ragtrace_collector.store.database.Database] on a server."""
 
     url: str
+    gone_s: float = 30
+    """How long after its last heartbeat a writer counts as gone."""
     _idle: list[psycopg.Connection[Any]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -312,7 +313,7 @@ class PostgresCommits:
         closing = False
         while not closing:
             try:
-                first = self._submissions.get(timeout=_HEARTBEAT_S)
+                first = self._submissions.get(timeout=self._server.gone_s / _BEATS)
             except queue.Empty:
                 yield []
                 continue
@@ -331,7 +332,7 @@ class PostgresCommits:
 
     def _results(self, works: Sequence[Callable[[Db], Any]]) -> list[Any]:
         """Return what becomes of a group: together if nothing fails, else one by one."""
-        beat = [self._beat] if time.monotonic() - self._beat_s > _HEARTBEAT_S else []
+        beat = [self._beat] if time.monotonic() - self._beat_s > self._server.gone_s / _BEATS else []
         try:
             return self._committed([*beat, *works])[len(beat) :]
         except _Fenced as exc:
@@ -419,7 +420,8 @@ class PostgresCommits:
 
     def _beat(self, db: Db) -> None:
         """Take over from the writers that are gone."""
-        gone = [tuple(row) for row in db.execute(_GONE)]
+        gone_ns = int(self._server.gone_s * 1e9)
+        gone = [tuple(row) for row in db.execute(_GONE, (gone_ns, gone_ns))]
         for writer, crashed in gone:
             take_back(db, writer, has_crashed=bool(crashed))
             fold(db, writer)
@@ -450,8 +452,8 @@ _COMMITS: Final = f"SELECT commits FROM {SCHEMA}.writer WHERE id = ?"
 _GONE: Final = f"""
 UPDATE writer SET is_gone = 1 WHERE id IN (
     SELECT id FROM writer WHERE is_gone = 0
-    AND greatest(seen_ns, {_STARTED}) < {_NOW} - {GONE_S * 10**9} FOR UPDATE SKIP LOCKED)
-RETURNING id, CASE WHEN seen_ns > {_STARTED} - {GONE_S * 10**9} THEN 1 ELSE 0 END"""
+    AND greatest(seen_ns, {_STARTED}) < {_NOW} - CAST(? AS BIGINT) FOR UPDATE SKIP LOCKED)
+RETURNING id, CASE WHEN seen_ns > {_STARTED} - CAST(? AS BIGINT) THEN 1 ELSE 0 END"""
 
 
 def _told(exc: Exception) -> Exception:

@@ -1,0 +1,129 @@
+"""The laws of a store that several processes write, while they and the database are hit."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.store.postgres import PostgresServer
+from ragtrace_collector.store.store import Store
+from tests.architecture.source import ROOT
+from tests.backends.postgres_server import Postgres, running_postgres
+from tests.backends.process import eventually
+from tests.patience import PATIENCE_S
+from tests.stores.crew import BUDGET, GONE_S
+
+SECONDS = 15
+MEMBERS = 3
+
+
+@pytest.fixture
+def server() -> Iterator[Postgres]:
+    """A server of this test alone, which it may kill."""
+    with running_postgres() as running:
+        yield running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blows", ["none", "kills", "pauses", "cut connections", "a killed database", "all"])
+def test_each_answer_is_settled_and_carried_once_whatever_happens(
+    server: Postgres, tmp_path: Path, blows: str
+) -> None:
+    url, said = server.new_database(), tmp_path / "said"
+    said.mkdir()
+    members = [start(url, said, number) for number in range(MEMBERS)]
+    chance, number = random.Random(blows), MEMBERS
+    await_all(said, number)
+    ends_s = time.monotonic() + SECONDS
+    while time.monotonic() < ends_s:
+        time.sleep(chance.uniform(0.2, 0.8))
+        hit = chance.choice(BLOWS[blows])
+        victim = chance.randrange(MEMBERS)
+        if hit == "kill":
+            members[victim].kill()
+            members[victim].wait(PATIENCE_S)
+            members[victim], number = start(url, said, number), number + 1
+        elif hit == "pause":
+            members[victim].send_signal(signal.SIGSTOP)
+            time.sleep(GONE_S + 1.5)
+            members[victim].send_signal(signal.SIGCONT)
+        elif hit == "cut":
+            cut_connections(server)
+        elif hit == "kill the database":
+            server.stop(signal.SIGQUIT)
+            time.sleep(1)
+            server.start()
+    await_all(said, number)
+    for member in members:
+        member.terminate()
+    for member in members:
+        assert member.wait(PATIENCE_S) == 0, "a process did not end"
+    asyncio.run(check_laws(url, server, said_in(said)))
+
+
+BLOWS = {
+    "none": ["nothing"],
+    "kills": ["kill"],
+    "pauses": ["pause"],
+    "cut connections": ["cut"],
+    "a killed database": ["nothing", "nothing", "nothing", "kill the database"],
+    "all": ["kill", "pause", "cut", "cut", "kill the database", "nothing"],
+}
+
+
+def said_in(folder: Path) -> list[list[str]]:
+    return [line.split() for file in folder.iterdir() for line in file.read_text().splitlines()]
+
+
+async def check_laws(url: str, server: Postgres, lines: list[list[str]]) -> None:
+    appended = {trace_id for what, trace_id, *_ in lines if what == "appended"}
+    carriers: dict[str, set[str]] = defaultdict(set)
+    for what, trace_id, *carrier in lines:
+        if what == "sent":
+            carriers[trace_id].add(*carrier)
+    jobs = server.execute("SELECT trace_id, stands, why, carrier FROM ragtrace.job", url)
+    outcomes = {trace_id: (stands, carrier) for trace_id, stands, _, carrier in jobs}
+    assert len(appended) > 30, "they did too little"
+    assert appended <= outcomes.keys(), "an acknowledged trace was lost"
+    judged = {trace_id: {carrier} for trace_id, (stands, carrier) in outcomes.items() if stands == "judged"}
+    assert {stands for stands, _ in outcomes.values()} <= {State.JUDGED, State.OVER_BUDGET}
+    assert carriers == judged, "a verdict was carried twice, or not at all"
+    store = await Store.open(PostgresServer(url), max_bytes=1 << 30)
+    ledger = await store.ledger()
+    (calls,) = (await store.budget.status(BUDGET, now_ns=time.time_ns())).left()
+    await store.aclose()
+    assert ledger.adds_up
+    assert ledger.seen == len(outcomes)
+    stood = Counter((stands, why) for _, stands, why, _ in jobs)
+    assert {(each.state.value, each.reason): each.number for each in ledger.accounts if each.number} == stood
+    assert len(judged) <= calls.spent <= calls.most, "more was spent than the limit"
+    assert server.execute("SELECT sum(number) FROM ragtrace.outbox WHERE state = 'waiting'", url) == [(0,)]
+
+
+def start(url: str, said: Path, number: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.stores.crew", url, str(said), str(number)]
+    return subprocess.Popen(command, cwd=ROOT)
+
+
+def await_all(said: Path, number: int) -> None:
+    """Wait until each process that was started has its file, and so listens to signals."""
+    eventually(lambda: len(list(said.iterdir())) == number, what="every process")
+
+
+def cut_connections(server: Postgres) -> None:
+    with suppress(psycopg.Error):
+        server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ragtrace'"
+        )
