@@ -9,7 +9,8 @@ are exact in any case, and then the interval is a little too short.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ragtrace.answers.index._filter import times_of
@@ -33,13 +34,13 @@ _VERSIONS: Final = ("service_version", "prompt_version")
 
 def sums(db: sqlite3.Connection, scope: TrafficScope) -> Sums:
     """Return a scope in numbers."""
-    totals = _totals(db, scope)
+    totals, causes = _totals(db, scope, COLUMNS["answer_sum"]), _causes(db, scope)
     return Sums(
         answers=int(totals["answers"]),
         labels={label: int(totals[name]) for label, name in _LABELS.items() if totals[name]},
         verdicts={verdict: int(totals[verdict.value]) for verdict in _VERDICTS if totals[verdict.value]},
-        blames=_causes(db, scope, "blame"),
-        reasons=_causes(db, scope, "reason"),
+        blames=_most_frequent((blame, number) for (blame, _), number in causes),
+        reasons=_most_frequent((reason, number) for (_, reason), number in causes),
         cost_usd=totals["cost_usd"],
         unpriced=int(totals["unpriced"]),
     )
@@ -47,25 +48,28 @@ def sums(db: sqlite3.Connection, scope: TrafficScope) -> Sums:
 
 def quadrant(db: sqlite3.Connection, scope: TrafficScope) -> Quadrant | None:
     """Return the answers by whether chunk precision and faithfulness pass; ``None`` without any."""
-    totals = _totals(db, scope)
-    found = {name: int(totals[name]) for name in Quadrant.__dataclass_fields__}
+    names = tuple(Quadrant.__dataclass_fields__)
+    found = {name: int(number) for name, number in _totals(db, scope, names).items()}
     return Quadrant(**found) if any(found.values()) else None
 
 
-def _totals(db: sqlite3.Connection, scope: TrafficScope) -> Mapping[str, float]:
-    by_stream = summed(db, "answer_sum", scope).values()
-    names = COLUMNS["answer_sum"]
-    return {name: sum(amounts[place] for amounts in by_stream) for place, name in enumerate(names)}
+def _totals(db: sqlite3.Connection, scope: TrafficScope, names: Sequence[str]) -> dict[str, float]:
+    totals = summed(db, "answer_sum", scope, columns=names)
+    return dict(zip(names, totals.get((), [0] * len(names)), strict=True))
 
 
-def _causes(db: sqlite3.Connection, scope: TrafficScope, kind: str) -> dict[str, int]:
-    """Return the number of answers by blame or by reason, the most frequent first."""
-    found = {
-        str(text): int(number)
-        for text, (number,) in summed(db, "answer_cause_sum", scope, by=kind).items()
-        if text
-    }
-    return dict(sorted(found.items(), key=lambda each: -each[1]))
+def _causes(db: sqlite3.Connection, scope: TrafficScope) -> list[tuple[tuple[str, str], int]]:
+    """Return the number of answers by blame and reason."""
+    found = summed(db, "answer_cause_sum", scope, by="blame, reason")
+    return [((str(blame), str(reason)), int(number)) for (blame, reason), (number,) in found.items()]
+
+
+def _most_frequent(found: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return the sums of each name that is not empty, the most frequent first, then by name."""
+    totals = Counter[str]()
+    for name, number in found:
+        totals[name] += number if name else 0
+    return dict(sorted((+totals).items(), key=lambda each: (-each[1], each[0])))
 
 
 def metrics(db: sqlite3.Connection, scope: TrafficScope) -> Sequence[str]:
@@ -87,18 +91,17 @@ def trend(db: sqlite3.Connection, metric: str, scope: TrafficScope, *, period_ns
         db,
         "answer_metric_sum",
         scope,
-        by=f"first_hour / {period} * {period}",
         metric=clean(metric),
         period_hours=period,
     )
-    starts = sorted(int(str(start)) for start in periods)
+    starts = sorted(start for (start,) in periods)
     whole = [sum(amounts) for amounts in zip(*periods.values(), strict=True)]
     first_ns = scope.since_ns if scope.since_ns is not None else min(starts, default=0) * HOUR_NS
     return MetricTrend(
         metric=metric,
         lower_is_better=is_lower_better(db, metric),
         whole=_point(first_ns, whole or [0] * len(COLUMNS["answer_metric_sum"])),
-        points=tuple(_point(start * HOUR_NS, periods[start]) for start in starts),
+        points=tuple(_point(start * HOUR_NS, periods[(start,)]) for start in starts),
         period_ns=period_ns,
     )
 
@@ -141,15 +144,15 @@ def values(db: sqlite3.Connection, dimension: str, scope: TrafficScope, *, limit
         ValueError: there is no such dimension.
     """
     if dimension == "blame":
-        found = _causes(db, scope, dimension)
-    elif dimension in _DIMENSIONS:
-        found = {}
-        names = dict(db.execute(f"SELECT id, {dimension} FROM answer_stream").fetchall())
-        for stream, amounts in summed(db, "answer_sum", scope).items():
-            found[names[stream]] = found.get(names[stream], 0) + int(amounts[0])
-    else:
+        named = [(blame, number) for (blame, _), number in _causes(db, scope)]
+        return dict(list(_most_frequent(named).items())[:limit])
+    if dimension not in _DIMENSIONS:
         raise ValueError(f"there is no dimension {dimension!r}")
-    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0]))[:limit])
+    names = dict(db.execute(f"SELECT id, {dimension} FROM answer_stream").fetchall())
+    totals = Counter[str]()
+    for (stream,), (answers,) in summed(db, "answer_sum", scope, by="stream", columns=("answers",)).items():
+        totals[names[stream]] += int(answers)
+    return dict(sorted(totals.items(), key=lambda each: (-each[1], each[0]))[:limit])
 
 
 def releases(db: sqlite3.Connection, scope: TrafficScope) -> list[Release]:

@@ -149,6 +149,8 @@ def scores_by_id(db: sqlite3.Connection, ids: Sequence[int]) -> dict[int, list[S
 
 def summaries(db: sqlite3.Connection, ids: Sequence[int], unseal: Seal) -> list[AnswerSummary]:
     """Return what rows hold, in the order of their ids."""
+    if not ids:
+        return []
     names = ("id", *_NAMES, *COLUMNS)
     columns = ", ".join(f"answer_{'stream' if name in _NAMES else 'row'}.{name}" for name in names)
     found = db.execute(

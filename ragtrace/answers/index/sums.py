@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ragtrace.answers.index._scope import Condition, in_streams
 from ragtrace.answers.port import TrafficScope
@@ -192,23 +192,27 @@ def summed(
     table: str,
     scope: TrafficScope,
     *,
-    by: str = "stream",
+    by: str = "",
+    columns: Sequence[str] = (),
     metric: str | None = None,
-    period_hours: int = DAY,
-) -> dict[object, list[float]]:
-    """Return the sums of a scope, widened to whole hours, by an expression over the keys.
+    period_hours: int = 0,
+) -> dict[tuple[Any, ...], list[float]]:
+    """Return the sums of a scope, widened to whole hours: of some columns, or else of all of the table.
 
+    They are by the values of some keys, by the first hour of a period, or without either under ``()``.
     Answers of a trace are one cluster within an hour; within a day, where the period is whole days.
     """
-    columns = COLUMNS[table]
-    totals: dict[object, list[float]] = {}
-    for source in _sources(db, table, scope, metric, period_hours):
-        found = db.execute(
-            f"SELECT {by}, {', '.join(f'sum({name})' for name in columns)} FROM ({source.sql}) AS found"
-            f" GROUP BY {by}",
-            source.values,
-        )
-        for key, *amounts in found:
+    columns = columns or COLUMNS[table]
+    sums = ", ".join(f"coalesce(sum({name}), 0)" for name in columns)
+    totals: dict[tuple[Any, ...], list[float]] = {}
+    for hours, source in _sources(db, table, scope, metric, period_hours):
+        if period_hours:  # where it can be in the order of the table, so that nothing is sorted
+            whole = f"first_hour / {period_hours} * {period_hours}"
+            by = "first_hour" if hours == period_hours else whole
+        group = f" GROUP BY {by}" if by else ""
+        query = f"SELECT {sums}{', ' if by else ''}{by} FROM ({source.sql}) AS found{group}"
+        for found in db.execute(query, source.values):
+            amounts, key = found[: len(columns)], found[len(columns) :]
             known = totals.setdefault(key, [0] * len(columns))
             totals[key] = [one + other for one, other in zip(known, amounts, strict=True)]
     return totals
@@ -218,20 +222,22 @@ def occurs(db: sqlite3.Connection, metric: str, scope: TrafficScope) -> bool:
     """Return whether an answer of a scope has a metric."""
     return any(
         db.execute(f"SELECT 1 FROM ({source.sql}) AS found LIMIT 1", source.values).fetchone()
-        for source in _sources(db, "answer_metric_sum", scope, metric, DAY)
+        for _, source in _sources(db, "answer_metric_sum", scope, metric, DAY)
     )
 
 
 def _sources(
     db: sqlite3.Connection, table: str, scope: TrafficScope, metric: str | None, period_hours: int
-) -> Iterator[Condition]:
+) -> Iterator[tuple[int, Condition]]:
     streams = in_streams(scope)
     of_sums = of_rows = streams
     if metric is not None:
         of_sums = streams.and_(Condition("metric = ?", (metric,)))
         of_rows = streams.and_(Condition("metric || '' = ?", (metric,)))  # not by the index of all scores
     for part in _parts(db, scope, period_hours):
-        yield _of_rows(table, part, of_rows) if part.hours == _ROWS else _of_sums(table, part, of_sums)
+        is_summed = part.hours != _ROWS
+        source = _of_sums(table, part, of_sums) if is_summed else _of_rows(table, part, of_rows)
+        yield part.hours, source
 
 
 def _of_sums(table: str, part: _Part, within: Condition) -> Condition:
