@@ -43,7 +43,10 @@ _CONDITIONS: Final = {
     "unpriced": "cost_usd IS NULL",
 }
 _NUMBERS: Final = ", ".join(f"{_number(condition)} AS {name}" for name, condition in _CONDITIONS.items())
-_COUNTED: Final = ("supported", "contradicted", "unsupported", "unjudged")
+_COUNTED: Final = (
+    *("supported", "contradicted", "unsupported", "unjudged"),
+    *("relevant", "partly_relevant", "irrelevant", "unjudged_chunks"),
+)
 _MOMENTS: Final = (
     *("weight", "score", "passing", "weight_weight"),
     *("weight_score", "score_score", "weight_passing", "passing_passing"),
@@ -216,6 +219,21 @@ def summed(
             known = totals.setdefault(key, [0] * len(columns))
             totals[key] = [one + other for one, other in zip(known, amounts, strict=True)]
     return totals
+
+
+def days_with(db: sqlite3.Connection, counted: Sequence[str], blame: str | None) -> set[int] | None:
+    """Return the days, by their first hours, that can have a row with these counts in sums and with a blame.
+
+    ``None`` if nothing is asked.
+    """
+    queries = [f"SELECT first_hour FROM answer_sum WHERE hours = {DAY} AND {count}" for count in counted]
+    if blame:
+        queries.append(f"SELECT first_hour FROM answer_cause_sum WHERE hours = {DAY} AND blame = ?")
+    if not queries:
+        return None
+    found = db.execute(" INTERSECT ".join(queries), (blame,) if blame else ())
+    touched = db.execute("SELECT DISTINCT first_hour FROM answer_touched").fetchall()
+    return {hour for (hour,) in found} | {hour // DAY * DAY for (hour,) in touched}
 
 
 def occurs(db: sqlite3.Connection, metric: str, scope: TrafficScope) -> bool:

@@ -63,7 +63,9 @@ CREATE TABLE answer_sum (               -- valid rows of an hour or of a day, in
     answers INTEGER NOT NULL,
     passed INTEGER NOT NULL, failed INTEGER NOT NULL, error INTEGER NOT NULL, skipped INTEGER NOT NULL,
     supported INTEGER NOT NULL, contradicted INTEGER NOT NULL, unsupported INTEGER NOT NULL,
-    unjudged INTEGER NOT NULL, healthy INTEGER NOT NULL, generation_problem INTEGER NOT NULL,
+    unjudged INTEGER NOT NULL, relevant INTEGER NOT NULL, partly_relevant INTEGER NOT NULL,
+    irrelevant INTEGER NOT NULL, unjudged_chunks INTEGER NOT NULL,
+    healthy INTEGER NOT NULL, generation_problem INTEGER NOT NULL,
     retrieval_noise INTEGER NOT NULL, retrieval_failure INTEGER NOT NULL,
     cost_usd REAL NOT NULL, unpriced INTEGER NOT NULL,
     PRIMARY KEY (hours, first_hour, stream)) WITHOUT ROWID;
