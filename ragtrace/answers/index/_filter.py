@@ -78,7 +78,7 @@ def times_in(scope: TrafficScope) -> tuple[int, int]:
 
 
 def narrow(chosen: AnswerFilter, *, most: int) -> Iterator[Condition]:
-    """Yield conditions of a filter that an index finds directly, then its scope: each may leave few rows.
+    """Yield conditions of a filter that an index finds directly: each may leave few rows.
 
     One on scores looks at no more than ``most``.
 
@@ -91,7 +91,6 @@ def narrow(chosen: AnswerFilter, *, most: int) -> Iterator[Condition]:
         yield Condition(
             f"id IN (SELECT answer FROM answer_score WHERE {scored.sql} LIMIT ?)", (*scored.values, most)
         )
-    yield times_of(chosen.scope).and_(in_streams(chosen.scope))
 
 
 def _found_directly(chosen: AnswerFilter) -> Iterator[Condition]:

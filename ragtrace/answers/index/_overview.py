@@ -15,7 +15,7 @@ from typing import Final
 
 from ragtrace.answers.index._filter import times_of
 from ragtrace.answers.index._scope import Condition, clean, in_streams, stream_names
-from ragtrace.answers.index.sums import COLUMNS, HOUR_NS, metrics_in, occurs, summed
+from ragtrace.answers.index.sums import COLUMNS, HOUR_NS, distinct, occurs, summed
 from ragtrace.answers.port import MetricTrend, Quadrant, Release, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
 from ragtrace.model import Label, VerdictLabel
@@ -74,7 +74,9 @@ def _most_frequent(found: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 def metrics(db: sqlite3.Connection, scope: TrafficScope) -> Sequence[str]:
     """Return the names of the metrics that occur, faithfulness first."""
-    found = (name for name in metrics_in(db, "answer_score", Condition()) if occurs(db, name, scope))
+    found = (
+        name for (name,) in distinct(db, "answer_score", ("metric",), Condition()) if occurs(db, name, scope)
+    )
     return sorted(found, key=first_faithfulness)
 
 
@@ -87,21 +89,20 @@ def trend(db: sqlite3.Connection, metric: str, scope: TrafficScope, *, period_ns
     period, rest = divmod(period_ns, HOUR_NS)
     if rest or period < 1:
         raise ValueError(f"a period of {period_ns} ns is no multiple of an hour")
-    periods = summed(
-        db,
-        "answer_metric_sum",
-        scope,
-        metric=clean(metric),
-        period_hours=period,
-    )
-    starts = sorted(start for (start,) in periods)
-    whole = [sum(amounts) for amounts in zip(*periods.values(), strict=True)]
-    first_ns = scope.since_ns if scope.since_ns is not None else min(starts, default=0) * HOUR_NS
+    found = summed(db, "answer_metric_sum", scope, by="first_hour", metric=clean(metric), period_hours=period)
+    nothing = [0.0] * len(COLUMNS["answer_metric_sum"])
+    periods: dict[int, list[float]] = {}
+    whole = nothing
+    for (hour,), amounts in found.items():
+        start = hour // period * period
+        periods[start] = [sum(pair) for pair in zip(periods.get(start, nothing), amounts, strict=True)]
+        whole = [sum(pair) for pair in zip(whole, amounts, strict=True)]
+    first_ns = scope.since_ns if scope.since_ns is not None else min(periods, default=0) * HOUR_NS
     return MetricTrend(
         metric=metric,
         lower_is_better=is_lower_better(db, metric),
-        whole=_point(first_ns, whole or [0] * len(COLUMNS["answer_metric_sum"])),
-        points=tuple(_point(start * HOUR_NS, periods[(start,)]) for start in starts),
+        whole=_point(first_ns, whole),
+        points=tuple(_point(start * HOUR_NS, periods[start]) for start in sorted(periods)),
         period_ns=period_ns,
     )
 

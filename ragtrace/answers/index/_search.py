@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ragtrace.answers.index._cursor import Place
-from ragtrace.answers.index._filter import all_of, counted_of, metric_of, narrow, times_in
+from ragtrace.answers.index._filter import all_of, counted_of, metric_of, narrow, times_in, times_of
 from ragtrace.answers.index._scope import Condition, clean, in_streams
 from ragtrace.answers.index.sums import DAY, HOUR_NS, days_with
 from ragtrace.answers.port import AnswerFilter, SortBy
@@ -98,7 +98,9 @@ class Search:
         Raises:
             InputError: the beginning of a trace id is not hexadecimal.
         """
-        found = narrow(self.chosen, most=self.few + 1)
+        found = list(narrow(self.chosen, most=self.few + 1))
+        if self.order.columns != _BY_TIME:  # else an index leads through the scope in the order of the list
+            found.append(times_of(self.chosen.scope).and_(in_streams(self.chosen.scope)))
         few = next((each for each in found if self._count(each) <= self.few), None)
         if few is not None:
             return _page(self._among(few, after, limit), limit)
@@ -186,12 +188,14 @@ class Search:
 
     def _stretches(self, after: Place | None) -> Iterator[tuple[int, int]]:
         """Yield the stretches of time that can have a match, in the order of the list."""
+        low, high = times_in(self.chosen.scope)
         newest, oldest = (
-            self.db.execute(f"SELECT time_ns FROM answer_row ORDER BY time_ns {way} LIMIT 1").fetchone()[0]
+            self.db.execute(f"SELECT time_ns FROM answer_row ORDER BY time_ns {way} LIMIT 1").fetchone()
             for way in ("DESC", "ASC")
         )
-        since_ns, until_ns = times_in(self.chosen.scope)
-        low, high, is_back = max(since_ns, oldest), min(until_ns, newest), self.order.is_descending
+        if newest is None:
+            return
+        low, high, is_back = max(low, oldest[0]), min(high, newest[0]), self.order.is_descending
         if after is not None:
             low, high = (low, min(high, int(after[0]))) if is_back else (max(low, int(after[0])), high)
         days = days_with(self.db, counted_of(self.chosen), clean(self.chosen.blame or ""))

@@ -20,7 +20,7 @@ from ragtrace.answers.port import TrafficScope
 HOUR_NS: Final = 3_600_000_000_000
 DAY: Final = 24
 _ROWS: Final = 0
-_MOST_METRICS: Final = 1_000
+_MOST_NAMES: Final = 1_000
 _LAST: Final = 2_562_047
 """The last hour in 64 bits of nanoseconds."""
 SUM_TABLES: Final = ("answer_touched", "answer_sum", "answer_cause_sum", "answer_metric_sum")
@@ -56,13 +56,8 @@ COLUMNS: Final = {
     "answer_cause_sum": ("answers",),
     "answer_metric_sum": ("answers", "weighed", "left_out", *_MOMENTS),
 }
-_KEYS: Final = {
-    "answer_sum": ("stream",),
-    "answer_cause_sum": ("stream", "blame", "reason"),
-    "answer_metric_sum": ("stream", "metric"),
-}
-
-
+_NAMES: Final = {"answer_sum": (), "answer_cause_sum": ("blame", "reason"), "answer_metric_sum": ("metric",)}
+"""The keys of a table between the hours and the first hour: few, and read one by one."""
 _IS_SCORED: Final = "answer_score.score IS NOT NULL AND answer_score.label IN ('pass', 'fail')"
 _IS_WEIGHED: Final = f"{_IS_SCORED} AND probability IS NOT NULL"
 _WEIGHT: Final = "1.0 / CASE WHEN probability < 0.000001 THEN 0.000001 ELSE probability END"
@@ -144,7 +139,7 @@ def fold(db: sqlite3.Connection, *, at_once: int, is_open: bool = False) -> int:
         for table in COLUMNS:
             _clear(db, table, hours, first)
             source = _of_rows(table, _Part(hours, first, first + hours), Condition())
-            names = ", ".join(("first_hour", *_KEYS[table], *COLUMNS[table]))
+            names = ", ".join(("first_hour", "stream", *_NAMES[table], *COLUMNS[table]))
             db.execute(
                 f"INSERT INTO {table} (hours, {names}) SELECT {hours}, {names} FROM ({source.sql}) AS found",
                 source.values,
@@ -155,27 +150,39 @@ def fold(db: sqlite3.Connection, *, at_once: int, is_open: bool = False) -> int:
 
 
 def _clear(db: sqlite3.Connection, table: str, hours: int, first: int) -> None:
-    if table != "answer_metric_sum":
-        db.execute(f"DELETE FROM {table} WHERE hours = ? AND first_hour = ?", (hours, first))
+    for named in _named(db, table, hours):
+        where = Condition("hours = ?", (hours,)).and_(named, Condition("first_hour = ?", (first,)))
+        db.execute(f"DELETE FROM {table} WHERE {where.sql}", where.values)
+
+
+def _named(db: sqlite3.Connection, table: str, hours: int) -> Iterator[Condition]:
+    """Yield a condition for each value of a table's names, which its key finds directly."""
+    columns = _NAMES[table]
+    if not columns:
+        yield Condition()
         return
-    for metric in metrics_in(db, table, Condition("hours = ?", (hours,))):  # in the order of its key
-        db.execute(
-            f"DELETE FROM {table} WHERE hours = ? AND metric = ? AND first_hour = ?", (hours, metric, first)
-        )
+    for place in distinct(db, table, columns, Condition("hours = ?", (hours,))):
+        yield Condition(" AND ".join(f"{column} = ?" for column in columns), place)
 
 
-def metrics_in(db: sqlite3.Connection, table: str, among: Condition) -> Iterator[str]:
-    """Yield the names of the metrics of a table, in order, by its index."""
-    name = ""
-    for _ in range(_MOST_METRICS):
-        wanted = among.and_(Condition("metric > ?", (name,)))
-        row = db.execute(
-            f"SELECT metric FROM {table} WHERE {wanted.sql} ORDER BY metric LIMIT 1", wanted.values
-        ).fetchone()
-        if row is None:
+def distinct(
+    db: sqlite3.Connection, table: str, columns: Sequence[str], among: Condition
+) -> Iterator[tuple[str, ...]]:
+    """Yield the values of the first columns of an index, in order, without going through all rows."""
+    place = tuple("" for _ in columns)
+    names = ", ".join(columns)
+    for _ in range(_MOST_NAMES):
+        for last in reversed(range(len(columns))):
+            same = [Condition(f"{columns[i]} = ?", (place[i],)) for i in range(last)]
+            wanted = among.and_(*same, Condition(f"{columns[last]} > ?", (place[last],)))
+            query = f"SELECT {names} FROM {table} WHERE {wanted.sql} ORDER BY {names} LIMIT 1"
+            row = db.execute(query, wanted.values).fetchone()
+            if row is not None:
+                break
+        else:
             return
-        (name,) = row
-        yield name
+        place = tuple(row)
+        yield place
 
 
 def recount(db: sqlite3.Connection) -> None:
@@ -202,17 +209,14 @@ def summed(
 ) -> dict[tuple[Any, ...], list[float]]:
     """Return the sums of a scope, widened to whole hours: of some columns, or else of all of the table.
 
-    They are by the values of some keys, by the first hour of a period, or without either under ``()``.
-    Answers of a trace are one cluster within an hour; within a day, where the period is whole days.
+    They are by the values of some keys, such as ``first_hour``, or without any under ``()``. Answers of a
+    trace are one cluster within an hour; within a day, where the period is whole days.
     """
     columns = columns or COLUMNS[table]
     sums = ", ".join(f"coalesce(sum({name}), 0)" for name in columns)
     totals: dict[tuple[Any, ...], list[float]] = {}
-    for hours, source in _sources(db, table, scope, metric, period_hours):
-        if period_hours:  # where it can be in the order of the table, so that nothing is sorted
-            whole = f"first_hour / {period_hours} * {period_hours}"
-            by = "first_hour" if hours == period_hours else whole
-        group = f" GROUP BY {by}" if by else ""
+    group = f" GROUP BY {by}" if by else ""
+    for source in _sources(db, table, scope, metric, period_hours):
         query = f"SELECT {sums}{', ' if by else ''}{by} FROM ({source.sql}) AS found{group}"
         for found in db.execute(query, source.values):
             amounts, key = found[: len(columns)], found[len(columns) :]
@@ -240,28 +244,25 @@ def occurs(db: sqlite3.Connection, metric: str, scope: TrafficScope) -> bool:
     """Return whether an answer of a scope has a metric."""
     return any(
         db.execute(f"SELECT 1 FROM ({source.sql}) AS found LIMIT 1", source.values).fetchone()
-        for _, source in _sources(db, "answer_metric_sum", scope, metric, DAY)
+        for source in _sources(db, "answer_metric_sum", scope, metric, DAY)
     )
 
 
 def _sources(
     db: sqlite3.Connection, table: str, scope: TrafficScope, metric: str | None, period_hours: int
-) -> Iterator[tuple[int, Condition]]:
+) -> Iterator[Condition]:
     streams = in_streams(scope)
-    of_sums = of_rows = streams
-    if metric is not None:
-        of_sums = streams.and_(Condition("metric = ?", (metric,)))
-        of_rows = streams.and_(Condition("metric || '' = ?", (metric,)))  # not by the index of all scores
+    # not by the index of all scores
+    of_rows = Condition() if metric is None else Condition("metric || '' = ?", (metric,))
+    columns = ", ".join(("first_hour", "stream", *_NAMES[table], *COLUMNS[table]))
     for part in _parts(db, scope, period_hours):
-        is_summed = part.hours != _ROWS
-        source = _of_sums(table, part, of_sums) if is_summed else _of_rows(table, part, of_rows)
-        yield part.hours, source
-
-
-def _of_sums(table: str, part: _Part, within: Condition) -> Condition:
-    names = ", ".join(("first_hour", *_KEYS[table], *COLUMNS[table]))
-    condition = Condition("hours = ? AND first_hour >= ? AND first_hour < ?", part).and_(within)
-    return Condition(f"SELECT {names} FROM {table} WHERE {condition.sql}", condition.values)
+        if part.hours == _ROWS:
+            yield _of_rows(table, part, streams.and_(of_rows))
+            continue
+        names = _named(db, table, part.hours) if metric is None else [Condition("metric = ?", (metric,))]
+        for named in names:
+            wanted = Condition("hours = ? AND first_hour >= ? AND first_hour < ?", part).and_(named, streams)
+            yield Condition(f"SELECT {columns} FROM {table} WHERE {wanted.sql}", wanted.values)
 
 
 def _of_rows(table: str, part: _Part, within: Condition) -> Condition:
