@@ -99,6 +99,8 @@ class Search:
             InputError: the beginning of a trace id is not hexadecimal.
         """
         found = list(narrow(self.chosen, most=self.few + 1))
+        if "NOT NULL" in self.order.among:
+            found.append(Condition(self.order.among))
         if self.order.columns != _BY_TIME:  # else an index leads through the scope in the order of the list
             found.append(times_of(self.chosen.scope).and_(in_streams(self.chosen.scope)))
         few = next((each for each in found if self._count(each) <= self.few), None)
@@ -202,30 +204,33 @@ class Search:
         if days is None:
             yield low, high
             return
-        for first in sorted(days, reverse=is_back):
-            begin, end = max(low, first * HOUR_NS), min(high, (first + DAY) * HOUR_NS - 1)
-            if begin <= end:
-                yield begin, end
+        begins = [first for first in sorted(days) if first - DAY not in days]
+        ends = [first + DAY for first in sorted(days) if first + DAY not in days]
+        for first, end in sorted(zip(begins, ends, strict=True), reverse=is_back):
+            stretch = max(low, first * HOUR_NS), min(high, end * HOUR_NS - 1)
+            if stretch[0] <= stretch[1]:
+                yield stretch
 
     def _stretch(self, low: int, high: int, after: Place | None, number: int) -> Iterator[list[Candidate]]:
         """Read the candidates of a stretch of time."""
-        is_fed = self.chosen.feedback not in (None, "", "none")
-        within = Condition("time_ns >= ? AND time_ns <= ?", (low, high)).and_(
-            Condition("feedback != ''" if is_fed else "")
-        )
+        within = self._fed(low, high)
         yield from _repeated(
             lambda place, most: self._rows(within.and_(self.order.after(place)), most), after, number
         )
+
+    def _fed(self, low: int, high: int) -> Condition:
+        """Return the condition to be in a stretch of time, and to have feedback if the filter wants it."""
+        is_fed = self.chosen.feedback not in (None, "", "none")
+        within = Condition("time_ns >= ? AND time_ns <= ?", (low, high))
+        return within.and_(Condition("feedback != ''" if is_fed else ""))
 
     def _windows(self, low: int, high: int, after: Place | None, number: int) -> Iterator[list[Candidate]]:
         """Read the candidates of a scope's streams by spans of time, which are longer where there are few."""
         is_back, length = self.order.is_descending, HOUR_NS
         while low <= high:
             begin, end = (max(low, high - length), high) if is_back else (low, min(high, low + length))
-            within = Condition("time_ns >= ? AND time_ns <= ?", (begin, end))
-            chunk = self._rows(
-                within.and_(in_streams(self.chosen.scope), self.order.after(after)), _MOST_AT_ONCE
-            )
+            within = self._fed(begin, end).and_(in_streams(self.chosen.scope), self.order.after(after))
+            chunk = self._rows(within, _MOST_AT_ONCE)
             yield chunk
             if len(chunk) == _MOST_AT_ONCE:
                 after = chunk[-1][:-1]
