@@ -100,7 +100,7 @@ def migrate(db: sqlite3.Connection, steps: Sequence[str], *, application_id: int
     while _version(db) < len(steps):
         with transaction(db):
             version = _version(db)  # another process may have been first
-            for statement in _statements("".join(steps[version : version + 1])):
+            for statement in statements("".join(steps[version : version + 1])):
                 db.execute(statement)
             if application_id is not None:
                 db.execute(f"PRAGMA application_id = {application_id}")
@@ -171,7 +171,7 @@ def _version(db: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _statements(script: str) -> Iterator[str]:
+def statements(script: str) -> Iterator[str]:
     """Yield the statements of a script; ``executescript`` would end the transaction."""
     statement = ""
     for part in script.split(";")[:-1]:

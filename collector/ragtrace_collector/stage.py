@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 

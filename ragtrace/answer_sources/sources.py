@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from ragtrace.answer_sources.addresses import parse_address
 from ragtrace.answers.carrier import is_carrier
-from ragtrace.answers.opened import AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
+from ragtrace.answers.opened import AnswerDamaged, AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.opening import in_order, open_answer
 from ragtrace.answers.port import AnswerIndex
 from ragtrace.answers.rows import ReportLine, read_line, trace_ids_in
@@ -92,20 +92,12 @@ def store_source(
 
     ``advice`` is told of an answer that it does not have any more.
     """
-    return TraceSource(reader, name=name, rules=rules, kept=kept, trace_key=_with_tenant, advice=advice)
+    return TraceSource(reader, name=name, rules=rules, kept=kept, is_store=True, advice=advice)
 
 
 def first_of(*sources: AnswerSource) -> AnswerSource:
     """Return a source that asks others in turn, such as a collector's store and then the back end."""
     return sources[0] if len(sources) == 1 else _FirstOf(sources)
-
-
-def _plain(key: AnswerKey) -> str:
-    return key.trace_id
-
-
-def _with_tenant(key: AnswerKey) -> str:
-    return f"{key.trace_id}@{key.tenant}"
 
 
 class TraceSource:
@@ -118,18 +110,19 @@ class TraceSource:
         name: str,
         rules: ExtractRules = _DEFAULT_RULES,
         kept: KeptAnswers | None = None,
-        trace_key: Callable[[AnswerKey], str] = _plain,
+        is_store: bool = False,
         index: AnswerIndex | None = None,
         longest_s: float = _LONGEST_S,
         faults: list[InputError] | None = None,
         advice: str = "",
     ) -> None:
-        """``faults`` is where the reader puts the pieces of files that it cannot read."""
+        """``is_store`` says that it is a collector's: its ids have the tenant, so that it gives the tenant's
+        spans alone. ``faults`` is where the reader puts the pieces of files that it cannot read."""
         self.name = name
         self._reader = reader
         self._rules = rules
         self._kept = kept
-        self._trace_key = trace_key
+        self._is_store = is_store
         self._index = index
         self._longest_s = longest_s
         self._faults = [] if faults is None else faults
@@ -152,7 +145,7 @@ class TraceSource:
             self._rules,
             read_from=self.name,
             evaluations={version.carrier_span_id for version in versions},
-            is_own=self._trace_key is _with_tenant,
+            is_own=self._is_store,
             kept=kept.record,
         )
 
@@ -163,12 +156,17 @@ class TraceSource:
     async def _read(self, key: AnswerKey) -> tuple[Trace, KeptAnswer]:
         try:
             async with asyncio.timeout(self._longest_s):
-                trace = await self._reader.get(self._trace_key(key))
+                wanted = f"{key.trace_id}@{key.tenant}" if self._is_store else key.trace_id
+                trace = await self._reader.get(wanted)
                 kept = await self._kept.kept(key) if self._kept else KeptAnswer()
         except TimeoutError as exc:
             raise ReadUnavailable(f"{self.name} did not answer within {self._longest_s:g} s") from exc
         except InputError as exc:
             raise ReadError(f"{self.name}: {exc}") from exc
+        except ReadError as exc:
+            if self._is_store:
+                raise AnswerDamaged(str(exc)) from exc
+            raise
         if kept.is_forgotten and trace is None:
             raise AnswerGone(f"{self.name} has no texts of this answer any more: {_FORGOTTEN}{self._advice}")
         if trace is None and not kept.carriers:
@@ -266,7 +264,7 @@ class _FirstOf:
             ReadError: no place has it, and at least one could not be read.
         """
         gone: list[str] = []
-        down: list[str] = []
+        down: list[ReadError] = []
         partial: OpenedAnswer | None = None
         for source in self._sources:
             try:
@@ -274,7 +272,7 @@ class _FirstOf:
             except AnswerGone as exc:
                 gone.append(str(exc))
             except ReadError as exc:
-                down.append(str(exc))
+                down.append(exc)
             else:
                 if _has_content(opened) and _has_spans(opened):
                     return opened
@@ -283,7 +281,8 @@ class _FirstOf:
         if partial is not None:
             return partial
         if down:
-            raise ReadUnavailable("; ".join((*down, *gone)))
+            is_damage = all(isinstance(each, AnswerDamaged) for each in down)
+            raise (AnswerDamaged if is_damage else ReadUnavailable)("; ".join((*map(str, down), *gone)))
         raise AnswerGone("; ".join(gone))
 
     async def aclose(self) -> None:

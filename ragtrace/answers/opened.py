@@ -16,6 +16,10 @@ class AnswerGone(ReadError):
     """The place was read, and it has no such answer (any more). The message is a sentence for people."""
 
 
+class AnswerDamaged(ReadError):
+    """The collector's own store has it and cannot read it. The message is a sentence for people."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerVersion:
     """One evaluation of an answer, read back from its carrier or from a report."""

@@ -184,10 +184,11 @@ def _open(source: str, configured: CollectorConfig | None = None) -> TraceReader
 
         return open_reader(source)
     with needs_extra("collector"):
-        from ragtrace_collector.store.open_reading import open_reading
+        from ragtrace_collector.store.open import open_reading
         from ragtrace_collector.store.reader import StoreReader
+        from ragtrace_collector.store.sqlite import SqliteFile
     if configured is None:
-        return StoreReader(Path(rest) if rest else default_store())
+        return StoreReader(SqliteFile(Path(rest) if rest else default_store()))
     return open_reading(configured.store.over_file(Path(rest)) if rest else configured.store).reader
 
 

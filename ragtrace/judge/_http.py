@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
 from opentelemetry import context as otel_context
@@ -23,6 +23,7 @@ from ragtrace.errors import (
 )
 from ragtrace.http.retry import retry_after_s_in
 from ragtrace.judge.base_url import BaseUrl
+from ragtrace.judge.calls import JudgeCall, was_turned_down
 from ragtrace.judge.factory import OPENAI_KEY, JudgeSettings
 from ragtrace.model import Usage
 
@@ -55,9 +56,11 @@ _SYSTEM_ROLE: Final = re.compile(
 _STATUS_OF: Final = {
     "authentication_error": 401,
     "invalid_api_key": 401,
+    "billing_error": 402,
     "permission_error": 403,
     "not_found_error": 404,
     "model_not_found": 404,
+    "request_too_large": 413,
     "insufficient_quota": 429,
     "invalid_request_error": 400,
     "content_filter": 400,
@@ -223,7 +226,20 @@ def status_failure(
     return kind(message, usage=usage)
 
 
-def status_within(error: Any) -> int:
+def raise_error_within(error: Any, *, who: str, call: JudgeCall) -> NoReturn:
+    """Treat an error that came with the status 200 as one with the status that it means.
+
+    Raises:
+        RequestRejected: that is 400 or 422.
+        JudgeError: it is another.
+    """
+    rejected = RequestRejected(_status_within(error), {"error": error})
+    if was_turned_down(rejected.status):
+        call.turned_down()
+    raise rejected if rejected.is_adaptable else rejected.failure(who=who, usage=call.usage)
+
+
+def _status_within(error: Any) -> int:
     """Return the status that an error means which came with the status 200; 502 if it does not say."""
     fields = error if isinstance(error, Mapping) else {}
     named = [fields.get(name) for name in ("code", "status", "status_code", "http_status", "type")]

@@ -41,9 +41,9 @@ from ragtrace.judge._http import (
     checked_url,
     key_in,
     never_left,
+    raise_error_within,
     says_who_asks,
     status_failure,
-    status_within,
     untraced,
 )
 from ragtrace.judge.base_url import BaseUrl
@@ -311,7 +311,7 @@ class _Exchange(AskLoop[ReplyT, "_Answer", _Dialect]):
 
     def _read(self, message: Message, call: JudgeCall) -> _Answer:
         if error := getattr(message, "error", None):  # with the status 200, as some gateways do
-            raise status_failure(status_within(error), "", {}, who=f"judge {self.where}", usage=call.usage)
+            raise_error_within(error, who=f"judge {self.where}", call=call)
         _note_usage(message, call)
         try:
             return _Answer.of(message)

@@ -14,6 +14,11 @@ def scrub_surrogates(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
+def flat(text: str) -> str:
+    """Return the text with one space between its words."""
+    return " ".join(text.split())
+
+
 def cut_utf8(text: str, max_bytes: int, *, mark: str = "…") -> str:
     """Return the longest prefix that fits into ``max_bytes`` of UTF-8 with the mark at its end.
 

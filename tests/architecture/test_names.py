@@ -39,15 +39,6 @@ PUBLIC = {
         "Script ScriptedJudge assert_faithful assert_metrics check_embedder check_judge check_metric"
         " check_sink"
     ),
-    "ragtrace_collector.store.port": (
-        "DeadLetter DeadLetterStore"
-        " DriftStore HoldMode IndexSize IndexStore Job JobStore JudgedInput KeptCarrier KeptTurn"
-        " LedgerStore MaintenanceStore OutboxItem OutboxStore Outcome QuarantineReason"
-        " QuarantineRecord QuarantineStore RelatedAnswer ReleasedTraces SamplingStore SessionStore SpanStore"
-        " StoreUnavailable StoredContent StoredSession StoredSpans StoredTrace StoredTurn TraceDecided"
-        " TraceReport WorkStore"
-    ),
-    "ragtrace_collector.testing": "check_store",
 }
 """What applications, plug-ins and their tests import. Everything else may change in any release."""
 

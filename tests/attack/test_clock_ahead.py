@@ -54,6 +54,21 @@ async def test_a_clock_that_is_ahead_at_the_start_is_right_again_once_it_is_set(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("days", "is_told"), [(6, False), (200, True)])
+async def test_a_clock_that_is_far_ahead_at_the_start_deletes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, days: int, is_told: bool
+) -> None:
+    config = config_of(tmp_path, judge={"use": "lexical"}, index={"max_age": "168h"})
+    async with stepped_collector(config) as stepped:
+        await judge(stepped, 0)
+    stepped.clock.wrong_by_ns = days * 86_400 * 10**9
+    async with stepped_collector(config, clock=stepped.clock) as stepped:
+        await stepped.collector.pipeline._expire()
+        assert await listed(stepped) == [trace_id_of(0)]
+    assert (f"{days} days ahead of the newest judged answer" in caplog.text) is is_told
+
+
+@pytest.mark.slow
 async def test_a_clock_that_was_set_back_over_a_restart_holds_up_no_retry(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('{"error": "judge_unavailable"}')

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from ragtrace.errors import ConfigError
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
 from tests.acceptance.collector_process import collector_process
 from tests.attack.attacked import idle_config, readiness, send, stored_traces
 
@@ -90,10 +91,10 @@ def test_a_second_collector_process_ends_with_what_to_do(tmp_path: Path, way: Wa
 async def test_a_second_collector_in_the_same_process_is_refused(tmp_path: Path, way: Way) -> None:
     (tmp_path / "a").mkdir()
     path = tmp_path / "a" / "store.db"
-    store = await SqliteStore.open(path, max_bytes=MOST_BYTES)
+    store = await Store.open(SqliteFile(path), max_bytes=MOST_BYTES)
     try:
         with pytest.raises(ConfigError, match="in use by another collector"):
-            await SqliteStore.open(way(path, tmp_path), max_bytes=MOST_BYTES)
+            await Store.open(SqliteFile(way(path, tmp_path)), max_bytes=MOST_BYTES)
         await store.check()
     finally:
         await store.aclose()
@@ -101,12 +102,12 @@ async def test_a_second_collector_in_the_same_process_is_refused(tmp_path: Path,
 
 async def test_a_refused_attempt_does_not_open_the_store_to_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    store = await SqliteStore.open(path, max_bytes=MOST_BYTES)
+    store = await Store.open(SqliteFile(path), max_bytes=MOST_BYTES)
     try:
         link = by_hard_link(path, tmp_path)
         for _ in range(3):
             with pytest.raises(ConfigError, match="in use"):
-                await SqliteStore.open(link, max_bytes=MOST_BYTES)
+                await Store.open(SqliteFile(link), max_bytes=MOST_BYTES)
         assert "RECOVERED" not in _lock_and_write(path)
     finally:
         await store.aclose()
@@ -128,15 +129,15 @@ def _lock_and_write(path: Path) -> str:
 
 async def test_a_file_with_a_second_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    store = await SqliteStore.open(path, max_bytes=MOST_BYTES)
+    store = await Store.open(SqliteFile(path), max_bytes=MOST_BYTES)
     await store.aclose()
     with pytest.raises(ConfigError, match=r"second name.*ragtrace backup"):
-        await SqliteStore.open(by_hard_link(path, tmp_path), max_bytes=MOST_BYTES)
+        await Store.open(SqliteFile(by_hard_link(path, tmp_path)), max_bytes=MOST_BYTES)
 
 
 async def test_a_store_that_was_closed_may_be_opened_by_any_of_its_names(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     for name in (path, by_symlink(path, tmp_path), path):
-        store = await SqliteStore.open(name, max_bytes=MOST_BYTES)
+        store = await Store.open(SqliteFile(name), max_bytes=MOST_BYTES)
         await store.check()
         await store.aclose()

@@ -16,7 +16,7 @@ from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import encode, parse_request, split_by_trace
 from ragtrace_collector.assemble.answers import TraceAnswers, _answers
 from ragtrace_collector.assemble.open_traces import AssemblePolicy, Assembly
-from ragtrace_collector.store.port import StoredSpans
+from ragtrace_collector.store.records import StoredSpans
 from tests.attack.graph_shapes import SHAPES
 from tests.attack.steps import Steps, counted_steps
 from tests.integration.collector.running import config_of

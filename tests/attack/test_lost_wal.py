@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ragtrace.errors import ConfigError
+from ragtrace.sql import Db
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.store.port import StoreUnavailable
-from ragtrace_collector.store.sqlite import SqliteStore
-from ragtrace_collector.store.writer import GroupCommit
+from ragtrace_collector.store.cipher import NO_CIPHER
+from ragtrace_collector.store.records import StoreUnavailable
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
 from tests.acceptance.collector_process import collector_process
 from tests.attack.attacked import idle_config, readiness, send, stored_traces
 from tests.backends.process import eventually
@@ -46,7 +47,7 @@ def test_acknowledged_answers_outlive_a_deleted_log_and_a_kill(tmp_path: Path, g
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
 async def test_nothing_is_acknowledged_into_a_log_that_is_gone(tmp_path: Path, name: str, how: str) -> None:
     path = tmp_path / "store.db"
-    store = await SqliteStore.open(path, max_bytes=50 << 20)
+    store = await Store.open(SqliteFile(path), max_bytes=50 << 20)
     try:
         await store.append([part("t1")], forward={}, now_ns=1)
         file = path.with_name(f"{path.name}{name}")
@@ -66,7 +67,7 @@ async def test_nothing_is_acknowledged_into_a_log_that_is_gone(tmp_path: Path, n
 
 async def test_what_was_acknowledged_is_saved_from_a_deleted_log(tmp_path: Path) -> None:
     path, copy = tmp_path / "store.db", tmp_path / "copy.db"
-    store = await SqliteStore.open(path, max_bytes=50 << 20)
+    store = await Store.open(SqliteFile(path), max_bytes=50 << 20)
     try:
         await store.append([part("t1")], forward={}, now_ns=1)
         path.with_name("store.db-wal").unlink()
@@ -81,7 +82,7 @@ async def test_what_was_acknowledged_is_saved_from_a_deleted_log(tmp_path: Path)
 async def test_a_log_that_is_moved_away_and_back_is_used_again(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     log, away = path.with_name("store.db-wal"), tmp_path / "away"
-    store = await SqliteStore.open(path, max_bytes=50 << 20)
+    store = await Store.open(SqliteFile(path), max_bytes=50 << 20)
     try:
         log.rename(away)
         with pytest.raises(StoreUnavailable, match=r"store\.db-wal"):
@@ -97,7 +98,7 @@ async def test_a_store_behind_a_symlink_has_its_log_watched_where_it_is(tmp_path
     (tmp_path / "disk").mkdir()
     real, link = tmp_path / "disk" / "store.db", tmp_path / "store.db"
     link.symlink_to(real)
-    store = await SqliteStore.open(link, max_bytes=50 << 20)
+    store = await Store.open(SqliteFile(link), max_bytes=50 << 20)
     try:
         await store.append([part("t1")], forward={}, now_ns=1)
         real.with_name("store.db-wal").unlink()
@@ -109,17 +110,17 @@ async def test_a_store_behind_a_symlink_has_its_log_watched_where_it_is(tmp_path
 
 async def test_a_folder_that_is_gone_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="folder exists"):
-        await SqliteStore.open(tmp_path / "none" / "store.db", max_bytes=50 << 20)
+        await Store.open(SqliteFile(tmp_path / "none" / "store.db"), max_bytes=50 << 20)
 
 
 async def test_what_was_committed_while_the_file_was_away_is_told_as_done(tmp_path: Path) -> None:
     """A lease that was told as failed, and stands in the database, would be nobody's until a restart."""
     path, away = tmp_path / "store.db", tmp_path / "away.db"
-    commits = GroupCommit(path, lambda db: db.execute("CREATE TABLE IF NOT EXISTS t (x)").close())
-    await commits.open()
+    commits = await SqliteFile(path).open(NO_CIPHER, is_collector=False)
+    await commits.submit(lambda db: db.execute("CREATE TABLE t (x)").rowcount)
 
-    def insert_and_lose(value: int) -> Callable[[sqlite3.Connection], int]:
-        def work(db: sqlite3.Connection) -> int:
+    def insert_and_lose(value: int) -> Callable[[Db], int]:
+        def work(db: Db) -> int:
             path.rename(away)
             return db.execute("INSERT INTO t VALUES (?)", (value,)).rowcount
 
@@ -128,10 +129,10 @@ async def test_what_was_committed_while_the_file_was_away_is_told_as_done(tmp_pa
     try:
         assert await commits.submit(insert_and_lose(1)) == 1
         away.rename(path)
-        with pytest.raises(sqlite3.OperationalError, match="moved, deleted or replaced"):
+        with pytest.raises(StoreUnavailable, match="moved, deleted or replaced"):
             await commits.submit(insert_and_lose(2), is_acknowledged=True)
-        with pytest.raises(sqlite3.OperationalError, match="moved, deleted or replaced"):
-            await commits.submit(lambda db: db.execute("INSERT INTO t VALUES (3)").close())
+        with pytest.raises(StoreUnavailable, match="moved, deleted or replaced"):
+            await commits.submit(lambda db: db.execute("INSERT INTO t VALUES (3)").rowcount)
         away.rename(path)
         assert await commits.submit(lambda db: db.execute("SELECT x FROM t").fetchall()) == [(1,), (2,)]
     finally:

@@ -16,7 +16,8 @@ import pytest
 from ragtrace.backends.otlp_file import OtlpFileSink
 from ragtrace.errors import SendRefused
 from ragtrace.traces.otlp import encode, encode_json
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
 from tests.acceptance.judge_server import running_judge
 from tests.acceptance.replies import REPLIES
 from tests.attack.attacked import idle_config
@@ -58,7 +59,7 @@ def store_of(folder: Path) -> Path:
     if not store.exists():
 
         async def fill() -> None:
-            opened = await SqliteStore.open(store, max_bytes=1 << 30)
+            opened = await Store.open(SqliteFile(store), max_bytes=1 << 30)
             await opened.aclose()
 
         asyncio.run(fill())

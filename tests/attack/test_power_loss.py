@@ -20,7 +20,7 @@ import pytest
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode
 from ragtrace_collector.store.ledger import read_ledger
-from ragtrace_collector.store.reader import reading
+from ragtrace_collector.store.sqlite import SqliteFile
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.attack.power_loss import Disk
 from tests.backends.process import eventually
@@ -108,7 +108,7 @@ def delivered(store: Path) -> set[str]:
 
 
 def accounted(folder: Path) -> tuple[int, int]:
-    with reading(folder / "store.db") as db:
+    with SqliteFile(folder / "store.db").reading() as db:
         ledger = read_ledger(db)
     assert ledger.adds_up
     return ledger.seen, ledger.pending + ledger.outbox_items_in("waiting")

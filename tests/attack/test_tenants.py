@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import sqlite3
 import time
@@ -24,10 +23,6 @@ from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.store import schema
-from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher, open_cipher
-from ragtrace_collector.store.sqlite import SqliteStore
-from ragtrace_collector.store.trace_key import trace_key
 from tests.integration.cli.program import run
 from tests.integration.collector.running import PROTOBUF, carriers_in, config_of, running_collector
 from tests.integration.collector.stepping import Stepped, stepped_collector
@@ -294,108 +289,6 @@ def test_whatever_another_tenant_sends_the_verdict_is_the_same(
 
 
 SINK = "http://localhost:4318"
-
-
-def stamped(number: int, tenant: str | None, *, root_alone: bool = False) -> bytes:
-    spans = rag_trace(number)[: 1 if root_alone else 3]
-    if tenant is None:
-        return encode(spans)
-    owned = {**spans[0].resource.attributes, semconv.TENANT: tenant}
-    return encode([replace(each, resource=replace(each.resource, attributes=owned)) for each in spans])
-
-
-def store_of_version_2(path: Path, cipher: PayloadCipher) -> None:
-    """Write a store as the version before did, by trace ids alone.
-
-    0 is acme's and open, 1 acme's and judged, its spans forgotten, 2 was acme's and taken by bandit, 3 has no
-    tenant, 4 is acme's and held, with an addition.
-    """
-    ids = [trace_id_of(number) for number in range(5)]
-    with closing(sqlite3.connect(path)) as db, db:
-        for step in schema._MIGRATIONS[:2]:
-            db.executescript(step)
-        db.execute("PRAGMA user_version = 2")
-        cipher.install(db)
-        for number, tenant, alone in (
-            (0, "acme", False),
-            (2, "acme", False),
-            (2, "bandit", True),
-            (3, None, False),
-            (4, "acme", False),
-        ):
-            db.execute(
-                "INSERT INTO slice (trace_id, payload) VALUES (?1, sealed(?2, ?1))",
-                (ids[number], stamped(number, tenant, root_alone=alone)),
-            )
-        db.executemany(
-            "INSERT INTO trace (trace_id, last_arrival_ns, settled_ns, slices, settled_slices)"
-            " VALUES (?, 1, 2, ?, ?)",
-            [(ids[0], 1, 0), (ids[2], 2, 2), (ids[3], 1, 0), (ids[4], 1, 1)],
-        )
-        db.executemany(
-            "INSERT INTO job (trace_id, span_id, state, due_ns, tenant, outcome, ended_ns)"
-            " VALUES (?, ?, ?, 1, ?, ?, ?)",
-            [
-                (ids[1], "a1", "ended", "acme", "judged", 3),
-                (ids[2], "a1", "ended", "bandit", "judged", 3),
-                (ids[4], "a1", "queued", "acme", "", None),
-            ],
-        )
-        db.execute("INSERT INTO held VALUES (?, 1, 100)", (ids[4],))
-        db.execute("INSERT INTO addition VALUES (?1, 'a1', sealed(x'01', ?1))", (ids[4],))
-        db.execute(
-            "INSERT INTO parcel (sink, payload, trace_id, span_id) VALUES (?1, sealed(x'02', ?1), ?2, 'a1')",
-            (SINK, ids[1]),
-        )
-
-
-@pytest.mark.parametrize("cipher", ["plain", "encrypted"])
-async def test_an_older_store_is_kept_by_tenant_without_loss(tmp_path: Path, cipher: str) -> None:
-    path = tmp_path / "store.db"
-    seals = NO_CIPHER if cipher == "plain" else open_cipher([base64.b64encode(bytes(32)).decode()])
-    store_of_version_2(path, seals)
-    acme = [trace_key(trace_id_of(number), "acme") for number in range(5)]
-    for _ in range(2):  # the second time, there is nothing left to do
-        store = await SqliteStore.open(path, max_bytes=50 << 20, cipher=seals, tenants=frozenset(TENANTS))
-        try:
-            assert set(await store.undecided()) == {
-                acme[0],
-                acme[2],
-                trace_key(trace_id_of(2), "bandit"),
-                trace_id_of(3),
-            }
-            assert (await store.spans(acme[0])).payloads == (stamped(0, "acme"),)
-            assert (await store.spans(acme[2])).payloads == (stamped(2, "acme"),)
-            assert (await store.spans(acme[2])).has_jobs is False
-            assert (await store.spans(trace_key(trace_id_of(2), "bandit"))).has_jobs is True
-            assert (await store.spans(trace_id_of(3))).payloads == (stamped(3, None),)
-            assert (await store.spans(acme[1])).has_jobs is True
-            assert [outbox_item.payload for outbox_item in await store.outbox_items(SINK, 9)] == [b"\2"]
-            ledger, own = await store.ledger(), await store.ledger("acme")
-        finally:
-            await store.aclose()
-        assert (ledger.adds_up, ledger.seen, own.seen, own.held_traces, own.open_traces) == (True, 3, 2, 1, 2)
-    with closing(sqlite3.connect(path)) as db:
-        told = {
-            table: db.execute(f"SELECT trace_id FROM {table}").fetchall() for table in ("addition", "held")
-        }
-        assert told == {"addition": [(acme[4],)], "held": [(acme[4],)]}
-        assert db.execute("SELECT trace_id FROM parcel").fetchall() == [(acme[1],)]
-        assert db.execute("SELECT count(*) FROM unkeyed").fetchone() == (0,)
-        assert db.execute("SELECT count(*) FROM trace WHERE trace_id = ?", (trace_id_of(0),)).fetchone() == (
-            0,
-        )
-
-
-async def test_without_tokens_an_older_store_stays_keyed_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    store_of_version_2(path, NO_CIPHER)
-    store = await SqliteStore.open(path, max_bytes=50 << 20)
-    try:
-        assert set(await store.undecided()) == {trace_id_of(0), trace_id_of(3)}
-        assert len((await store.spans(trace_id_of(2))).payloads) == 2
-    finally:
-        await store.aclose()
 
 
 @pytest.mark.slow

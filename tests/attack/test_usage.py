@@ -27,13 +27,13 @@ from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.guard import guards_of
 from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.store.sqlite import open_budget
 from tests.acceptance.replies import ANSWER
 from tests.attack.hostile_judge import HostileJudge, Said, completion, hostile_judge
 from tests.batch_server import running_batch_server
 from tests.integration.collector.running import config_of
 from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
 from tests.rag_spans import rag_trace
+from tests.stores.place import open_budget
 
 pytestmark = pytest.mark.slow
 

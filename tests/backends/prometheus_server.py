@@ -63,15 +63,15 @@ class Prometheus:
 
 @contextmanager
 def running_prometheus(
-    folder: Path, *, scrapes: Mapping[str, int], rule_files: Sequence[Path] = ()
+    folder: Path, *, scrapes: Mapping[str, int], rule_files: Sequence[Path] = (), every: str = "200ms"
 ) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes a port by job, five times a second; skip the test without the program."""
+    """Run a Prometheus that scrapes a port by job; skip the test without the program."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("prometheus is not installed")
     (port,) = free_ports(1)
     config = {
-        "global": {"scrape_interval": "200ms", "evaluation_interval": "200ms"},
+        "global": {"scrape_interval": every, "evaluation_interval": every},
         "rule_files": [str(file) for file in rule_files],
         "scrape_configs": [
             {"job_name": job, "static_configs": [{"targets": [f"127.0.0.1:{of}"]}]}

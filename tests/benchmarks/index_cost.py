@@ -28,8 +28,9 @@ from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span, Trace
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.store.port import Job, JudgedInput, KeptCarrier, WorkStore
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.records import Job, JudgedInput, KeptCarrier
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
 from tests.benchmarks.ingest.load import SPANS, Load
 from tests.benchmarks.judge_cost import subject
 from tests.benchmarks.measured import table
@@ -117,7 +118,7 @@ async def finish(rounds: int, answers: int) -> dict[str, object]:
     """Measure the CPU of ending an answer, in microseconds, without what is kept of it and with it."""
     taken: list[dict[bool, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        store = await SqliteStore.open(Path(folder) / "store.db", max_bytes=100 << 30)
+        store = await Store.open(SqliteFile(Path(folder) / "store.db"), max_bytes=100 << 30)
         for number in range(rounds + 1):  # the first warms up
             order = (False, True) if number % 2 else (True, False)
             taken.append({is_kept: await ended(store, answers, is_kept=is_kept) for is_kept in order})
@@ -129,7 +130,7 @@ async def finish(rounds: int, answers: int) -> dict[str, object]:
 _numbers: Final = itertools.count(1)
 
 
-async def ended(store: WorkStore, answers: int, *, is_kept: bool) -> float:
+async def ended(store: Store, answers: int, *, is_kept: bool) -> float:
     spans = [judged(next(_numbers)) for _ in range(answers)]
     jobs = [await queued(store, span) for span in spans]
     leased = {job.trace_id: job for job in await store.take_jobs(answers, now_ns=2)}
@@ -156,7 +157,7 @@ async def ended(store: WorkStore, answers: int, *, is_kept: bool) -> float:
     return (time.process_time() - begun) / answers * 1e6
 
 
-async def queued(store: WorkStore, span: Span) -> Job:
+async def queued(store: Store, span: Span) -> Job:
     assert span.parent_span_id
     ref = SpanRef(span_id=span.parent_span_id, parent_span_id=None)
     part = TraceSlice(trace_id=span.trace_id, payload=b"spans", spans=(ref,))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace_collector.store.port import WorkStore
+from ragtrace_collector.store.store import Store
 from tests.stores.place import Place
 
 
@@ -18,7 +18,7 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-async def store(place: Place) -> AsyncIterator[WorkStore]:
+async def store(place: Place) -> AsyncIterator[Store]:
     """An empty store, open."""
     opened = await place.open()
     yield opened

@@ -14,9 +14,10 @@ from ragtrace.testing import check_sink
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.store.cipher import NO_CIPHER, open_cipher
-from ragtrace_collector.store.port import Job, OutboxItem
-from ragtrace_collector.store.sqlite import SqliteStore
-from ragtrace_collector.testing import check_store
+from ragtrace_collector.store.records import Job, OutboxItem
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
+from tests.stores.kit import check_store
 
 KEY = base64.b64encode(bytes(32)).decode()
 
@@ -24,15 +25,17 @@ KEY = base64.b64encode(bytes(32)).decode()
 @pytest.mark.parametrize("keys", [(), (KEY,)], ids=["plain", "sealed"])
 async def test_the_store_keeps_what_it_accepted(tmp_path: Path, keys: Sequence[str]) -> None:
     cipher = open_cipher(keys) if keys else NO_CIPHER
-    await check_store(lambda: SqliteStore.open(tmp_path / "store.db", max_bytes=10 << 20, cipher=cipher))
+    await check_store(
+        lambda: Store.open(SqliteFile(tmp_path / "store.db"), max_bytes=10 << 20, cipher=cipher)
+    )
 
 
-class LosesSpans(SqliteStore):
+class LosesSpans(Store):
     async def append(self, slices: Sequence[TraceSlice], **options: Any) -> frozenset[str]:
         return await super().append(slices[1:], **options)
 
 
-class SendsTwice(SqliteStore):
+class SendsTwice(Store):
     async def finish(
         self, job: Job, outcome: str, *, outbox_items: Mapping[str, bytes], **options: Any
     ) -> bool:
@@ -40,30 +43,30 @@ class SendsTwice(SqliteStore):
         return await super().finish(job, outcome, outbox_items=outbox_items, **options)
 
 
-class ForgetsParcels(SqliteStore):
+class ForgetsParcels(Store):
     async def outbox_items(self, sink: str, limit: int, **options: Any) -> tuple[OutboxItem, ...]:
         return (await super().outbox_items(sink, limit, **options))[1:]
 
 
-class CountsWrong(SqliteStore):
+class CountsWrong(Store):
     async def ledger(self, tenant: str | None = None, *, since_ns: int | None = None) -> Ledger:
         return Ledger(seen=1, accounts=(), outbox_items={})
 
 
-class FindsNothing(SqliteStore):
+class FindsNothing(Store):
     async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
         return ()
 
 
-class ForgetsSpending(SqliteStore):
+class ForgetsSpending(Store):
     async def aclose(self) -> None:
-        await self._submit(lambda db: db.execute("DELETE FROM spent").close())
+        await self._commits.submit(lambda db: db.execute("DELETE FROM spent").rowcount)
         await super().aclose()
 
 
-class ForgetsSampling(SqliteStore):
+class ForgetsSampling(Store):
     async def aclose(self) -> None:
-        await self._submit(lambda db: db.execute("DELETE FROM low_answer").close())
+        await self._commits.submit(lambda db: db.execute("DELETE FROM low_answer").rowcount)
         await super().aclose()
 
 
@@ -80,10 +83,10 @@ class ForgetsSampling(SqliteStore):
     ],
 )
 async def test_a_store_that_breaks_a_promise_is_caught(
-    tmp_path: Path, broken: type[SqliteStore], complaint: str
+    tmp_path: Path, broken: type[Store], complaint: str
 ) -> None:
     with pytest.raises(AssertionError, match=complaint):
-        await check_store(lambda: broken.open(tmp_path / "store.db", max_bytes=10 << 20))
+        await check_store(lambda: broken.open(SqliteFile(tmp_path / "store.db"), max_bytes=10 << 20))
 
 
 class Buffering(MemorySink):

@@ -11,7 +11,8 @@ from ragtrace.traces.additions import Addition, add_to_spans, encode_addition
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.store.port import HoldMode, Job, ReleasedTraces, WorkStore
+from ragtrace_collector.store.records import HoldMode, Job, ReleasedTraces
+from ragtrace_collector.store.store import Store
 from tests.rag_spans import rag_trace
 from tests.stores.place import Place
 
@@ -31,31 +32,31 @@ def part(*spans: Span) -> TraceSlice:
 
 
 @pytest.fixture
-async def store(place: Place) -> AsyncIterator[WorkStore]:
+async def store(place: Place) -> AsyncIterator[Store]:
     opened = await place.open(forward_to=FORWARD_TO)
     yield opened
     await opened.aclose()
 
 
-async def hold(store: WorkStore, *spans: Span, holding: HoldMode = HoldMode.NEW, now_ns: int = 10) -> None:
+async def hold(store: Store, *spans: Span, holding: HoldMode = HoldMode.NEW, now_ns: int = 10) -> None:
     await store.append([part(*spans)], forward={}, now_ns=now_ns, holding=holding)
 
 
-async def settle(store: WorkStore, *jobs: Job) -> None:
+async def settle(store: Store, *jobs: Job) -> None:
     await store.decide_trace(ROOT.trace_id, jobs=jobs, outcomes=[], keep_spans=bool(jobs), now_ns=20)
 
 
-async def finish(store: WorkStore, job: Job = JOB, addition: bytes = ADDITION) -> bool:
+async def finish(store: Store, job: Job = JOB, addition: bytes = ADDITION) -> bool:
     outbox_items = CARRIERS if addition else {}
     return await store.finish(job, "judged", outbox_items=outbox_items, now_ns=30, addition=addition)
 
 
-async def sent_to(store: WorkStore, sink: str = "back end") -> list[bytes]:
+async def sent_to(store: Store, sink: str = "back end") -> list[bytes]:
     return [outbox_item.payload for outbox_item in await store.outbox_items(sink, 100)]
 
 
 async def test_spans_of_a_new_trace_wait_and_go_on_in_order_when_there_is_nothing_to_judge(
-    store: WorkStore,
+    store: Store,
 ) -> None:
     await hold(store, GENERATION)
     await hold(store, ROOT, RETRIEVAL)
@@ -64,7 +65,7 @@ async def test_spans_of_a_new_trace_wait_and_go_on_in_order_when_there_is_nothin
     assert await sent_to(store) == [encode([GENERATION]), encode([ROOT, RETRIEVAL])]
 
 
-async def test_only_traces_that_are_held_already_wait_when_no_more_are_to_be_held(store: WorkStore) -> None:
+async def test_only_traces_that_are_held_already_wait_when_no_more_are_to_be_held(store: Store) -> None:
     await hold(store, GENERATION)
     await hold(store, ROOT, holding=HoldMode.KNOWN)
     other = rag_trace(1)
@@ -72,7 +73,7 @@ async def test_only_traces_that_are_held_already_wait_when_no_more_are_to_be_hel
     assert await sent_to(store) == [encode(other)]
 
 
-async def test_the_last_answer_to_end_releases_its_trace_with_what_was_added(store: WorkStore) -> None:
+async def test_the_last_answer_to_end_releases_its_trace_with_what_was_added(store: Store) -> None:
     second = replace(JOB, span_id=GENERATION.span_id)
     await hold(store, ROOT, GENERATION)
     await settle(store, JOB, second)
@@ -83,14 +84,14 @@ async def test_the_last_answer_to_end_releases_its_trace_with_what_was_added(sto
     assert await sent_to(store) == [add_to_spans(encode([ROOT, GENERATION]), added)]
 
 
-async def test_sinks_without_originals_get_a_carrier_in_any_case(store: WorkStore) -> None:
+async def test_sinks_without_originals_get_a_carrier_in_any_case(store: Store) -> None:
     await hold(store, ROOT)
     await settle(store, JOB)
     await finish(store)
     assert await sent_to(store, "other") == [b"carrier"]
 
 
-async def test_scores_that_come_after_the_release_are_a_carrier(store: WorkStore) -> None:
+async def test_scores_that_come_after_the_release_are_a_carrier(store: Store) -> None:
     await hold(store, ROOT)
     await settle(store, JOB)
     await store.release(before_ns=10, now_ns=20, most_bytes=PLENTY)
@@ -98,14 +99,14 @@ async def test_scores_that_come_after_the_release_are_a_carrier(store: WorkStore
     assert await sent_to(store) == [encode([ROOT]), b"carrier"]
 
 
-async def test_an_answer_that_is_postponed_is_not_waited_for(store: WorkStore) -> None:
+async def test_an_answer_that_is_postponed_is_not_waited_for(store: Store) -> None:
     await hold(store, ROOT)
     await settle(store, JOB)
     await store.postpone(JOB, due_ns=10_000, reason="judge_timeout")
     assert await sent_to(store) == [encode([ROOT])]
 
 
-async def test_spans_that_were_not_settled_yet_are_waited_for(store: WorkStore) -> None:
+async def test_spans_that_were_not_settled_yet_are_waited_for(store: Store) -> None:
     await hold(store, ROOT)
     await settle(store, JOB)
     await hold(store, GENERATION, now_ns=25)
@@ -115,7 +116,7 @@ async def test_spans_that_were_not_settled_yet_are_waited_for(store: WorkStore) 
     assert len(await sent_to(store)) == 2
 
 
-async def test_spans_of_a_released_trace_pass(store: WorkStore) -> None:
+async def test_spans_of_a_released_trace_pass(store: Store) -> None:
     await hold(store, ROOT)
     await settle(store, JOB)
     await finish(store)
@@ -123,7 +124,7 @@ async def test_spans_of_a_released_trace_pass(store: WorkStore) -> None:
     assert (await sent_to(store))[1:] == [encode([RETRIEVAL])]
 
 
-async def test_the_traces_that_waited_longest_go_on_where_too_much_is_held(store: WorkStore) -> None:
+async def test_the_traces_that_waited_longest_go_on_where_too_much_is_held(store: Store) -> None:
     traces = [rag_trace(number) for number in range(4)]
     for number, spans in enumerate(traces):
         await hold(store, *spans, now_ns=10 + number)
@@ -134,7 +135,7 @@ async def test_the_traces_that_waited_longest_go_on_where_too_much_is_held(store
 
 
 async def test_what_waits_since_a_time_to_come_goes_on_because_the_clock_was_set_back(
-    store: WorkStore,
+    store: Store,
 ) -> None:
     await hold(store, ROOT, now_ns=1_000)
     assert await store.release(before_ns=0, now_ns=1_000, most_bytes=PLENTY) == ReleasedTraces(0, 0)
@@ -165,7 +166,7 @@ async def test_a_store_that_is_nearly_full_holds_no_more(place: Place) -> None:
     assert sent == [encode([ROOT])]
 
 
-async def test_a_held_trace_is_not_forgotten(store: WorkStore) -> None:
+async def test_a_held_trace_is_not_forgotten(store: Store) -> None:
     await hold(store, ROOT)
     await settle(store, JOB)
     await store.expire(decided_before_ns=1_000, ended_before_ns=1_000)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ragtrace.budget import Budget, ExceededLimit, Limit, Period, Reservation, Spend
-from ragtrace_collector.store.port import WorkStore
+from ragtrace_collector.store.store import Store
 from tests.stores.place import Place
 
 MINUTE: Final = 60 * 1_000_000_000
@@ -27,11 +27,11 @@ def budget(name: str = "live", **limits: Limit) -> Budget:
     return Budget(name=name, limits={Period(period): limit for period, limit in limits.items()})
 
 
-async def spent(store: WorkStore, of: Budget, *, now_ns: int = NOON) -> list[int]:
+async def spent(store: Store, of: Budget, *, now_ns: int = NOON) -> list[int]:
     return [usage.spent for usage in (await store.budget.status(of, now_ns=now_ns)).left()]
 
 
-async def test_a_request_beyond_a_limit_is_refused_until_its_window_ends(store: WorkStore) -> None:
+async def test_a_request_beyond_a_limit_is_refused_until_its_window_ends(store: Store) -> None:
     live = budget(day=Limit(calls=2))
     for _ in range(2):
         assert isinstance(await store.budget.reserve(live, ONE, now_ns=NOON), Reservation)
@@ -41,28 +41,28 @@ async def test_a_request_beyond_a_limit_is_refused_until_its_window_ends(store: 
     assert isinstance(await store.budget.reserve(live, ONE, now_ns=refusal.until_ns), Reservation)
 
 
-async def test_requests_that_come_at_once_do_not_exceed_a_limit_together(store: WorkStore) -> None:
+async def test_requests_that_come_at_once_do_not_exceed_a_limit_together(store: Store) -> None:
     live = budget(minute=Limit(calls=7))
     answers = await asyncio.gather(*(store.budget.reserve(live, ONE, now_ns=NOON) for _ in range(20)))
     assert sum(isinstance(answer, Reservation) for answer in answers) == 7
     assert await spent(store, live) == [7]
 
 
-async def test_a_request_that_is_refused_is_counted_in_no_window(store: WorkStore) -> None:
+async def test_a_request_that_is_refused_is_counted_in_no_window(store: Store) -> None:
     live = budget(minute=Limit(calls=1), day=Limit(calls=10))
     for _ in range(3):
         await store.budget.reserve(live, ONE, now_ns=NOON)
     assert await spent(store, live) == [1, 1]
 
 
-async def test_a_request_larger_than_a_whole_limit_passes_alone(store: WorkStore) -> None:
+async def test_a_request_larger_than_a_whole_limit_passes_alone(store: Store) -> None:
     live = budget(minute=Limit(tokens=100))
     large = Spend(calls=1, tokens=5_000)
     assert isinstance(await store.budget.reserve(live, large, now_ns=NOON), Reservation)
     assert isinstance(await store.budget.reserve(live, ONE, now_ns=NOON), ExceededLimit)
 
 
-async def test_the_actual_cost_counts_in_the_window_of_the_request(store: WorkStore) -> None:
+async def test_the_actual_cost_counts_in_the_window_of_the_request(store: Store) -> None:
     live = budget(minute=Limit(usd_nano=100))
     made = await store.budget.reserve(live, Spend(calls=1, usd_nano=80), now_ns=NOON)
     assert isinstance(made, Reservation)
@@ -71,7 +71,7 @@ async def test_the_actual_cost_counts_in_the_window_of_the_request(store: WorkSt
     assert await spent(store, live, now_ns=NOON + MINUTE) == [0]
 
 
-async def test_a_share_of_the_limits_leaves_the_rest_to_others(store: WorkStore) -> None:
+async def test_a_share_of_the_limits_leaves_the_rest_to_others(store: Store) -> None:
     live = budget(day=Limit(calls=10))
     for _ in range(8):
         assert isinstance(await store.budget.reserve(live, ONE, now_ns=NOON, share=0.8), Reservation)
@@ -79,13 +79,13 @@ async def test_a_share_of_the_limits_leaves_the_rest_to_others(store: WorkStore)
     assert isinstance(await store.budget.reserve(live, ONE, now_ns=NOON), Reservation)
 
 
-async def test_budgets_of_two_names_are_apart(store: WorkStore) -> None:
+async def test_budgets_of_two_names_are_apart(store: Store) -> None:
     live, backfill = budget(day=Limit(calls=1)), budget("backfill", day=Limit(calls=1))
     await store.budget.reserve(live, ONE, now_ns=NOON)
     assert isinstance(await store.budget.reserve(backfill, ONE, now_ns=NOON), Reservation)
 
 
-async def test_a_clock_set_forward_and_back_finds_what_it_spent(store: WorkStore) -> None:
+async def test_a_clock_set_forward_and_back_finds_what_it_spent(store: Store) -> None:
     live = budget(minute=Limit(calls=1), day=Limit(calls=1))
     await store.budget.reserve(live, ONE, now_ns=NOON)
     await store.budget.reserve(live, ONE, now_ns=NOON + 900 * DAY)

@@ -12,7 +12,7 @@ import pytest
 
 from ragtrace.answers.summary import AnswerKey
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store.port import WorkStore
+from ragtrace_collector.store.store import Store
 from tests.architecture.source import ROOT
 from tests.stores.place import Place
 from tests.stores.victim import CARRIER, SINK, SPAN, carrier_of, follow_trace, payload_of
@@ -21,7 +21,7 @@ Said = tuple[str, ...]
 """What was acknowledged, and of which trace."""
 
 
-async def check_left(store: WorkStore, acknowledged: Collection[Said]) -> None:
+async def check_left(store: Store, acknowledged: Collection[Said]) -> None:
     """Check what a crash left: each trace is as after one of its changes, at least the acknowledged one."""
     sent = [item.payload for item in await store.outbox_items(SINK, 10_000, most_bytes=1 << 30)]
     found = set()

@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from ragtrace_collector.store.ledger import take_stock
-from ragtrace_collector.store.port import DeadLetter, WorkStore
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.records import DeadLetter
+from ragtrace_collector.store.store import Store
 from tests.stores.place import Place
 
 LETTER = DeadLetter(topic="otlp_spans", partition=3, offset=7, reason="not_otlp", bytes=11, copied_to="dead")
 
 
-async def test_a_message_that_comes_again_is_counted_once(store: WorkStore) -> None:
+async def test_a_message_that_comes_again_is_counted_once(store: Store) -> None:
     assert await store.note_dead_letter(LETTER, now_ns=1)
     assert not await store.note_dead_letter(replace(LETTER, reason="empty"), now_ns=2)
     assert await store.dead_letters(10) == (LETTER,)
     assert (await store.ledger()).dead_letters == {"not_otlp": 1}
 
 
-async def test_the_newest_dead_letters_come_first(store: WorkStore) -> None:
+async def test_the_newest_dead_letters_come_first(store: Store) -> None:
     letters = [replace(LETTER, partition=9 - number, offset=number) for number in range(3)]
     for letter in letters:
         await store.note_dead_letter(letter, now_ns=1)
     assert await store.dead_letters(2) == (letters[2], letters[1])
 
 
-async def test_dead_letters_are_told_to_no_tenant(store: WorkStore) -> None:
+async def test_dead_letters_are_told_to_no_tenant(store: Store) -> None:
     await store.note_dead_letter(LETTER, now_ns=1)
     assert (await store.ledger("acme")).dead_letters == {}
     assert (await store.ledger(since_ns=5)).dead_letters == {"not_otlp": 1}
 
 
-async def test_sums_outlive_the_rows(store: WorkStore) -> None:
+async def test_sums_outlive_the_rows(store: Store) -> None:
     await store.note_dead_letter(LETTER, now_ns=1)
     await store.note_dead_letter(replace(LETTER, offset=8, reason="empty"), now_ns=5)
     await store.expire(decided_before_ns=0, ended_before_ns=5)
@@ -51,14 +48,3 @@ async def test_a_dead_letter_that_was_noted_survives_a_crash(place: Place, tmp_p
     assert (await again.ledger()).dead_letters == {"not_otlp": 1}
     await again.aclose()
     await store.aclose()
-
-
-async def test_the_ledger_of_an_older_store_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    store = await SqliteStore.open(path, max_bytes=10 << 20)
-    await store.aclose()
-    with closing(sqlite3.connect(path)) as db:  # as a collector before them made it
-        db.executescript(
-            "DROP TABLE dead_letter; DROP TABLE dead_letter_sum; DROP TABLE unread; PRAGMA user_version = 11"
-        )
-    assert (take_stock(path).dead_letters, take_stock(path).unread) == ({}, ())

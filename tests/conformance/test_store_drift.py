@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ragtrace.drift.runs import AnchorRun, AnchorScore, SeenModel
-from ragtrace_collector.store.port import WorkStore
+from ragtrace_collector.store.store import Store
 from tests.stores.place import Place
 
 RUN = AnchorRun(
@@ -32,13 +32,13 @@ async def test_runs_survive_a_restart_in_their_order(place: Place) -> None:
     await second.aclose()
 
 
-async def test_a_new_baseline_has_no_runs_before_it(store: WorkStore) -> None:
+async def test_a_new_baseline_has_no_runs_before_it(store: Store) -> None:
     await store.drift.add_run(RUN)
     await store.drift.begin_baseline()
     assert await store.drift.runs() == ()
 
 
-async def test_the_first_model_is_no_change_and_another_one_is_a_change_once(store: WorkStore) -> None:
+async def test_the_first_model_is_no_change_and_another_one_is_a_change_once(store: Store) -> None:
     assert await store.drift.see_models([seen("m-1"), seen("m-1", "fp")]) == ()
     assert await store.drift.see_models([seen("m-2", at=5)]) == (seen("m-2", at=5),)
     assert await store.drift.see_models([seen("m-2", at=6), seen("m-1", at=6)]) == ()

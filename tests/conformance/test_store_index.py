@@ -15,15 +15,15 @@ from ragtrace.traces.additions import Addition, encode_addition
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
-from ragtrace_collector.store.port import (
+from ragtrace_collector.store.records import (
     HoldMode,
     IndexSize,
     Job,
     JudgedInput,
     KeptCarrier,
     StoreUnavailable,
-    WorkStore,
 )
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.trace_key import trace_key
 from tests.rag_spans import rag_trace
 from tests.stores.place import Place
@@ -63,20 +63,20 @@ def carrier_span(span_id: str) -> Span:
     return replace(rag_trace(0)[0], trace_id=TRACE, span_id=span_id, parent_span_id=SPAN)
 
 
-async def carriers(store: WorkStore, tenant: str = "") -> list[str]:
+async def carriers(store: Store, tenant: str = "") -> list[str]:
     return [span.span_id for span in (await store.content.kept(AnswerKey(TRACE, SPAN, tenant))).carriers]
 
 
-async def valid(store: WorkStore) -> list[str]:
+async def valid(store: Store) -> list[str]:
     return [row.carrier_span_id async for row in store.answers.every(AnswerFilter())]
 
 
-async def append(store: WorkStore, trace_id: str = TRACE, payload: bytes = b"spans") -> None:
+async def append(store: Store, trace_id: str = TRACE, payload: bytes = b"spans") -> None:
     ref = SpanRef(span_id=SPAN, parent_span_id=None)
     await store.append([TraceSlice(trace_id=trace_id, payload=payload, spans=(ref,))], forward={}, now_ns=1)
 
 
-async def settle(store: WorkStore, *jobs: Job, slices: int = 1, **options: object) -> None:
+async def settle(store: Store, *jobs: Job, slices: int = 1, **options: object) -> None:
     trace_id = jobs[0].trace_id if jobs else TRACE
     await store.decide_trace(
         trace_id,
@@ -89,7 +89,7 @@ async def settle(store: WorkStore, *jobs: Job, slices: int = 1, **options: objec
     )
 
 
-async def judge(store: WorkStore, found: KeptCarrier, *, slices: int = 1, addition: bytes = b"") -> None:
+async def judge(store: Store, found: KeptCarrier, *, slices: int = 1, addition: bytes = b"") -> None:
     (job,) = await store.take_jobs(1, now_ns=3)
     await store.finish(
         job,
@@ -103,20 +103,20 @@ async def judge(store: WorkStore, found: KeptCarrier, *, slices: int = 1, additi
     )
 
 
-async def judge_one(store: WorkStore, found: KeptCarrier | None = None) -> None:
+async def judge_one(store: Store, found: KeptCarrier | None = None) -> None:
     await append(store)
     await settle(store, JOB)
     await judge(store, found or kept())
 
 
-async def test_a_judged_answer_has_a_row_and_its_carrier(store: WorkStore) -> None:
+async def test_a_judged_answer_has_a_row_and_its_carrier(store: Store) -> None:
     assert await store.index_size() == IndexSize(rows=0, oldest_ns=None)
     await judge_one(store)
     assert await store.index_size() == IndexSize(rows=1, oldest_ns=HOUR_NS)
     assert await carriers(store) == await valid(store) == [FIRST]
 
 
-async def test_an_answer_that_ends_without_a_carrier_has_no_row(store: WorkStore) -> None:
+async def test_an_answer_that_ends_without_a_carrier_has_no_row(store: Store) -> None:
     await append(store)
     await settle(store, JOB)
     (job,) = await store.take_jobs(1, now_ns=3)
@@ -124,7 +124,7 @@ async def test_an_answer_that_ends_without_a_carrier_has_no_row(store: WorkStore
     assert (await store.index_size()).rows == 0
 
 
-async def test_rows_and_carriers_outlive_the_process(store: WorkStore, place: Place) -> None:
+async def test_rows_and_carriers_outlive_the_process(store: Store, place: Place) -> None:
     await judge_one(store)
     await store.aclose()
     reopened = await place.open()
@@ -133,7 +133,7 @@ async def test_rows_and_carriers_outlive_the_process(store: WorkStore, place: Pl
     assert found == (IndexSize(rows=1, oldest_ns=HOUR_NS), [FIRST], [FIRST])
 
 
-async def test_an_answer_that_moved_while_it_was_judged_has_no_row(store: WorkStore) -> None:
+async def test_an_answer_that_moved_while_it_was_judged_has_no_row(store: Store) -> None:
     await append(store)
     await settle(store, JOB)
     (job,) = await store.take_jobs(1, now_ns=3)
@@ -142,7 +142,7 @@ async def test_an_answer_that_moved_while_it_was_judged_has_no_row(store: WorkSt
     assert (await valid(store), await carriers(store)) == ([], [])
 
 
-async def test_an_answer_that_is_judged_twice_by_one_carrier_has_one_row(store: WorkStore) -> None:
+async def test_an_answer_that_is_judged_twice_by_one_carrier_has_one_row(store: Store) -> None:
     await append(store)
     await settle(store, JOB)
     (job,) = await store.take_jobs(1, now_ns=3)
@@ -151,7 +151,7 @@ async def test_an_answer_that_is_judged_twice_by_one_carrier_has_one_row(store: 
     assert (await valid(store), await carriers(store)) == ([FIRST], [FIRST])
 
 
-async def test_carriers_go_with_the_spans_and_rows_stay(store: WorkStore) -> None:
+async def test_carriers_go_with_the_spans_and_rows_stay(store: Store) -> None:
     await judge_one(store)
     assert await store.expire(decided_before_ns=100, ended_before_ns=100) == 1
     assert (await carriers(store), await valid(store)) == ([], [FIRST])
@@ -160,7 +160,7 @@ async def test_carriers_go_with_the_spans_and_rows_stay(store: WorkStore) -> Non
 @pytest.mark.parametrize(
     "bounds", [{"began_before_ns": HOUR_NS + 1}, {"most_rows": 0}], ids=["by age", "by number"]
 )
-async def test_rows_go_by_age_and_by_number(store: WorkStore, bounds: dict[str, int]) -> None:
+async def test_rows_go_by_age_and_by_number(store: Store, bounds: dict[str, int]) -> None:
     await judge_one(store)
     await store.expire(decided_before_ns=0, ended_before_ns=0, began_before_ns=HOUR_NS, most_rows=1)
     assert (await store.index_size()).rows == 1
@@ -178,7 +178,7 @@ async def test_rows_go_before_a_sender_is_refused(place: Place) -> None:
     await store.aclose()
 
 
-async def test_an_answer_of_a_tenant_is_apart_from_that_of_another(store: WorkStore) -> None:
+async def test_an_answer_of_a_tenant_is_apart_from_that_of_another(store: Store) -> None:
     await judge_one(store)
     theirs = f"{TRACE}@acme"
     await append(store, theirs)
@@ -187,9 +187,10 @@ async def test_an_answer_of_a_tenant_is_apart_from_that_of_another(store: WorkSt
     await judge(store, KeptCarrier(summary=summary, payload=encode([carrier_span(SECOND)])))
     assert (await store.index_size()).rows == 2
     assert (await carriers(store), await carriers(store, "acme")) == ([FIRST], [SECOND])
+    assert await store.content.get(f"{TRACE}@globex") is None
 
 
-async def test_a_revised_answer_has_one_valid_row_and_both_carriers(store: WorkStore) -> None:
+async def test_a_revised_answer_has_one_valid_row_and_both_carriers(store: Store) -> None:
     await judge_one(store)
     await settle(store, replace(JOB, record_sha256="other"), slices=2)
     await judge(store, kept(SECOND, supersedes=FIRST), slices=2)
@@ -212,12 +213,12 @@ async def test_scores_on_the_answer_span_are_superseded_by_the_next_carrier(plac
     assert (found, told) == ([SECOND], [None, FIRST])
 
 
-async def content_of(store: WorkStore) -> list[Span]:
+async def content_of(store: Store) -> list[Span]:
     return list((await store.content.kept(AnswerKey(TRACE, SPAN))).carriers)
 
 
 async def test_the_carrier_on_the_new_span_of_an_answer_that_moved_supersedes_the_old(
-    store: WorkStore,
+    store: Store,
 ) -> None:
     await judge_one(store)
     await settle(store, replace(JOB, span_id=OTHER_SPAN), slices=2, moved={SPAN: OTHER_SPAN})
@@ -227,7 +228,7 @@ async def test_the_carrier_on_the_new_span_of_an_answer_that_moved_supersedes_th
 
 
 @pytest.mark.parametrize("span", [SPAN, ""], ids=["on the answer", "on the trace"])
-async def test_feedback_is_on_the_row_whenever_it_comes(store: WorkStore, span: str) -> None:
+async def test_feedback_is_on_the_row_whenever_it_comes(store: Store, span: str) -> None:
     await append(store)
     await settle(store, JOB, feedback={span: "up"})
     await judge(store, kept())
@@ -236,11 +237,11 @@ async def test_feedback_is_on_the_row_whenever_it_comes(store: WorkStore, span: 
     assert await feedback(store) == ["down"]
 
 
-async def feedback(store: WorkStore) -> list[str]:
+async def feedback(store: Store) -> list[str]:
     return [row.feedback async for row in store.answers.every(AnswerFilter())]
 
 
-async def test_a_trace_is_opened_with_its_tenant(store: WorkStore) -> None:
+async def test_a_trace_is_opened_with_its_tenant(store: Store) -> None:
     spans = rag_trace(0)
     for tenant in ("", "acme"):
         key = trace_key(spans[0].trace_id, tenant)
@@ -256,7 +257,7 @@ async def test_a_trace_is_opened_with_its_tenant(store: WorkStore) -> None:
         await store.content.get(spans[0].trace_id)
 
 
-async def test_an_answer_names_its_tenant_where_no_token_does(store: WorkStore) -> None:
+async def test_an_answer_names_its_tenant_where_no_token_does(store: Store) -> None:
     spans = rag_trace(0)
     ref = SpanRef(span_id=SPAN, parent_span_id=None)
     part = TraceSlice(trace_id=TRACE, payload=encode([carrier_span(SPAN), *spans]), spans=(ref,))

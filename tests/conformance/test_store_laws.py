@@ -25,15 +25,15 @@ from ragtrace_collector.ledger.outcomes import TERMINAL, State
 from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.sampler import LeftOutAnswer, SamplingChanges
 from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
-from ragtrace_collector.store.port import (
+from ragtrace_collector.store.records import (
     HoldMode,
     Job,
     JudgedInput,
     KeptCarrier,
     Outcome,
     QuarantineReason,
-    WorkStore,
 )
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.trace_key import tenant_of, trace_id_of
 from tests.rag_spans import rag_trace
 from tests.stores.place import Place
@@ -203,7 +203,7 @@ class StagesInAnyOrder(RuleBasedStateMachine):
     def deliver(self, sink: str, how: str) -> None:
         now_ns = self.tick()
 
-        async def work(store: WorkStore) -> list[bytes]:
+        async def work(store: Store) -> list[bytes]:
             items = await store.outbox_items(sink, 2)
             if how == "refused":
                 await store.reject(items, reason="400", now_ns=now_ns)
@@ -221,7 +221,7 @@ class StagesInAnyOrder(RuleBasedStateMachine):
     @rule(trace=traces, how=st.sampled_from(["look", "alone", "end", "aside"]))
     def read_trace(self, trace: str, how: str) -> None:
         now_ns = self.tick()
-        reading: dict[str, Callable[[WorkStore], Awaitable[Any]]] = {
+        reading: dict[str, Callable[[Store], Awaitable[Any]]] = {
             "look": lambda store: store.look((trace,)),
             "alone": lambda store: store.look_alone(trace),
             "end": lambda store: store.end_look((trace,)),
@@ -319,7 +319,7 @@ class StagesInAnyOrder(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-async def reading(store: WorkStore, now_ns: int) -> dict[str, Any]:
+async def reading(store: Store, now_ns: int) -> dict[str, Any]:
     """Return all that a store tells, in an order of its own where it may have one."""
     windows, low = await store.sampling.load(now_ns=now_ns)
     found = {trace: await store.spans(trace) for trace in TRACES}

@@ -8,7 +8,8 @@ import pytest
 
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.store.port import Job, JudgedInput, Outcome, TraceDecided, WorkStore
+from ragtrace_collector.store.records import Job, JudgedInput, Outcome, TraceDecided
+from ragtrace_collector.store.store import Store
 
 JOB = Job(
     trace_id="t1",
@@ -20,12 +21,12 @@ JOB = Job(
 OTHER = replace(JOB, record_sha256="other")
 
 
-async def append(store: WorkStore, *, cut: tuple[str, ...] = ()) -> None:
+async def append(store: Store, *, cut: tuple[str, ...] = ()) -> None:
     part = TraceSlice(trace_id="t1", payload=b"spans", spans=(SpanRef(span_id="s1", parent_span_id=None),))
     await store.append([part], forward={}, now_ns=1, cut=cut)
 
 
-async def settle(store: WorkStore, *jobs: Job, slices: int, **options: object) -> TraceDecided:
+async def settle(store: Store, *jobs: Job, slices: int, **options: object) -> TraceDecided:
     return await store.decide_trace(
         "t1",
         jobs=jobs,
@@ -37,20 +38,20 @@ async def settle(store: WorkStore, *jobs: Job, slices: int, **options: object) -
     )
 
 
-async def judge(store: WorkStore, *, carrier: str = "c1", slices: int = 1) -> Job:
+async def judge(store: Store, *, carrier: str = "c1", slices: int = 1) -> Job:
     (job,) = await store.take_jobs(1, now_ns=3)
     judged = JudgedInput(record_sha256="one", slices=slices)
     await store.finish(job, "judged", outbox_items={}, now_ns=3, carrier=carrier, judged=judged)
     return job
 
 
-async def counted(store: WorkStore) -> dict[str, int]:
+async def counted(store: Store) -> dict[str, int]:
     names = ("queued", "leased", "judged", "sampled_out")
     found = (await store.ledger()).by_name()
     return {name: number for name, number in found.items() if name in names and number}
 
 
-async def test_a_changed_record_is_judged_again_and_replaces_its_carrier(store: WorkStore) -> None:
+async def test_a_changed_record_is_judged_again_and_replaces_its_carrier(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
     await judge(store)
@@ -59,7 +60,7 @@ async def test_a_changed_record_is_judged_again_and_replaces_its_carrier(store: 
     assert (again.carriers, again.replaces, again.revisions_left, again.attempts) == (1, "c1", 0, 0)
 
 
-async def test_the_same_record_is_not_judged_again(store: WorkStore) -> None:
+async def test_the_same_record_is_not_judged_again(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
     await judge(store)
@@ -67,14 +68,14 @@ async def test_the_same_record_is_not_judged_again(store: WorkStore) -> None:
     assert await counted(store) == {"judged": 1}
 
 
-async def test_an_answer_without_revisions_left_stays_as_it_was_judged(store: WorkStore) -> None:
+async def test_an_answer_without_revisions_left_stays_as_it_was_judged(store: Store) -> None:
     await append(store)
     await settle(store, replace(JOB, revisions_left=0), slices=1)
     await judge(store)
     assert (await settle(store, replace(OTHER, revisions_left=0), slices=2)).revised == 0
 
 
-async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(store: WorkStore) -> None:
+async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
     (job,) = await store.take_jobs(1, now_ns=3)
@@ -83,7 +84,7 @@ async def test_a_record_that_changed_while_it_was_judged_is_queued_at_its_end(st
     assert await counted(store) == {"queued": 1}
 
 
-async def test_what_was_judged_with_newer_spans_than_were_settled_is_not_queued(store: WorkStore) -> None:
+async def test_what_was_judged_with_newer_spans_than_were_settled_is_not_queued(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
     (job,) = await store.take_jobs(1, now_ns=3)
@@ -92,7 +93,7 @@ async def test_what_was_judged_with_newer_spans_than_were_settled_is_not_queued(
 
 
 @pytest.mark.parametrize("is_judged", [True, False], ids=["judged", "waiting"])
-async def test_an_answer_that_moves_is_counted_once(store: WorkStore, is_judged: bool) -> None:
+async def test_an_answer_that_moves_is_counted_once(store: Store, is_judged: bool) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
     if is_judged:
@@ -104,7 +105,7 @@ async def test_an_answer_that_moves_is_counted_once(store: WorkStore, is_judged:
     assert await counted(store) == {"leased": 1}
 
 
-async def test_an_answer_that_moves_while_it_is_judged_yields_nothing(store: WorkStore) -> None:
+async def test_an_answer_that_moves_while_it_is_judged_yields_nothing(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
     (job,) = await store.take_jobs(1, now_ns=3)
@@ -116,7 +117,7 @@ async def test_an_answer_that_moves_while_it_is_judged_yields_nothing(store: Wor
     assert await counted(store) == {"queued": 1}
 
 
-async def test_an_answer_that_moves_back_is_an_answer_again(store: WorkStore) -> None:
+async def test_an_answer_that_moves_back_is_an_answer_again(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
     await settle(store, replace(OTHER, span_id="s2"), slices=2, moved={"s1": "s2"})
@@ -125,7 +126,7 @@ async def test_an_answer_that_moves_back_is_an_answer_again(store: WorkStore) ->
     assert job.span_id == "s1"
 
 
-async def test_an_answer_that_moves_back_may_be_sampled_out_then(store: WorkStore) -> None:
+async def test_an_answer_that_moves_back_may_be_sampled_out_then(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1, moved={})
     await settle(store, slices=2, moved={"s1": None})
@@ -134,7 +135,7 @@ async def test_an_answer_that_moves_back_may_be_sampled_out_then(store: WorkStor
     assert await counted(store) == {"sampled_out": 1}
 
 
-async def test_an_answer_whose_spans_were_forgotten_rests(store: WorkStore) -> None:
+async def test_an_answer_whose_spans_were_forgotten_rests(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
     await judge(store)
@@ -145,7 +146,7 @@ async def test_an_answer_whose_spans_were_forgotten_rests(store: WorkStore) -> N
     assert await counted(store) == {"judged": 1}
 
 
-async def test_a_trace_is_settled_as_far_as_its_spans_were_read(store: WorkStore) -> None:
+async def test_a_trace_is_settled_as_far_as_its_spans_were_read(store: Store) -> None:
     await append(store)
     await append(store)
     await store.decide_trace("t1", jobs=[], outcomes=[], keep_spans=False, now_ns=2, slices=1)
@@ -156,14 +157,14 @@ async def test_a_trace_is_settled_as_far_as_its_spans_were_read(store: WorkStore
     assert (await store.spans("t1")).payloads == ()
 
 
-async def test_a_trace_that_goes_on_stays_unsettled(store: WorkStore) -> None:
+async def test_a_trace_that_goes_on_stays_unsettled(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1, goes_on=True)
     assert await store.undecided() == ("t1",)
     assert await counted(store) == {"queued": 1}
 
 
-async def test_a_trace_that_lost_spans_is_marked(store: WorkStore) -> None:
+async def test_a_trace_that_lost_spans_is_marked(store: Store) -> None:
     await append(store)
     assert not (await store.spans("t1")).is_cut
     await append(store, cut=("t1", "t2"))
@@ -172,7 +173,7 @@ async def test_a_trace_that_lost_spans_is_marked(store: WorkStore) -> None:
     assert await store.undecided() == ("t1",)
 
 
-async def test_a_job_says_how_much_of_its_trace_had_come_when_it_was_leased(store: WorkStore) -> None:
+async def test_a_job_says_how_much_of_its_trace_had_come_when_it_was_leased(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
     await append(store, cut=("t1",))
@@ -180,14 +181,14 @@ async def test_a_job_says_how_much_of_its_trace_had_come_when_it_was_leased(stor
     assert (job.slices, job.is_cut) == (2, True)
 
 
-async def test_a_trace_says_whether_its_answers_were_decided_about(store: WorkStore) -> None:
+async def test_a_trace_says_whether_its_answers_were_decided_about(store: Store) -> None:
     await append(store)
     assert not (await store.spans("t1")).has_jobs
     await settle(store, JOB, slices=1)
     assert (await store.spans("t1")).has_jobs
 
 
-async def test_a_carrier_that_nothing_supersedes_yet_waits_for_what_does(store: WorkStore) -> None:
+async def test_a_carrier_that_nothing_supersedes_yet_waits_for_what_does(store: Store) -> None:
     await append(store)
     await settle(store, JOB, slices=1)
     await judge(store)

@@ -10,7 +10,8 @@ from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.sampler import EarlierDecision, LeftOutAnswer, SamplingChanges
 from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
-from ragtrace_collector.store.port import Job, Outcome, RelatedAnswer, WorkStore
+from ragtrace_collector.store.records import Job, Outcome, RelatedAnswer
+from ragtrace_collector.store.store import Store
 from tests.stores.place import Place
 
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
@@ -26,7 +27,7 @@ def part(trace_id: str) -> TraceSlice:
 
 
 async def leave_out(
-    store: WorkStore, trace_id: str, keys: Sequence[str], *, seen_ns: int, outcome: str = "sampled_out"
+    store: Store, trace_id: str, keys: Sequence[str], *, seen_ns: int, outcome: str = "sampled_out"
 ) -> None:
     await store.append([part(trace_id)], forward={}, now_ns=seen_ns)
     left_out = Outcome(span_id="s1", outcome=outcome, sample=SAMPLE, tenant="acme")
@@ -46,7 +47,7 @@ async def test_counts_are_there_after_a_restart_and_the_newest_row_counts(place:
     assert (set(windows), low) == ({ROW._replace(seen=6), ROW._replace(tenant="")}, ())
 
 
-async def test_windows_outside_the_horizon_of_their_period_are_forgotten(store: WorkStore) -> None:
+async def test_windows_outside_the_horizon_of_their_period_are_forgotten(store: Store) -> None:
     rows = tuple(ROW._replace(start_ns=start_ns) for start_ns in (0, 60, 120))
     other = ROW._replace(period="tenant", start_ns=0)
     await store.sampling.save(SamplingChanges(windows=(*rows, other)))
@@ -70,7 +71,7 @@ async def test_a_low_answer_is_active_until_its_time_and_counts_down(place: Plac
     assert (late, after) == ((replace(LOW, remaining=2),), ())
 
 
-async def test_a_low_answer_belongs_to_the_store_and_not_to_its_caller(store: WorkStore) -> None:
+async def test_a_low_answer_belongs_to_the_store_and_not_to_its_caller(store: Store) -> None:
     mine = replace(LOW)
     await store.sampling.select_related(mine, [], now_ns=1)
     mine.remaining = 0
@@ -78,7 +79,7 @@ async def test_a_low_answer_belongs_to_the_store_and_not_to_its_caller(store: Wo
     assert (kept.remaining, again.remaining) == (3, 3)
 
 
-async def test_earlier_decisions_come_with_their_samples(store: WorkStore) -> None:
+async def test_earlier_decisions_come_with_their_samples(store: Store) -> None:
     await store.append([part("t1")], forward={}, now_ns=1)
     job = Job(trace_id="t1", span_id="s1", sample=FOLLOW_UP)
     left_out = [
@@ -93,7 +94,7 @@ async def test_earlier_decisions_come_with_their_samples(store: WorkStore) -> No
     assert await store.sampling.statuses("t2") == {}
 
 
-async def test_candidates_are_the_newest_that_were_sampled_out_each_once(store: WorkStore) -> None:
+async def test_candidates_are_the_newest_that_were_sampled_out_each_once(store: Store) -> None:
     await leave_out(store, "t1", ["session", "chunk"], seen_ns=1)
     await leave_out(store, "t2", ["chunk"], seen_ns=2)
     await leave_out(store, "t3", ["other"], seen_ns=3)
@@ -104,7 +105,7 @@ async def test_candidates_are_the_newest_that_were_sampled_out_each_once(store: 
     assert await store.sampling.candidates([], limit=9) == ()
 
 
-async def test_an_answer_whose_spans_are_gone_is_no_candidate(store: WorkStore) -> None:
+async def test_an_answer_whose_spans_are_gone_is_no_candidate(store: Store) -> None:
     await leave_out(store, "t1", ["session"], seen_ns=1)
     await store.expire(decided_before_ns=9, ended_before_ns=0)
     assert await store.sampling.candidates(["session"], limit=9) == ()
@@ -112,7 +113,7 @@ async def test_an_answer_whose_spans_are_gone_is_no_candidate(store: WorkStore) 
     assert await store.sampling.candidates(["session"], limit=9) == ()
 
 
-async def test_a_related_answer_is_queued_once_and_counted_anew(store: WorkStore) -> None:
+async def test_a_related_answer_is_queued_once_and_counted_anew(store: Store) -> None:
     await leave_out(store, "t1", ["session"], seen_ns=1)
     job = Job(trace_id="t1", span_id="s1", sample=FOLLOW_UP)
     assert [await store.sampling.select_related(LOW, [job], now_ns=now_ns) for now_ns in (5, 6)] == [1, 0]

@@ -8,7 +8,8 @@ from pathlib import Path
 from ragtrace.answers.sessions import SessionSummary
 from ragtrace.conversations.span import SessionName
 from ragtrace.model import Label
-from ragtrace_collector.store.port import KeptTurn, WorkStore
+from ragtrace_collector.store.records import KeptTurn
+from ragtrace_collector.store.store import Store
 from tests.conformance.test_store_index import FIRST, JOB
 from tests.stores.place import Place
 
@@ -29,7 +30,7 @@ def a_turn(number: int, *, name: SessionName = NAME, supersedes: str = "", most:
     )
 
 
-async def finish(store: WorkStore, turn: KeptTurn, *, now_ns: int) -> None:
+async def finish(store: Store, turn: KeptTurn, *, now_ns: int) -> None:
     """End a job of its own with a turn."""
     job = replace(JOB, trace_id=f"{turn.start_ns:031x}{len(turn.carrier_span_id)}")
     await store.decide_trace(job.trace_id, jobs=[job], outcomes=(), keep_spans=True, now_ns=1)
@@ -37,17 +38,17 @@ async def finish(store: WorkStore, turn: KeptTurn, *, now_ns: int) -> None:
     await store.finish(job, "judged", outbox_items={}, now_ns=now_ns, carrier=FIRST, turn=turn)
 
 
-async def due(store: WorkStore, *, quiet: int = 0, opened: int = 0, now_ns: int = 1_000) -> list[str]:
+async def due(store: Store, *, quiet: int = 0, opened: int = 0, now_ns: int = 1_000) -> list[str]:
     found = await store.sessions.due(quiet_before_ns=quiet, opened_before_ns=opened, now_ns=now_ns)
     return [name.session for name in found]
 
 
-async def turns(store: WorkStore, name: SessionName = NAME) -> list[bytes]:
+async def turns(store: Store, name: SessionName = NAME) -> list[bytes]:
     found = await store.sessions.session(name)
     return [turn.turn for turn in found.turns] if found else []
 
 
-async def test_turns_are_in_the_order_of_their_time_whenever_they_come(store: WorkStore) -> None:
+async def test_turns_are_in_the_order_of_their_time_whenever_they_come(store: Store) -> None:
     for number in (3, 1, 2):
         await finish(store, a_turn(number), now_ns=10 + number)
     assert await turns(store) == [b"turn 1", b"turn 2", b"turn 3"]
@@ -57,7 +58,7 @@ async def test_turns_are_in_the_order_of_their_time_whenever_they_come(store: Wo
     assert await store.sessions.session(SessionName(session="other")) is None
 
 
-async def test_one_id_of_two_tenants_is_two_sessions(store: WorkStore) -> None:
+async def test_one_id_of_two_tenants_is_two_sessions(store: Store) -> None:
     other = SessionName(session="s", tenant="b")
     await finish(store, a_turn(1), now_ns=1)
     await finish(store, a_turn(2, name=other), now_ns=2)
@@ -65,7 +66,7 @@ async def test_one_id_of_two_tenants_is_two_sessions(store: WorkStore) -> None:
     assert await turns(store, other) == [b"turn 2"]
 
 
-async def test_a_session_is_due_when_it_is_quiet_or_old_and_until_it_has_ended(store: WorkStore) -> None:
+async def test_a_session_is_due_when_it_is_quiet_or_old_and_until_it_has_ended(store: Store) -> None:
     await finish(store, a_turn(1), now_ns=100)
     await finish(store, a_turn(2), now_ns=200)
     assert await due(store, quiet=200) == []
@@ -83,7 +84,7 @@ async def test_a_session_is_due_when_it_is_quiet_or_old_and_until_it_has_ended(s
     assert [item.payload for item in await store.outbox_items("sink", 10)] == [b"span"]
 
 
-async def test_a_turn_that_comes_meanwhile_is_not_left_out(store: WorkStore) -> None:
+async def test_a_turn_that_comes_meanwhile_is_not_left_out(store: Store) -> None:
     await finish(store, a_turn(1), now_ns=100)
     await finish(store, a_turn(2), now_ns=200)
     assert not await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={"sink": b"span"})
@@ -91,7 +92,7 @@ async def test_a_turn_that_comes_meanwhile_is_not_left_out(store: WorkStore) -> 
     assert await due(store, quiet=201) == ["s"]
 
 
-async def test_a_late_turn_opens_it_again_and_checks_that_still_hold_are_kept(store: WorkStore) -> None:
+async def test_a_late_turn_opens_it_again_and_checks_that_still_hold_are_kept(store: Store) -> None:
     await finish(store, a_turn(1), now_ns=100)
     await store.sessions.keep_check(NAME, "c1", digest="d", checked=b"said")
     assert await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={})
@@ -104,7 +105,7 @@ async def test_a_late_turn_opens_it_again_and_checks_that_still_hold_are_kept(st
     assert [(turn.digest, turn.checked) for turn in found.turns] == [("d", b"said"), ("", None)]
 
 
-async def test_a_new_evaluation_replaces_the_turn_also_at_another_span(store: WorkStore) -> None:
+async def test_a_new_evaluation_replaces_the_turn_also_at_another_span(store: Store) -> None:
     await finish(store, a_turn(1), now_ns=1)
     again = replace(a_turn(1), carrier_span_id="again", turn=b"again", supersedes="c1")
     await finish(store, again, now_ns=2)
@@ -114,13 +115,13 @@ async def test_a_new_evaluation_replaces_the_turn_also_at_another_span(store: Wo
     assert await turns(store) == [b"moved"]
 
 
-async def test_the_oldest_turns_go_beyond_the_bound(store: WorkStore) -> None:
+async def test_the_oldest_turns_go_beyond_the_bound(store: Store) -> None:
     for number in (5, 1, 2, 3, 4):
         await finish(store, a_turn(number, most=3), now_ns=number)
     assert await turns(store) == [b"turn 3", b"turn 4", b"turn 5"]
 
 
-async def test_ended_sessions_are_forgotten_and_open_ones_stay(store: WorkStore) -> None:
+async def test_ended_sessions_are_forgotten_and_open_ones_stay(store: Store) -> None:
     await finish(store, a_turn(1), now_ns=100)
     await finish(store, a_turn(2, name=SessionName(session="open")), now_ns=100)
     assert await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={})
@@ -130,7 +131,7 @@ async def test_ended_sessions_are_forgotten_and_open_ones_stay(store: WorkStore)
     assert await turns(store, SessionName(session="open")) == [b"turn 2"]
 
 
-async def test_the_turns_of_a_forgotten_session_are_in_no_later_one(store: WorkStore) -> None:
+async def test_the_turns_of_a_forgotten_session_are_in_no_later_one(store: Store) -> None:
     await finish(store, a_turn(1), now_ns=100)
     assert await store.sessions.end(NAME, revision=0, span_id="w", outbox_items={})
     assert await store.sessions.forget(before_ns=101) == 1
@@ -151,7 +152,7 @@ async def test_what_sessions_keep_survives_a_crash(place: Place, tmp_path: Path)
     await store.aclose()
 
 
-async def test_the_last_turns_before_an_answer_are_those_of_its_session_by_time(store: WorkStore) -> None:
+async def test_the_last_turns_before_an_answer_are_those_of_its_session_by_time(store: Store) -> None:
     for number in (4, 1, 3, 2):
         await finish(store, a_turn(number), now_ns=number)
     await finish(store, a_turn(2, name=SessionName(session="s", tenant="b")), now_ns=5)
@@ -162,7 +163,7 @@ async def test_the_last_turns_before_an_answer_are_those_of_its_session_by_time(
     assert await store.sessions.before(nobody, start_ns=4, **own, limit=2) == ()
 
 
-async def test_a_session_that_ends_is_in_the_index_and_goes_with_its_answers(store: WorkStore) -> None:
+async def test_a_session_that_ends_is_in_the_index_and_goes_with_its_answers(store: Store) -> None:
     told = SessionSummary(
         session="s",
         tenant="a",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.store.port import WorkStore
+from ragtrace_collector.store.store import Store
 from tests.stores.place import Place
 
 
@@ -14,17 +14,17 @@ def unread(producer: str, **mapping: str) -> Unread:
     return Unread(producer=producer, attributes=("acme.q",), mapping=mapping)
 
 
-async def decide(store: WorkStore, trace_id: str, found: Unread | None) -> None:
+async def decide(store: Store, trace_id: str, found: Unread | None) -> None:
     ref = SpanRef(span_id="s", parent_span_id=None)
     await store.append([TraceSlice(trace_id=trace_id, payload=b"", spans=(ref,))], forward={}, now_ns=1)
     await store.decide_trace(trace_id, jobs=[], outcomes=[], keep_spans=True, now_ns=1, unread=found)
 
 
-async def counted(store: WorkStore, tenant: str | None = None) -> dict[str, int]:
+async def counted(store: Store, tenant: str | None = None) -> dict[str, int]:
     return {each.producer: each.number for each in (await store.ledger(tenant)).unread}
 
 
-async def test_a_trace_is_counted_once_under_the_producer_that_it_has_now(store: WorkStore) -> None:
+async def test_a_trace_is_counted_once_under_the_producer_that_it_has_now(store: Store) -> None:
     await decide(store, "t1", unread("shop"))
     await decide(store, "t1", unread("shop"))
     assert await counted(store) == {"shop": 1}
@@ -34,14 +34,14 @@ async def test_a_trace_is_counted_once_under_the_producer_that_it_has_now(store:
     assert await counted(store) == {"shop": 0, "desk": 0}
 
 
-async def test_the_trace_with_the_most_parts_is_told(store: WorkStore) -> None:
+async def test_the_trace_with_the_most_parts_is_told(store: Store) -> None:
     for trace_id, mapping in (("t1", {"question": "q", "answer": "a"}), ("t2", {"question": "x"})):
         await decide(store, trace_id, unread("shop", **mapping))
     (account,) = (await store.ledger()).unread
     assert (account.number, account.mapping) == (2, {"question": "q", "answer": "a"})
 
 
-async def test_each_tenant_sees_its_own(store: WorkStore) -> None:
+async def test_each_tenant_sees_its_own(store: Store) -> None:
     await decide(store, "t1@acme", unread("shop"))
     await decide(store, "t1@other", unread("desk"))
     assert await counted(store, "acme") == {"shop": 1}
@@ -49,7 +49,7 @@ async def test_each_tenant_sees_its_own(store: WorkStore) -> None:
 
 
 async def test_senders_that_name_ever_new_producers_fill_a_bounded_number_of_accounts(
-    store: WorkStore,
+    store: Store,
 ) -> None:
     for number in range(130):
         await decide(store, f"t{number}", unread(f"{number}{'x' * 1000}"))

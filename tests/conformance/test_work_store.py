@@ -8,7 +8,8 @@ import pytest
 
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.store.port import Job, Outcome, StoreUnavailable, TraceDecided, WorkStore
+from ragtrace_collector.store.records import Job, Outcome, StoreUnavailable, TraceDecided
+from ragtrace_collector.store.store import Store
 from tests.stores.place import Place
 
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
@@ -20,19 +21,19 @@ def part(trace_id: str, payload: bytes = b"spans") -> TraceSlice:
     return TraceSlice(trace_id=trace_id, payload=payload, spans=(ref,))
 
 
-async def queue_one(store: WorkStore, trace_id: str = "t1", *, now_ns: int = 1) -> None:
+async def queue_one(store: Store, trace_id: str = "t1", *, now_ns: int = 1) -> None:
     await store.append([part(trace_id)], forward={}, now_ns=now_ns)
     job = replace(JOB, trace_id=trace_id)
     await store.decide_trace(trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=now_ns)
 
 
-async def test_spans_come_back_in_order_of_arrival(store: WorkStore) -> None:
+async def test_spans_come_back_in_order_of_arrival(store: Store) -> None:
     await store.append([part("t1", b"1"), part("t2", b"x")], forward={}, now_ns=1)
     await store.append([part("t1", b"2")], forward={}, now_ns=2)
     assert (await store.spans("t1")).payloads == (b"1", b"2")
 
 
-async def test_what_was_acknowledged_is_there_after_a_restart(store: WorkStore, place: Place) -> None:
+async def test_what_was_acknowledged_is_there_after_a_restart(store: Store, place: Place) -> None:
     await store.append([part("t1", b"1")], forward={"sink": b"original"}, now_ns=5)
     await store.aclose()
     reopened = await place.open()
@@ -53,21 +54,21 @@ async def test_a_store_that_is_closed_takes_nothing_and_hangs_nobody(place: Plac
         await store.take_jobs(1, now_ns=1)
 
 
-async def test_a_job_is_queued_once_however_often_its_trace_is_settled(store: WorkStore) -> None:
+async def test_a_job_is_queued_once_however_often_its_trace_is_settled(store: Store) -> None:
     await queue_one(store)
     again = await store.decide_trace("t1", jobs=[JOB], outcomes=[], keep_spans=True, now_ns=2)
     assert again == TraceDecided(queued=0, ended=0)
     assert len(await store.take_jobs(10, now_ns=3)) == 1
 
 
-async def test_a_leased_job_is_not_leased_twice(store: WorkStore) -> None:
+async def test_a_leased_job_is_not_leased_twice(store: Store) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(10, now_ns=2)
     assert (job.span_id, job.sample, job.attempts) == ("s1", SAMPLE, 0)
     assert await store.take_jobs(10, now_ns=2) == ()
 
 
-async def test_a_lease_ends_with_the_process(store: WorkStore, place: Place) -> None:
+async def test_a_lease_ends_with_the_process(store: Store, place: Place) -> None:
     await queue_one(store)
     await store.take_jobs(10, now_ns=2)
     await store.aclose()
@@ -77,7 +78,7 @@ async def test_a_lease_ends_with_the_process(store: WorkStore, place: Place) -> 
     assert (job.span_id, job.attempts, job.crashes) == ("s1", 0, 1)
 
 
-async def test_a_postponed_job_is_due_at_its_time(store: WorkStore) -> None:
+async def test_a_postponed_job_is_due_at_its_time(store: Store) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
     await store.postpone(job, due_ns=100, reason="judge_timeout")
@@ -86,7 +87,7 @@ async def test_a_postponed_job_is_due_at_its_time(store: WorkStore) -> None:
     assert (again.attempts, again.reason) == (1, "judge_timeout")
 
 
-async def crashed(place: Place) -> WorkStore:
+async def crashed(place: Place) -> Store:
     """Open the store after a process ended with all jobs leased."""
     store = await place.open()
     await store.take_jobs(10, now_ns=9)
@@ -94,9 +95,7 @@ async def crashed(place: Place) -> WorkStore:
     return await place.open()
 
 
-async def test_a_job_that_was_leased_when_a_process_ended_is_leased_alone(
-    store: WorkStore, place: Place
-) -> None:
+async def test_a_job_that_was_leased_when_a_process_ended_is_leased_alone(store: Store, place: Place) -> None:
     for number in range(3):
         await queue_one(store, f"t{number}")
     await store.aclose()
@@ -112,7 +111,7 @@ async def test_a_job_that_was_leased_when_a_process_ended_is_leased_alone(
 
 
 async def test_only_the_job_that_was_leased_alone_is_blamed_for_the_next_crash(
-    store: WorkStore, place: Place
+    store: Store, place: Place
 ) -> None:
     for number in range(3):
         await queue_one(store, f"t{number}")
@@ -127,7 +126,7 @@ async def test_only_the_job_that_was_leased_alone_is_blamed_for_the_next_crash(
     assert sorted(crashes) == [1, 1, 2]
 
 
-async def test_a_suspect_waits_until_the_jobs_beside_it_have_ended(store: WorkStore, place: Place) -> None:
+async def test_a_suspect_waits_until_the_jobs_beside_it_have_ended(store: Store, place: Place) -> None:
     await queue_one(store, "t1")
     await store.aclose()
     reopened = await crashed(place)
@@ -142,7 +141,7 @@ async def test_a_suspect_waits_until_the_jobs_beside_it_have_ended(store: WorkSt
     assert (other.trace_id, alone.trace_id, alone.crashes) == ("t2", "t1", 1)
 
 
-async def test_who_gives_a_job_back_has_not_crashed(store: WorkStore, place: Place) -> None:
+async def test_who_gives_a_job_back_has_not_crashed(store: Store, place: Place) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
     await store.give_back(job)
@@ -153,7 +152,7 @@ async def test_who_gives_a_job_back_has_not_crashed(store: WorkStore, place: Pla
     assert (again.crashes, again.attempts) == (0, 0)
 
 
-async def test_a_job_that_has_ended_is_not_given_back(store: WorkStore) -> None:
+async def test_a_job_that_has_ended_is_not_given_back(store: Store) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
     await store.finish(job, "judged", outbox_items={}, now_ns=3)
@@ -161,7 +160,7 @@ async def test_a_job_that_has_ended_is_not_given_back(store: WorkStore) -> None:
     assert await store.take_jobs(1, now_ns=4) == ()
 
 
-async def test_waiting_uses_up_no_attempt(store: WorkStore) -> None:
+async def test_waiting_uses_up_no_attempt(store: Store) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
     await store.postpone(job, due_ns=3, reason="over_budget", failed=False)
@@ -169,7 +168,7 @@ async def test_waiting_uses_up_no_attempt(store: WorkStore) -> None:
     assert (again.attempts, again.reason) == (0, "over_budget")
 
 
-async def test_old_jobs_are_leased_before_they_are_due_where_they_are_asked_for(store: WorkStore) -> None:
+async def test_old_jobs_are_leased_before_they_are_due_where_they_are_asked_for(store: Store) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
     await store.postpone(job, due_ns=100, reason="judge_refused", failed=False)
@@ -178,7 +177,7 @@ async def test_old_jobs_are_leased_before_they_are_due_where_they_are_asked_for(
     assert old.span_id == job.span_id
 
 
-async def test_finishing_a_job_hands_its_carrier_over_in_the_same_step(store: WorkStore) -> None:
+async def test_finishing_a_job_hands_its_carrier_over_in_the_same_step(store: Store) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
     await store.finish(job, "judged", outbox_items={"a": b"carrier", "b": b"carrier"}, now_ns=3)
@@ -186,7 +185,7 @@ async def test_finishing_a_job_hands_its_carrier_over_in_the_same_step(store: Wo
     assert [outbox_item.payload for outbox_item in await store.outbox_items("b", 10)] == [b"carrier"]
 
 
-async def test_a_finished_job_is_not_queued_again(store: WorkStore) -> None:
+async def test_a_finished_job_is_not_queued_again(store: Store) -> None:
     await queue_one(store)
     (job,) = await store.take_jobs(1, now_ns=2)
     await store.finish(job, "judged", outbox_items={}, now_ns=3)
@@ -195,7 +194,7 @@ async def test_a_finished_job_is_not_queued_again(store: WorkStore) -> None:
     )
 
 
-async def test_an_answer_that_was_sampled_out_can_be_brought_back_once(store: WorkStore) -> None:
+async def test_an_answer_that_was_sampled_out_can_be_brought_back_once(store: Store) -> None:
     await store.append([part("t1")], forward={}, now_ns=1)
     left_out = Outcome(span_id=JOB.span_id, outcome="sampled_out")
     await store.decide_trace("t1", jobs=[], outcomes=[left_out], keep_spans=True, now_ns=2)
@@ -207,7 +206,7 @@ async def test_an_answer_that_was_sampled_out_can_be_brought_back_once(store: Wo
     assert "sampled_out" not in (await store.ledger()).by_name()
 
 
-async def test_parcels_are_read_in_bounded_portions(store: WorkStore) -> None:
+async def test_parcels_are_read_in_bounded_portions(store: Store) -> None:
     for size in (500, 600, 2_000, 10):
         await store.append([], forward={"sink": bytes(size)}, now_ns=1)
     sizes = []
@@ -217,7 +216,7 @@ async def test_parcels_are_read_in_bounded_portions(store: WorkStore) -> None:
     assert sizes == [[500], [600], [2_000], [10]]
 
 
-async def test_delivered_and_rejected_parcels_leave_the_queue(store: WorkStore) -> None:
+async def test_delivered_and_rejected_parcels_leave_the_queue(store: Store) -> None:
     for payload in (b"1", b"2", b"3"):
         await store.append([], forward={"sink": payload}, now_ns=1)
     first, second, third = await store.outbox_items("sink", 10)
@@ -227,7 +226,7 @@ async def test_delivered_and_rejected_parcels_leave_the_queue(store: WorkStore) 
     assert (await store.ledger()).by_name()["rejected"] == 1
 
 
-async def test_an_outcome_is_recorded_once(store: WorkStore) -> None:
+async def test_an_outcome_is_recorded_once(store: Store) -> None:
     await store.append([part("t1")], forward={}, now_ns=1)
     for new in (1, 0):
         left_out = [Outcome(span_id="s1", outcome="sampled_out")]
@@ -238,7 +237,7 @@ async def test_an_outcome_is_recorded_once(store: WorkStore) -> None:
     assert (await store.spans("t1")).payloads == ()
 
 
-async def test_spans_that_join_a_settled_trace_reopen_it(store: WorkStore, place: Place) -> None:
+async def test_spans_that_join_a_settled_trace_reopen_it(store: Store, place: Place) -> None:
     await queue_one(store)
     assert await store.append([part("t1"), part("t2")], forward={}, now_ns=9) == {"t1"}
     await store.aclose()
@@ -257,7 +256,7 @@ async def test_a_full_store_keeps_nothing_of_the_request(place: Place) -> None:
     await store.aclose()
 
 
-async def test_a_trace_with_an_open_job_does_not_expire(store: WorkStore) -> None:
+async def test_a_trace_with_an_open_job_does_not_expire(store: Store) -> None:
     await queue_one(store)
     assert await store.expire(decided_before_ns=100, ended_before_ns=100) == 0
     assert (await store.spans("t1")).payloads == (b"spans",)

@@ -14,7 +14,6 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from ragtrace.traces.otlp import encode
 from ragtrace_collector.store.maintenance import back_up, send_again
 from tests.acceptance.judge_server import JudgeServer
 from tests.faults.disk import Blow, Kind, Weather
@@ -22,8 +21,6 @@ from tests.faults.held import HeldScene
 from tests.faults.scene import Scene, Tally
 from tests.faults.servers import BackEnd, Mood, MoodyJudge, MoodyServer, closing_all
 from tests.faults.table import Fault, Made, Try
-from tests.faults.version_1 import VERSION_1
-from tests.rag_spans import rag_trace, trace_id_of
 
 __all__ = ["catalogue"]
 
@@ -180,34 +177,11 @@ def _struck(blow: Blow, folder: Path, *, scene_of: Callable[[Path], Scene] = Sce
     return scene.account()
 
 
-def _old_scene(folder: Path) -> Scene:
-    """Begin with a file that the first version of the store left: two open traces, and two queued answers."""
-    scene = Scene(folder)
-    with closing(sqlite3.connect(scene.store)) as db, db:
-        db.executescript(VERSION_1)
-        for number in range(4):
-            trace_id, (root, *others) = trace_id_of(number), rag_trace(number)
-            for part in ([root], others):
-                db.execute("INSERT INTO slice (trace_id, payload) VALUES (?, ?)", (trace_id, encode(part)))
-            arrived_ns = time.time_ns()
-            decided_ns = arrived_ns if number % 2 else None
-            db.execute("INSERT INTO trace VALUES (?, ?, ?)", (trace_id, arrived_ns, decided_ns))
-            if decided_ns:
-                db.execute(
-                    "INSERT INTO job (trace_id, span_id, rule, rate, probability, state, due_ns)"
-                    " VALUES (?, ?, 'ratio', 1, 1, 'leased', ?)",
-                    (trace_id, root.span_id, decided_ns),
-                )
-    scene.has_already(4)
-    return scene
-
-
 _STATEMENTS: Final[Mapping[str, tuple[Kind, Callable[[Path], Scene]]]] = {
     "killed before statement n": ("killed", Scene),
     "I/O error at statement n": ("io error", Scene),
     "disk full at statement n": ("full", Scene),
     "killed before statement n in hold mode": ("killed", HeldScene),
-    "killed before statement n of a migration and its work": ("killed", _old_scene),
 }
 
 

@@ -19,10 +19,12 @@ from ragtrace.answers.opened import AnswerGone, AnswerSource, AnswerVersion, Ope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.backends import open_carrier_sink
 from ragtrace.backends.jaeger import V2, JaegerReader
+from ragtrace.backends.tempo import TempoReader
 from ragtrace.model import MetricResult
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.store.reader import StoreReader
+from ragtrace_collector.store.sqlite import SqliteFile
 from tests.backends.jaeger_server import Jaeger
 from tests.backends.phoenix_server import Phoenix
 from tests.backends.process import eventually
@@ -109,7 +111,7 @@ def shown(answer: OpenedAnswer) -> dict[str, Any]:
 
 
 def of_store(folder: Path) -> AnswerSource:
-    reader = StoreReader(folder / "store.db")
+    reader = StoreReader(SqliteFile(folder / "store.db"))
     return store_source(reader, reader, name="store")
 
 
@@ -144,6 +146,19 @@ async def test_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(
         open_source(f"tempo:{tempo.url}"),
     ):
         assert shown(await opened(source, key)) == shown(expected), source.name
+
+    query = '{ resource.service.name = "opened-everywhere" && link.opentracing.ref_type = "child_of" }'
+    now_s = time.time_ns() // 10**9
+    (found,) = eventually(
+        lambda: tempo.search(query, start_s=now_s - 300, end_s=now_s + 60), what="the link in Tempo"
+    )
+    assert found["traceID"].zfill(32) == key.trace_id
+    async with aclosing(TempoReader(tempo.url)) as reader:
+        stored = await reader.get(key.trace_id)
+    assert stored is not None
+    returned = stored.find(carrier.span_id)
+    assert returned is not None
+    assert replace(returned, flags=carrier.flags) == carrier
 
 
 async def test_held_answer_shows_the_same_claims_and_evidence_wherever_it_is_opened(

@@ -12,7 +12,8 @@ from typing import Final
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
-from ragtrace_collector.store.port import Job, KeptCarrier, WorkStore
+from ragtrace_collector.store.records import Job, KeptCarrier
+from ragtrace_collector.store.store import Store
 from tests.rag_spans import rag_trace
 from tests.stores.place import Place
 from tests.unit.answers.rows import a_row
@@ -37,7 +38,7 @@ def kept_of(trace_id: str) -> KeptCarrier:
     return KeptCarrier(summary=summary, payload=encode([span]))
 
 
-async def follow_trace(store: WorkStore, trace_id: str, say: Callable[[str, str], None]) -> None:
+async def follow_trace(store: Store, trace_id: str, say: Callable[[str, str], None]) -> None:
     """Take a trace from its spans to its carrier; say each change that was acknowledged."""
     ref = SpanRef(span_id=SPAN, parent_span_id=None)
     part = TraceSlice(trace_id=trace_id, payload=payload_of(trace_id), spans=(ref,))

@@ -17,7 +17,8 @@ from ragtrace.traces.extract import ExtractRules, Unread, extract_records, is_ev
 from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.otlp import SpanRef, decode, parse_request, split_by_trace
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.store.port import Job, JudgedInput, StoredSpans, WorkStore
+from ragtrace_collector.store.records import Job, JudgedInput, StoredSpans
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.trace_key import trace_id_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
@@ -132,7 +133,7 @@ class TraceAnswers:
 class AnswerReader:
     """Reads stored traces, large ones in a thread, because they take seconds and senders must not wait."""
 
-    store: WorkStore
+    store: Store
     counters: Counters
     _recent: _Recent = field(default_factory=lambda: _Recent())
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ragtrace.ports import Clock
-from ragtrace_collector.store.port import QuarantineReason, StoreUnavailable, WorkStore
+from ragtrace_collector.store.records import QuarantineReason, StoreUnavailable
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
@@ -30,7 +31,7 @@ class QuarantineCheck(NamedTuple):
 class Quarantine:
     """Notes in the store which traces are about to be read, and sets aside those that did harm."""
 
-    store: WorkStore
+    store: Store
     counters: Counters
     clock: Clock
 

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from ragtrace_collector.assemble.open_traces import Assembly
-from ragtrace_collector.store.port import WorkStore
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
@@ -17,7 +17,7 @@ log = logging.getLogger("ragtrace.collector")
 class Sweeper:
     """Compares the undecided traces of the store with the open ones."""
 
-    store: WorkStore
+    store: Store
     assembly: Assembly
     counters: Counters
     _unowned: frozenset[str] = frozenset()

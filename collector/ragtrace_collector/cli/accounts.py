@@ -103,7 +103,7 @@ class LedgerOptions:
         from ragtrace_collector.operations.accounts import WHY_PATH, trace_status_form
         from ragtrace_collector.operations.why import look_up, trace_id_in
         from ragtrace_collector.service.from_config import sampler_of
-        from ragtrace_collector.store.open_reading import open_reading
+        from ragtrace_collector.store.open import open_reading
 
         trace_id = trace_id_in(wanted)
         if self.url is not None:
@@ -130,11 +130,12 @@ class LedgerOptions:
         """
         from ragtrace_collector.operations.accounts import LEDGER_PATH, ledger_form
         from ragtrace_collector.store.ledger import take_stock
+        from ragtrace_collector.store.open import database_of
 
         if self.url is not None:
             parameters = {} if since_ns is None else {"since_ns": str(since_ns)}
             return ledger_form.validate_python(self._get(self.url, LEDGER_PATH, parameters))
-        return take_stock(self.at.section().file, since_ns=since_ns)
+        return take_stock(database_of(self.at.section()), since_ns=since_ns)
 
     def _get(self, url: str, path: str, parameters: Mapping[str, str] | None = None) -> object:
         import asyncio

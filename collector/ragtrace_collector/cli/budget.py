@@ -70,11 +70,11 @@ def _statuses(file: Path) -> Iterator[BudgetStatus]:
     from ragtrace_collector.drift.judging import drift_budget
     from ragtrace_collector.judge.guard import budget_of
     from ragtrace_collector.store.budget import SpentRows
-    from ragtrace_collector.store.reader import reading
+    from ragtrace_collector.store.open import database_of
 
     config = load_config(file, needs_secrets=False)
     now_ns = SystemClock().now_ns()
-    with reading(config.store.file) as db:
+    with database_of(config.store).reading() as db:
         spent = SpentRows(db)
         budgets = [budget_of("live", config.budget.live), budget_of("backfill", config.budget.backfill)]
         if config.drift.anchors is not None:

@@ -77,34 +77,37 @@ def drift(action: str, options: DriftOptions) -> None:
 
 async def _run(config: CollectorConfig) -> None:
     from ragtrace_collector.drift.check import DriftCheck
-    from ragtrace_collector.store.open import cipher_of
-    from ragtrace_collector.store.sqlite import open_drift
+    from ragtrace_collector.store.budget import BudgetRows
+    from ragtrace_collector.store.drift import DriftRuns
+    from ragtrace_collector.store.open import cipher_of, database_of
+    from ragtrace_collector.store.store import open_tables
 
     if config.drift.anchors is None:
         raise ConfigError("`drift.anchors` is not set: name a file of labeled answers, or write `builtin`")
-    async with open_drift(config.store.file, cipher=cipher_of(config.store)) as tables:
+    async with open_tables(database_of(config.store), cipher_of(config.store)) as tables:
         check = DriftCheck(
             config=config,
-            store=tables.drift,
-            spend_ledger=tables.budget,
+            store=DriftRuns(tables),
+            spend_ledger=BudgetRows(tables),
             clock=SystemClock(),
         )
         await check.run()
 
 
 async def _accept(config: CollectorConfig) -> None:
-    from ragtrace_collector.store.open import cipher_of
-    from ragtrace_collector.store.sqlite import open_drift
+    from ragtrace_collector.store.drift import DriftRuns
+    from ragtrace_collector.store.open import cipher_of, database_of
+    from ragtrace_collector.store.store import open_tables
 
-    async with open_drift(config.store.file, cipher=cipher_of(config.store)) as tables:
-        await tables.drift.begin_baseline()
+    async with open_tables(database_of(config.store), cipher_of(config.store)) as tables:
+        await DriftRuns(tables).begin_baseline()
 
 
 def _read(config: CollectorConfig) -> _Shown:
     from ragtrace_collector.store.drift import read_models, read_runs
-    from ragtrace_collector.store.reader import reading
+    from ragtrace_collector.store.open import database_of
 
-    with reading(config.store.file) as db:
+    with database_of(config.store).reading() as db:
         return _Shown(runs=read_runs(db), models=read_models(db), alpha=config.drift.alpha)
 
 

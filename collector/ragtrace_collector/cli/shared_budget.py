@@ -27,6 +27,7 @@ from ragtrace.ports import Clock
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import StoreConfig
+    from ragtrace_collector.store.database import Database
 
 T = TypeVar("T")
 
@@ -68,14 +69,17 @@ class CollectorBudget:
             ConfigError: the store cannot be used.
             ReadError: there is none.
         """
-        from ragtrace_collector.store.sqlite import open_budget
+        from ragtrace_collector.store.budget import BudgetRows
+        from ragtrace_collector.store.open import database_of
+        from ragtrace_collector.store.store import open_tables
 
         clock = clock or SystemClock()
-        opened_budget = OpenCollectorBudget(store=self.store.file, stop=stop, clock=clock)
+        database = database_of(self.store)
+        opened_budget = OpenCollectorBudget(database=database, stop=stop, clock=clock)
         await opened_budget.count()
         async with AsyncExitStack() as opened:
             if self.budget.limits:
-                ledger = await opened.enter_async_context(open_budget(self.store.file))
+                ledger = BudgetRows(await opened.enter_async_context(open_tables(database)))
                 guard = BudgetGuard(budget=self.budget, ledger=ledger, clock=clock)
                 opened_budget.spender = _NextMinute(guard=guard, stop=stop, clock=clock)
             yield opened_budget
@@ -98,7 +102,7 @@ def read_shared_budget(config: Path) -> CollectorBudget:
 class OpenCollectorBudget:
     """Counts against the collector's budget, and waits while live answers are in its queue."""
 
-    store: Path
+    database: Database
     """Where its queue is."""
     stop: asyncio.Event
     clock: Clock
@@ -136,7 +140,7 @@ class OpenCollectorBudget:
     def _count(self, now_ns: int) -> int:
         from ragtrace_collector.store.ledger import count_due
 
-        return count_due(self.store, now_ns=now_ns)
+        return count_due(self.database, now_ns=now_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

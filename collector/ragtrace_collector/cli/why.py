@@ -76,6 +76,8 @@ def _lines(standing: TraceStatus) -> Iterator[str]:
     for answer in standing.answers:
         yield from _about_answer(answer, standing.now_ns)
         yield from _about_evaluations([one for one in standing.evaluations if one.span_id == answer.span_id])
+    if standing.content_fault:
+        yield f"the texts of its claims cannot be shown: {one_line(standing.content_fault)}"
     if standing.trace is not None:
         yield from _about_trace(standing.trace, standing)
     elif standing.answers:

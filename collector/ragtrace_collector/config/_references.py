@@ -9,7 +9,7 @@ import re
 import secrets
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,10 @@ _REFERENCE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\
 _MOST_FILE_BYTES: Final = 1 << 20
 
 
+class MissingValue(ConfigError):
+    """An environment variable or a file that the configuration names is not there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class References:
     """Resolves references to the environment and to files."""
@@ -35,6 +39,8 @@ class References:
     """The folder of relative paths."""
     needs_secrets: bool = True
     """Whether a reference to nothing is an error: else a random key stands in for it."""
+    missing: dict[str, MissingValue] = field(default_factory=dict)
+    """What each of these keys stands in for."""
 
     def filled(self, node: Any, *, key: str = "") -> Any:
         """Replace the references in the values of a document.
@@ -58,14 +64,14 @@ class References:
             return self._text_in(self.folder / path, key)
         if name in self.environ:
             return self.environ[name]
-        if default is None and not self.needs_secrets:
-            return _any_key()
-        if default is None:
-            raise ConfigError(
+        if default is not None:
+            return default
+        return self._stand_in(
+            MissingValue(
                 f"{self.where}: `{key}` needs the environment variable {name}: "
                 f"set it, or write ${{env:{name}:-default}}"
             )
-        return default
+        )
 
     def _text_in(self, path: Path, key: str) -> str:
         try:
@@ -73,17 +79,18 @@ class References:
                 _warn_if_open_to_others(path, os.fstat(file.fileno()))
                 text = file.read(_MOST_FILE_BYTES).decode()
         except (OSError, ValueError) as exc:
-            if not self.needs_secrets:
-                return _any_key()
             why = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
-            raise ConfigError(
-                f"{self.where}: `{key}`: the file {str(path)!r} cannot be read: {why}"
-            ) from None
+            return self._stand_in(
+                MissingValue(f"{self.where}: `{key}`: the file {str(path)!r} cannot be read: {why}")
+            )
         return text.removesuffix("\n").removesuffix("\r")
 
-
-def _any_key() -> str:
-    return base64.b64encode(secrets.token_bytes(32)).decode()
+    def _stand_in(self, missing: MissingValue) -> str:
+        if self.needs_secrets:
+            raise missing
+        key = base64.b64encode(secrets.token_bytes(32)).decode()
+        self.missing[key] = missing
+        return key
 
 
 def _warn_if_open_to_others(path: Path, found: os.stat_result) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -20,7 +19,7 @@ from ragtrace.plugins import named_beside
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.extract import ExtractRules
 from ragtrace_collector.config._problems import problems
-from ragtrace_collector.config._references import References
+from ragtrace_collector.config._references import MissingValue, References
 from ragtrace_collector.config.drift import DriftConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.sections import (
@@ -70,10 +69,14 @@ def load_config(
         chosen = {"ui": {"listen": "127.0.0.1:4330"}, **({"judge": {"use": judge}} if judge else {})}
         return _checked(CollectorConfig, chosen, where="the default configuration")
     parse = partial(parse_config, _text(path), where=str(path), environ=environ, folder=path.parent)
-    if not needs_secrets:
-        with suppress(ConfigError):  # it needs more than a key: that is told below
-            return parse(needs_secrets=False)
-    return parse()
+    if needs_secrets:
+        return parse()
+    try:
+        return parse(needs_secrets=False)
+    except MissingValue:
+        raise
+    except ConfigError:  # perhaps of what stands in: what is missing is told first
+        return parse()
 
 
 def load_extract(path: Path, *, environ: Mapping[str, str] | None = None) -> ExtractRules:
@@ -101,7 +104,8 @@ def _section(path: Path, name: str, *, example: str, environ: Mapping[str, str] 
     document = _document(_text(path), where=where)
     if name not in document:
         raise ConfigError(f"{where}: has no section `{name}`: write `{name}: {{{example}}}`")
-    return _filled({name: document[name]}, where=where, environ=environ, folder=path.parent)
+    found = References(where=where, environ=_given(environ), folder=path.parent)
+    return _filled({name: document[name]}, found)
 
 
 def _text(path: Path) -> str:
@@ -122,14 +126,18 @@ def parse_config(
     """Check a configuration text, with references to the environment and to files filled in.
 
     Relative paths of what it names (not of what the collector writes) begin at ``folder``. Without
-    ``needs_secrets``, random keys stand in for variables and files that are not there.
+    ``needs_secrets``, random keys stand in for secrets whose variables and files are not there.
 
     Raises:
         ConfigError: names ``where``, the key and what to do.
     """
-    document = _document(text, where=where)
-    filled = _filled(document, where=where, environ=environ, folder=folder, needs_secrets=needs_secrets)
-    return _beside(folder, _checked(CollectorConfig, filled, where=where))
+    found = References(where=where, environ=_given(environ), folder=folder, needs_secrets=needs_secrets)
+    config = _checked(CollectorConfig, _filled(_document(text, where=where), found), where=where)
+    shown = config.model_dump_json() if found.missing else ""  # secrets are masked in it
+    for stand_in, missing in found.missing.items():
+        if stand_in in shown:
+            raise missing
+    return _beside(folder, config)
 
 
 def _document(text: str, *, where: str) -> dict[str, Any]:
@@ -144,20 +152,15 @@ def _document(text: str, *, where: str) -> dict[str, Any]:
     return document
 
 
-def _filled(
-    document: dict[str, Any],
-    *,
-    where: str,
-    environ: Mapping[str, str] | None,
-    folder: Path,
-    needs_secrets: bool = True,
-) -> Any:
-    given = os.environ if environ is None else environ
-    found = References(where=where, environ=given, folder=folder, needs_secrets=needs_secrets)
+def _given(environ: Mapping[str, str] | None) -> Mapping[str, str]:
+    return os.environ if environ is None else environ
+
+
+def _filled(document: dict[str, Any], found: References) -> Any:
     try:
         return found.filled(document)
     except RecursionError as exc:
-        raise ConfigError(f"{where}: not a configuration: nested too deep") from exc
+        raise ConfigError(f"{found.where}: not a configuration: nested too deep") from exc
 
 
 def _checked(model: type[_Model], filled: Any, *, where: str) -> _Model:

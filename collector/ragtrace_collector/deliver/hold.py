@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ragtrace.ports import Clock
-from ragtrace_collector.store.port import HoldMode, WorkStore
+from ragtrace_collector.store.records import HoldMode
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
@@ -34,7 +35,7 @@ class HoldLimits:
 class HoldStage:
     """Decides whether traces are held, and releases traces held too long."""
 
-    store: WorkStore
+    store: Store
     limits: HoldLimits
     is_judge_away: Callable[[], bool]
     """Whether the judge is unavailable, so that nothing held now would be judged in time."""

@@ -11,7 +11,8 @@ from typing import Final
 from ragtrace.errors import SendError, SendRefused, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.http.retry import Backoff
 from ragtrace.ports import Clock, SpanSink
-from ragtrace_collector.store.port import OutboxItem, WorkStore
+from ragtrace_collector.store.records import OutboxItem
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
@@ -29,7 +30,7 @@ _ALONE_AFTER_DOUBT: Final = 1_000
 class DeliverStage:
     """Sends outbox items to one sink, in order, until the sink has accepted them."""
 
-    store: WorkStore
+    store: Store
     sink: SpanSink
     endpoint: str
     """The sink's name in the outbox."""

@@ -15,7 +15,7 @@ from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.drift.judging import AnchorJudging
 from ragtrace_collector.judge.guard import JudgeGuards
-from ragtrace_collector.store.port import DriftStore
+from ragtrace_collector.store.drift import DriftRuns
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
@@ -36,7 +36,7 @@ class DriftCheck:
     """What a check needs: also a command can run one beside the collector."""
 
     config: CollectorConfig
-    store: DriftStore
+    store: DriftRuns
     spend_ledger: SpendLedger
     clock: Clock
 

@@ -14,7 +14,7 @@ from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.drift.check import DriftCheck
 from ragtrace_collector.judge.guard import JudgeGuard
 from ragtrace_collector.judge.live import LiveConfig
-from ragtrace_collector.store.port import WorkStore
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
@@ -25,7 +25,7 @@ class DriftStage:
     """Judges the anchors when they are due, and says whether the judge is steady."""
 
     live: LiveConfig
-    store: WorkStore
+    store: Store
     clock: Clock
     changes: Counter[str] = field(default_factory=Counter)
     """Model changes since the process started, by requested model."""

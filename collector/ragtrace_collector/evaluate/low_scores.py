@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace_collector.sampling import RULE_FOLLOW_UP, FollowUps, LowAnswer, Sampler
-from ragtrace_collector.store.port import Job, RelatedAnswer, SamplingStore, StoreUnavailable
+from ragtrace_collector.store.records import Job, RelatedAnswer, StoreUnavailable
+from ragtrace_collector.store.sampling import SamplingState
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
 
@@ -14,7 +15,7 @@ from ragtrace_collector.telemetry.counters import Counters, Counts
 class LowScoreWatch:
     """Checks each evaluation before its answer is ended, so that a crash loses no low score."""
 
-    sampling_store: SamplingStore
+    sampling_store: SamplingState
     counters: Counters
 
     async def note(

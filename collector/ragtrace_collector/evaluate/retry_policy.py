@@ -29,7 +29,7 @@ from ragtrace.model import MetricFailure
 from ragtrace_collector.config import EvaluateConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.ledger.outcomes import POISON, State
-from ragtrace_collector.store.port import Job
+from ragtrace_collector.store.records import Job
 
 TIMED_OUT: Final = "evaluation_timeout"
 

@@ -10,12 +10,13 @@ from ragtrace.model import Evaluation, RagRecord
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.store.port import Job, KeptTurn, SessionStore
+from ragtrace_collector.store.records import Job, KeptTurn
+from ragtrace_collector.store.sessions import SessionTurns
 from ragtrace_collector.store.trace_key import tenant_of
 
 
 async def in_its_session(
-    record: RagRecord, job: Job, config: CollectorConfig, store: SessionStore
+    record: RagRecord, job: Job, config: CollectorConfig, store: SessionTurns
 ) -> RagRecord:
     """Return the record with the turns before it that the store knows, if `sessions.context_turns` asks so.
 

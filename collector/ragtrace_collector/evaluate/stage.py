@@ -32,14 +32,8 @@ from ragtrace_collector.judge.evaluator import GuardedEvaluator
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
 from ragtrace_collector.ledger.coverage import Coverage
 from ragtrace_collector.ledger.outcomes import PARTLY, FinalOutcome, State
-from ragtrace_collector.store.port import (
-    Job,
-    JudgedInput,
-    KeptCarrier,
-    KeptTurn,
-    StoreUnavailable,
-    WorkStore,
-)
+from ragtrace_collector.store.records import Job, JudgedInput, KeptCarrier, KeptTurn, StoreUnavailable
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.trace_key import tenant_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
@@ -104,7 +98,7 @@ class _Setup:
 class EvaluateStage:
     """Evaluates queued answers, several at once."""
 
-    store: WorkStore
+    store: Store
     reader: AnswerReader
     live: LiveConfig
     watch: LowScoreWatch

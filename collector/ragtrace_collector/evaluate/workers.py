@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from ragtrace_collector.stage import report_stage_error
-from ragtrace_collector.store.port import Job
+from ragtrace_collector.store.records import Job
 from ragtrace_collector.telemetry.counters import Counters
 
 

@@ -17,7 +17,8 @@ from ragtrace.ports import Clock
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.operations.why import TraceStatus, look_up, trace_id_in
-from ragtrace_collector.store.port import LedgerStore
+from ragtrace_collector.store.reports import Reports
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.web.pages import JsonPage, guarded, reader_of
 from ragtrace_collector.web.tokens import TokenAuth
 
@@ -29,7 +30,7 @@ ledger_form: Final[TypeAdapter[Ledger]] = TypeAdapter(Ledger)
 
 
 def account_routes(
-    live: LiveConfig, store: LedgerStore, index: AnswerIndex, *, clock: Clock, access: TokenAuth
+    live: LiveConfig, store: Store | Reports, index: AnswerIndex, *, clock: Clock, access: TokenAuth
 ) -> tuple[Route, ...]:
     """Build ``GET /why/<trace id>`` and ``GET /ledger?since_ns=…``, which commands read with ``--url``."""
 

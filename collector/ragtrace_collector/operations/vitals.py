@@ -22,7 +22,8 @@ from ragtrace_collector.operations._drift import drift_readings, drift_status
 from ragtrace_collector.operations._instruments import Measurement, Readings, read_all
 from ragtrace_collector.operations.health import LoopLag, Phase, Readiness
 from ragtrace_collector.operations.reload import digest_of
-from ragtrace_collector.store.port import StoreUnavailable, WorkStore
+from ragtrace_collector.store.records import StoreUnavailable
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.consumer import ConsumerState
 from ragtrace_collector.telemetry.counters import Counters
 
@@ -33,7 +34,7 @@ _STORE_TIMEOUT_S: Final = 5.0
 class Vitals:
     """Reads the collector's state."""
 
-    store: WorkStore
+    store: Store
     counters: Counters
     clock: Clock
     store_limit_bytes: int

@@ -18,7 +18,10 @@ from ragtrace_collector.assemble.open_traces import OpenTrace
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.ledger.account import AnswerStatus
 from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.store.port import LedgerStore, StoredContent, StoredTrace
+from ragtrace_collector.store.reader import StoreReader
+from ragtrace_collector.store.records import StoredTrace
+from ragtrace_collector.store.reports import Reports
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
@@ -113,6 +116,8 @@ class TraceStatus:
     """None without a configuration."""
     evaluations: tuple[EvaluationStatus, ...] = ()
     """By answer, the valid ones first."""
+    content_fault: str = ""
+    """Why wrong claims have no texts though content was asked for; empty if nothing is wrong."""
     linger_s: float | None = None
     retention_s: float | None = None
 
@@ -139,7 +144,7 @@ def trace_id_in(text: str) -> str:
 
 
 async def look_up(
-    store: LedgerStore,
+    store: Store | Reports,
     index: AnswerIndex,
     wanted: str,
     *,
@@ -147,7 +152,7 @@ async def look_up(
     sampler: Sampler | None = None,
     now_ns: int,
     tenant: str | None = None,
-    content: StoredContent | None = None,
+    content: StoreReader | None = None,
 ) -> TraceStatus:
     """Look a trace up by its id or a prefix of it. The collector may run meanwhile.
 
@@ -161,12 +166,14 @@ async def look_up(
     key = await _whole_key(store, wanted, tenant)
     report = await store.trace_report(key)
     trace_id = trace_id_of(key)
+    evaluations, content_fault = await _evaluations(index, key, report.answers, content)
     status = TraceStatus(
         trace_id=trace_id,
         now_ns=now_ns,
         trace=_state_of(report.trace) if report.trace else None,
         answers=report.answers,
-        evaluations=await _evaluations(index, key, report.answers, content),
+        evaluations=evaluations,
+        content_fault=content_fault,
         head_sampling=HeadSampling(position=position_of(trace_id), is_kept=sampler.may_keep(trace_id))
         if sampler
         else None,
@@ -175,24 +182,31 @@ async def look_up(
 
 
 async def _evaluations(
-    index: AnswerIndex, key: str, answers: Sequence[AnswerStatus], content: StoredContent | None
-) -> tuple[EvaluationStatus, ...]:
+    index: AnswerIndex, key: str, answers: Sequence[AnswerStatus], content: StoreReader | None
+) -> tuple[tuple[EvaluationStatus, ...], str]:
+    """Return the evaluations of the answers, and why their texts cannot be read."""
     found: list[EvaluationStatus] = []
+    fault = ""
     for answer in answers:
         owner = tenant_of(key) or answer.tenant
         wanted = AnswerKey(answer.trace_id, answer.span_id, owner)
         versions = await index.versions(wanted)
-        wrong = await _wrong_claims(content, wanted) if content and versions else {}
+        wrong: Mapping[str, tuple[WrongClaim, ...]] = {}
+        try:
+            wrong = await _wrong_claims(content, wanted) if content and versions else {}
+        except ReadError as exc:
+            fault = str(exc)
         found.extend(_evaluation(one, wrong) for one in versions if one.label is not Label.SKIPPED)
-    return tuple(found)
+    return tuple(found), fault
 
 
-async def _wrong_claims(content: StoredContent, key: AnswerKey) -> Mapping[str, tuple[WrongClaim, ...]]:
-    """Return the wrong claims by carrier; none if they are encrypted with a key that was not given."""
-    try:
-        kept = await content.kept(key)
-    except ReadError:
-        return {}
+async def _wrong_claims(content: StoreReader, key: AnswerKey) -> Mapping[str, tuple[WrongClaim, ...]]:
+    """Return the wrong claims by carrier.
+
+    Raises:
+        ReadError: what is kept of the answer is damaged, or encrypted with a key that was not given.
+    """
+    kept = await content.kept(key)
     record = kept.record or RagRecord(id="", question=None, chunks=(), answer=None)
     found: dict[str, tuple[WrongClaim, ...]] = {}
     for carrier in kept.carriers:
@@ -230,7 +244,7 @@ def _evaluation(summary: AnswerSummary, wrong: Mapping[str, tuple[WrongClaim, ..
     )
 
 
-async def _whole_key(store: LedgerStore, wanted: str, tenant: str | None) -> str:
+async def _whole_key(store: Store | Reports, wanted: str, tenant: str | None) -> str:
     """Return the key of the one trace that matches. An unknown whole id is its own key."""
     trace_id = trace_id_of(wanted)
     if BEHIND_ID in wanted:

@@ -17,7 +17,7 @@ from ragtrace.errors import CodecError, ConfigError
 from ragtrace_collector.receive.intake import Intake, Receipt
 from ragtrace_collector.receive.memory import TooSlow
 from ragtrace_collector.receive.signals import SIGNALS, Signal
-from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.web.certificate import Certificate
 from ragtrace_collector.web.connections import who_sends
 from ragtrace_collector.web.errors import RETRY_AFTER_S, RequestRefused, refusal_of, status_of, too_slow

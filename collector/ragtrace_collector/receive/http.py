@@ -18,7 +18,7 @@ from ragtrace_collector.receive._gzip import inflated
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.memory import MemoryReservation, TooSlow
 from ragtrace_collector.receive.signals import SIGNALS, Signal
-from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.web.answers import answer, error_answer
 from ragtrace_collector.web.connections import admitted, who_sends

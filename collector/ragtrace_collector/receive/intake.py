@@ -32,7 +32,8 @@ from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.span_limits import SpanLimits
 from ragtrace_collector.receive.tenants import stamp_tenant
 from ragtrace_collector.sampling import Sampler
-from ragtrace_collector.store.port import HoldMode, StoreUnavailable, WorkStore
+from ragtrace_collector.store.records import HoldMode, StoreUnavailable
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.trace_key import trace_id_of, trace_key
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
@@ -82,7 +83,7 @@ class Intake:
     def __init__(
         self,
         *,
-        store: WorkStore,
+        store: Store,
         assembly: Assembly,
         live: LiveConfig,
         forward_to: tuple[str, ...],

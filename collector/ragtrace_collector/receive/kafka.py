@@ -32,7 +32,8 @@ from ragtrace_collector.receive.kafka_client import (
     reason_of,
 )
 from ragtrace_collector.receive.kafka_producers import Copy, DeadLetterProducer
-from ragtrace_collector.store.port import DeadLetter, DeadLetterStore, StoreUnavailable
+from ragtrace_collector.store.records import DeadLetter, StoreUnavailable
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.consumer import ConsumerState
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event
@@ -103,7 +104,7 @@ class KafkaReceiver:
     config: KafkaConfig
     max_message_bytes: int
     intake: Intake
-    store: DeadLetterStore
+    store: Store
     sender: Callable[[], Sender | None]
     """Returns who writes into the topics, if the receivers need tokens or the topics have a tenant."""
     counters: Counters

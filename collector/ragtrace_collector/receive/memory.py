@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 
-from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters, Counts
 
 _SLOW_S: Final = 1.0

@@ -23,15 +23,9 @@ from ragtrace_collector.judge.live import Live, LiveConfig
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 from ragtrace_collector.sampling import Decision, EarlierDecision, Sampler
 from ragtrace_collector.sampling.sampler import SamplingChanges
-from ragtrace_collector.store.port import (
-    Job,
-    Outcome,
-    QuarantineReason,
-    SamplingStore,
-    StoreUnavailable,
-    TraceDecided,
-    WorkStore,
-)
+from ragtrace_collector.store.records import Job, Outcome, QuarantineReason, StoreUnavailable, TraceDecided
+from ragtrace_collector.store.sampling import SamplingState
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.store.trace_key import trace_id_of
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.tracing import NO_TRACER, working
@@ -41,12 +35,12 @@ from ragtrace_collector.telemetry.tracing import NO_TRACER, working
 class SampleStage:
     """Decides about each ready trace: its answers are queued or sampled out."""
 
-    store: WorkStore
+    store: Store
     reader: AnswerReader
     assembly: Assembly
     quarantine: Quarantine
     live: LiveConfig
-    sampling_store: SamplingStore
+    sampling_store: SamplingState
     counters: Counters
     clock: Clock
     queued: asyncio.Event

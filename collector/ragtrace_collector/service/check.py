@@ -16,7 +16,8 @@ from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.service.from_config import open_export
 from ragtrace_collector.service.page import check_traces
 from ragtrace_collector.service.topics import check_kafka
-from ragtrace_collector.store.open import check_owner, cipher_of
+from ragtrace_collector.store.open import cipher_of
+from ragtrace_collector.store.sqlite import check_owner
 from ragtrace_collector.web.auth import open_auth
 from ragtrace_collector.web.server import open_socket
 

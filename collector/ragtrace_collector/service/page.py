@@ -16,7 +16,7 @@ from ragtrace.errors import ConfigError
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.from_config import open_export
-from ragtrace_collector.store.open_reading import ReadOnlyStore, open_reading
+from ragtrace_collector.store.open import ReadOnlyStore, open_reading
 from ragtrace_collector.ui.places import AnswerPlace
 from ragtrace_collector.ui.reviewing import ReviewPlace, open_reviews
 from ragtrace_collector.ui.serving import configured_app

@@ -29,7 +29,8 @@ from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
 from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.stage import Stage
-from ragtrace_collector.store.port import StoreUnavailable, WorkStore
+from ragtrace_collector.store.records import StoreUnavailable
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
 
@@ -48,7 +49,7 @@ class StorePipeline:
     """The stages over one work store, and what they share."""
 
     configuration: LiveConfig
-    store: WorkStore
+    store: Store
     assembly: Assembly
     sample_stage: SampleStage
     sweeper: Sweeper

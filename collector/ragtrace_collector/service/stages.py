@@ -30,7 +30,8 @@ from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import forward_to
 from ragtrace_collector.service.pipeline import StorePipeline
 from ragtrace_collector.sessions.stage import SessionStage
-from ragtrace_collector.store.port import HoldMode, WorkStore
+from ragtrace_collector.store.records import HoldMode
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.scores import Scores
 
@@ -56,7 +57,7 @@ class StageParts:
 
     shared: SharedParts
     live: LiveConfig
-    store: WorkStore
+    store: Store
     assembly: Assembly
     clock: Clock
     calendar: Clock

@@ -8,7 +8,7 @@ from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.kafka.extra import needs_kafka
 from ragtrace_collector.receive.intake import Intake
-from ragtrace_collector.store.port import DeadLetterStore
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.web.tokens import TokenAuth
 
@@ -33,7 +33,7 @@ def open_kafka(
     config: CollectorConfig,
     *,
     intake: Intake,
-    store: DeadLetterStore,
+    store: Store,
     access: TokenAuth,
     counters: Counters,
     clock: Clock,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from opentelemetry.trace import Tracer
 
+from ragtrace.answers.port import AnswerFilter
 from ragtrace.budget import SpendLedger
 from ragtrace.clock import SystemClock
 from ragtrace.ports import Clock, SpanSink
@@ -74,7 +75,6 @@ async def open_collector(
     """
     monotonic_ns = monotonic_ns or (clock.now_ns if clock else time.monotonic_ns)
     clock = clock or SystemClock()
-    calendar = CalendarClock(clock, monotonic_ns)
     auth = open_auth(config, clock)
     check_anchors(config)
     check_kafka(config)
@@ -83,8 +83,10 @@ async def open_collector(
             open_tracer(config.telemetry.otlp_endpoint, ratio=config.telemetry.trace_ratio)
         )
         shared = _open_shared(config, SteadyClock(clock), tracer, stack)
-        store = await open_store(config.store, forward_to=release_to(config), tenants=_tenants(config, auth))
+        store = await open_store(config.store, forward_to=release_to(config))
         stack.push_async_callback(store.aclose)
+        newest = [answer.time_ns for answer in (await store.answers.page(AnswerFilter(), limit=1)).answers]
+        calendar = CalendarClock(clock, monotonic_ns, newest_ns=newest[0] if newest else None)
         clock = SteadyClock(clock, not_before_ns=await store.latest_ns())
         live = LiveConfig(await _open_live(config, clock, store.budget))
         stack.push_async_callback(lambda: live.now.shared_evaluator.retire())
@@ -177,11 +179,6 @@ def _collector(
         ui=UiService(config=config, auth=auth, status=vitals.status, clock=pipeline.calendar),
         kafka=kafka,
     )
-
-
-def _tenants(config: CollectorConfig, auth: ReceiverAuth) -> frozenset[str]:
-    kafka = config.receive.kafka
-    return auth.access.tenants | ({kafka.tenant} if kafka and kafka.tenant else set())
 
 
 def _open_scores(config: CollectorConfig, clock: Clock) -> Scores | None:

@@ -22,7 +22,8 @@ from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.otlp import decode, encode
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.judge.live import Live, LiveConfig
-from ragtrace_collector.store.port import StoredSession, StoredTurn, StoreUnavailable, WorkStore
+from ragtrace_collector.store.records import StoredSession, StoredTurn, StoreUnavailable
+from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters, Counts
 from ragtrace_collector.telemetry.logs import event, place_of
 
@@ -44,7 +45,7 @@ class _Later(Exception):
 class SessionStage:
     """Judges sessions that are over, one after the other."""
 
-    store: WorkStore
+    store: Store
     live: LiveConfig
     sinks: tuple[str, ...]
     carrier_times: Mapping[str, CarrierTime] = field(default_factory=dict)

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from typing import Final
 
-from ragtrace_collector.store.port import DeadLetter
+from ragtrace.sql import Db
+from ragtrace_collector.store.records import DeadLetter
 
-DEAD_LETTERS: Final = """
-CREATE TABLE dead_letter (
-    id INTEGER PRIMARY KEY,
-    topic TEXT NOT NULL, partition_id INTEGER NOT NULL, message_offset INTEGER NOT NULL,
-    reason TEXT NOT NULL, bytes INTEGER NOT NULL, copied_to TEXT NOT NULL, noted_ns INTEGER NOT NULL,
-    UNIQUE (topic, partition_id, message_offset));
-CREATE INDEX dead_letter_noted ON dead_letter (noted_ns);
-CREATE TABLE dead_letter_sum (reason TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TRIGGER dead_letter_counted AFTER INSERT ON dead_letter BEGIN
-    INSERT INTO dead_letter_sum VALUES (NEW.reason, 1) ON CONFLICT DO UPDATE SET number = number + 1;
-END;
-"""
 _MOST_ROWS: Final = 10_000
 
 
-def note(db: sqlite3.Connection, letter: DeadLetter, *, now_ns: int) -> bool:
+def note(db: Db, letter: DeadLetter, *, now_ns: int) -> bool:
     """Note a dead letter; say whether it is new."""
     added = db.execute(
         "INSERT INTO dead_letter (topic, partition_id, message_offset, reason, bytes, copied_to, noted_ns)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, partition_id, message_offset) DO NOTHING",
         (
             letter.topic,
             letter.partition,
@@ -41,7 +29,7 @@ def note(db: sqlite3.Connection, letter: DeadLetter, *, now_ns: int) -> bool:
     return added.rowcount > 0
 
 
-def latest(db: sqlite3.Connection, limit: int) -> tuple[DeadLetter, ...]:
+def latest(db: Db, limit: int) -> tuple[DeadLetter, ...]:
     """Return those that were noted last."""
     rows = db.execute(
         "SELECT topic, partition_id, message_offset, reason, bytes, copied_to FROM dead_letter"
@@ -54,14 +42,16 @@ def latest(db: sqlite3.Connection, limit: int) -> tuple[DeadLetter, ...]:
     )
 
 
-def sums(db: sqlite3.Connection) -> Mapping[str, int]:
-    """Return how many were ever noted, by reason; none in a store that an older collector still writes."""
-    if db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'dead_letter_sum'").fetchone() is None:
-        return {}
-    return dict(db.execute("SELECT reason, number FROM dead_letter_sum ORDER BY reason").fetchall())
+def sums(db: Db) -> Mapping[str, int]:
+    """Return how many were ever noted, by reason."""
+    return dict(
+        db.execute(
+            "SELECT reason, sum(number) FROM dead_letter_sum GROUP BY reason ORDER BY reason"
+        ).fetchall()
+    )
 
 
-def forget(db: sqlite3.Connection, *, before_ns: int) -> None:
+def forget(db: Db, *, before_ns: int) -> None:
     """Delete old rows, and all beyond the newest ten thousand."""
     db.execute("DELETE FROM dead_letter WHERE noted_ns < ?", (before_ns,))
     db.execute(

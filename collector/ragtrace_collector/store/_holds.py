@@ -6,25 +6,19 @@ the outbox, so that each span is forwarded once, with or without scores, even af
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ragtrace.sql import Db
 from ragtrace.traces.additions import add_to_spans
 from ragtrace.traces.log_records import without_stand_ins
 from ragtrace.traces.otlp import TraceSlice
-from ragtrace_collector.store.port import Job, ReleasedTraces
+from ragtrace_collector.store import _outbox
+from ragtrace_collector.store.cipher import PayloadCipher
+from ragtrace_collector.store.records import Job, ReleasedTraces
 from ragtrace_collector.store.revisions import UNDECIDED
 
-HOLDS: Final = """
-CREATE TABLE held (
-    trace_id TEXT PRIMARY KEY, since_ns INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX held_since ON held (since_ns);
-CREATE TABLE addition (     -- what answer spans of held traces get
-    trace_id TEXT NOT NULL, span_id TEXT NOT NULL, payload BLOB NOT NULL,
-    PRIMARY KEY (trace_id, span_id)) WITHOUT ROWID;
-"""
 _OPEN_JOB: Final = "SELECT 1 FROM job WHERE trace_id = ? AND state != 'ended'"
 _UNDECIDED: Final = f"SELECT 1 FROM trace WHERE trace_id = ? AND {UNDECIDED}"
 
@@ -35,8 +29,9 @@ class HeldTraces:
 
     sinks: tuple[str, ...]
     """The sinks of released spans."""
+    cipher: PayloadCipher
 
-    def pass_on(self, db: sqlite3.Connection, part: TraceSlice, *, hold_new: bool, now_ns: int) -> None:
+    def pass_on(self, db: Db, part: TraceSlice, *, hold_new: bool, now_ns: int) -> None:
         """Hold a slice if its trace is held, or is new and to be held; else forward it.
 
         Call it before the slice is stored: a known trace that is not held was released.
@@ -45,46 +40,44 @@ class HeldTraces:
         if db.execute("UPDATE held SET bytes = bytes + ? WHERE trace_id = ?", (size, part.trace_id)).rowcount:
             return
         if hold_new and not _exists(db, "SELECT 1 FROM trace WHERE trace_id = ?", part.trace_id):
-            db.execute("INSERT INTO held VALUES (?, ?, ?)", (part.trace_id, now_ns, size))
+            values = (part.trace_id, now_ns, size)
+            db.execute("INSERT INTO held (trace_id, since_ns, bytes) VALUES (?, ?, ?)", values)
         else:
             self._forward(db, part.payload)
 
-    def add(self, db: sqlite3.Connection, job: Job, addition: bytes) -> bool:
+    def add(self, db: Db, job: Job, addition: bytes) -> bool:
         """Store what to add to the answer span; say whether its trace is still held."""
-        cursor = db.execute(
-            "INSERT OR REPLACE INTO addition"
-            " SELECT trace_id, ?, sealed(?, trace_id) FROM held WHERE trace_id = ?",
-            (job.span_id, addition, job.trace_id),
+        if not _exists(db, "SELECT 1 FROM held WHERE trace_id = ?", job.trace_id):
+            return False
+        db.execute(
+            "INSERT INTO addition (trace_id, span_id, payload) VALUES (?, ?, ?)"
+            " ON CONFLICT (trace_id, span_id) DO UPDATE SET payload = excluded.payload",
+            (job.trace_id, job.span_id, self.cipher.encrypt(addition, job.trace_id)),
         )
-        return cursor.rowcount > 0
+        return True
 
     def of_others(self, outbox_items: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Return what goes to sinks that don't get the originals, because they always need a carrier."""
         return {sink: payload for sink, payload in outbox_items.items() if sink not in self.sinks}
 
-    def release(self, db: sqlite3.Connection, trace_id: str) -> None:
+    def release(self, db: Db, trace_id: str) -> None:
         """Forward the held spans of a trace, in order of arrival, with their additions."""
         if not db.execute("DELETE FROM held WHERE trace_id = ?", (trace_id,)).rowcount:
             return
-        additions = dict(
-            db.execute(
-                "SELECT span_id, unsealed(payload, trace_id) FROM addition WHERE trace_id = ?", (trace_id,)
-            ).fetchall()
-        )
+        rows = db.execute("SELECT span_id, payload FROM addition WHERE trace_id = ?", (trace_id,)).fetchall()
+        additions = {span_id: self.cipher.opened(sealed, trace_id) for span_id, sealed in rows}
         db.execute("DELETE FROM addition WHERE trace_id = ?", (trace_id,))
-        slices = db.execute(
-            "SELECT unsealed(payload, trace_id) FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,)
-        )
-        for (payload,) in slices.fetchall():
-            self._forward(db, add_to_spans(payload, additions))
+        slices = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,))
+        for (sealed,) in slices.fetchall():
+            self._forward(db, add_to_spans(self.cipher.opened(sealed, trace_id), additions))
 
-    def release_if_done(self, db: sqlite3.Connection, trace_id: str) -> None:
+    def release_if_done(self, db: Db, trace_id: str) -> None:
         """Release a trace that waits for nothing: no answer to judge, no decision to make."""
         if not (_exists(db, _OPEN_JOB, trace_id) or _exists(db, _UNDECIDED, trace_id)):
             self.release(db, trace_id)
 
     def release_overdue(
-        self, db: sqlite3.Connection, *, before_ns: int, now_ns: int, most_bytes: int, limit: int
+        self, db: Db, *, before_ns: int, now_ns: int, most_bytes: int, limit: int
     ) -> ReleasedTraces:
         """Release the traces held since before a time, or since a future time, if the clock was set back.
 
@@ -97,7 +90,7 @@ class HeldTraces:
         self._release_each(db, overdue)
         surplus = db.execute(
             "SELECT trace_id FROM (SELECT trace_id, since_ns,"
-            " sum(bytes) OVER (ORDER BY since_ns DESC, trace_id) AS newer FROM held)"
+            " sum(bytes) OVER (ORDER BY since_ns DESC, trace_id) AS newer FROM held) AS queue"
             " WHERE newer > ? ORDER BY since_ns LIMIT ?",
             (most_bytes, limit),
         ).fetchall()
@@ -106,24 +99,20 @@ class HeldTraces:
             overdue=len(overdue), surplus=len(surplus), queue_ns=now_ns - _next_due_ns(db, now_ns)
         )
 
-    def _release_each(self, db: sqlite3.Connection, rows: Iterable[tuple[str]]) -> None:
+    def _release_each(self, db: Db, rows: Iterable[tuple[str]]) -> None:
         for (trace_id,) in rows:
             self.release(db, trace_id)
 
-    def _forward(self, db: sqlite3.Connection, payload: bytes) -> None:
+    def _forward(self, db: Db, payload: bytes) -> None:
         payload = without_stand_ins(payload)
-        if not payload:
-            return
-        db.executemany(
-            "INSERT INTO parcel (sink, payload) VALUES (?1, sealed(?2, ?1))",
-            [(sink, payload) for sink in self.sinks],
-        )
+        if payload:
+            _outbox.put(db, self.cipher, dict.fromkeys(self.sinks, payload))
 
 
-def _next_due_ns(db: sqlite3.Connection, now_ns: int) -> int:
+def _next_due_ns(db: Db, now_ns: int) -> int:
     (due_ns,) = db.execute("SELECT min(due_ns) FROM job WHERE state = 'queued'").fetchone()
     return now_ns if due_ns is None else min(due_ns, now_ns)
 
 
-def _exists(db: sqlite3.Connection, query: str, trace_id: str) -> bool:
+def _exists(db: Db, query: str, trace_id: str) -> bool:
     return db.execute(f"{query} LIMIT 1", (trace_id,)).fetchone() is not None

@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
+from ragtrace.sql import Db
 from ragtrace.traces.extract import Unread
 from ragtrace_collector.ledger.account import UnreadTraces
-from ragtrace_collector.store._ledger_tables import OTHERS
+from ragtrace_collector.store._accounts import OTHERS
 from ragtrace_collector.store.trace_key import tenant_of
 
-UNREAD: Final = """
-CREATE TABLE unread (   -- an account is never deleted
-    id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, producer TEXT NOT NULL, number INTEGER NOT NULL DEFAULT 0,
-    attributes TEXT NOT NULL, mapping TEXT NOT NULL, UNIQUE (tenant, producer));
-ALTER TABLE trace ADD COLUMN unread INTEGER;    -- the account that counts it; NULL if something was read
-CREATE TRIGGER trace_unread AFTER UPDATE OF unread ON trace BEGIN
-    UPDATE unread SET number = number - 1 WHERE id = OLD.unread;
-    UPDATE unread SET number = number + 1 WHERE id = NEW.unread;
-END;
-"""
 _MOST_ACCOUNTS: Final = 100
 """Senders name producers; one more account of each tenant counts the others."""
 _LONGEST: Final = 200
 
 
-def note(db: sqlite3.Connection, trace_id: str, unread: Unread | None) -> None:
+def note(db: Db, trace_id: str, unread: Unread | None) -> None:
     """Count a decided trace once, under its producer; no longer, if late spans were read."""
     account = None if unread is None else _account(db, tenant_of(trace_id) or "", unread)
-    db.execute("UPDATE trace SET unread = ?1 WHERE trace_id = ?2 AND unread IS NOT ?1", (account, trace_id))
+    db.execute("UPDATE trace SET unread = ? WHERE trace_id = ?", (account, trace_id))
 
 
-def accounts(db: sqlite3.Connection) -> Sequence[UnreadTraces]:
-    """Return all accounts, the largest first; none in a store that an older collector still writes."""
-    if db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'unread'").fetchone() is None:
-        return ()
+def accounts(db: Db) -> Sequence[UnreadTraces]:
+    """Return all accounts, the largest first."""
     rows = db.execute(
-        "SELECT tenant, producer, number, attributes, mapping FROM unread ORDER BY number DESC, id"
+        "SELECT tenant, producer, coalesce(counted.number, 0), attributes, mapping FROM unread LEFT JOIN"
+        " (SELECT account, sum(number) AS number FROM unread_sum GROUP BY account) AS counted"
+        " ON account = id ORDER BY 3 DESC, id"
     )
     return tuple(
         UnreadTraces(
@@ -52,7 +42,7 @@ def accounts(db: sqlite3.Connection) -> Sequence[UnreadTraces]:
     )
 
 
-def _account(db: sqlite3.Connection, tenant: str, unread: Unread) -> int:
+def _account(db: Db, tenant: str, unread: Unread) -> int:
     """Return the account of a producer. It tells of the newest trace of those with the most parts."""
     producer = unread.producer[:_LONGEST]
     known = _known(db, tenant, producer)
@@ -64,14 +54,14 @@ def _account(db: sqlite3.Connection, tenant: str, unread: Unread) -> int:
     told = json.dumps(unread.attributes), json.dumps(dict(unread.mapping))
     (account,) = db.execute(
         "INSERT INTO unread (tenant, producer, attributes, mapping) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET attributes = excluded.attributes, mapping = excluded.mapping"
-        " RETURNING id",
+        " ON CONFLICT (tenant, producer) DO UPDATE SET"
+        " attributes = excluded.attributes, mapping = excluded.mapping RETURNING id",
         (tenant, producer, *told),
     ).fetchone()
     return int(account)
 
 
-def _known(db: sqlite3.Connection, tenant: str, producer: str) -> tuple[int, str] | None:
+def _known(db: Db, tenant: str, producer: str) -> tuple[int, str] | None:
     found: tuple[int, str] | None = db.execute(
         "SELECT id, mapping FROM unread WHERE tenant = ? AND producer = ?", (tenant, producer)
     ).fetchone()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -19,28 +18,23 @@ from ragtrace.budget import (
 )
 from ragtrace.budget.reserve import reserve, settle, status
 from ragtrace.model import Usage
-from ragtrace_collector.store.port import StoreUnavailable
-from ragtrace_collector.store.writer import GroupCommit
+from ragtrace.sql import Db
+from ragtrace_collector.store.database import Commits
+from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")
 
 T = TypeVar("T")
 
-BUDGET: Final = """
-CREATE TABLE spent (
-    purse TEXT NOT NULL, period TEXT NOT NULL, start_ns INTEGER NOT NULL,
-    calls INTEGER NOT NULL, tokens INTEGER NOT NULL, usd_nano INTEGER NOT NULL,
-    PRIMARY KEY (purse, period, start_ns)) WITHOUT ROWID;
-"""
 KEPT_WINDOWS: Final = {Period.MINUTE: 2 * 1440, Period.DAY: 400, Period.MONTH: 60}
 """Windows to keep, so that the spending is still known if the clock is set back."""
 
 
-class SqliteBudget:
-    """The `ragtrace.budget.SpendLedger` of a SQLite store."""
+class BudgetRows:
+    """The `ragtrace.budget.SpendLedger` of a store."""
 
-    def __init__(self, commits: GroupCommit) -> None:
+    def __init__(self, commits: Commits) -> None:
         self._commits = commits
 
     async def reserve(
@@ -74,16 +68,13 @@ class SqliteBudget:
         return await self._submit(lambda table: status(table, budget, now_ns=now_ns))
 
     async def _submit(self, work: Callable[[SpentRows], T]) -> T:
-        try:
-            return await self._commits.submit(lambda db: work(SpentRows(db)))
-        except sqlite3.OperationalError as exc:
-            raise StoreUnavailable(f"the budget cannot be kept: {exc}") from exc
+        return await self._commits.submit(lambda db: work(SpentRows(db)))
 
 
 class SpentRows:
     """The rows of the store that say what was spent; a `ragtrace.budget.SpendTable`."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Db) -> None:
         self._db = db
 
     def spent(self, budget: Budget, window: BudgetWindow) -> Spend:
@@ -104,7 +95,8 @@ class SpentRows:
         )
         if not changed.rowcount:
             self._db.execute(
-                "INSERT INTO spent VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO spent (purse, period, start_ns, calls, tokens, usd_nano)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
                 (*key, amount.calls, amount.tokens, amount.usd_nano),
             )
             self._forget(budget, window.period)
@@ -112,7 +104,7 @@ class SpentRows:
     def _forget(self, budget: Budget, period: Period) -> None:
         """Delete the oldest windows by number. By age, a clock that is set forward would delete them all."""
         self._db.execute(
-            "DELETE FROM spent WHERE purse = ?1 AND period = ?2 AND start_ns <= (SELECT start_ns FROM spent"
-            " WHERE purse = ?1 AND period = ?2 ORDER BY start_ns DESC LIMIT 1 OFFSET ?3)",
-            (budget.name, period, KEPT_WINDOWS[period]),
+            "DELETE FROM spent WHERE purse = ? AND period = ? AND start_ns <= (SELECT start_ns FROM spent"
+            " WHERE purse = ? AND period = ? ORDER BY start_ns DESC LIMIT 1 OFFSET ?)",
+            (budget.name, period, budget.name, period, KEPT_WINDOWS[period]),
         )

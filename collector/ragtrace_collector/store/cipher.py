@@ -12,14 +12,15 @@ import binascii
 import hashlib
 import logging
 import secrets
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.errors import ConfigError
 from ragtrace.extras import install_command
+from ragtrace.sql import Db
 from ragtrace_collector.store.open_errors import UnfitFile
+from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.telemetry.logs import event
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("ragtrace.collector")
-
-KEYS: Final = "CREATE TABLE sealing_key (id BLOB PRIMARY KEY) WITHOUT ROWID;"
-"""The ids of the keys that encrypted something."""
 
 _MARK: Final = b"\x01"
 """No OTLP message begins with it, because protobuf does not allow field 0."""
@@ -56,18 +54,6 @@ class PayloadCipher:
 
     keys: Mapping[bytes, AESGCMSIV]
     """By id; the first one encrypts."""
-
-    def install(self, db: sqlite3.Connection) -> None:
-        """Give a connection the SQL functions ``sealed(payload, place)`` and ``unsealed(payload, place)``.
-
-        Call it when the tables exist.
-
-        Raises:
-            UnfitFile: the file holds payloads that none of the keys decrypts.
-        """
-        self._check(db)
-        db.create_function("sealed", 2, self.encrypt)
-        db.create_function("unsealed", 2, self._decrypt_in_sql)
 
     def encrypt(self, payload: bytes, place: str) -> bytes:
         """Encrypt a payload for its place."""
@@ -103,22 +89,31 @@ class PayloadCipher:
         except Exception:  # noqa: BLE001 -- it was changed, damaged or moved: the answer's page says so
             return b""
 
-    def _decrypt_in_sql(self, payload: bytes, place: str) -> bytes:
+    def opened(self, payload: bytes, place: str) -> bytes:
+        """Decrypt what the collector goes on with.
+
+        Raises:
+            StoreUnavailable: it was changed, damaged or moved. The log says so.
+        """
         try:
             return self.decrypt(payload, place)
-        except Exception:  # SQLite only says that a function failed
-            log.error(  # noqa: TRY400 -- the traceback adds nothing
-                "a payload in the store cannot be decrypted: it was changed, damaged or moved",
-                extra=event("payload_unreadable"),
-            )
-            raise
+        except Exception as exc:
+            what = "a payload in the store cannot be decrypted: it was changed, damaged or moved"
+            log.error("%s", what, extra=event("payload_unreadable"))  # noqa: TRY400 -- the traceback adds nothing
+            raise StoreUnavailable(what) from exc
 
-    def _check(self, db: sqlite3.Connection) -> None:
+    def check(self, db: Db) -> None:
+        """Check that the keys decrypt all that is stored, and note the key that encrypts from now on.
+
+        Raises:
+            UnfitFile: there are payloads that none of the keys decrypts.
+        """
         for (key_id,) in db.execute("SELECT id FROM sealing_key").fetchall():
             if key_id not in self.keys:
                 _forget_key(db, key_id)
         if self.keys:
-            db.execute("INSERT OR IGNORE INTO sealing_key VALUES (?)", (next(iter(self.keys)),))
+            values = (next(iter(self.keys)),)
+            db.execute("INSERT INTO sealing_key (id) VALUES (?) ON CONFLICT (id) DO NOTHING", values)
 
 
 NO_CIPHER: Final = PayloadCipher({})
@@ -166,7 +161,7 @@ def _key_id(key: bytes) -> bytes:
     return hashlib.sha256(b"ragtrace store key " + key).digest()[:_ID_BYTES]
 
 
-def _forget_key(db: sqlite3.Connection, key_id: bytes) -> None:
+def _forget_key(db: Db, key_id: bytes) -> None:
     """Delete a key that encrypts no payload any more; raise if it still does."""
     prefix = _MARK + key_id
     for table, column in _ENCRYPTED_COLUMNS:

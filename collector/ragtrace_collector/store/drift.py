@@ -2,77 +2,59 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Final
 
 from ragtrace.drift.runs import AnchorRun, SeenModel
-from ragtrace_collector.store.port import StoreUnavailable
-from ragtrace_collector.store.writer import GroupCommit
+from ragtrace.sql import Db
+from ragtrace_collector.store.database import Commits
 
-T = TypeVar("T")
-
-DRIFT: Final = """
-CREATE TABLE anchor_run (
-    id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, run TEXT NOT NULL, is_past INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE judge_model (
-    requested TEXT NOT NULL, answered TEXT NOT NULL, fingerprint TEXT NOT NULL,
-    first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
-    PRIMARY KEY (requested, answered, fingerprint)) WITHOUT ROWID;
-"""
 _MOST_RUNS: Final = 2_000
 """More than five years of days. The first ones, which are the baseline, stay."""
 _MOST_MODELS: Final = 1_000
 """Of one requested model: an endpoint may make up a fingerprint for each reply."""
 
 
-class SqliteDrift:
-    """The [`DriftStore`][ragtrace_collector.store.port.DriftStore] of a SQLite store."""
+class DriftRuns:
+    """Runs of the anchors, and which models answered. None of it is content.
 
-    def __init__(self, commits: GroupCommit) -> None:
+    Each method is one transaction. All raise StoreUnavailable.
+    """
+
+    def __init__(self, commits: Commits) -> None:
         self._commits = commits
 
     async def add_run(self, run: AnchorRun) -> None:
         """Keep a run."""
-        await self._submit(lambda db: _add_run(db, run))
+        await self._commits.submit(lambda db: _add_run(db, run))
 
     async def runs(self) -> tuple[AnchorRun, ...]:
         """Return the runs since the last new baseline, the oldest first."""
-        return await self._submit(read_runs)
+        return await self._commits.submit(read_runs)
 
     async def begin_baseline(self) -> None:
         """Compare with none of the runs any more: the next complete one is the baseline."""
-        await self._submit(forget_runs)
+        await self._commits.submit(forget_runs)
 
     async def see_models(self, models: Sequence[SeenModel]) -> tuple[SeenModel, ...]:
         """Note who answered; return the changes: who is new where others answered before."""
-        return await self._submit(lambda db: _changes(db, models))
+        return await self._commits.submit(lambda db: _changes(db, models))
 
     async def seen_models(self) -> tuple[SeenModel, ...]:
         """Return all that ever answered, by requested model and time."""
-        return await self._submit(read_models)
-
-    async def _submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return await self._commits.submit(work)
-        except sqlite3.OperationalError as exc:
-            raise StoreUnavailable(f"the drift check cannot be kept: {exc}") from exc
+        return await self._commits.submit(read_models)
 
 
-def read_runs(db: sqlite3.Connection) -> tuple[AnchorRun, ...]:
-    """Return the kept runs, the oldest first; none from a store of an older ragtrace."""
-    if not _has_tables(db):
-        return ()
+def read_runs(db: Db) -> tuple[AnchorRun, ...]:
+    """Return the kept runs, the oldest first."""
     return tuple(
         AnchorRun.of_json(row[0])
-        for row in db.execute("SELECT run FROM anchor_run WHERE NOT is_past ORDER BY id")
+        for row in db.execute("SELECT run FROM anchor_run WHERE is_past = 0 ORDER BY id")
     )
 
 
-def read_models(db: sqlite3.Connection) -> tuple[SeenModel, ...]:
-    """Return who answered, by requested model and time; nobody from a store of an older ragtrace."""
-    if not _has_tables(db):
-        return ()
+def read_models(db: Db) -> tuple[SeenModel, ...]:
+    """Return who answered, by requested model and time."""
     rows = db.execute(
         "SELECT requested, answered, fingerprint, first_ns, last_ns FROM judge_model"
         " ORDER BY requested, first_ns, answered, fingerprint"
@@ -81,24 +63,20 @@ def read_models(db: sqlite3.Connection) -> tuple[SeenModel, ...]:
     return tuple(SeenModel(**dict(zip(names, row, strict=True))) for row in rows)
 
 
-def forget_runs(db: sqlite3.Connection) -> None:
+def forget_runs(db: Db) -> None:
     """Compare with none of the runs any more."""
     db.execute("UPDATE anchor_run SET is_past = 1")
 
 
-def _has_tables(db: sqlite3.Connection) -> bool:
-    query = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'judge_model'"
-    return db.execute(query).fetchone() is not None
-
-
-def _add_run(db: sqlite3.Connection, run: AnchorRun) -> None:
-    db.execute("INSERT INTO anchor_run (began_ns, run) VALUES (?, ?)", (run.began_ns, run.as_json()))
+def _add_run(db: Db, run: AnchorRun) -> None:
+    db.execute(
+        "INSERT INTO anchor_run (began_ns, evaluator_version, run) VALUES (?, ?, ?)",
+        (run.began_ns, run.evaluator_version, run.as_json()),
+    )
     (number,) = db.execute("SELECT count(*) FROM anchor_run").fetchone()
     if number <= _MOST_RUNS:
         return
-    others = (
-        "SELECT id FROM anchor_run WHERE json_extract(run, '$.evaluator_version') != ? ORDER BY id LIMIT 1"
-    )
+    others = "SELECT id FROM anchor_run WHERE evaluator_version != ? ORDER BY id LIMIT 1"
     query = f"DELETE FROM anchor_run WHERE id = ({others})"
     if not db.execute(query, (run.evaluator_version,)).rowcount:  # of this one, from behind the baseline
         db.execute(
@@ -106,19 +84,19 @@ def _add_run(db: sqlite3.Connection, run: AnchorRun) -> None:
         )
 
 
-def _changes(db: sqlite3.Connection, models: Sequence[SeenModel]) -> tuple[SeenModel, ...]:
+def _changes(db: Db, models: Sequence[SeenModel]) -> tuple[SeenModel, ...]:
     first = {name for (name,) in db.execute("SELECT DISTINCT requested FROM judge_model")}
     new = [model for model in models if _is_new(db, model)]
     return tuple(model for model in new if model.requested in first)
 
 
-def _is_new(db: sqlite3.Connection, model: SeenModel) -> bool:
+def _is_new(db: Db, model: SeenModel) -> bool:
     """Note who answered; say whether it is new."""
     key = (model.requested, model.answered, model.fingerprint)
     known = db.execute(
-        "UPDATE judge_model SET last_ns = max(last_ns, ?)"
+        "UPDATE judge_model SET last_ns = CASE WHEN last_ns > ? THEN last_ns ELSE ? END"
         " WHERE requested = ? AND answered = ? AND fingerprint = ?",
-        (model.last_ns, *key),
+        (model.last_ns, model.last_ns, *key),
     ).rowcount
     if known:
         return False
@@ -126,5 +104,9 @@ def _is_new(db: sqlite3.Connection, model: SeenModel) -> bool:
     (others,) = db.execute(query, (model.requested,)).fetchone()
     if others >= _MOST_MODELS:
         return False
-    db.execute("INSERT INTO judge_model VALUES (?, ?, ?, ?, ?)", (*key, model.first_ns, model.last_ns))
+    db.execute(
+        "INSERT INTO judge_model (requested, answered, fingerprint, first_ns, last_ns)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (*key, model.first_ns, model.last_ns),
+    )
     return True

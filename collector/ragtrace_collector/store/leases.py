@@ -7,71 +7,61 @@ the cause, and no other job is set aside for it.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ragtrace_collector.store.port import Job
+from ragtrace.sql import Db
+from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.sampling import CHOSEN, CHOSEN_COLUMNS, sample_in
 
-LEASES: Final = """
-ALTER TABLE job ADD COLUMN crashes INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX job_crashed ON job (due_ns) WHERE state = 'queued' AND crashes > 0;
-"""
 _THIS: Final = "trace_id = ? AND span_id = ?"
-# The indexes are named, because the planner prefers `job_due` and scans all due jobs with it.
-_DUE: Final = "job INDEXED BY job_due WHERE state = 'queued' AND due_ns <= ? ORDER BY due_ns"
-_OLD: Final = (
-    "job INDEXED BY job_pending WHERE state != 'ended' AND state = 'queued' AND seen_ns < ? ORDER BY seen_ns"
-)
+# A plus sign keeps the planner from the index of what is due, which has all due jobs.
+_DUE: Final = "job WHERE state = 'queued' AND due_ns <= ? ORDER BY due_ns"
+_OLD: Final = "job WHERE state != 'ended' AND seen_ns < ? AND +state = 'queued' ORDER BY seen_ns"
 _SUSPECTS: Final = (
-    "job INDEXED BY job_crashed WHERE state = 'queued' AND crashes > 0 AND due_ns <= ? ORDER BY due_ns"
+    "job WHERE state != 'ended' AND crashes > 0 AND +state = 'queued' AND +due_ns <= ? ORDER BY due_ns"
 )
-_SUSPECT_TRACES: Final = "suspect WHERE is_looked_at AND crashes > 0"
-_LEASED: Final = "job INDEXED BY job_due WHERE state = 'leased'"
+_LEASED: Final = "job WHERE state = 'leased'"
+LEASED_SUSPECTS: Final = "job WHERE state != 'ended' AND crashes > 0 AND +state = 'leased'"
+_SUSPECT_TRACES: Final = "suspect WHERE is_looked_at = 1 AND crashes > 0"
 
 
-def take(db: sqlite3.Connection, limit: int, *, now_ns: int, seen_before_ns: int | None) -> tuple[Job, ...]:
+def take(db: Db, limit: int, *, now_ns: int, seen_before_ns: int | None) -> tuple[Job, ...]:
     """Lease due jobs, or those queued before a time; a suspect is leased alone."""
     if seen_before_ns is not None:
         return _lease(db, _OLD, seen_before_ns, limit)
-    if _any(db, f"{_LEASED} AND crashes > 0"):
+    if _any(db, LEASED_SUSPECTS):
         return ()
     if _any(db, _SUSPECTS, now_ns):
         return () if _any(db, _LEASED) or _any(db, _SUSPECT_TRACES) else _lease(db, _SUSPECTS, now_ns, 1)
     return _lease(db, _DUE, now_ns, limit)
 
 
-def postpone(db: sqlite3.Connection, job: Job, *, due_ns: int, reason: str, failed: bool) -> None:
+def postpone(db: Db, job: Job, *, due_ns: int, reason: str, failed: bool) -> None:
     """Give a job back for later. It did not crash the process."""
     db.execute(
         "UPDATE job SET state = 'queued', due_ns = ?, reason = ?, attempts = attempts + ?, crashes = 0"
         f" WHERE {_THIS}",
-        (due_ns, reason, failed, job.trace_id, job.span_id),
+        (due_ns, reason, int(failed), job.trace_id, job.span_id),
     )
 
 
-def give_back(db: sqlite3.Connection, job: Job) -> None:
+def give_back(db: Db, job: Job) -> None:
     """Give a job back unchanged, unless it was ended or postponed meanwhile."""
     db.execute(
         f"UPDATE job SET state = 'queued' WHERE {_THIS} AND state = 'leased'", (job.trace_id, job.span_id)
     )
 
 
-def end_all(db: sqlite3.Connection) -> None:
-    """End all leases of a process that is gone; they count against their jobs."""
-    db.execute("UPDATE job SET state = 'queued', crashes = crashes + 1 WHERE state = 'leased'")
-
-
-def _lease(db: sqlite3.Connection, which: str, *values: int) -> tuple[Job, ...]:
+def _lease(db: Db, which: str, *values: int) -> tuple[Job, ...]:
     rows = db.execute(
-        "UPDATE job SET state = 'leased' WHERE (trace_id, span_id) IN ("
-        f" SELECT trace_id, span_id FROM {which} LIMIT ?)"
+        "UPDATE job SET state = 'leased', owner = ? WHERE (trace_id, span_id) IN ("
+        f"SELECT trace_id, span_id FROM {which} LIMIT ?)"
         " RETURNING trace_id, span_id, tenant, service,"
         f" {CHOSEN}, attempts, crashes, reason, seen_ns, revisions_left, carriers, replaces,"
         " (SELECT slices FROM trace WHERE trace.trace_id = job.trace_id),"
         " (SELECT is_cut FROM trace WHERE trace.trace_id = job.trace_id)",
-        values,
+        (db.writer, *values),
     )
     return tuple(map(_job, rows.fetchall()))
 
@@ -98,5 +88,5 @@ def _job(row: Sequence[Any]) -> Job:
     )
 
 
-def _any(db: sqlite3.Connection, which: str, *values: int) -> bool:
-    return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM {which})", values).fetchone()[0])
+def _any(db: Db, which: str, *values: int) -> bool:
+    return db.execute(f"SELECT 1 FROM {which} LIMIT 1", values).fetchone() is not None

@@ -1,53 +1,49 @@
-"""Read the ledger of a SQLite store, while the collector runs or is stopped."""
+"""Read the ledger of a store, while the collector runs or is stopped."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from ragtrace.answers.summary import AnswerKey, ScreenedAnswer
+from ragtrace.sql import Db
 from ragtrace_collector.ledger.account import Account, AnswerStatus, Delivery, Ledger
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store import _dead_letters, _unread
-from ragtrace_collector.store.reader import reading
+from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.revisions import UNDECIDED
-from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of
+from ragtrace_collector.store.trace_key import BEHIND_ID, TRACE_ID_LENGTH, tenant_of, trace_id_of
 
 
-def take_stock(path: Path, *, since_ns: int | None = None, tenant: str | None = None) -> Ledger:
+def take_stock(database: Database, *, since_ns: int | None = None, tenant: str | None = None) -> Ledger:
     """Read the whole ledger, or that of the answers seen since a time; of all tenants, or of one.
 
     Raises:
         ReadError: the store cannot be read.
     """
-    with reading(path) as db:
+    with database.reading() as db:
         found = read_ledger(db) if since_ns is None else read_rows(db, since_ns=since_ns)
+        found = replace(found, store_bytes=database.used_bytes(db))
         return of_tenant(found, db, tenant, since_ns=since_ns) if tenant else found
 
 
-def count_due(path: Path, *, now_ns: int) -> int:
+def count_due(database: Database, *, now_ns: int) -> int:
     """Count the answers that wait for the judge now, and those being judged.
 
     Raises:
         ReadError: the store cannot be read.
     """
-    with reading(path) as db:
-        return (
-            _one(
-                db,
-                "SELECT (SELECT count(*) FROM job WHERE state = 'leased')"
-                f" + (SELECT count(*) FROM job WHERE state = 'queued' AND due_ns <= {now_ns:d})",
-            )
-            or 0
+    with database.reading() as db:
+        return (_one(db, "SELECT count(*) FROM job WHERE state = 'leased'") or 0) + (
+            _one(db, "SELECT count(*) FROM job WHERE state = 'queued' AND due_ns <= ?", now_ns) or 0
         )
 
 
-def read_ledger(db: sqlite3.Connection) -> Ledger:
+def read_ledger(db: Db) -> Ledger:
     """Read the whole ledger inside the open transaction."""
     accounts = db.execute(
-        "SELECT state, reason, rule, tenant, number FROM ledger ORDER BY number DESC, 1, 2, 3, 4"
+        "SELECT state, reason, rule, tenant, sum(number) FROM ledger GROUP BY state, reason, rule, tenant"
+        " ORDER BY 5 DESC, 1, 2, 3, 4"
     ).fetchall()
     return Ledger(
         seen=sum(row[4] for row in accounts if row[0] == "seen"),
@@ -64,11 +60,10 @@ def read_ledger(db: sqlite3.Connection) -> Ledger:
         unread=_unread.accounts(db),
         outbox_items=_outbox_items(db),
         dead_letters=_dead_letters.sums(db),
-        store_bytes=_used_bytes(db),
     )
 
 
-def of_tenant(ledger: Ledger, db: sqlite3.Connection, tenant: str, *, since_ns: int | None = None) -> Ledger:
+def of_tenant(ledger: Ledger, db: Db, tenant: str, *, since_ns: int | None = None) -> Ledger:
     """Return one tenant's answers and traces. Outbox items and the file's size are shared by all tenants.
 
     It runs inside the transaction that read the ledger.
@@ -83,7 +78,7 @@ def of_tenant(ledger: Ledger, db: sqlite3.Connection, tenant: str, *, since_ns: 
         tenant,
     )
     suffix = f"{BEHIND_ID}{tenant}"
-    is_own = "substr(trace_id, max(1, instr(trace_id, '@'))) = ?"
+    is_own = f"substr(trace_id, {TRACE_ID_LENGTH + 1}) = ?"
     return Ledger(
         seen=sum(each.number for each in accounts),
         superseded=superseded or 0,
@@ -101,7 +96,7 @@ def of_tenant(ledger: Ledger, db: sqlite3.Connection, tenant: str, *, since_ns: 
     )
 
 
-def read_rows(db: sqlite3.Connection, *, since_ns: int) -> Ledger:
+def read_rows(db: Db, *, since_ns: int) -> Ledger:
     """Read the states of the answers seen since a time, inside the open transaction.
 
     They come from the rows, so answers deleted by ``store.retention`` are missing.
@@ -128,7 +123,7 @@ def read_rows(db: sqlite3.Connection, *, since_ns: int) -> Ledger:
     )
 
 
-def read_screened(path: Path, since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
+def read_screened(database: Database, since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
     """Read the answers that a screen looked at, judged or not, without those that rules drop.
 
     The time is when the collector saw them. They are kept for `store.retention`.
@@ -136,7 +131,7 @@ def read_screened(path: Path, since_ns: int, until_ns: int) -> Sequence[Screened
     Raises:
         ReadError: the file cannot be read.
     """
-    with reading(path) as db:
+    with database.reading() as db:
         rows = db.execute(
             "SELECT trace_id, span_id, tenant, service, seen_ns, suspicion, screened FROM job"
             " WHERE suspicion IS NOT NULL AND screened > 0 AND seen_ns >= ? AND seen_ns < ?"
@@ -155,7 +150,7 @@ def read_screened(path: Path, since_ns: int, until_ns: int) -> Sequence[Screened
     ]
 
 
-def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[AnswerStatus, ...]:
+def read_answers(db: Db, trace_id: str) -> tuple[AnswerStatus, ...]:
     """Read the answers of one trace, inside the open transaction."""
     rows = db.execute(
         "SELECT span_id, stands, why, rule, rate, probability, tenant, service, attempts, reason, seen_ns,"
@@ -189,7 +184,7 @@ def read_answers(db: sqlite3.Connection, trace_id: str) -> tuple[AnswerStatus, .
     )
 
 
-def _deliveries(db: sqlite3.Connection, trace_id: str, span_id: str) -> tuple[Delivery, ...]:
+def _deliveries(db: Db, trace_id: str, span_id: str) -> tuple[Delivery, ...]:
     rows = db.execute(
         "SELECT sink, state, reason FROM carrier WHERE trace_id = ? AND span_id = ? ORDER BY sink",
         (trace_id, span_id),
@@ -197,18 +192,15 @@ def _deliveries(db: sqlite3.Connection, trace_id: str, span_id: str) -> tuple[De
     return tuple(Delivery(sink=sink, state=state, reason=reason) for sink, state, reason in rows)
 
 
-def _outbox_items(db: sqlite3.Connection) -> Mapping[str, Mapping[str, int]]:
+def _outbox_items(db: Db) -> Mapping[str, Mapping[str, int]]:
     sums: dict[str, dict[str, int]] = {}
-    for sink, state, number in db.execute("SELECT sink, state, number FROM outbox ORDER BY sink, state"):
+    for sink, state, number in db.execute(
+        "SELECT sink, state, sum(number) FROM outbox GROUP BY sink, state ORDER BY sink, state"
+    ):
         sums.setdefault(sink, {})[state] = number
     return sums
 
 
-def _used_bytes(db: sqlite3.Connection) -> int:
-    pages = (_one(db, "PRAGMA page_count") or 0) - (_one(db, "PRAGMA freelist_count") or 0)
-    return pages * (_one(db, "PRAGMA page_size") or 0)
-
-
-def _one(db: sqlite3.Connection, query: str, *values: str) -> int | None:
+def _one(db: Db, query: str, *values: str | int) -> int | None:
     value: int | None = db.execute(query, values).fetchone()[0]
     return value

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ragtrace.errors import InputError, ReadError
 from ragtrace.files.private import PendingFile
-from ragtrace_collector.store.reader import reading
+from ragtrace_collector.store.sqlite import SqliteFile
 
 
 class RefusedDeliveries(NamedTuple):
@@ -32,7 +32,7 @@ def back_up(store: Path, to: Path) -> int:
         ReadError: the store cannot be read.
         InputError: the copy cannot be written, or a file exists already.
     """
-    with reading(store) as db, new_copy(to) as partly:
+    with SqliteFile(store).reading() as db, new_copy(to) as partly:
         db.execute("COMMIT")  # the copy is a transaction by itself
         db.execute("VACUUM INTO ?", (str(partly),))
     return to.stat().st_size
@@ -70,7 +70,7 @@ def refused(store: Path) -> tuple[RefusedDeliveries, ...]:
     Raises:
         ReadError: the store cannot be read.
     """
-    with reading(store) as db:
+    with SqliteFile(store).reading() as db:
         rows = db.execute(
             "SELECT sink, reason, count(*), min(rejected_ns) FROM parcel WHERE rejected_ns IS NOT NULL"
             " GROUP BY sink, reason ORDER BY 1, 2"
@@ -88,15 +88,15 @@ def send_again(store: Path, *, sink: str | None = None) -> int:
     """
     with _writing(store) as db:
         return db.execute(
-            "UPDATE parcel SET rejected_ns = NULL, reason = ''"
-            " WHERE rejected_ns IS NOT NULL AND (?1 IS NULL OR sink = ?1)",
-            (sink,),
+            "UPDATE parcel SET rejected_ns = NULL, reason = '' WHERE rejected_ns IS NOT NULL"
+            + ("" if sink is None else " AND sink = ?"),
+            () if sink is None else (sink,),
         ).rowcount
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[sqlite3.Connection]:
-    with reading(path):
+    with SqliteFile(path).reading():
         pass  # raises if the file is not a store
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db, db:

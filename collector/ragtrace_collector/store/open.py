@@ -1,43 +1,41 @@
-"""Opens the work store that a configuration names."""
+"""Opens the store that a configuration names, to be the collector's or to be read."""
 
 from __future__ import annotations
 
-import logging
-import sqlite3
-from collections.abc import Collection, Sequence
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.files.state import make_state_folder
 from ragtrace_collector.config import StoreConfig
 from ragtrace_collector.store.cipher import PayloadCipher, open_cipher
-from ragtrace_collector.store.open_errors import UnfitFile, unusable
-from ragtrace_collector.store.schema import check_application_id
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.database import Database
+from ragtrace_collector.store.reader import StoreReader, index_of
+from ragtrace_collector.store.reports import Reports
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
 
-log = logging.getLogger("ragtrace.collector")
 
-
-async def open_store(
-    config: StoreConfig, *, forward_to: Sequence[str], tenants: Collection[str]
-) -> SqliteStore:
+async def open_store(config: StoreConfig, *, forward_to: Sequence[str]) -> Store:
     """Open the store of one collector process, and end the leases that a crash left.
 
     Args:
         config: The section ``store``.
         forward_to: The sinks that get the spans of held traces when these are released.
-        tenants: Those that tokens name.
 
     Raises:
         ConfigError: it cannot be used.
     """
-    return await SqliteStore.open(
-        _file_of(config),
-        max_bytes=config.max_bytes,
-        forward_to=forward_to,
-        cipher=cipher_of(config),
-        tenants=tenants,
+    if config.path is None:
+        make_state_folder()
+    return await Store.open(
+        database_of(config), max_bytes=config.max_bytes, forward_to=forward_to, cipher=cipher_of(config)
     )
+
+
+def database_of(config: StoreConfig) -> Database:
+    """Return where the store is. Whether there is one shows when it is opened or read."""
+    return SqliteFile(config.file)
 
 
 def cipher_of(config: StoreConfig) -> PayloadCipher:
@@ -49,25 +47,31 @@ def cipher_of(config: StoreConfig) -> PayloadCipher:
     return open_cipher([key.get_secret_value() for key in config.encryption_keys])
 
 
-def check_owner(path: Path) -> None:
-    """Check that a database is a store, or an empty one. Nothing is created, and nobody is kept waiting.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOnlyStore:
+    """A store that is read while its collector runs or is stopped: it is opened for each reading."""
+
+    database: Database
+    reader: StoreReader
+    index: SqliteAnswerIndex
+    reports: Reports
+
+    @property
+    def name(self) -> str:
+        """What it is, for people."""
+        return f"store:{self.database.name}"
+
+
+def open_reading(config: StoreConfig) -> ReadOnlyStore:
+    """Return the door to read what a configuration names. Whether there is a store shows when it is read.
 
     Raises:
-        ConfigError: it holds another program's tables, or was written by another ragtrace.
+        ConfigError: a key is malformed, or the encryption library is not installed.
     """
-    # immutable: without it, files for the log would be made beside one that nobody has open
-    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-    try:
-        with closing(sqlite3.connect(address, uri=True)) as db:
-            check_application_id(db)
-    except UnfitFile as exc:
-        raise unusable(path, exc) from exc
-    except sqlite3.Error:
-        pass  # a collector may write there at this moment; one that starts looks at all of it
-
-
-def _file_of(store: StoreConfig) -> Path:
-    if store.path is not None:
-        return store.path
-    make_state_folder()
-    return store.file
+    database, cipher = database_of(config), cipher_of(config)
+    return ReadOnlyStore(
+        database=database,
+        reader=StoreReader(database, cipher),
+        index=index_of(database, cipher),
+        reports=Reports(database, cipher),
+    )

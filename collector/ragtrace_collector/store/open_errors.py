@@ -44,12 +44,8 @@ def unusable(path: Path, exc: Exception) -> ConfigError:
 
 def unreadable(path: Path, exc: sqlite3.Error) -> ReadError:
     """Return the error for a file that cannot be read as a store, with advice."""
-    advice = _OLDER if primary_code(exc) == sqlite3.SQLITE_ERROR else _advice(exc)
-    return ReadError(f"{str(path)!r} cannot be read as a collector's store ({exc}): {advice}")
-
-
-_OLDER: Final = "if an older ragtrace wrote it, start this one's collector on it once"
-"""A table or a column is missing."""
+    what = str(exc).partition(" with text ")[0]  # behind it SQLite quotes the content
+    return ReadError(f"{str(path)!r} cannot be read as a collector's store ({what}): {_advice(exc)}")
 
 
 def _advice(exc: Exception) -> str:
@@ -59,6 +55,7 @@ def _advice(exc: Exception) -> str:
 
 
 _ADVICE: Final[Mapping[int, str]] = {
+    sqlite3.SQLITE_ERROR: DAMAGED,  # a table or a column is missing
     sqlite3.SQLITE_CANTOPEN: "name a writable path whose folder exists",
     sqlite3.SQLITE_BUSY: "another program holds it locked; end that program",
     sqlite3.SQLITE_FULL: "make room on its disk",

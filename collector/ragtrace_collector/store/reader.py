@@ -1,14 +1,11 @@
-"""The read-only door to a SQLite store: nothing is written, no writer waits, and content is decrypted."""
+"""The read-only door to a store: nothing is written, no writer waits, and content is decrypted."""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import closing, contextmanager
+import zlib
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Final
 
 from ragtrace import semconv
@@ -16,62 +13,29 @@ from ragtrace.answer_sources import KeptAnswer
 from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import CodecError, ReadError
+from ragtrace.model import RagRecord
+from ragtrace.sql import Db
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span, Trace
 from ragtrace_collector.store._judged import unpacked
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
-from ragtrace_collector.store.open_errors import unreadable
-from ragtrace_collector.store.schema import check_application_id
+from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
 
 
-@contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a store for reading, while the collector runs or is stopped. All reads see one moment.
-
-    Raises:
-        ReadError: there is no such file, or it is not a collector's store that this version can read.
-    """
-    if not path.is_file():
-        raise ReadError(
-            f"there is no store {str(path)!r}: name `store.path` of the collector's configuration"
-        )
-    try:
-        with closing(_connect(path)) as db:
-            db.execute("BEGIN")
-            check_application_id(db)
-            yield db
-    except sqlite3.Error as exc:
-        raise unreadable(path, exc) from exc
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    address = f"{path.absolute().as_uri()}?mode=ro"
-    db = sqlite3.connect(address, uri=True, isolation_level=None)
-    try:
-        db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").close()
-    except sqlite3.OperationalError:
-        db.close()
-        if path.with_name(f"{path.name}-wal").exists():
-            raise
-        # In a read-only folder, SQLite cannot create the files that readers of a log share.
-        return sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
-    return db
-
-
-def index_of(path: Path, cipher: PayloadCipher = NO_CIPHER) -> SqliteAnswerIndex:
+def index_of(database: Database, cipher: PayloadCipher = NO_CIPHER) -> SqliteAnswerIndex:
     """Return the index of the judged answers in a store, which a collector may be writing meanwhile.
 
-    Its methods raise ReadError if there is no such file, or it is not a store of this version.
+    Its methods raise ReadError if there is no store, or none of this version.
     """
-    return SqliteAnswerIndex(partial(reading, path), unseal=cipher.decrypt_or_nothing)
+    return SqliteAnswerIndex(database.reading, unseal=cipher.decrypt_or_nothing)
 
 
 class StoreReader:
     """A [`TraceReader`][ragtrace.ports.TraceReader] of the traces that a collector still keeps."""
 
-    def __init__(self, path: Path, cipher: PayloadCipher = NO_CIPHER) -> None:
-        self._path = path
+    def __init__(self, database: Database, cipher: PayloadCipher = NO_CIPHER) -> None:
+        self._database = database
         self._cipher = cipher
 
     async def get(self, trace_id: str) -> Trace | None:
@@ -81,7 +45,7 @@ class StoreReader:
         that of the token, or of an answer in the trace if no token named one.
 
         Raises:
-            ReadError: the file is no collector's store or cannot be read, several tenants have the trace, or
+            ReadError: there is no collector's store, or it cannot be read, several tenants have the trace, or
                 its spans are encrypted with a key that was not given.
         """
         return await asyncio.to_thread(self._get, trace_id)
@@ -92,8 +56,8 @@ class StoreReader:
         Its carriers are not among the spans of the trace, so that nothing reads them as the application's.
 
         Raises:
-            ReadError: the file is no collector's store or cannot be read, or they are encrypted with a key
-                that was not given.
+            ReadError: the file is no collector's store or cannot be read, or they are damaged, or encrypted
+                with a key that was not given.
         """
         return await asyncio.to_thread(self._kept, key)
 
@@ -101,7 +65,7 @@ class StoreReader:
         """Yield every trace in the store.
 
         Raises:
-            ReadError: the file is no collector's store or cannot be read, or spans are encrypted with a key
+            ReadError: there is no collector's store, or it cannot be read, or spans are encrypted with a key
                 that was not given.
         """
         for key in await asyncio.to_thread(self._keys):
@@ -110,11 +74,11 @@ class StoreReader:
                 yield trace
 
     async def aclose(self) -> None:
-        """Do nothing: the file is closed after every reading."""
+        """Do nothing: the store is closed after every reading."""
 
     def _get(self, wanted: str) -> Trace | None:
         trace_id = trace_id_of(wanted).lower()
-        with reading(self._path) as db:
+        with self._database.reading() as db:
             keys = _keys_of(db, trace_id)
             if BEHIND_ID in wanted:
                 keys = _of_tenant(db, keys, tenant_of(wanted))
@@ -127,7 +91,7 @@ class StoreReader:
         carriers: list[Span] = []
         record, is_forgotten = None, False
         keys = (answer.trace_id, trace_key(answer.trace_id, answer.tenant))
-        with reading(self._path) as db:
+        with self._database.reading() as db:
             for key, span_id, supersedes, payload, packed in db.execute(_KEPT, (*keys, answer.tenant)):
                 is_own = span_id == answer.span_id
                 is_forgotten = not payload if is_own else is_forgotten
@@ -136,18 +100,18 @@ class StoreReader:
                     spans = self._spans(payload, key)
                     carriers += (replace(span, attributes={**span.attributes, **told}) for span in spans)
                 if is_own and packed is not None:
-                    record = unpacked(self._opened(packed, key))
+                    record = self._record(packed, key)
         return KeptAnswer(carriers=carriers, record=record, is_forgotten=is_forgotten)
 
     def _keys(self) -> list[str]:
-        with reading(self._path) as db:
+        with self._database.reading() as db:
             return _column(db, "SELECT DISTINCT trace_id FROM slice")
 
     def _of_key(self, key: str) -> Trace | None:
-        with reading(self._path) as db:
+        with self._database.reading() as db:
             return self._trace(db, key)
 
-    def _trace(self, db: sqlite3.Connection, key: str) -> Trace | None:
+    def _trace(self, db: Db, key: str) -> Trace | None:
         rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (key,))
         spans = [span for (payload,) in rows for span in self._spans(payload, key)]
         return Trace.of(trace_id_of(key), spans) if spans else None
@@ -162,7 +126,14 @@ class StoreReader:
         try:
             return decode(opened)
         except CodecError as exc:
-            raise self._fault(key, f"are damaged: {exc}") from exc
+            raise self._fault(key, f"is damaged: {exc}") from exc
+
+    def _record(self, packed: bytes, key: str) -> RagRecord:
+        opened = self._opened(packed, key)
+        try:
+            return unpacked(opened)
+        except (ValueError, zlib.error):  # not chained: it quotes the content
+            raise self._fault(key, "is damaged: what was judged is not to be read") from None
 
     def _decrypted(self, payload: bytes, key: str) -> bytes:
         if not self._cipher.keys:
@@ -172,36 +143,33 @@ class StoreReader:
         try:
             return self._cipher.decrypt(payload, key)
         except InvalidTag as exc:
-            raise self._fault(key, "cannot be decrypted: they were changed, damaged or moved") from exc
+            raise self._fault(key, "cannot be decrypted: it was changed, damaged or moved") from exc
 
     def _fault(self, key: str, what: str) -> ReadError:
-        return ReadError(f"{str(self._path)!r}: the spans of trace {trace_id_of(key)} {what}")
+        return ReadError(f"{self._database.name!r}: the content of trace {trace_id_of(key)} {what}")
 
     def _locked(self, missing: str) -> str:
         if not self._cipher.keys:
             return (
-                f"{str(self._path)!r} is encrypted, and no key was given: name the collector's configuration "
-                "with --config: its `store.encryption_keys` decrypt the store"
+                f"{self._database.name!r} is encrypted, and no key was given: name the collector's "
+                "configuration with --config: its `store.encryption_keys` decrypt the store"
             )
         return (
-            f"{str(self._path)!r} is encrypted with the key {missing}, which is not among those given: add "
-            "that key to `store.encryption_keys`"
+            f"{self._database.name!r} is encrypted with the key {missing}, which is not among those given: "
+            "add that key to `store.encryption_keys`, or set the variable that it is in"
         )
 
 
-def _keys_of(db: sqlite3.Connection, trace_id: str) -> list[str]:
-    query = (
-        "SELECT DISTINCT trace_id FROM slice WHERE trace_id = ?1"
-        " OR (trace_id > ?1 || '@' AND trace_id < ?1 || 'A')"
-    )
-    return _column(db, query, trace_id)
+def _keys_of(db: Db, trace_id: str) -> list[str]:
+    query = "SELECT DISTINCT trace_id FROM slice WHERE trace_id = ? OR (trace_id > ? AND trace_id < ?)"
+    return _column(db, query, trace_id, f"{trace_id}{BEHIND_ID}", f"{trace_id}A")
 
 
-def _column(db: sqlite3.Connection, query: str, *values: str) -> list[str]:
+def _column(db: Db, query: str, *values: str) -> list[str]:
     return [value for (value,) in db.execute(query, values)]
 
 
-def _of_tenant(db: sqlite3.Connection, keys: Sequence[str], tenant: str) -> list[str]:
+def _of_tenant(db: Db, keys: Sequence[str], tenant: str) -> list[str]:
     """Return the keys with a tenant, or else that of a trace without one whose answers name the tenant."""
     own = [key for key in keys if tenant_of(key) == tenant]
     if own or not tenant:

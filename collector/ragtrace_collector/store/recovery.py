@@ -12,9 +12,10 @@ from ragtrace.answers.index.sums import SUM_TABLES, recount
 from ragtrace.errors import ReadError
 from ragtrace.sqlite_file import transaction
 from ragtrace_collector.store.maintenance import new_copy
-from ragtrace_collector.store.schema import prepare
+from ragtrace_collector.store.sqlite import prepare
+from ragtrace_collector.store.tables import SUMS
 
-_COUNTED_ANEW: Final = frozenset({"ledger", "outbox", "carrier", *SUM_TABLES})
+_COUNTED_ANEW: Final = frozenset({*SUMS, *SUM_TABLES})
 """These tables hold sums over other tables, and must agree with the rows that are left."""
 
 

@@ -1,39 +1,48 @@
-"""Reports from a SQLite store, on connections of their own: they wait for no writer, and none for them."""
+"""Reports from a store, on connections of their own: they wait for no writer, and none for them."""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from pathlib import Path
-from typing import Final
 
+from ragtrace.sql import Db
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.store._judged import size
 from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
+from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.ledger import read_answers, take_stock
-from ragtrace_collector.store.port import IndexSize, StoredTrace, TraceReport
-from ragtrace_collector.store.reader import reading
+from ragtrace_collector.store.records import IndexSize, StoredTrace, TraceReport
 from ragtrace_collector.store.revisions import UNDECIDED
-from ragtrace_collector.store.trace_key import BEHIND_ID
+from ragtrace_collector.store.trace_key import BEHIND_ID, TRACE_ID_LENGTH
 
 
-class SqliteReports:
-    """The [`LedgerStore`][ragtrace_collector.store.port.LedgerStore] of a SQLite file, also a stopped one.
+class Reports:
+    """What happened to every answer that was seen, also of a store whose collector is stopped.
 
-    Its methods raise ReadError if the file cannot be read.
+    Each method reads one moment and keeps no writer waiting. It raises ReadError if the store cannot be read.
     """
 
-    def __init__(self, path: Path, cipher: PayloadCipher = NO_CIPHER) -> None:
-        self._path = path
+    def __init__(self, database: Database, cipher: PayloadCipher = NO_CIPHER) -> None:
+        self._database = database
         self._cipher = cipher
 
     async def ledger(self, tenant: str | None = None, *, since_ns: int | None = None) -> Ledger:
-        return await asyncio.to_thread(take_stock, self._path, since_ns=since_ns, tenant=tenant)
+        """Return the whole ledger, or that of one tenant's answers. It adds up at every moment.
+
+        With ``since_ns``, it counts the answers that were seen since that time and are still stored, by
+        service too.
+        """
+        return await asyncio.to_thread(take_stock, self._database, since_ns=since_ns, tenant=tenant)
 
     async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
+        """Return the keys of traces, stored or with answers, whose ids begin so, in order.
+
+        ``begin`` is made of hex digits, as trace ids are; every id begins with the empty string. With
+        ``tenant``, only that tenant's traces count.
+        """
         return await asyncio.to_thread(self._find, begin, limit, tenant)
 
     async def trace_report(self, trace_id: str) -> TraceReport:
+        """Return what is known about a trace, by its whole key."""
         return await asyncio.to_thread(self._report, trace_id)
 
     async def index_size(self) -> IndexSize:
@@ -41,36 +50,37 @@ class SqliteReports:
         return await asyncio.to_thread(self._index_size)
 
     def _index_size(self) -> IndexSize:
-        with reading(self._path) as db:
+        with self._database.reading() as db:
             return size(db)
 
     def _find(self, begin: str, limit: int, tenant: str | None) -> tuple[str, ...]:
-        with reading(self._path) as db:
+        with self._database.reading() as db:
+            own, values = (
+                "",
+                [begin, f"{begin}g"],
+            )  # behind the prefix comes nothing, or what is less than a g
+            if tenant is not None:
+                own = f" AND substr(trace_id, {TRACE_ID_LENGTH + 1}) = ?"
+                values.append(f"{BEHIND_ID}{tenant}")
+            where = f"WHERE trace_id >= ? AND trace_id < ?{own}"
             rows = db.execute(
-                f"SELECT trace_id FROM trace WHERE {_BEGINS_SO}"
-                f" UNION SELECT trace_id FROM job WHERE {_BEGINS_SO} ORDER BY 1 LIMIT ?2",
-                (begin, limit, None if tenant is None else f"{BEHIND_ID}{tenant}"),
+                f"SELECT trace_id FROM trace {where} UNION SELECT trace_id FROM job {where}"
+                " ORDER BY 1 LIMIT ?",
+                (*values, *values, limit),
             )
             return tuple(row[0] for row in rows)
 
     def _report(self, trace_id: str) -> TraceReport:
-        with reading(self._path) as db:
+        with self._database.reading() as db:
             return TraceReport(trace=_trace(db, trace_id, self._cipher), answers=read_answers(db, trace_id))
 
 
-_BEGINS_SO: Final = (
-    "trace_id >= ?1 AND trace_id < ?1 || 'g'"
-    " AND (?3 IS NULL OR substr(trace_id, max(1, instr(trace_id, '@'))) = ?3)"
-)
-"""After the prefix comes nothing, or a character less than ``g``."""
-
-
-def _trace(db: sqlite3.Connection, trace_id: str, cipher: PayloadCipher) -> StoredTrace | None:
+def _trace(db: Db, trace_id: str, cipher: PayloadCipher) -> StoredTrace | None:
     row = db.execute(
-        f"SELECT last_arrival_ns, {UNDECIDED}, settled_ns, is_cut,"
+        f"SELECT last_arrival_ns, CASE WHEN {UNDECIDED} THEN 1 ELSE 0 END, settled_ns, is_cut,"
         " (SELECT since_ns FROM held WHERE held.trace_id = trace.trace_id),"
         " coalesce(suspect.poison, ''), coalesce(suspect.crashes, 0)"
-        " FROM trace LEFT JOIN suspect USING (trace_id) WHERE trace_id = ?",
+        " FROM trace LEFT JOIN suspect ON suspect.trace_id = trace.trace_id WHERE trace.trace_id = ?",
         (trace_id,),
     ).fetchone()
     if row is None:
@@ -87,7 +97,7 @@ def _trace(db: sqlite3.Connection, trace_id: str, cipher: PayloadCipher) -> Stor
     )
 
 
-def _payloads(db: sqlite3.Connection, trace_id: str, cipher: PayloadCipher) -> tuple[bytes, ...] | None:
+def _payloads(db: Db, trace_id: str, cipher: PayloadCipher) -> tuple[bytes, ...] | None:
     rows = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,)).fetchall()
     if any(cipher.missing_key(payload) for (payload,) in rows):
         return None

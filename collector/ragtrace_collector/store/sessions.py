@@ -1,87 +1,79 @@
-"""The tables of sessions: a row a session, and a row a turn, whose content is encrypted as spans are."""
+"""Sessions: a row a session, and a row a turn, whose content is encrypted as spans are."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final
 
 from ragtrace.answers.index.sessions import put_session
 from ragtrace.answers.sessions import SessionSummary
 from ragtrace.conversations.span import SessionName
-from ragtrace_collector.store.port import KeptTurn, StoredSession, StoredTurn, StoreUnavailable
-from ragtrace_collector.store.writer import GroupCommit
+from ragtrace.sql import Db
+from ragtrace_collector.store import _outbox
+from ragtrace_collector.store.cipher import PayloadCipher
+from ragtrace_collector.store.database import Commits
+from ragtrace_collector.store.records import KeptTurn, StoredSession, StoredTurn
 
-T = TypeVar("T")
-
-SESSIONS: Final = """
-CREATE TABLE session (
-    id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,
-    opened_ns INTEGER NOT NULL, newest_ns INTEGER NOT NULL, not_before_ns INTEGER NOT NULL DEFAULT 0,
-    attempts INTEGER NOT NULL DEFAULT 0, revision INTEGER NOT NULL DEFAULT 0,
-    is_ended INTEGER NOT NULL DEFAULT 0, written TEXT NOT NULL DEFAULT '');
-CREATE UNIQUE INDEX session_name ON session (tenant, name);
-CREATE INDEX session_open ON session (newest_ns) WHERE is_ended = 0;
-CREATE INDEX session_ended ON session (newest_ns) WHERE is_ended = 1;
-CREATE TABLE session_turn (
-    session INTEGER NOT NULL, trace_id TEXT NOT NULL, span_id TEXT NOT NULL, start_ns INTEGER NOT NULL,
-    carrier TEXT NOT NULL, turn BLOB NOT NULL, place BLOB NOT NULL,
-    digest TEXT NOT NULL DEFAULT '', checked BLOB,
-    PRIMARY KEY (session, trace_id, span_id)) WITHOUT ROWID;
-"""
 _AT_ONCE: Final = 50
 
 
-class SqliteSessions:
-    """The [`SessionStore`][ragtrace_collector.store.port.SessionStore] of a SQLite store."""
+class SessionTurns:
+    """The turns of sessions, by tenant and id.
 
-    def __init__(
-        self,
-        commits: GroupCommit,
-        put_outbox_items: Callable[[sqlite3.Connection, Mapping[str, bytes]], None],
-    ) -> None:
+    A session is open from a turn that comes or changes until `end`. Each method is one transaction, and all
+    raise StoreUnavailable.
+    """
+
+    def __init__(self, commits: Commits, cipher: PayloadCipher) -> None:
         self._commits = commits
-        self._put_outbox_items = put_outbox_items
+        self._cipher = cipher
 
     async def due(
         self, *, quiet_before_ns: int, opened_before_ns: int, now_ns: int, limit: int = 20
     ) -> tuple[SessionName, ...]:
-        """Return open sessions without a turn since a time, or that were opened before one."""
+        """Return open sessions without a turn since a time, or that were opened before one.
+
+        Those that are postponed beyond ``now_ns`` are left out.
+        """
         query = (
-            "SELECT tenant, name FROM session WHERE is_ended = 0 AND not_before_ns <= ?3"
-            " AND (newest_ns < ?1 OR opened_ns < ?2) ORDER BY newest_ns LIMIT ?4"
+            "SELECT tenant, name FROM session WHERE is_ended = 0 AND not_before_ns <= ?"
+            " AND (newest_ns < ? OR opened_ns < ?) ORDER BY newest_ns LIMIT ?"
         )
-        values = (quiet_before_ns, opened_before_ns, now_ns, limit)
-        rows = await self._submit(lambda db: db.execute(query, values).fetchall())
+        values = (now_ns, quiet_before_ns, opened_before_ns, limit)
+        rows = await self._commits.submit(lambda db: db.execute(query, values).fetchall())
         return tuple(SessionName(tenant=tenant, session=name) for tenant, name in rows)
 
     async def session(self, name: SessionName) -> StoredSession | None:
         """Return a session with its turns; ``None`` if it is not known."""
-        return await self._submit(lambda db: _session(db, name))
+        return await self._commits.submit(lambda db: _session(db, name, self._cipher))
 
     async def before(
         self, name: SessionName, *, start_ns: int, trace_id: str, span_id: str, limit: int
     ) -> tuple[bytes, ...]:
-        """Return the last turns of a session that began before an answer, the oldest first."""
+        """Return the last turns of a session that began before an answer, the oldest first.
+
+        Of turns that began with it, those count whose ids are smaller.
+        """
         values = (name.tenant, name.session, start_ns, trace_id, span_id, limit)
-        rows = await self._submit(lambda db: db.execute(_BEFORE, values).fetchall())
-        return tuple(turn for (turn,) in rows)
+        rows = await self._commits.submit(lambda db: db.execute(_BEFORE, values).fetchall())
+        return tuple(self._cipher.opened(turn, name.session) for (turn,) in reversed(rows))
 
     async def keep_check(
         self, name: SessionName, carrier_span_id: str, *, digest: str, checked: bytes
     ) -> None:
         """Keep what the judge said of a turn, so that it is not asked again."""
-        of_turn = f"carrier = ? AND session = ({_ID})"
-        statement = f"UPDATE session_turn SET digest = ?, checked = sealed(?, ?) WHERE {of_turn}"
-        values = (digest, checked, name.session, carrier_span_id, name.tenant, name.session)
-        await self._submit(lambda db: db.execute(statement, values).close())
+        statement = f"UPDATE session_turn SET digest = ?, checked = ? WHERE carrier = ? AND session = ({_ID})"
+        sealed = self._cipher.encrypt(checked, name.session)
+        values = (digest, sealed, carrier_span_id, name.tenant, name.session)
+        await self._commits.submit(lambda db: db.execute(statement, values).rowcount)
 
     async def postpone(self, name: SessionName, *, until_ns: int) -> None:
         """Let an open session wait, and count an attempt."""
         statement = (
             "UPDATE session SET not_before_ns = ?, attempts = attempts + 1 WHERE tenant = ? AND name = ?"
         )
-        await self._submit(lambda db: db.execute(statement, (until_ns, name.tenant, name.session)).close())
+        values = (until_ns, name.tenant, name.session)
+        await self._commits.submit(lambda db: db.execute(statement, values).rowcount)
 
     async def end(
         self,
@@ -92,64 +84,67 @@ class SqliteSessions:
         outbox_items: Mapping[str, bytes],
         summary: SessionSummary | None = None,
     ) -> bool:
-        """Note the span of a session, put it into the outbox and its summary into the index."""
+        """Note the span of a session, put it into the outbox and its summary into the index.
 
-        def work(db: sqlite3.Connection) -> bool:
+        Nothing is done if a turn came meanwhile.
+
+        Returns:
+            Whether the session was as ``revision`` says. If not, nothing has changed.
+        """
+
+        def work(db: Db) -> bool:
             ended = db.execute(
                 "UPDATE session SET is_ended = 1, attempts = 0, not_before_ns = 0, written = ?"
                 " WHERE tenant = ? AND name = ? AND revision = ? AND is_ended = 0",
                 (span_id, name.tenant, name.session, revision),
-            )
-            if ended.rowcount:
-                self._put_outbox_items(db, outbox_items)
+            ).rowcount
+            if ended:
+                _outbox.put(db, self._cipher, outbox_items)
                 if summary is not None:
                     put_session(db, summary)
-            return bool(ended.rowcount)
+            return bool(ended)
 
-        return await self._submit(work)
+        return await self._commits.submit(work)
 
     async def forget(self, *, before_ns: int) -> int:
         """Delete ended sessions without a turn since a time. Return how many, some at a time."""
-        return await self._submit(lambda db: forget_sessions(db, before_ns=before_ns))
-
-    async def _submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return await self._commits.submit(work)
-        except sqlite3.OperationalError as exc:
-            raise StoreUnavailable(f"sessions cannot be kept: {exc}") from exc
+        return await self._commits.submit(lambda db: forget_sessions(db, before_ns=before_ns))
 
 
-def add_turn(db: sqlite3.Connection, kept: KeptTurn, *, now_ns: int) -> None:
+def add_turn(db: Db, kept: KeptTurn, cipher: PayloadCipher, *, now_ns: int) -> None:
     """Add a turn or replace it, inside the transaction that ends its job; its session is open then."""
     name = kept.name
-    db.execute(
-        "INSERT INTO session (tenant, name, opened_ns, newest_ns) VALUES (?1, ?2, ?3, ?3)"
-        " ON CONFLICT (tenant, name) DO UPDATE SET newest_ns = max(newest_ns, ?3), revision = revision + 1,"
-        " opened_ns = CASE is_ended WHEN 1 THEN ?3 ELSE opened_ns END, is_ended = 0, attempts = 0,"
-        " not_before_ns = 0",
-        (name.tenant, name.session, now_ns),
-    )
-    (number,) = db.execute(_ID, (name.tenant, name.session)).fetchone()
+    (number,) = db.execute(
+        "INSERT INTO session (tenant, name, opened_ns, newest_ns) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (tenant, name) DO UPDATE SET revision = session.revision + 1,"
+        " newest_ns = CASE WHEN session.newest_ns > excluded.newest_ns THEN session.newest_ns"
+        " ELSE excluded.newest_ns END,"
+        " opened_ns = CASE WHEN session.is_ended = 1 THEN excluded.opened_ns ELSE session.opened_ns END,"
+        " is_ended = 0, attempts = 0, not_before_ns = 0 RETURNING id",
+        (name.tenant, name.session, now_ns, now_ns),
+    ).fetchone()
     if kept.supersedes:
         db.execute("DELETE FROM session_turn WHERE session = ? AND carrier = ?", (number, kept.supersedes))
     db.execute(
-        "INSERT OR REPLACE INTO session_turn (session, trace_id, span_id, start_ns, carrier, turn, place)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, sealed(?6, ?8), sealed(?7, ?8))",
+        "INSERT INTO session_turn (session, trace_id, span_id, start_ns, carrier, turn, place)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, trace_id, span_id) DO UPDATE SET"
+        " start_ns = excluded.start_ns, carrier = excluded.carrier, turn = excluded.turn,"
+        " place = excluded.place, digest = '', checked = NULL",
         (
             *(number, kept.trace_id, kept.span_id, kept.start_ns, kept.carrier_span_id),
-            *(kept.turn, kept.place, name.session),
+            *(cipher.encrypt(kept.turn, name.session), cipher.encrypt(kept.place, name.session)),
         ),
     )
     (turns,) = db.execute("SELECT count(*) FROM session_turn WHERE session = ?", (number,)).fetchone()
     if turns > kept.most_turns:
         db.execute(
-            "DELETE FROM session_turn WHERE session = ?1 AND (trace_id, span_id) IN ("
-            " SELECT trace_id, span_id FROM session_turn WHERE session = ?1 ORDER BY start_ns LIMIT ?2)",
-            (number, turns - kept.most_turns),
+            "DELETE FROM session_turn WHERE session = ? AND (trace_id, span_id) IN ("
+            "SELECT trace_id, span_id FROM session_turn WHERE session = ? ORDER BY start_ns LIMIT ?)",
+            (number, number, turns - kept.most_turns),
         )
 
 
-def forget_sessions(db: sqlite3.Connection, *, before_ns: int) -> int:
+def forget_sessions(db: Db, *, before_ns: int) -> int:
     """Delete some ended sessions, the oldest first; return how many."""
     found = db.execute(
         "SELECT id FROM session WHERE is_ended = 1 AND newest_ns < ? ORDER BY newest_ns LIMIT ?",
@@ -160,7 +155,7 @@ def forget_sessions(db: sqlite3.Connection, *, before_ns: int) -> int:
     return len(found)
 
 
-def _session(db: sqlite3.Connection, name: SessionName) -> StoredSession | None:
+def _session(db: Db, name: SessionName, cipher: PayloadCipher) -> StoredSession | None:
     row = db.execute(
         "SELECT id, revision, attempts, written FROM session WHERE tenant = ? AND name = ?",
         (name.tenant, name.session),
@@ -169,30 +164,30 @@ def _session(db: sqlite3.Connection, name: SessionName) -> StoredSession | None:
         return None
     number, revision, attempts, written = row
     turns = db.execute(
-        "SELECT carrier, unsealed(turn, ?2), unsealed(place, ?2),"
-        " CASE WHEN checked IS NOT NULL THEN unsealed(checked, ?2) END, digest"
-        " FROM session_turn WHERE session = ?1 ORDER BY start_ns, trace_id, span_id",
-        (number, name.session),
-    )
+        "SELECT carrier, turn, place, checked, digest FROM session_turn WHERE session = ?"
+        " ORDER BY start_ns, trace_id, span_id",
+        (number,),
+    ).fetchall()
     return StoredSession(
         name=name,
         revision=revision,
         attempts=attempts,
         span_id=written,
         turns=tuple(
-            StoredTurn(carrier_span_id=carrier, turn=turn, place=place, checked=checked, digest=digest)
+            StoredTurn(
+                carrier_span_id=carrier,
+                turn=cipher.opened(turn, name.session),
+                place=cipher.opened(place, name.session),
+                checked=None if checked is None else cipher.opened(checked, name.session),
+                digest=digest,
+            )
             for carrier, turn, place, checked, digest in turns
         ),
     )
 
 
-_BEFORE: Final = """
-SELECT unsealed(turn, ?2) FROM session_turn
-WHERE session = (SELECT id FROM session WHERE tenant = ?1 AND name = ?2) AND (trace_id, span_id) IN (
-    SELECT trace_id, span_id FROM session_turn
-    WHERE session = (SELECT id FROM session WHERE tenant = ?1 AND name = ?2)
-        AND (start_ns, trace_id, span_id) < (?3, ?4, ?5)
-    ORDER BY start_ns DESC, trace_id DESC, span_id DESC LIMIT ?6)
-ORDER BY start_ns, trace_id, span_id
-"""
 _ID: Final = "SELECT id FROM session WHERE tenant = ? AND name = ?"
+_BEFORE: Final = (
+    f"SELECT turn FROM session_turn WHERE session = ({_ID}) AND (start_ns, trace_id, span_id) < (?, ?, ?)"
+    " ORDER BY start_ns DESC, trace_id DESC, span_id DESC LIMIT ?"
+)

@@ -10,6 +10,8 @@ from typing import Final
 
 BEHIND_ID: Final = "@"
 """Never part of a trace id."""
+TRACE_ID_LENGTH: Final = 32
+"""Hexadecimal digits."""
 
 
 def trace_key(trace_id: str, tenant: str | None) -> str:

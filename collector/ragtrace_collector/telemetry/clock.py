@@ -12,6 +12,8 @@ from ragtrace_collector.telemetry.logs import event
 log = logging.getLogger("ragtrace.collector")
 
 _WORTH_TELLING_NS: Final = 1_000_000_000
+_DAY_NS: Final = 86_400 * 10**9
+_FAR_AHEAD_NS: Final = 7 * _DAY_NS
 
 
 class SteadyClock:
@@ -47,14 +49,25 @@ class SteadyClock:
 class CalendarClock:
     """Another clock's time, to compare with times of applications: if it was wrong once, it is right again.
 
-    It runs ahead by no more than has passed since the start, so that nothing is deleted because the clock
-    was set ahead meanwhile.
+    It runs ahead by no more than has passed since the start. If the clock is far ahead of the newest answer
+    then, it begins with that answer's time: nothing is deleted because the clock is ahead.
     """
 
-    def __init__(self, clock: Clock, monotonic_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, clock: Clock, monotonic_ns: Callable[[], int], *, newest_ns: int | None = None
+    ) -> None:
         self._clock = clock
         self._monotonic_ns = monotonic_ns
-        self._began_ns = clock.now_ns() - monotonic_ns()
+        now_ns = clock.now_ns()
+        self._began_ns = now_ns - monotonic_ns()
+        if newest_ns is not None and now_ns - newest_ns > _FAR_AHEAD_NS:
+            self._began_ns = newest_ns - monotonic_ns()
+            log.warning(
+                "the clock is %d days ahead of the newest judged answer: none is deleted for its age;"
+                " if the clock is right, restart once newer answers are judged",
+                (now_ns - newest_ns) // _DAY_NS,
+                extra=event("clock_ahead"),
+            )
 
     def now_ns(self) -> int:
         """Unix time in nanoseconds."""

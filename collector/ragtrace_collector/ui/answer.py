@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import NoMatchFound, Route
 
-from ragtrace.answers.opened import AnswerGone
+from ragtrace.answers.opened import AnswerDamaged, AnswerGone
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import RagtraceError, ReadError, ReadUnavailable
 from ragtrace.reviews.review import Review
@@ -167,6 +167,7 @@ async def _not_opened(request: Request, key: AnswerKey, exc: ReadError) -> Respo
         is_gone=is_gone,
         reason=str(exc),
         is_away=isinstance(exc, ReadUnavailable),
+        is_damaged=isinstance(exc, AnswerDamaged),
         links=tuple(place_links(site.links, key)),
         again=answer_url(request, key),
     )

@@ -8,7 +8,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from ragtrace.errors import CodecError, RagtraceError
-from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.store.records import StoreUnavailable
 
 RETRY_AFTER_S: Final = 5
 _HTTP_STATUS: Final = {

@@ -8,7 +8,6 @@ are exact in any case, and then the interval is a little too short.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -19,6 +18,7 @@ from ragtrace.answers.index.sums import COLUMNS, HOUR_NS, distinct, occurs, summ
 from ragtrace.answers.port import MetricTrend, Quadrant, Release, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
 from ragtrace.model import Label, VerdictLabel
+from ragtrace.sql import Statements
 from ragtrace.stats import Moments, mean_of
 
 _VERDICTS: Final = (
@@ -32,7 +32,7 @@ _DIMENSIONS: Final = ("service", "model", "prompt_version", "tenant")
 _VERSIONS: Final = ("service_version", "prompt_version")
 
 
-def sums(db: sqlite3.Connection, scope: TrafficScope) -> Sums:
+def sums(db: Statements, scope: TrafficScope) -> Sums:
     """Return a scope in numbers."""
     totals, causes = _totals(db, scope, COLUMNS["answer_sum"]), _causes(db, scope)
     return Sums(
@@ -46,19 +46,19 @@ def sums(db: sqlite3.Connection, scope: TrafficScope) -> Sums:
     )
 
 
-def quadrant(db: sqlite3.Connection, scope: TrafficScope) -> Quadrant | None:
+def quadrant(db: Statements, scope: TrafficScope) -> Quadrant | None:
     """Return the answers by whether chunk precision and faithfulness pass; ``None`` without any."""
     names = tuple(Quadrant.__dataclass_fields__)
     found = {name: int(number) for name, number in _totals(db, scope, names).items()}
     return Quadrant(**found) if any(found.values()) else None
 
 
-def _totals(db: sqlite3.Connection, scope: TrafficScope, names: Sequence[str]) -> dict[str, float]:
+def _totals(db: Statements, scope: TrafficScope, names: Sequence[str]) -> dict[str, float]:
     totals = summed(db, "answer_sum", scope, columns=names)
     return dict(zip(names, totals.get((), [0] * len(names)), strict=True))
 
 
-def _causes(db: sqlite3.Connection, scope: TrafficScope) -> list[tuple[tuple[str, str], int]]:
+def _causes(db: Statements, scope: TrafficScope) -> list[tuple[tuple[str, str], int]]:
     """Return the number of answers by blame and reason."""
     found = summed(db, "answer_cause_sum", scope, by="blame, reason")
     return [((str(blame), str(reason)), int(number)) for (blame, reason), (number,) in found.items()]
@@ -72,7 +72,7 @@ def _most_frequent(found: Iterable[tuple[str, int]]) -> dict[str, int]:
     return dict(sorted((+totals).items(), key=lambda each: (-each[1], each[0])))
 
 
-def metrics(db: sqlite3.Connection, scope: TrafficScope) -> Sequence[str]:
+def metrics(db: Statements, scope: TrafficScope) -> Sequence[str]:
     """Return the names of the metrics that occur, faithfulness first."""
     found = (
         name for (name,) in distinct(db, "answer_score", ("metric",), Condition()) if occurs(db, name, scope)
@@ -80,7 +80,7 @@ def metrics(db: sqlite3.Connection, scope: TrafficScope) -> Sequence[str]:
     return sorted(found, key=first_faithfulness)
 
 
-def trend(db: sqlite3.Connection, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
+def trend(db: Statements, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
     """Return a metric over time.
 
     Raises:
@@ -107,7 +107,7 @@ def trend(db: sqlite3.Connection, metric: str, scope: TrafficScope, *, period_ns
     )
 
 
-def is_lower_better(db: sqlite3.Connection, metric: str) -> bool:
+def is_lower_better(db: Statements, metric: str) -> bool:
     """Return whether less of a metric is better."""
     row = db.execute(
         "SELECT is_lower_better FROM answer_score WHERE metric = ? AND label IN ('pass', 'fail')"
@@ -138,7 +138,7 @@ def _point(start_ns: int, found: Sequence[float]) -> TrendPoint:
     )
 
 
-def values(db: sqlite3.Connection, dimension: str, scope: TrafficScope, *, limit: int) -> Mapping[str, int]:
+def values(db: Statements, dimension: str, scope: TrafficScope, *, limit: int) -> Mapping[str, int]:
     """Return the values of a dimension with their number of answers, the most frequent first.
 
     Raises:
@@ -156,7 +156,7 @@ def values(db: sqlite3.Connection, dimension: str, scope: TrafficScope, *, limit
     return dict(sorted(totals.items(), key=lambda each: (-each[1], each[0]))[:limit])
 
 
-def releases(db: sqlite3.Connection, scope: TrafficScope) -> list[Release]:
+def releases(db: Statements, scope: TrafficScope) -> list[Release]:
     """Return the releases of a scope, in order of time."""
     names = stream_names(scope)
     rows = db.execute(
@@ -184,7 +184,7 @@ def releases(db: sqlite3.Connection, scope: TrafficScope) -> list[Release]:
     )
 
 
-def newest_ns(db: sqlite3.Connection, scope: TrafficScope) -> int | None:
+def newest_ns(db: Statements, scope: TrafficScope) -> int | None:
     """Return the time of the newest answer in a scope."""
     times = times_of(scope)
     newest = (

@@ -6,7 +6,6 @@ candidates in the order of the list, along an index, until the page is full or i
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -17,6 +16,7 @@ from ragtrace.answers.index._scope import Condition, clean, in_streams
 from ragtrace.answers.index.sums import DAY, HOUR_NS, days_with
 from ragtrace.answers.port import AnswerFilter, SortBy
 from ragtrace.model import Label
+from ragtrace.sql import Statements
 
 FEW: Final = 12_000
 """So many candidates are looked at and sorted in well under the limit."""
@@ -87,7 +87,7 @@ def order_of(sort: SortBy, *, is_lower_better: bool) -> Order:
 class Search:
     """One list, in one transaction."""
 
-    db: sqlite3.Connection
+    db: Statements
     chosen: AnswerFilter
     order: Order
     few: int = FEW

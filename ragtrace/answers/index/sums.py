@@ -10,12 +10,12 @@ weights of its answers, of their weighted scores, and of the products of these t
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ragtrace.answers.index._scope import Condition, in_streams
 from ragtrace.answers.port import TrafficScope
+from ragtrace.sql import Statements
 
 HOUR_NS: Final = 3_600_000_000_000
 DAY: Final = 24
@@ -108,7 +108,7 @@ class _Part(NamedTuple):
     """Exclusive."""
 
 
-def touch(db: sqlite3.Connection, times_ns: Iterable[int]) -> None:
+def touch(db: Statements, times_ns: Iterable[int]) -> None:
     """Note that rows of these times have changed, in the transaction that changes them."""
     touched = sorted({time_ns // HOUR_NS for time_ns in times_ns})
     db.executemany(_TOUCH, [(1, hour) for hour in touched])
@@ -117,7 +117,7 @@ def touch(db: sqlite3.Connection, times_ns: Iterable[int]) -> None:
 _TOUCH: Final = "INSERT INTO answer_touched (hours, first_hour) VALUES (?, ?)"
 
 
-def fold(db: sqlite3.Connection, *, at_once: int, is_open: bool = False) -> int:
+def fold(db: Statements, *, at_once: int, is_open: bool = False) -> int:
     """Make the sums of touched hours and days anew, inside a transaction of the caller.
 
     Those that have not ended by the time of the newest row are left as they are, unless ``is_open``: they
@@ -149,13 +149,13 @@ def fold(db: sqlite3.Connection, *, at_once: int, is_open: bool = False) -> int:
     return len(found)
 
 
-def _clear(db: sqlite3.Connection, table: str, hours: int, first: int) -> None:
+def _clear(db: Statements, table: str, hours: int, first: int) -> None:
     for named in _named(db, table, hours):
         where = Condition("hours = ?", (hours,)).and_(named, Condition("first_hour = ?", (first,)))
         db.execute(f"DELETE FROM {table} WHERE {where.sql}", where.values)
 
 
-def _named(db: sqlite3.Connection, table: str, hours: int) -> Iterator[Condition]:
+def _named(db: Statements, table: str, hours: int) -> Iterator[Condition]:
     """Yield a condition for each value of a table's names, which its key finds directly."""
     columns = _NAMES[table]
     if not columns:
@@ -166,7 +166,7 @@ def _named(db: sqlite3.Connection, table: str, hours: int) -> Iterator[Condition
 
 
 def distinct(
-    db: sqlite3.Connection, table: str, columns: Sequence[str], among: Condition
+    db: Statements, table: str, columns: Sequence[str], among: Condition
 ) -> Iterator[tuple[str, ...]]:
     """Yield the values of the first columns of an index, in order, without going through all rows."""
     place = tuple("" for _ in columns)
@@ -185,7 +185,7 @@ def distinct(
         yield place
 
 
-def recount(db: sqlite3.Connection) -> None:
+def recount(db: Statements) -> None:
     """Make all sums anew, such as after a damaged file lost some rows, inside a transaction of the caller."""
     for table in SUM_TABLES:
         db.execute(f"DELETE FROM {table}")
@@ -198,7 +198,7 @@ def recount(db: sqlite3.Connection) -> None:
 
 
 def summed(
-    db: sqlite3.Connection,
+    db: Statements,
     table: str,
     scope: TrafficScope,
     *,
@@ -225,7 +225,7 @@ def summed(
     return totals
 
 
-def days_with(db: sqlite3.Connection, counted: Sequence[str], blame: str | None) -> set[int] | None:
+def days_with(db: Statements, counted: Sequence[str], blame: str | None) -> set[int] | None:
     """Return the days, by their first hours, that can have a row with these counts in sums and with a blame.
 
     ``None`` if nothing is asked.
@@ -240,7 +240,7 @@ def days_with(db: sqlite3.Connection, counted: Sequence[str], blame: str | None)
     return {hour for (hour,) in found} | {hour // DAY * DAY for (hour,) in touched}
 
 
-def occurs(db: sqlite3.Connection, metric: str, scope: TrafficScope) -> bool:
+def occurs(db: Statements, metric: str, scope: TrafficScope) -> bool:
     """Return whether an answer of a scope has a metric."""
     return any(
         db.execute(f"SELECT 1 FROM ({source.sql}) AS found LIMIT 1", source.values).fetchone()
@@ -249,7 +249,7 @@ def occurs(db: sqlite3.Connection, metric: str, scope: TrafficScope) -> bool:
 
 
 def _sources(
-    db: sqlite3.Connection, table: str, scope: TrafficScope, metric: str | None, period_hours: int
+    db: Statements, table: str, scope: TrafficScope, metric: str | None, period_hours: int
 ) -> Iterator[Condition]:
     streams = in_streams(scope)
     # not by the index of all scores
@@ -273,7 +273,7 @@ def _of_rows(table: str, part: _Part, within: Condition) -> Condition:
     return Condition(_OF_ROWS[table].format(hour=hour, rows=rows.sql), rows.values)
 
 
-def _parts(db: sqlite3.Connection, scope: TrafficScope, period_hours: int) -> Iterator[_Part]:
+def _parts(db: Statements, scope: TrafficScope, period_hours: int) -> Iterator[_Part]:
     """Yield parts that cover a scope, from its first to its last hour, both whole."""
     first = 0 if scope.since_ns is None else max(0, scope.since_ns // HOUR_NS)
     end = _LAST if scope.until_ns is None else min(_LAST, -(-scope.until_ns // HOUR_NS))

@@ -35,7 +35,7 @@ CREATE INDEX answer_row_position ON answer_row (position);
 CREATE INDEX answer_row_cost ON answer_row (cost_usd) WHERE is_valid = 1 AND cost_usd IS NOT NULL;
 CREATE INDEX answer_row_doubt ON answer_row (is_disputed, doubt) WHERE is_valid = 1;
 CREATE INDEX answer_row_suspicion ON answer_row (suspicion) WHERE is_valid = 1 AND suspicion IS NOT NULL;
-CREATE INDEX answer_row_session ON answer_row (session, time_ns) WHERE session != '';
+CREATE INDEX answer_row_session ON answer_row (session, id) WHERE session != '';
 CREATE INDEX answer_row_conversation ON answer_row (time_ns) WHERE is_valid = 1 AND session != '';
 CREATE INDEX answer_row_feedback ON answer_row (time_ns, feedback) WHERE feedback != '';
 CREATE TABLE answer_score (

@@ -87,9 +87,10 @@ def check_unread(path: Path) -> Iterator[Check]:
     if not path.exists():
         return
     from ragtrace_collector.store.ledger import take_stock
+    from ragtrace_collector.store.sqlite import SqliteFile
 
     try:
-        unread = take_stock(path).unread
+        unread = take_stock(SqliteFile(path)).unread
     except ReadError:
         return  # the check of the store says it
     for each in unread:

@@ -307,7 +307,7 @@ async def _opened_store(config: Path | None, store: Path | None) -> AsyncIterato
         from ragtrace_collector.config import load_config
         from ragtrace_collector.service.page import place_over
         from ragtrace_collector.store.ledger import read_screened, take_stock
-        from ragtrace_collector.store.open_reading import open_reading
+        from ragtrace_collector.store.open import open_reading
 
     configured = load_config(config, needs_secrets=False)
     section = configured.store
@@ -323,10 +323,10 @@ async def _opened_store(config: Path | None, store: Path | None) -> AsyncIterato
     async with place_over(found, configured) as opened:
 
         def states() -> Mapping[str, int]:
-            return take_stock(found.path).by(lambda account: account.state)
+            return take_stock(found.database).by(lambda account: account.state)
 
         def screened(since_ns: int, until_ns: int) -> Sequence[ScreenedAnswer]:
-            return read_screened(found.path, since_ns, until_ns)
+            return read_screened(found.database, since_ns, until_ns)
 
         yield _Place(
             name=found.name, index=opened.index, source=opened.source, states=states, screened=screened

@@ -27,7 +27,7 @@ from ragtrace.judge._http import (
     certificate_fault,
     error_of_aiohttp,
     never_left,
-    status_within,
+    raise_error_within,
 )
 from ragtrace.judge.calls import JudgeCall, was_turned_down
 from ragtrace.judge.openai._client import Access
@@ -204,21 +204,12 @@ class Endpoint:
 
 
 def check_error_within(answer: Any, *, who: str, call: JudgeCall) -> None:
-    """Treat an error that came with the status 200 as one with the status that it means.
-
-    Raises:
-        RequestRejected: that is 400 or 422.
-        JudgeError: it is another.
-    """
+    """Raise the error within an answer with the status 200, or a choice of it, as `raise_error_within`."""
     choices = answer.choices if isinstance(answer, JsonObject) else None
     holders = [answer, *(choices if isinstance(choices, list) else ())]
     error = next((each.error for each in holders if isinstance(each, JsonObject) and each.error), None)
-    if error is None:
-        return
-    rejected = RequestRejected(status_within(error), {"error": error})
-    if was_turned_down(rejected.status):
-        call.turned_down()
-    raise rejected if rejected.is_adaptable else rejected.failure(who=who, usage=call.usage)
+    if error is not None:
+        raise_error_within(error, who=who, call=call)
 
 
 def _read(reply: bytes) -> Any:

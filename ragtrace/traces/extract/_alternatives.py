@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ragtrace.model import Part, Provenance
 from ragtrace.traces.extract._calls import Call, SpanTree
-from ragtrace.traces.extract._content import FoundValue
-from ragtrace.traces.extract._mapping import is_mapped
+from ragtrace.traces.extract._content import FoundValue, Place
+from ragtrace.traces.extract._rules import is_mapped
 from ragtrace.traces.extract._span_reader import Role, SpanReading, T
 
 _RETRIEVALS: Final = (Role.RETRIEVAL, Role.RERANK)
@@ -39,20 +38,17 @@ def passed_over(
 def _questions(call: Call, generation: SpanReading | None, *, is_own: bool) -> Iterator[Provenance]:
     for each in call.of(*_RETRIEVALS, Role.GENERATION):
         found = each.question if each.role is Role.GENERATION else each.query
-        if found is not None:
-            yield _over(Part.QUESTION, each, found, _why_not_asked(each, found, generation, is_own=is_own))
-
-
-def _why_not_asked(
-    each: SpanReading, found: FoundValue[str], generation: SpanReading | None, *, is_own: bool
-) -> str:
-    if found.value is None:
-        return _NO_TEXT
-    if is_own:
-        return "the question of the RAG call itself comes first"
-    if each.role is not Role.GENERATION:
-        return "the query of another retrieval was used"
-    return "a prompt comes last" if each is generation else "another generation gave the answer"
+        if found is None:
+            continue
+        if found.value is None:
+            why = _NO_TEXT
+        elif is_own:
+            why = "the question of the RAG call itself comes first"
+        elif each.role is not Role.GENERATION:
+            why = "the query of another retrieval was used"
+        else:
+            why = "a prompt comes last" if each is generation else "another generation gave the answer"
+        yield _over(Part.QUESTION, each, found, why)
 
 
 def _contexts(
@@ -62,42 +58,23 @@ def _contexts(
     retrievals = [each for each in call.of(*_RETRIEVALS) if each.span.span_id not in chosen]
     inside = tree.nearest_above([each.span.span_id for each in retrievals], chosen)
     around = tree.all_above(chosen)
-    instead = _taken_instead(sources)
+    has_mapped = any(is_mapped(source.documents) for source in sources)
+    has_reranked = any(source.role is Role.RERANK for source in sources)
     for each in retrievals:
-        why = _why_not_chosen(each, generation, instead)
         if each.span.span_id in inside:
             why = "the retrieval around it holds the same documents"
         elif each.span.span_id in around:
             why = "it holds no chunks of its own, but a retrieval inside it does"
+        elif has_mapped:
+            why = "the mapping names another place"
+        elif generation and each.span.start_ns > generation.span.end_ns:
+            why = "it began after the answer was complete"
+        else:
+            why = "the output of a later step replaces it" if has_reranked else _NO_TEXT
         yield _over(Part.CONTEXT, each, each.documents, why)
     for each in call.of(Role.TOOL):
         why = "its name is not that of a retrieval tool: if it retrieves, name it in `tools` of the mapping"
         yield _over(Part.CONTEXT, each, each.documents, why)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Instead:
-    """The replacement of a retrieval; computed once, because there may be thousands of retrievals."""
-
-    is_mapped: bool
-    is_reranked: bool
-
-
-def _taken_instead(sources: Sequence[SpanReading]) -> _Instead:
-    return _Instead(
-        is_mapped=any(is_mapped(source.documents) for source in sources),
-        is_reranked=any(source.role is Role.RERANK for source in sources),
-    )
-
-
-def _why_not_chosen(each: SpanReading, generation: SpanReading | None, instead: _Instead) -> str:
-    if instead.is_mapped:
-        return "the mapping names another place"
-    if generation and each.span.start_ns > generation.span.end_ns:
-        return "it began after the answer was complete"
-    if instead.is_reranked:
-        return "the output of a later step replaces it"
-    return _NO_TEXT
 
 
 def _answers(
@@ -121,11 +98,5 @@ def _answers(
 
 
 def _over(part: Part, reading: SpanReading, found: FoundValue[T] | None, why: str) -> Provenance:
-    return Provenance(
-        part=part,
-        span_id=reading.span.span_id,
-        span_name=reading.span.name,
-        attribute=found.attribute if found else "",
-        convention=found.convention if found else reading.convention,
-        why=why,
-    )
+    at = found.at if found else Place("", reading.convention, "")
+    return FoundValue(None, at).provenance(part, reading.span, why)

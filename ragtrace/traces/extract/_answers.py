@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragtrace.languages import language_of
-from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract._attributes import found_text
+from ragtrace.model import AttributeValue
 from ragtrace.traces.extract._calls import Call, SpanTree, snake
-from ragtrace.traces.extract._content import FoundValue, parse_loosely
+from ragtrace.traces.extract._content import FoundValue, Place, found_text, parse_loosely
 from ragtrace.traces.extract._languages import REPLY_ABROAD, SOURCES_ABROAD
 from ragtrace.traces.extract._messages import last_answer_text, message_text, messages_of, turns_of
 from ragtrace.traces.extract._prompts import (
@@ -24,6 +23,7 @@ from ragtrace.traces.extract._prompts import (
     without,
 )
 from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.text import flat
 
 _MOST_GENERATIONS: Final = 24
 """Of one call, from the last: so many are compared with each other."""
@@ -82,7 +82,7 @@ _LABEL_OF_ASIDE: Final = re.compile(
 def unwrapped(found: FoundValue[str], question: str | None = None) -> FoundValue[str]:
     """Take the answer out of its JSON, tags, labels or field markers, one in the other; say so in ``how``."""
     text, wrappings = unwrap(found.value or "", question)
-    return replace(found, value=text, how="; ".join([found.how, *wrappings])) if wrappings else found
+    return found._replace(value=text, how="; ".join([found.how, *wrappings])) if wrappings else found
 
 
 def unwrap(text: str, question: str | None = None) -> tuple[str, Sequence[str]]:
@@ -134,6 +134,8 @@ def _in_json(text: str, question: str | None) -> tuple[str | None, str]:
 def _in_elements(text: str, question: str | None) -> tuple[str | None, str]:
     """Find the answer between tags of any name, or beside thoughts in such tags."""
     channels = _BARE_CHANNELS.match(text)
+    if not channels and not any(mark in text for mark in "<[\u25c1"):
+        return None, ""
     bare = text[channels.end() :] if channels else text
     elements = outermost(elements_in(bare))
     thoughts = [
@@ -211,8 +213,7 @@ def _name_of_answer(fields: Mapping[str, AttributeValue], question: str | None) 
 # -- what the call returned
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaf:
+class _Leaf(NamedTuple):
     """A text somewhere in the output of a call."""
 
     path: str
@@ -248,40 +249,32 @@ def _leaves(node: AttributeValue) -> list[_Leaf]:
     return found
 
 
-def returned(
-    call: Call, generations: Sequence[SpanReading], others: Sequence[SpanReading]
-) -> FoundValue[str] | None:
-    """Find the answer in what the call returned, under whatever key: by its text first.
-
-    ``generations`` are those that may have answered, the last first; ``others`` only helped.
-    """
+def returned(call: Call, answering: Answering) -> FoundValue[str] | None:
+    """Find the answer in what the call returned, under whatever key: by its text first."""
     own = call.own
     if own is None or own.output is None:
         return own.answer if own else None
-    said = own.answer
-    texts = [text for each in generations if (text := _said(each))]
-    helped = {_flat(text) for each in others if (text := _said(each))} - {_flat(text) for text in texts}
-    if said and said.value and said.damage is None:
-        flat = _flat(said.value)
-        if (_is_sure(said.how) and flat not in helped) or any(_same(flat, _flat(text)) for text in texts):
-            return said
-    elif said and said.damage:
-        return said
-    asked = {leaf.text for leaf in _leaves(own.told)} if own.told is not None else set()
-    chunks = {
-        chunk.text.strip()
-        for each in call.of(Role.RETRIEVAL, Role.RERANK)
-        for chunk in _chunks(each)
-        if chunk.text
-    }
-    leaves = [each for each in _leaves(own.output) if each.text not in asked and each.text not in chunks]
+    texts = [text for each in answering.may_answer if (text := flat(said_by(each)))]
+    helped = {flat(said_by(each)) for each in answering.helped}.difference(texts, [""])
+    said = flat(own.said)
+    if own.answer and own.answer.damage:
+        return own.answer
+    if own.answer and said:
+        is_sure = _is_sure(own.answer.how) and said not in helped
+        if is_sure or any(_same(said, text) for text in texts):
+            return own.answer
+    known = {leaf.text for leaf in _leaves(own.told)} if own.told is not None else set()
+    for each in call.of(Role.RETRIEVAL, Role.RERANK):
+        known.update(chunk.text.strip() for chunk in each.chunks if chunk.text)
+    leaves = [each for each in _leaves(own.output) if each.text not in known]
     ranked = [(rank, leaf) for leaf in leaves if (rank := _rank(leaf, texts, helped)) is not None]
     if ranked:
         _, leaf = min(ranked, key=lambda each: each[0])
         how = f"`{leaf.path}` in its JSON" if leaf.path else "its text"
-        return found_text(leaf.text, attribute=own.output_at, convention=own.convention, how=how)
-    is_answer = said and said.value and _flat(said.value) not in helped and not _is_status(said.value, texts)
-    return said if is_answer else None
+        return found_text(leaf.text, Place(own.output_at, own.convention, own.span.span_id), how)
+    # only a word, such as `done`, while a model said more
+    is_status = len(said.split()) < 3 and any(len(each.split()) > 3 for each in texts)
+    return own.answer if said and said not in helped and not is_status else None
 
 
 def _rank(leaf: _Leaf, texts: Sequence[str], helped: set[str]) -> tuple[int, int] | None:
@@ -290,15 +283,15 @@ def _rank(leaf: _Leaf, texts: Sequence[str], helped: set[str]) -> tuple[int, int
     What answers comes before what only helped to; but what left the application is the answer, even if a
     last step translated or rewrote it.
     """
-    flat = _flat(leaf.text)
+    said = flat(leaf.text)
     is_named = bool(_ANSWER_NAME.search(leaf.name))
-    if flat in helped:
-        is_prose = len(flat.split()) > 2 and not is_verdict(flat) and not _ASIDE_NAME.search(leaf.name)
+    if said in helped:
+        is_prose = len(said.split()) > 2 and not is_verdict(said) and not _ASIDE_NAME.search(leaf.name)
         return (1 if is_named else 4, 0) if is_prose else None
-    place = next((i for i, text in enumerate(texts) if _same(flat, _flat(text))), None)
+    place = next((i for i, text in enumerate(texts) if _same(said, text)), None)
     if place is not None:
         return (0 if is_named else 2, place)
-    return (3, 0) if is_named and " " in flat else None
+    return (3, 0) if is_named and " " in said else None
 
 
 def _is_sure(how: str) -> bool:
@@ -308,30 +301,16 @@ def _is_sure(how: str) -> bool:
     return bool(_ANSWER_NAME.search(snake(named[1])))
 
 
-def _is_status(text: str, texts: Sequence[str]) -> bool:
-    """Return whether a call returned only a word, such as ``done``, while a model said more."""
-    return len(text.split()) < 3 and any(len(each.split()) > 3 for each in texts)
-
-
-def _same(flat: str, other: str) -> bool:
-    if flat == other:
+def _same(text: str, other: str) -> bool:
+    if text == other:
         return True
-    shorter, longer = sorted((flat, other), key=len)
+    shorter, longer = sorted((text, other), key=len)
     return len(shorter) >= _SHORTEST_MATERIAL and len(longer) <= 4 * len(shorter) + 200 and shorter in longer
 
 
-def _said(reading: SpanReading) -> str | None:
-    if reading.answer is None or not reading.answer.value:
-        return None
-    return unwrapped(reading.answer).value
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _chunks(reading: SpanReading) -> Sequence[Chunk]:
-    return (reading.documents.value if reading.documents else None) or ()
+def said_by(reading: SpanReading) -> str:
+    """Return what a generation said, without thoughts and envelopes."""
+    return unwrap(reading.said)[0]
 
 
 # -- which generation answered
@@ -342,7 +321,6 @@ class Answering:
     """The generation that gave the answer, and why not the others."""
 
     chosen: SpanReading | None
-    rule: str = "the last generation that answers"
     may_answer: tuple[SpanReading, ...] = ()
     """The last first."""
     helped: tuple[SpanReading, ...] = ()
@@ -353,8 +331,7 @@ class Answering:
     """By span id: why a generation was passed over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     reading: SpanReading
     text: str
     prompt: str
@@ -369,10 +346,9 @@ def answering(call: Call, tree: SpanTree) -> Answering:
     answer as material (a grader, a title, follow-up questions), nor one whose text is a later query.
     """
     every = call.of(Role.GENERATION)
-    with_text = [each for each in every if each.answer and each.answer.value]
+    with_text = [each for each in every if each.said]
     if not with_text and (call.own is None or call.own.answer is None):  # agents that hide their models
-        inner_calls = [each for each in call.of(Role.CALL) if each is not call.own]
-        with_text = [each for each in inner_calls if each.answer and each.answer.value]
+        with_text = [each for each in call.of(Role.CALL) if each is not call.own and each.said]
     ids = {each.span.span_id for each in with_text}
     inner = tree.nearest_above(ids, ids)
     outermost = [each for each in with_text if each.span.span_id not in inner]
@@ -382,7 +358,7 @@ def answering(call: Call, tree: SpanTree) -> Answering:
     below = tree.nearest_above(
         [each.span.span_id for each in outermost], {each.span.span_id for each in retrievals}
     )
-    queries = {_flat(each.query.value) for each in retrievals if each.query and each.query.value}
+    queries = [flat(each.searched) for each in retrievals if each.searched]
     remaining: list[SpanReading] = []
     for each in outermost:
         span_id = each.span.span_id
@@ -390,19 +366,17 @@ def answering(call: Call, tree: SpanTree) -> Answering:
             reasons[span_id] = "it served a retrieval"
         elif retrievals and each.span.end_ns <= retrievals[0].span.start_ns:
             reasons[span_id] = "it ended before anything was retrieved"
-        elif len(outermost) > 1 and _flat(each.answer.value or "") in queries:  # type: ignore[union-attr]
+        elif len(outermost) > 1 and flat(each.said) in queries:
             reasons[span_id] = "its text is the query of a retrieval"
         else:
             remaining.append(each)
-    first = next((_flat(each.query.value) for each in retrievals if each.query and each.query.value), "")
-    rewrites = any(
-        _flat(text) == first for text in texts_of([each for each in outermost if each not in remaining])
-    )
+    rewrites = any(flat(said_by(each)) in queries[:1] for each in outermost if each.span.span_id in reasons)
     remaining = remaining or outermost
     helpers = _helpers(remaining[-_MOST_GENERATIONS:], retrievals) if len(remaining) > 1 else {}
     reasons.update(helpers)
     left = [each for each in remaining if each.span.span_id not in helpers] or remaining
-    helped = tuple(each for each in outermost if each not in left)
+    left_ids = {each.span.span_id for each in left}
+    helped = tuple(each for each in outermost if each.span.span_id not in left_ids)
     chosen = left[-1] if left else max(every, key=lambda each: each.span.end_ns, default=None)
     return Answering(
         chosen=chosen, may_answer=tuple(reversed(left)), helped=helped, rewrites=rewrites, reasons=reasons
@@ -412,11 +386,10 @@ def answering(call: Call, tree: SpanTree) -> Answering:
 def _helpers(generations: Sequence[SpanReading], retrievals: Sequence[SpanReading]) -> Mapping[str, str]:
     """Return the generations that only help, with the reason."""
     candidates = [
-        _Candidate(reading=each, text=_flat(_said(each) or ""), prompt=_material(each))
-        for each in generations
+        _Candidate(reading=each, text=flat(said_by(each)), prompt=_material(each)) for each in generations
     ]
     budget = _MOST_COMPARED
-    chunks = [_flat(chunk.text) for each in retrievals[:8] for chunk in _chunks(each)[:20] if chunk.text]
+    chunks = [flat(chunk.text) for each in retrievals[:8] for chunk in each.chunks[:20] if chunk.text]
     found: dict[str, str] = {}
     anew: set[str] = set()
     for i, each in enumerate(candidates):
@@ -454,10 +427,10 @@ def _helpers(generations: Sequence[SpanReading], retrievals: Sequence[SpanReadin
 
 def _asks(later: _Candidate, text: str) -> bool:
     """Return whether a text is what a later generation was asked: then it is the rewrite of a question."""
-    asked = _flat(later.reading.question.value or "") if later.reading.question else ""
+    asked = flat(later.reading.asked)
     if asked == text or (text in asked and text.endswith(QUESTION_MARKS) and len(text) < 600):
         return True
-    return text in asked and _flat(asked_in(later.reading.question.value or "") or "") == text  # type: ignore[union-attr]
+    return text in asked and flat(asked_in(later.reading.asked) or "") == text
 
 
 def _holds(prompt: str, answer: str, chunks: Sequence[str]) -> bool:
@@ -498,8 +471,7 @@ def _restates(each: _Candidate, other: _Candidate) -> bool:
 
     It was not given the question, as titles, summaries and graders are, and says about as much.
     """
-    asked = other.reading.question.value if other.reading.question else None
-    question = _flat(asked_in(asked or "") or asked or "")
+    question = flat(asked_in(other.reading.asked) or other.reading.asked)
     if (question and question in each.prompt) or each.text.endswith(QUESTION_MARKS):
         return False
     if not len(other.text) / 2 <= len(each.text) <= 2 * len(other.text) + 40:
@@ -522,7 +494,7 @@ def is_verdict(text: str) -> bool:
 
 def is_for_a_program(reading: SpanReading) -> bool:
     """Return whether a model's text is a verdict, a word it was offered, or a question of its own."""
-    text = (reading.answer.value or "").strip() if reading.answer else ""
+    text = reading.said.strip()
     if not text or (len(text.split()) > 1 and text[0] not in "[{"):
         return False
     if is_verdict(text):
@@ -532,7 +504,7 @@ def is_for_a_program(reading: SpanReading) -> bool:
         asked = (
             each for key, each in node.items() if isinstance(each, str) and _QUESTION_NAME.fullmatch(key)
         )
-        return any(_flat(each) not in prompt for each in asked)
+        return any(flat(each) not in prompt for each in asked)
     offered = {each.lower() for match in _OPTIONS.finditer(prompt) for each in match.groups() if each}
     return text.strip(".\"'").lower() in offered
 
@@ -550,11 +522,4 @@ def _material(reading: SpanReading) -> str:
     found = reading.prompt
     turns = turns_of(found.value or ()) if found else ()
     last = max((i for i, each in enumerate(turns) if each.role == "user"), default=-1)
-    return _flat("\n".join(each.text for i, each in enumerate(turns) if each.role != "assistant" or i < last))
-
-
-def texts_of(readings: Sequence[SpanReading]) -> Iterator[str]:
-    """Yield what generations said, without thoughts and envelopes."""
-    for each in readings:
-        if text := _said(each):
-            yield text
+    return flat("\n".join(each.text for i, each in enumerate(turns) if each.role != "assistant" or i < last))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 from ragtrace import semconv
-from ragtrace.traces.extract._content import FoundValue, parse_loosely
-from ragtrace.traces.extract._mapping import AttributeMapping
+from ragtrace.traces.extract._content import parse_loosely
+from ragtrace.traces.extract._rules import AttributeMapping
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
 from ragtrace.traces.extract._streams import end_of
 from ragtrace.traces.extract._tools import retrieves
 from ragtrace.traces.extract.conventions import OWN, read_span
 from ragtrace.traces.lineage import Lineage
+from ragtrace.traces.text import flat
 from ragtrace.traces.trace import Span, SpanKind, Trace
 
 T = TypeVar("T")
@@ -23,7 +26,7 @@ T = TypeVar("T")
 _RETRIEVALS = (Role.RETRIEVAL, Role.RERANK)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Call:
     """One RAG call: its root span and the readings of its spans, in order of start."""
 
@@ -31,7 +34,7 @@ class Call:
     """``None`` if the steps have no known common ancestor."""
     members: tuple[SpanReading, ...]
 
-    @property
+    @cached_property
     def own(self) -> SpanReading | None:
         """The reading of the call's own span, if a convention reads it."""
         root_id = self.root.span_id if self.root else None
@@ -40,7 +43,14 @@ class Call:
 
     def of(self, *roles: Role) -> tuple[SpanReading, ...]:
         """Return the members with one of the roles."""
-        return tuple(member for member in self.members if member.role in roles)
+        found = self._by_roles.get(roles)
+        if found is None:
+            found = self._by_roles[roles] = tuple(each for each in self.members if each.role in roles)
+        return found
+
+    @cached_property
+    def _by_roles(self) -> dict[tuple[Role, ...], tuple[SpanReading, ...]]:
+        return {}
 
 
 class SpanTree:
@@ -173,11 +183,10 @@ def is_evaluator(span: Span) -> bool:
         or attributes.get(semconv.LANGFUSE_OBSERVATION_TYPE) == semconv.LANGFUSE_EVALUATOR
         or attributes.get(semconv.MLFLOW_TYPE) == semconv.MLFLOW_EVALUATOR
         or attributes.get(semconv.OPERATION_NAME) == semconv.OP_EVALUATION
-        or any(map(_OF_AN_EVALUATION, attributes))
+        or f"\n{semconv.EVAL_PREFIX}" in "\n".join(["", *attributes])
     )
 
 
-_OF_AN_EVALUATION: Final = re.compile(re.escape(semconv.EVAL_PREFIX)).match
 _UNDER_TEST: Final = re.compile(
     r"^(actual_?|model_?|generated_?|predicted_?)?(answer|response|output|prediction|completion|generation)s?$",
     re.IGNORECASE,
@@ -208,7 +217,7 @@ def under_test(reading: SpanReading) -> str | None:
         keys = {snake(key): value for key, value in each.items() if value and isinstance(value, str | tuple)}
         answer = next((value for key, value in keys.items() if _UNDER_TEST.match(key)), None)
         if answer and any(map(_ASKED.match, keys)) and any(map(GIVEN.search, keys)):
-            return " ".join(answer.split()) if isinstance(answer, str) else ""
+            return flat(answer) if isinstance(answer, str) else ""
     return None
 
 
@@ -230,15 +239,15 @@ def read_spans(spans: Iterable[Span], mapping: AttributeMapping | None = None) -
 def _with_tools(reading: SpanReading, tools: re.Pattern[str] | None) -> SpanReading:
     """Treat a retrieval tool as a retrieval, and drop the results of other tools."""
     if reading.role is Role.TOOL and retrieves(reading.tool or "", reading.documents, tools):
-        return replace(reading, role=Role.RETRIEVAL)
+        return reading._replace(role=Role.RETRIEVAL)
     if reading.role is Role.CALL and _PREPARES.match(reading.span.name):
-        return replace(reading, role=Role.STEP)
+        return reading._replace(role=Role.STEP)
     if not reading.handed:
         return reading
     handed = (
         each for each in reading.handed if each.tool is None or retrieves(each.tool, each.documents, tools)
     )
-    return replace(reading, handed=tuple(handed))
+    return reading._replace(handed=tuple(handed))
 
 
 _PREPARES: Final = re.compile(r"\w*(Splitter|NodeParser|Embedding|Embedder|IngestionPipeline)\b")
@@ -253,7 +262,7 @@ def _read(span: Span, mapping: AttributeMapping | None) -> SpanReading | None:
     if by_convention is None:
         return mapped
     has_role = by_convention.role not in (None, Role.STEP)
-    return merge([replace(mapped, role=by_convention.role if has_role else mapped.role), by_convention])
+    return merge([mapped._replace(role=by_convention.role if has_role else mapped.role), by_convention])
 
 
 def find_calls(tree: SpanTree, readings: Sequence[SpanReading]) -> tuple[Call, ...]:
@@ -301,123 +310,67 @@ def _parts(call: Call, tree: SpanTree, depth: int = 0) -> tuple[Call, ...]:
         within = _parts(inside[0], tree, depth + 1)
         if len(within) > 1 and not _answers_itself(call, within):
             return within
-        if (
-            call.own
-            and call.own.question
-            and call.own.answer is None
-            and not _is_asked_the_same(call, inside[0])
-        ):
-            return within
-        return (call,)
+        own, inner = call.own, inside[0].own
+        if own is None or not own.question or own.answer is not None:
+            return (call,)
+        return (call,) if flat(own.asked) == flat(inner.asked if inner else "") else within
     return _in_turn(call, tree)
 
 
 def _whole_inside(call: Call, tree: SpanTree) -> list[Call]:
     """Return the outermost calls inside that have a question, a retrieval and an answer."""
-    own_id = call.own.span.span_id if call.own else None
-    inner = {each.span.span_id: each for each in call.of(Role.CALL) if each.span.span_id != own_id}
-    if not inner:
+    calls = [each for each in call.of(Role.CALL) if each is not call.own]
+    asked = {each.span.span_id: each for each in calls if each.asked}
+    if not asked:
         return []
-    ids = inner.keys()
-    above = tree.nearest_above([each.span.span_id for each in call.members], ids)
-    members: dict[str, list[SpanReading]] = {span_id: [] for span_id in ids}
-    whole: set[str] = set()
-    # from the leaves upwards: what is below a call is below the calls around it
+    found = {each.span.span_id for each in call.members if each.role in _RETRIEVALS or each.handed}
+    said = {each.span.span_id for each in (*calls, *call.of(Role.GENERATION)) if each.said}
+    whole = asked.keys() & (found | tree.all_above(found)) & (said | tree.all_above(said))
+    outermost = whole - tree.nearest_above(whole, whole).keys()
+    above = tree.nearest_above([each.span.span_id for each in call.members], outermost)
+    grouped: dict[str, list[SpanReading]] = {each: [] for each in asked if each in outermost}
     for each in call.members:
         span_id = each.span.span_id
-        at: str | None = span_id if span_id in ids else above.get(span_id)
-        if at is not None:
-            members[at].append(each)
-    order = sorted(ids, key=lambda each: (inner[each].span.start_ns, each))
-    has: dict[str, set[str]] = {span_id: _has(inner[span_id], members[span_id]) for span_id in ids}
-    depths = _depths(ids, above)
-    for span_id in sorted(order, key=lambda each: -depths[each]):
-        outer = above.get(span_id)
-        if outer is not None:
-            has[outer] |= has[span_id] - {"question"}
-    whole = {span_id for span_id in order if has[span_id] >= {"question", "retrieval", "answer"}}
-    covered = tree.nearest_above(whole, whole)
-    outermost = [span_id for span_id in order if span_id in whole and span_id not in covered]
-    top = tree.nearest_above([each.span.span_id for each in call.members], set(outermost))
-    grouped: dict[str, list[SpanReading]] = {span_id: [] for span_id in outermost}
-    for each in call.members:
-        at = each.span.span_id if each.span.span_id in grouped else top.get(each.span.span_id)
+        at = span_id if span_id in grouped else above.get(span_id)
         if at is not None:
             grouped[at].append(each)
-    return [
-        Call(root=inner[span_id].span, members=tuple(grouped[span_id])) for span_id in outermost[:_MOST_PARTS]
-    ]
-
-
-def _depths(ids: Collection[str], above: Mapping[str, str]) -> Mapping[str, int]:
-    depths: dict[str, int] = {}
-    for span_id in ids:
-        line: list[str] = []
-        at: str | None = span_id
-        while at is not None and at not in depths and at not in line[-1:]:
-            line.append(at)
-            at = above.get(at)
-            if len(line) > len(ids):
-                break
-        base = depths.get(at, -1) if at is not None else -1
-        for step, each in enumerate(reversed(line), start=1):
-            depths[each] = base + step
-    return depths
-
-
-def _has(own: SpanReading, members: Sequence[SpanReading]) -> set[str]:
-    found = set()
-    if own.question and own.question.value:
-        found.add("question")
-    if any(each.role in _RETRIEVALS or each.handed for each in members):
-        found.add("retrieval")
-    if (own.answer and own.answer.value) or any(
-        each.role is Role.GENERATION and each.answer and each.answer.value for each in members
-    ):
-        found.add("answer")
-    return found
+    parts = [Call(root=asked[each].span, members=tuple(inside)) for each, inside in grouped.items()]
+    return parts[:_MOST_PARTS]
 
 
 def _are_independent(call: Call, inside: Sequence[Call]) -> bool:
-    questions = [_key(each.own.question) for each in inside if each.own]
-    asked = _key(call.own.question if call.own else None)
     if _answers_itself(call, inside):
         return False
-    if len(set(questions)) > 1:
-        return True
-    return asked not in questions and (call.own is None or call.own.answer is None)
+    questions = {flat(each.own.asked) for each in inside if each.own}
+    asked = flat(call.own.asked) if call.own else ""
+    return len(questions) > 1 or (asked not in questions and (call.own is None or call.own.answer is None))
 
 
 def _answers_itself(call: Call, inside: Sequence[Call]) -> bool:
     """Return whether the root gives an answer that is none of those inside it."""
+    own = call.own
+    if own is None:
+        return False
+    asked, told = flat(own.asked), flat(own.said)
+    answers = [(flat(each.own.asked), flat(each.own.said)) for each in inside if each.own]
+    said = [answer for _, answer in answers if answer]
+    is_other = " " in told and not any(told in answer or answer in told for answer in said)
+    if is_other and not all(answer in str(own.output) for answer in said):
+        return True
+    if told and any(told == answer and asked and asked == question for question, answer in answers):
+        return True
     within = {member.span.span_id for each in inside for member in each.members}
     last = max(each.root.start_ns for each in inside if each.root)
     free = [each for each in call.of(Role.GENERATION) if each.span.span_id not in within]
-    asked = _key(call.own.question if call.own else None)
-    answers = [(_key(each.own.question), _key(each.own.answer)) for each in inside if each.own]
-    told = _key(call.own.answer if call.own else None)
-    if told and " " in told and not any(told in answer or answer in told for _, answer in answers if answer):
-        held = sum(bool(answer) and answer in told for _, answer in answers)
-        output = str(call.own.output) if call.own else ""
-        if held < len(answers) and not all(answer in output for _, answer in answers if answer):
-            return True
-    if told and any(told == answer and asked and asked == question for question, answer in answers):
-        return True
-    later = [each for each in free if each.span.end_ns > last and each.answer and each.answer.value]
-    node = parse_loosely(call.own.output) if call.own else None
-    texts = {" ".join(str(each).split()) for each in (node.values() if isinstance(node, dict) else (node,))}
-    return bool(asked) and any(asked in _key(each.question) or _key(each.answer) in texts for each in later)
-
-
-def _is_asked_the_same(call: Call, inside: Call) -> bool:
-    asked, inner = (_key(each.own.question if each.own else None) for each in (call, inside))
-    return asked == inner
+    later = [each for each in free if each.span.end_ns > last and each.said]
+    node = parse_loosely(own.output)
+    texts = {flat(str(each)) for each in (node.values() if isinstance(node, dict) else (node,))}
+    return bool(asked) and any(asked in flat(each.asked) or flat(each.said) in texts for each in later)
 
 
 def _in_turn(call: Call, tree: SpanTree) -> tuple[Call, ...]:
     """Divide steps that follow each other with no call around them: retrieval, answer, retrieval, answer."""
-    own = call.own
-    if own is not None and own.answer is not None and own.answer.value:
+    if call.own is not None and call.own.said:
         return (call,)
     steps = [each for each in call.members if each.role in (*_RETRIEVALS, Role.GENERATION)]
     if sum(each.role is Role.GENERATION for each in steps) < 2:
@@ -428,9 +381,9 @@ def _in_turn(call: Call, tree: SpanTree) -> tuple[Call, ...]:
     groups = [
         Call(root=tree.common_ancestor([each.span for each in part]), members=tuple(part)) for part in parts
     ]
-    roots = [each.root.span_id if each.root else None for each in groups]
+    shared = Counter(each.root.span_id for each in groups if each.root)
     return tuple(
-        replace(each, root=None if roots.count(each.root.span_id if each.root else None) > 1 else each.root)
+        replace(each, root=None) if each.root and shared[each.root.span_id] > 1 else each
         for each in groups[:_MOST_PARTS]
     )
 
@@ -439,7 +392,8 @@ def _by_question(steps: Sequence[SpanReading]) -> list[list[SpanReading]]:
     """Group steps that run at the same time by their question; nothing if one has none, or another."""
     parts: dict[str, list[SpanReading]] = {}
     for each in steps:
-        parts.setdefault(_key(each.question if each.role is Role.GENERATION else each.query), []).append(each)
+        asked = each.asked if each.role is Role.GENERATION else each.searched
+        parts.setdefault(flat(asked), []).append(each)
     roles = [{each.role for each in part} for part in parts.values()]
     is_each_whole = all(Role.GENERATION in each and not each.isdisjoint(_RETRIEVALS) for each in roles)
     return [*parts.values()] if is_each_whole and parts.keys().isdisjoint({""}) else []
@@ -454,38 +408,28 @@ def _by_time(steps: Sequence[SpanReading]) -> list[list[SpanReading]]:
             parts.append([])
             answered = False
         parts[-1].append(each)
-        answered = answered or (each.role is Role.GENERATION and bool(each.answer and each.answer.value))
+        answered = answered or (each.role is Role.GENERATION and bool(each.said))
     return parts if answered and all(_begins_anew(*each) for each in pairwise(parts)) else []
 
 
 def _begins_anew(earlier: Sequence[SpanReading], later: Sequence[SpanReading]) -> bool:
     """Return whether the later steps serve another question: theirs is not among what the earlier asked."""
-    first, second = _query_of(earlier), _query_of(later)
-    prompts = [_key(each.question) for each in later if each.role is Role.GENERATION]
-    said = [_key(each.answer) for each in earlier if each.role is Role.GENERATION]
+    first, second = (
+        next((flat(each.searched) for each in steps if each.searched), "") for steps in (earlier, later)
+    )
+    prompts = [flat(each.asked) for each in later if each.role is Role.GENERATION]
+    said = [flat(each.said) for each in earlier if each.role is Role.GENERATION]
     if not first or not second or first == second or not prompts:
         return False
     return not any(
-        (first in prompt or any(each and each in prompt for each in said)) and not _ends_with(prompt, second)
+        (first in prompt or any(each and each in prompt for each in said))
+        and second not in prompt[-len(second) - _LABEL :]  # asked at its end, below the conversation
         for prompt in prompts
     )
 
 
-def _ends_with(prompt: str, question: str) -> bool:
-    """Return whether a prompt asks the question at its end, below the conversation up to then."""
-    return question in prompt[-len(question) - _LABEL :]
-
-
 _LABEL: Final = 30
 """Characters, of ``Answer:``."""
-
-
-def _query_of(steps: Sequence[SpanReading]) -> str:
-    return next((_key(each.query) for each in steps if each.query and each.query.value), "")
-
-
-def _key(found: FoundValue[str] | None) -> str:
-    return " ".join(found.value.split()) if found and found.value else ""
 
 
 def _roots(tree: SpanTree, readings: Sequence[SpanReading]) -> Mapping[str, Span]:

@@ -7,14 +7,14 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ragtrace import semconv
-from ragtrace.model import AttributeValue, SkipReason
+from ragtrace.model import AttributeValue, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.text import scrub_surrogates
+from ragtrace.traces.trace import Span
 
 T = TypeVar("T")
 
@@ -26,6 +26,9 @@ _LONGEST_KEPT = 65_536
 _STARTS = ("{", "[", '"', "(")
 _STARTS_OF_JSON = ('{"', "[{", '["')
 _LONGEST_REST = 3  # bytes of a UTF-8 character that truncation can leave
+_BRACKETS = (("{", "}"), ("[", "]"), ("(", ")"))
+_UNCLEAN = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
+"""The escapes of NUL and of surrogates."""
 _BETWEEN_ELEMENTS = re.compile(r"[\s,]*")
 _NO_TEXT = re.compile(
     rf"(?P<hashed>{re.escape(semconv.HASHED_PREFIX)}hmac-sha256 [0-9a-f]{{32}} \d+ bytes>)"
@@ -37,26 +40,46 @@ _NO_TEXT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContentDamage:
+class ContentDamage(NamedTuple):
     """Why a text cannot be trusted."""
 
     reason: SkipReason
     detail: str
 
+    def gap(self, part: Part) -> Gap:
+        """Return what it means for a part of the record."""
+        return Gap(part=part, reason=self.reason, detail=self.detail)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundValue(Generic[T]):
+
+class Place(NamedTuple):
+    """Where a value is."""
+
+    attribute: str
+    convention: str
+    span_id: str
+
+
+class FoundValue(NamedTuple, Generic[T]):
     """A value read from a span. Without a value, ``damage`` gives the reason."""
 
     value: T | None
-    attribute: str
-    convention: str
-    how: str
+    at: Place
+    how: str = ""
     """Human-readable: the part of the attribute."""
     damage: ContentDamage | None = None
     is_retrieved: bool = False
     """Whether the form of a tool's result shows that the tool retrieves."""
+
+    def provenance(self, part: Part, span: Span, why: str) -> Provenance:
+        """Return where the part is from, with the rule that chose it."""
+        return Provenance(
+            part=part,
+            span_id=span.span_id,
+            span_name=span.name,
+            attribute=self.at.attribute,
+            convention=self.at.convention,
+            why=why,
+        )
 
 
 def best(*candidates: FoundValue[T] | None) -> FoundValue[T] | None:
@@ -96,7 +119,8 @@ def is_cut_by_tempo(text: str) -> bool:
 
 def text_damage(text: str, attribute: str) -> ContentDamage | None:
     """Return the damage of a plain text, if any."""
-    found = _NO_TEXT.fullmatch(text)
+    may_be = text[-1:] in (">", ")") or "(" in text[:64] or "redacted" in text.lower()
+    found = _NO_TEXT.fullmatch(text) if may_be else None
     if found is None:
         return None
     reason, said = {
@@ -111,16 +135,14 @@ def text_damage(text: str, attribute: str) -> ContentDamage | None:
         ),
     }[found.lastgroup or ""]
     hint = ": unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and similar variables"
-    return ContentDamage(
-        reason=reason, detail=f"`{attribute}` holds {said}{hint * (text == semconv.OI_REDACTED)}"
-    )
+    return ContentDamage(reason, f"`{attribute}` holds {said}{hint * (text == semconv.OI_REDACTED)}")
 
 
 def cut_damage(attribute: str) -> ContentDamage:
     """Return the damage of a string that the back end truncated."""
     return ContentDamage(
-        reason=SkipReason.TRUNCATED,
-        detail=f"`{attribute}` was cut at {semconv.TEMPO_STRING_BYTES} bytes, as Tempo does by default: "
+        SkipReason.TRUNCATED,
+        f"`{attribute}` was cut at {semconv.TEMPO_STRING_BYTES} bytes, as Tempo does by default: "
         "raise `max_attribute_bytes`, or use ragtrace's own instrumentation, whose lists are not cut",
     )
 
@@ -131,7 +153,32 @@ def broken_damage(value: AttributeValue, attribute: str) -> ContentDamage:
     if is_cut_by_tempo(text):
         return cut_damage(attribute)
     damage = text_damage(text, attribute)
-    return damage or ContentDamage(reason=SkipReason.TRUNCATED, detail=f"`{attribute}` holds incomplete JSON")
+    return damage or ContentDamage(SkipReason.TRUNCATED, f"`{attribute}` holds incomplete JSON")
+
+
+def text_of(attributes: Mapping[str, AttributeValue], key: str) -> str | None:
+    """Return a clean string attribute; ``None`` if it is absent, empty or of another type."""
+    value = attributes.get(key)
+    return clean(value) or None if isinstance(value, str) else None
+
+
+def first_text(span: Span, *keys: str) -> str | None:
+    """Return the first of these attributes that is a string."""
+    return next((text for key in keys if (text := text_of(span.attributes, key))), None)
+
+
+def found_text(text: str | None, at: Place, how: str, raw: AttributeValue = None) -> FoundValue[str] | None:
+    """Check a text from an attribute; the raw value may show that it was truncated."""
+    if text is None:
+        return None
+    kept, has_excess = without_excess(clean(text))
+    damage = text_damage(kept, at.attribute)
+    value = None if damage else kept
+    if has_excess:
+        damage = ContentDamage(SkipReason.TRUNCATED, f"`{at.attribute}` is longer than ragtrace reads")
+    elif damage is None and isinstance(raw, str) and is_cut_by_tempo(raw):
+        damage = cut_damage(at.attribute)
+    return FoundValue(value, at, how, damage)
 
 
 def parse_loosely(value: AttributeValue) -> AttributeValue:
@@ -176,7 +223,7 @@ def number_of(value: AttributeValue) -> float | None:
 def _parse(text: str) -> AttributeValue:
     stripped = scrub_surrogates(text).strip()
     try:
-        parsed = _as_value(json.loads(stripped), is_clean="\\u" not in stripped)
+        parsed = _as_value(json.loads(stripped), "\\u" not in stripped or not _UNCLEAN.search(stripped))
     except (ValueError, RecursionError):
         literal = _python_literal(stripped)
         parsed = text if literal is None else literal
@@ -187,7 +234,7 @@ _parse_again = lru_cache(maxsize=64)(_parse)
 """Several conventions, and several parts of one, look into the same attribute."""
 
 
-def _as_value(node: object, *, is_clean: bool, depth: int = 0) -> AttributeValue:
+def _as_value(node: object, is_clean: bool, depth: int = 0) -> AttributeValue:
     """Convert a value from ``json`` or ``ast`` to an attribute value with clean text."""
     if isinstance(node, str):
         return node if is_clean else clean(node)
@@ -197,23 +244,26 @@ def _as_value(node: object, *, is_clean: bool, depth: int = 0) -> AttributeValue
         return None
     if isinstance(node, dict):
         return {
-            key if is_clean and isinstance(key, str) else clean(str(key)): _as_value(
-                value, is_clean=is_clean, depth=depth + 1
+            key if is_clean else clean(str(key)): (
+                value if is_clean and type(value) in _LEAVES else _as_value(value, is_clean, depth + 1)
             )
             for key, value in node.items()
         }
     if isinstance(node, list | tuple | set):
-        return tuple(_as_value(item, is_clean=is_clean, depth=depth + 1) for item in node)
+        return tuple([_as_value(item, is_clean, depth + 1) for item in node])
     return None
 
 
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+
+
 def _python_literal(text: str) -> AttributeValue:
-    if len(text) > _MAX_REPR_BYTES or text[0] not in "{[(":
+    if len(text) > _MAX_REPR_BYTES or (text[0], text[-1]) not in _BRACKETS:
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd escapes in foreign text must not warn
-            return _as_value(ast.literal_eval(text), is_clean=False)
+            return _as_value(ast.literal_eval(text), False)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None
 
@@ -225,4 +275,4 @@ def _complete_elements(text: str) -> Iterator[AttributeValue]:
             element, position = decoder.raw_decode(text, separator.end())
         except (ValueError, RecursionError):
             return
-        yield _as_value(element, is_clean=False)
+        yield _as_value(element, False)

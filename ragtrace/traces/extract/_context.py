@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.extract._answers import is_for_a_program
 from ragtrace.traces.extract._calls import GIVEN, Call, SpanTree, snake
-from ragtrace.traces.extract._content import FoundValue, parse_loosely
+from ragtrace.traces.extract._content import FoundValue, Place, parse_loosely
 from ragtrace.traces.extract._documents import (
     MAX_CHUNKS,
     chunk_of,
@@ -18,30 +18,15 @@ from ragtrace.traces.extract._documents import (
     is_prose,
     is_unnamed,
     joined,
+    too_many,
 )
-from ragtrace.traces.extract._mapping import is_mapped
 from ragtrace.traces.extract._messages import hosted_documents, message_text
 from ragtrace.traces.extract._missing import missing_documents
 from ragtrace.traces.extract._nesting import final_retrievals, named_by_steps
-from ragtrace.traces.extract._prompt_context import PromptContext, documents_shown, prompt_of, prompted
-from ragtrace.traces.extract._rules import ContextFrom
-from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
+from ragtrace.traces.extract._prompt_context import ExtractedContext, documents_shown, prompt_of, prompted
+from ragtrace.traces.extract._rules import ContextFrom, is_mapped
+from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import StatusCode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractedContext:
-    """The chunks with their sources."""
-
-    sources: tuple[SpanReading, ...]
-    """The chosen retrievals, in order of start."""
-    chunks: tuple[Chunk, ...]
-    provenance: tuple[Provenance, ...]
-    gaps: tuple[Gap, ...]
-    question: FoundValue[str] | None = None
-    """The question in the prompt, next to the passages."""
-    is_prompt: bool = False
-    """Whether the chunks are passages of the model's prompt."""
 
 
 def context_of(
@@ -57,7 +42,7 @@ def context_of(
     if found.sources and not found.chunks and not any(_lacks_text(each) for each in found.sources):
         return found  # it searched, and found nothing
     shown = documents_shown(generation, has_retrieval=bool(found.sources))
-    if shown is not None and shown.documents.value:
+    if generation and shown and shown.value:
         return _with_texts(found, call, generation, shown)
     is_liberal = source is ContextFrom.PROMPT
     if generation and not found.sources and not is_liberal and is_for_a_program(generation):
@@ -66,7 +51,7 @@ def context_of(
         call, generation, question=question, is_liberal=is_liberal, has_retrieval=bool(found.sources)
     )
     if of_prompt is not None:
-        return _named_by(_of_prompt(of_prompt), found.chunks, call, generation)
+        return _named_by(of_prompt, found.chunks, call, generation)
     if found.sources or call.of(Role.RETRIEVAL, Role.RERANK):
         return found
     return replace(found, gaps=(_no_retrieval(call, _PROMPT_IS_BARE if is_liberal else _USE_THE_PROMPT),))
@@ -78,26 +63,15 @@ def _lacks_text(source: SpanReading) -> bool:
 
 
 def _with_texts(
-    found: ExtractedContext, call: Call, generation: SpanReading | None, shown: ToolResult
+    found: ExtractedContext, call: Call, generation: SpanReading, shown: FoundValue[tuple[Chunk, ...]]
 ) -> ExtractedContext:
     """Take the texts of documents whose ids a retrieval has from the model's prompt."""
-    assert generation is not None  # its prompt has them
-    reading = SpanReading(
-        span=generation.span,
-        convention=shown.documents.convention,
-        role=Role.RETRIEVAL,
-        documents=shown.documents,
-    )
+    reading = SpanReading(generation.span, shown.at.convention, Role.RETRIEVAL, documents=shown)
+    why = f"the retrieval has no texts, and the model's prompt has documents: {shown.how}."
     of_prompt = ExtractedContext(
         sources=(*found.sources, reading),
-        chunks=joined([shown.documents.value or ()])[:MAX_CHUNKS],
-        provenance=(
-            replace(
-                _provenance(reading),
-                why="the retrieval has no texts, and the model's prompt has documents: "
-                f"{shown.documents.how}.",
-            ),
-        ),
+        chunks=joined([reading.chunks])[:MAX_CHUNKS],
+        provenance=(shown.provenance(Part.CONTEXT, generation.span, why),),
         gaps=(),
         is_prompt=not found.chunks,
     )
@@ -153,19 +127,6 @@ _NEAR: Final = 300
 """Characters before a passage in which its id stands."""
 
 
-def _of_prompt(found: PromptContext) -> ExtractedContext:
-    damage = found.damage
-    gaps = (Gap(part=Part.CONTEXT, reason=damage.reason, detail=damage.detail),) if damage else ()
-    return ExtractedContext(
-        sources=(),
-        chunks=found.chunks[:MAX_CHUNKS],
-        provenance=(found.provenance,),
-        gaps=(*gaps, *_too_many(found.chunks)),
-        question=found.question,
-        is_prompt=True,
-    )
-
-
 def _retrieved(call: Call, generation: SpanReading | None, tree: SpanTree) -> ExtractedContext:
     """Join the documents of the retrievals that started before the generation ended.
 
@@ -183,11 +144,11 @@ def _retrieved(call: Call, generation: SpanReading | None, tree: SpanTree) -> Ex
     mapped = tuple(each for each in call.members if is_mapped(each.documents))
     final = final_retrievals(retrievals, tree) or _handed(generation) or _returned(call)
     sources = mapped or named_by_steps(final, call.of(Role.STEP))
-    chunks = joined([each.documents.value or () for each in sources if each.documents])
+    chunks = joined([each.chunks for each in sources])
     return ExtractedContext(
         sources=sources,
         chunks=chunks[:MAX_CHUNKS],
-        provenance=tuple(_provenance(each) for each in sources if each.documents and each.documents.value),
+        provenance=tuple(_provenance(each) for each in sources if each.chunks),
         gaps=tuple(_gaps(call, sources, chunks)),
     )
 
@@ -197,9 +158,9 @@ def _handed(generation: SpanReading | None) -> tuple[SpanReading, ...]:
     results = generation.handed if generation else ()
     return tuple(
         SpanReading(
-            span=generation.span,
-            convention=result.documents.convention,
-            role=Role.RETRIEVAL,
+            generation.span,
+            result.documents.at.convention,
+            Role.RETRIEVAL,
             tool=result.tool or "tool",
             documents=result.documents,
         )
@@ -226,21 +187,14 @@ def _returned(call: Call) -> tuple[SpanReading, ...]:
         ),
         (),
     )
-    place = {"attribute": own.output_at, "convention": own.convention, "span_id": own.span.span_id}
-    documents = find_documents(listed, **place)
-    return (replace(own, role=Role.RETRIEVAL, documents=documents),) if listed else ()
+    at = Place(own.output_at, own.convention, own.span.span_id)
+    return (own._replace(role=Role.RETRIEVAL, documents=find_documents(listed, at)),) if listed else ()
 
 
 def _provenance(source: SpanReading) -> Provenance:
     assert source.documents is not None  # filtered by the caller
-    return Provenance(
-        part=Part.CONTEXT,
-        span_id=source.span.span_id,
-        span_name=source.span.name,
-        attribute=source.documents.attribute,
-        convention=source.documents.convention,
-        why=f"{_why(source)}: {source.documents.how}.",
-    )
+    why = f"{_why(source)}: {source.documents.how}."
+    return source.documents.provenance(Part.CONTEXT, source.span, why)
 
 
 def _why(source: SpanReading) -> str:
@@ -258,14 +212,8 @@ def _gaps(call: Call, sources: Sequence[SpanReading], chunks: Sequence[Chunk]) -
     if not chunks and not gaps:
         detail = "the retrieval returned no documents"
         gaps.append(Gap(part=Part.CONTEXT, reason=SkipReason.EMPTY_RETRIEVAL, detail=detail))
-    return [*gaps, *_too_many(chunks)]
-
-
-def _too_many(chunks: Sequence[Chunk]) -> tuple[Gap, ...]:
-    if len(chunks) <= MAX_CHUNKS:
-        return ()
-    detail = f"there are {len(chunks)} documents: ragtrace reads the first {MAX_CHUNKS}"
-    return (Gap(part=Part.CONTEXT, reason=SkipReason.TRUNCATED, detail=detail),)
+    damage = too_many(len(chunks), "there are")
+    return [*gaps, damage.gap(Part.CONTEXT)] if damage else gaps
 
 
 _USE_THE_PROMPT: Final = (
@@ -306,5 +254,4 @@ def _is_linked_elsewhere(call: Call) -> bool:
 def _gap(source: SpanReading) -> Gap | None:
     if source.documents is None:
         return missing_documents(source.span)
-    damage = source.documents.damage
-    return Gap(part=Part.CONTEXT, reason=damage.reason, detail=damage.detail) if damage else None
+    return source.documents.damage.gap(Part.CONTEXT) if source.documents.damage else None

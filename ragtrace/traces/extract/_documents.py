@@ -13,6 +13,7 @@ from ragtrace.model import AttributeValue, Chunk, SkipReason
 from ragtrace.traces.extract._content import (
     ContentDamage,
     FoundValue,
+    Place,
     broken_damage,
     clean,
     is_broken_json,
@@ -75,6 +76,7 @@ _OF_RECORDS = re.compile(
 _FIRST_KEY = re.compile(r'\{\s*"([^"]{1,40})"')
 _BEGINNINGS = frozenset((*_ID_KEYS, *_TEXT_KEYS, *_METADATA_KEYS, *_SCORE_KEYS, *_INNER_KEYS))
 _CITED_TYPES = ("search_result", "document")
+_HASH = 16
 _PROSE_WORDS, _PROSE_LETTERS, _DEEPEST_WRAPPER = 4, 10, 3
 
 
@@ -84,33 +86,33 @@ def plain(key: str) -> str:
     return key.replace("_", "").replace("-", "").lower()
 
 
-def find_documents(
-    value: AttributeValue, *, attribute: str, convention: str, span_id: str
-) -> FoundValue[tuple[Chunk, ...]]:
+def find_documents(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ...]]:
     """Read a list of documents: structured, as one JSON string, or as one JSON string per element."""
-    items, damage = _items(value, attribute)
+    items, damage = _items(value, at.attribute)
     parsed = [parse_loosely(item) for item in items[:MAX_CHUNKS]]
     broken = _broken(items, parsed)
     chunks = tuple(
-        chunk_of(item if isinstance(item, dict) else {"text": item}, rank, span_id)
+        chunk_of(item if isinstance(item, dict) else {"text": item}, rank, at.span_id)
         for rank, item in enumerate(parsed)
         if rank not in broken
     )
     if broken:
-        detail = f"{len(broken)} of {len(items)} documents in `{attribute}` are incomplete JSON"
-        damage = ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
-    if len(items) > MAX_CHUNKS:
-        damage = ContentDamage(
-            reason=SkipReason.TRUNCATED,
-            detail=f"`{attribute}` holds {len(items)} documents: ragtrace reads the first {MAX_CHUNKS}",
-        )
-    return FoundValue(
-        value=without_marks(chunks) or (None if damage else ()),
-        attribute=attribute,
-        convention=convention,
-        how=f"{len(chunks)} documents",
-        damage=damage or with_text_damage(chunks, attribute),
+        detail = f"{len(broken)} of {len(items)} documents in `{at.attribute}` are incomplete JSON"
+        damage = ContentDamage(SkipReason.TRUNCATED, detail)
+    damage = (
+        too_many(len(items), f"`{at.attribute}` holds") or damage or with_text_damage(chunks, at.attribute)
     )
+    return FoundValue(
+        without_marks(chunks) or (None if damage else ()), at, f"{len(chunks)} documents", damage
+    )
+
+
+def too_many(documents: int, where: str) -> ContentDamage | None:
+    """Return the damage of a list that is longer than ragtrace reads."""
+    if documents <= MAX_CHUNKS:
+        return None
+    detail = f"{where} {documents} documents: ragtrace reads the first {MAX_CHUNKS}"
+    return ContentDamage(SkipReason.TRUNCATED, detail)
 
 
 def chunk_of(document: Mapping[str, AttributeValue], rank: int, span_id: str) -> Chunk:
@@ -162,7 +164,7 @@ def is_passage(item: AttributeValue) -> bool:
 
 def is_unnamed(chunk: Chunk) -> bool:
     """Return whether the chunk's id is a hash of its text."""
-    return chunk.id == _id_from(chunk.text, chunk.rank)
+    return len(chunk.id) <= _HASH + 4 and chunk.id == _id_from(chunk.text, chunk.rank)
 
 
 def with_text_damage(chunks: Sequence[Chunk], attribute: str) -> ContentDamage | None:
@@ -178,10 +180,10 @@ def with_text_damage(chunks: Sequence[Chunk], attribute: str) -> ContentDamage |
         detail = (
             f"{without_text} of {len(chunks)} documents in `{attribute}` have no text: {_remedy(attribute)}"
         )
-        return ContentDamage(reason=SkipReason.NO_CONTENT, detail=detail)
+        return ContentDamage(SkipReason.NO_CONTENT, detail)
     if cut:
         detail = f"{cut} of {len(chunks)} documents in `{attribute}` were cut"
-        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
+        return ContentDamage(SkipReason.TRUNCATED, detail)
     return None
 
 
@@ -342,7 +344,7 @@ def _is_id(value: AttributeValue) -> bool:
 
 
 def _id_from(text: str | None, rank: int) -> str:
-    return f"unnamed-{rank}" if text is None else hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"unnamed-{rank}" if text is None else hashlib.sha256(text.encode()).hexdigest()[:_HASH]
 
 
 def _unused(identity: str, chosen: Mapping[str, Chunk]) -> str:

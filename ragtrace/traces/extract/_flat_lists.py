@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ragtrace.model import AttributeValue, Chunk, SkipReason
-from ragtrace.traces.extract._content import ContentDamage, FoundValue, cut_damage, is_cut_by_tempo
-from ragtrace.traces.extract._documents import MAX_CHUNKS, chunk_of, with_text_damage, without_marks
+from ragtrace.traces.extract._content import ContentDamage, FoundValue, Place, cut_damage, is_cut_by_tempo
+from ragtrace.traces.extract._documents import (
+    MAX_CHUNKS,
+    chunk_of,
+    too_many,
+    with_text_damage,
+    without_marks,
+)
 from ragtrace.traces.extract._messages import Message
 from ragtrace.traces.trace import Span
 
@@ -36,20 +42,19 @@ def flat_messages(span: Span, prefix: str, item: str = "") -> tuple[Message, ...
 
 
 def flat_documents(
-    span: Span, documents: Mapping[int, Fields], *, attribute: str, convention: str
+    span: Span, documents: Mapping[int, Fields], at: Place
 ) -> FoundValue[tuple[Chunk, ...]] | None:
     """Read rebuilt documents, and report dropped ones."""
     if not documents:
         return None
     indices = sorted(documents)[:MAX_CHUNKS]
     chunks = tuple(chunk_of(documents[index], index, span.span_id) for index in indices)
-    return FoundValue(
-        value=without_marks(chunks),
-        attribute=attribute,
-        convention=convention,
-        how=f"{len(chunks)} documents",
-        damage=_dropped(span, documents, attribute) or _cut(chunks, attribute),
+    damage = (
+        too_many(len(documents), f"`{at.attribute}` holds")
+        or _dropped(span, documents, at.attribute)
+        or _cut(chunks, at.attribute)
     )
+    return FoundValue(without_marks(chunks), at, f"{len(chunks)} documents", damage)
 
 
 def _is_index(text: str) -> bool:
@@ -76,16 +81,13 @@ def _tool_call(fields: Fields) -> AttributeValue:
 
 def _dropped(span: Span, documents: Mapping[int, object], attribute: str) -> ContentDamage | None:
     missing = max(documents) + 1 - len(documents)
-    if len(documents) > MAX_CHUNKS:
-        detail = f"`{attribute}` holds {len(documents)} documents: ragtrace reads the first {MAX_CHUNKS}"
-        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
     if not missing and not span.dropped_attributes_count:
         return None
     detail = (
         f"{span.dropped_attributes_count} attributes of the span were dropped and {missing} documents of "
         f"`{attribute}` are missing: raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
     )
-    return ContentDamage(reason=SkipReason.INCOMPLETE, detail=detail)
+    return ContentDamage(SkipReason.INCOMPLETE, detail)
 
 
 def _cut(chunks: tuple[Chunk, ...], attribute: str) -> ContentDamage | None:

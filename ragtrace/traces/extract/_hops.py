@@ -13,6 +13,7 @@ from ragtrace.traces.extract._context import ExtractedContext
 from ragtrace.traces.extract._messages import message_text
 from ragtrace.traces.extract._prompt_context import prompt_of
 from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.text import flat
 
 _MOST_DROPPED: Final = 100
 _MOST_CHARS: Final = 4_000
@@ -40,7 +41,7 @@ def hops_of(call: Call, generation: SpanReading | None, context: ExtractedContex
 def _dropped(call: Call, final: Sequence[Chunk]) -> Iterator[Chunk]:
     known = {chunk.id for chunk in final} | {chunk.text for chunk in final if chunk.text}
     for reading in call.of(Role.RETRIEVAL, Role.RERANK):
-        for chunk in (reading.documents.value or ()) if reading.documents else ():
+        for chunk in reading.chunks:
             if chunk.text and chunk.id not in known and chunk.text not in known:
                 known |= {chunk.id, chunk.text}
                 yield replace(chunk, text=chunk.text[:_MOST_CHARS], span_id=reading.span.span_id)
@@ -51,12 +52,10 @@ def _shown(call: Call, generation: SpanReading | None, chunks: Sequence[Chunk]) 
     _, found = prompt_of(call, generation)
     if found is None or found.damage or not chunks:
         return {}
-    prompt = _flat("\n".join(message_text(message) for message in found.value or ()))
+    prompt = flat("\n".join(message_text(message) for message in found.value or ()))
     compared = chunks[: max(1, _MOST_COMPARED // max(1, len(prompt)))]
     shown = {
-        chunk.id: (_part(_flat(chunk.text), prompt), len(_flat(chunk.text)))
-        for chunk in compared
-        if chunk.text
+        chunk.id: (_part(flat(chunk.text), prompt), len(flat(chunk.text))) for chunk in compared if chunk.text
     }
     if not any(part for part, _ in shown.values()):
         return {}
@@ -72,7 +71,3 @@ def _part(text: str, prompt: str) -> int:
         return 0
     pairs = zip(text, prompt[start : start + len(text)], strict=False)
     return next((place for place, (one, other) in enumerate(pairs) if one != other), len(prompt) - start)
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())

@@ -150,6 +150,20 @@ def _event_message(attributes: Mapping[str, AttributeValue], role: str) -> Messa
     return {"role": role, **fields}
 
 
+def may_hold_results(value: AttributeValue) -> bool:
+    """Return whether a text may have, in any notation, a tool's result or what the provider found."""
+    if not isinstance(value, str):
+        return True
+    lowered = value.lower()
+    return any(mark in lowered for mark in _MARKS_OF_RESULTS)
+
+
+_MARKS_OF_RESULTS = (
+    *("tool", "function", "mcp_call", "search", "docum", "docs", "citation", "annotation"),
+    *("grounding", "retriev", "attribution"),
+)
+
+
 def hosted_documents(node: AttributeValue, *, is_response: bool) -> tuple[AttributeValue, ...]:
     """Return the documents in a model's request, or what its provider found and cites in its response."""
     return tuple(_hosted(node, is_response=is_response, is_said=False, depth=0))
@@ -288,10 +302,23 @@ def last_answer_text(messages: Sequence[Message]) -> str | None:
 
 def tool_messages(messages: Sequence[Message]) -> tuple[ToolMessage, ...]:
     """Return the tool results since the last user message: earlier ones belong to another call."""
-    asked = [i for i, each in enumerate(messages) if _role(each) in _USER_ROLES and message_text(each)]
-    names = {call_id: name for each in messages for call_id, name in _called(each)}
-    recent = messages[asked[-1] + 1 if asked else 0 :]
-    return tuple(found for message in recent for found in _returned(message, names))
+    asked = (i for i, each in enumerate(messages) if _role(each) in _USER_ROLES and message_text(each))
+    recent = messages[max(asked, default=-1) + 1 :]
+    returned = [(each, result) for each in recent for result in _returned(each)]
+    names = dict(called for each in messages for called in _called(each)) if returned else {}
+    found: list[ToolMessage] = []
+    for message, result in returned:
+        call_id = next((result[key] for key in _RESULT_ID_KEYS if result.get(key)), None)
+        content = next((result[key] for key in _RESULT_KEYS if result.get(key)), None)
+        name = result.get("name", message.get("name", result.get("toolName")))
+        known = name if isinstance(name, str) else names.get(call_id) if isinstance(call_id, str) else None
+        found.append(ToolMessage(known, content))
+    return tuple(found)
+
+
+def _returned(message: Message) -> Sequence[Message]:
+    results = [part for part in _parts(message) if part.get("type") in _RESULT_TYPES]
+    return results or ([message] if _role(message) in _TOOL_ROLES else [])
 
 
 def _called(message: Message) -> Iterator[tuple[AttributeValue, str]]:
@@ -321,18 +348,6 @@ def final_result(messages: Sequence[Message]) -> AttributeValue:
 
 
 _FINAL = re.compile(r".{0,20}final(answer|result|response|output)")
-
-
-def _returned(message: Message, names: Mapping[AttributeValue, str]) -> Iterator[ToolMessage]:
-    results = [part for part in _parts(message) if part.get("type") in _RESULT_TYPES]
-    if not results and _role(message) in _TOOL_ROLES:
-        results = [message]
-    for result in results:
-        call_id = next((result[key] for key in _RESULT_ID_KEYS if result.get(key)), None)
-        content = next((result[key] for key in _RESULT_KEYS if result.get(key)), None)
-        name = result.get("name", message.get("name", result.get("toolName")))
-        known = name if isinstance(name, str) else names.get(call_id) if isinstance(call_id, str) else None
-        yield ToolMessage(known, content)
 
 
 _CALL_ID_KEYS = ("id", "call_id", "toolUseId", "toolCallId", "ref")

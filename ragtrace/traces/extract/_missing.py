@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from ragtrace import semconv
 from ragtrace.model import Gap, Part, SkipReason
@@ -16,7 +17,6 @@ from ragtrace.traces.extract._streams import (
     is_unanswered,
     left_open,
 )
-from ragtrace.traces.extract._switches import switches_of
 from ragtrace.traces.extract._unread import unread_text
 from ragtrace.traces.trace import Span, StatusCode
 
@@ -25,7 +25,9 @@ _REFS = (semconv.INPUT_MESSAGES_REF, semconv.OUTPUT_MESSAGES_REF)
 
 def missing_text(part: Part, spans: Sequence[Span]) -> Gap:
     """Explain a part that is missing on all these spans."""
-    return Gap(part=part, reason=_reason(part, spans), detail=_detail(part, spans))
+    names = ", ".join(dict.fromkeys(repr(span.name) for span in spans)) or "any span"
+    reason, why = _why(part, spans)
+    return Gap(part=part, reason=reason, detail=f"the {part} is not on {names}{why}")
 
 
 def missing_answer(spans: Sequence[Span]) -> Gap:
@@ -105,37 +107,57 @@ def missing_documents(span: Span) -> Gap:
     return missing_text(Part.CONTEXT, [span])
 
 
-def _reason(part: Part, spans: Sequence[Span]) -> SkipReason:
-    if any(_is_redacted(part, span) for span in spans):
-        return SkipReason.REDACTED
-    if _capture_is_off(spans) or not any(span.dropped_attributes_count for span in spans):
-        return SkipReason.NO_CONTENT
-    return SkipReason.INCOMPLETE
-
-
-def _detail(part: Part, spans: Sequence[Span]) -> str:
-    names = ", ".join(dict.fromkeys(repr(span.name) for span in spans)) or "any span"
-    what = f"the {part} is not on {names}"
-    if any(_is_redacted(part, span) for span in spans):
-        return f"{what}: the redaction hook removed it"
-    if _capture_is_off(spans):
-        return f"{what}: content capture is off; turn it on with `ragtrace.instrument(capture_content=True)`"
-    if any(key in span.attributes for span in spans for key in _REFS):
-        return (
-            f"{what}: the instrumentation uploaded the messages elsewhere; let it write them to spans as well"
-        )
+def _why(part: Part, spans: Sequence[Span]) -> tuple[SkipReason, str]:
+    marks = [span.attributes.get(semconv.RAG_REDACTED) for span in spans]
+    if any(isinstance(each, tuple) and part in each for each in marks):
+        return SkipReason.REDACTED, ": the redaction hook removed it"
+    if any(span.attributes.get(semconv.RAG_CAPTURE) is False for span in spans):
+        how = "turn it on with `ragtrace.instrument(capture_content=True)`"
+        return SkipReason.NO_CONTENT, f": content capture is off; {how}"
     dropped = sum(span.dropped_attributes_count for span in spans)
+    reason = SkipReason.INCOMPLETE if dropped else SkipReason.NO_CONTENT
+    if any(key in span.attributes for span in spans for key in _REFS):
+        how = "let it write them to spans as well"
+        return reason, f": the instrumentation uploaded the messages elsewhere; {how}"
     if dropped:
-        return f"{what}: {dropped} attributes were dropped; raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
-    if (unread := unread_text(spans)) is not None:
-        return f"{what}, and content is on: {unread.advice}"
-    return f"{what}: {switches_of(spans)}"
+        return reason, f": {dropped} attributes were dropped; raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
+    unread = unread_text(spans)
+    return reason, f", and content is on: {unread.advice}" if unread else f": {_switches_of(spans)}"
 
 
-def _is_redacted(part: Part, span: Span) -> bool:
-    marks = span.attributes.get(semconv.RAG_REDACTED)
-    return isinstance(marks, tuple) and part in marks
+_GENAI: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY"
+_BY_SCOPE: Final = (
+    (semconv.SCOPE_CAPTURE, "`ragtrace.instrument(capture_content=True)`"),
+    ("openinference.", "unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and similar variables"),
+    ("langfuse", "set LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED=true"),
+    ("langsmith", "unset LANGSMITH_HIDE_INPUTS and LANGSMITH_HIDE_OUTPUTS"),
+    ("pydantic-ai", "set `include_content=True` in pydantic-ai's instrumentation settings"),
+    (
+        "opentelemetry.instrumentation.openai_v2",
+        f"set OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental and {_GENAI}",
+    ),
+    ("opentelemetry.instrumentation.genai", f"set {_GENAI}"),
+    ("opentelemetry.util.genai", f"set {_GENAI}: EVENT_ONLY writes to log records, which are no spans"),
+    ("opentelemetry.instrumentation.", "set TRACELOOP_TRACE_CONTENT=true"),
+)
+"""By prefix of the scope's name. All other OpenTelemetry scopes are OpenLLMetry's."""
+
+_BY_SPAN: Final[tuple[tuple[Callable[[Span], bool], str], ...]] = (
+    (lambda span: span.name.startswith("haystack."), "set HAYSTACK_CONTENT_TRACING_ENABLED=true"),
+    (
+        lambda span: semconv.VERCEL_OPERATION in span.attributes,
+        "set `recordInputs: true, recordOutputs: true` in `experimental_telemetry`",
+    ),
+)
+_OTHERS: Final = f"turn on content capture in the instrumentation, for OpenTelemetry's {_GENAI}"
 
 
-def _capture_is_off(spans: Sequence[Span]) -> bool:
-    return any(span.attributes.get(semconv.RAG_CAPTURE) is False for span in spans)
+def _switches_of(spans: Iterable[Span]) -> str:
+    """Return how to make the instrumentations of these spans record texts."""
+    return "; ".join(dict.fromkeys(map(_switch_of, spans))) or _OTHERS
+
+
+def _switch_of(span: Span) -> str:
+    by_scope = (switch for start, switch in _BY_SCOPE if span.scope.name.startswith(start))
+    by_span = (switch for writes, switch in _BY_SPAN if writes(span))
+    return next(by_scope, None) or next(by_span, None) or _OTHERS

@@ -24,6 +24,8 @@ def final_retrievals(retrievals: Sequence[SpanReading], tree: SpanTree) -> tuple
     whose text repeats the chunks of an inner retriever does not count. A reranker's output replaces all
     earlier retrievals.
     """
+    if len(retrievals) == 1 and retrievals[0].role is Role.RETRIEVAL:
+        return (retrievals[0],)
     candidates = _without_tools_around(retrievals, tree)
     inside = _chunks_inside(candidates, tree)
     chosen = [_completed_by(each, inside.get(each.span.span_id, ())) for each in _outermost(candidates, tree)]
@@ -34,7 +36,7 @@ def named_by_steps(
     retrievals: Sequence[SpanReading], steps: Sequence[SpanReading]
 ) -> tuple[SpanReading, ...]:
     """Give chunks without an id the id of the same text in a later step."""
-    known = {chunk.text: chunk for step in steps for chunk in _chunks(step)}
+    known = {chunk.text: chunk for step in steps for chunk in step.chunks}
     return tuple(_named(each, known) for each in retrievals)
 
 
@@ -51,10 +53,10 @@ def _without_tools_around(retrievals: Sequence[SpanReading], tree: SpanTree) -> 
 
 
 def _repeats(tool: SpanReading, retrievals: Sequence[SpanReading]) -> bool:
-    shown = "\0".join(chunk.text for chunk in _chunks(tool) if chunk.text)
+    shown = "\0".join(chunk.text for chunk in tool.chunks if chunk.text)
     if not shown:
         return True
-    found = (chunk.text for each in retrievals for chunk in _chunks(each)[:_MAX_LOOKED_FOR] if chunk.text)
+    found = (chunk.text for each in retrievals for chunk in each.chunks[:_MAX_LOOKED_FOR] if chunk.text)
     return any(text in shown for text in islice(found, max(_MAX_LOOKED_FOR, _MAX_COMPARED // len(shown))))
 
 
@@ -81,7 +83,7 @@ def _chunks_inside(retrievals: Sequence[SpanReading], tree: SpanTree) -> Mapping
     for each in retrievals:
         outer = above.get(each.span.span_id)
         if outer is not None:
-            found.setdefault(outer, []).extend(_chunks(each))
+            found.setdefault(outer, []).extend(each.chunks)
     return found
 
 
@@ -93,7 +95,7 @@ def _completed_by(retrieval: SpanReading, inside: Sequence[Chunk]) -> SpanReadin
 
 def _in_paragraphs(tool: SpanReading, inside: Sequence[Chunk]) -> SpanReading:
     """Split the text of a tool if it has one paragraph per document of an inner retrieval."""
-    found, chunks = tool.documents, _chunks(tool)
+    found, chunks = tool.documents, tool.chunks
     paragraphs = (chunks[0].text or "").split("\n\n") if len(chunks) == 1 else []
     if found is None or len(paragraphs) != len(inside):
         return tool
@@ -102,7 +104,7 @@ def _in_paragraphs(tool: SpanReading, inside: Sequence[Chunk]) -> SpanReading:
         for chunk, text in zip(inside, paragraphs, strict=True)
     )
     how = f"{len(parted)} paragraphs, named by the retrieval inside it"
-    return replace(tool, documents=replace(found, value=parted, how=how))
+    return tool._replace(documents=found._replace(value=parted, how=how))
 
 
 def _named(retrieval: SpanReading, inside: Mapping[str | None, Chunk]) -> SpanReading:
@@ -111,7 +113,7 @@ def _named(retrieval: SpanReading, inside: Mapping[str | None, Chunk]) -> SpanRe
     if found is None or not found.value or not inside:
         return retrieval
     chunks = tuple(_completed(chunk, inside.get(chunk.text)) for chunk in found.value)
-    return replace(retrieval, documents=replace(found, value=chunks))
+    return retrieval._replace(documents=found._replace(value=chunks))
 
 
 def _completed(chunk: Chunk, inner: Chunk | None) -> Chunk:
@@ -142,7 +144,7 @@ def _traced_back(reranked: SpanReading, candidates: Sequence[SpanReading]) -> Sp
     """Map chunks that lost their ids to their origins: the same text, or a text that contains it."""
     found = reranked.documents
     known: dict[str | None, Chunk] = {
-        chunk.text: chunk for each in candidates for chunk in _chunks(each) if chunk.text
+        chunk.text: chunk for each in candidates for chunk in each.chunks if chunk.text
     }
     if found is None or not found.value or not known:
         return reranked
@@ -150,7 +152,7 @@ def _traced_back(reranked: SpanReading, candidates: Sequence[SpanReading]) -> Sp
     around = known if size * len(known) <= _MAX_COMPARED else {}
     chunks = [_scored_as(chunk, origin) for chunk in found.value for origin in _origins(chunk, known, around)]
     ranked = tuple(replace(chunk, rank=rank) for rank, chunk in enumerate(chunks))
-    return replace(reranked, documents=replace(found, value=ranked))
+    return reranked._replace(documents=found._replace(value=ranked))
 
 
 def _scored_as(chunk: Chunk, origin: Chunk) -> Chunk:
@@ -170,8 +172,4 @@ def _origins(
 
 
 def _texts(reading: SpanReading) -> frozenset[str | None]:
-    return frozenset(chunk.text for chunk in _chunks(reading))
-
-
-def _chunks(reading: SpanReading) -> Sequence[Chunk]:
-    return (reading.documents.value if reading.documents else None) or ()
+    return frozenset(chunk.text for chunk in reading.chunks)

@@ -15,8 +15,8 @@ from ragtrace.traces.extract._content import parse_loosely
 from ragtrace.traces.extract._documents import chunk_of, is_document
 from ragtrace.traces.extract._languages import REPLY_ABROAD, SAYS_TO_ANSWER
 
-_FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}|~{3,}|\"{3}|'{3})[\w-]{0,20}[ \t]*")
-RULE: Final = re.compile(r"[ \t]{0,3}(-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*")
+FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}|~{3,}|\"{3}|'{3})[\w-]{0,20}[ \t]*")
+RULE: Final = re.compile(r"[ \t]{0,3}(-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*$")
 NUMBERED: Final = re.compile(
     r"[ \t#*\[]{0,6}(?:document|doc|passage|source|chunk|context|excerpt|snippet|article|extract|result"
     r"|reference|section)[ \t]{0,2}(?:no\.?|number|id)?[ \t]{0,2}[#\[(]?\d{1,4}[\])]?"
@@ -41,6 +41,7 @@ FILE: Final = re.compile(
 )
 """A line with the name of the file that follows."""
 ANY_NUMBERED: Final = re.compile(
+    r"(?=[^\d\u4e00-\u56db\n]{0,60}[\d\u4e00-\u56db])"  # most lines have no number where one may be
     r"[ \t#*]{0,6}(?:(?:[^\W\d_]{1,12} )?[^\W\d_]{2,20}"
     r"|[\u3010\[(\uff08]?[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{1,8})"
     r"[ \t]{0,2}(?:n[.º°o]{1,2} ?|nr\. ?)?[#\[(]?(?:\d{1,4}"
@@ -54,6 +55,7 @@ _BULLET: Final = re.compile(r"[ \t]{0,3}[-*•][ \t]{1,4}(?=\S)")
 _JSON: Final = re.compile(r"\[\s{0,20}[{\"]|\{\s{0,20}\"")
 _JSON_TRIED: Final = 8
 _SENTENCE: Final = re.compile(r"\w\W{0,3}[.!?…][\"'”)\]]{0,2}[ \t]{0,9}$")
+_LONGEST_END: Final = 16
 _LABELED: Final = re.compile(r"\w{1,20}:")
 _MARKS: Final = re.compile(
     r"^[ \t]*\[(?:/|END )[^\]\n]{0,40}\][ \t]*$|<((?:document_)?metadata)>[^<>]{0,500}</\1>",
@@ -81,7 +83,7 @@ def parted(block: str) -> tuple[str, ...]:
         _begun_by(ANY_NUMBERED, lines) if sum(bool(ANY_NUMBERED.match(each)) for each in lines) > 1 else (),
         _begun_by(BRACKETED, lines),
         _begun_by(FILE, lines) if sum(bool(FILE.match(each)) for each in lines) > 1 else (),
-        _ruled(lines),
+        _begun_by(RULE, lines),
         _listed(LISTED, lines),
         _listed(_BULLET, lines),
         _a_line_each(lines),
@@ -208,7 +210,7 @@ def _fenced(lines: Sequence[str]) -> tuple[str, ...]:
     inside: list[list[str]] = []
     mark, has_more = "", False
     for line in lines:
-        fence = _FENCE.fullmatch(line)
+        fence = FENCE.fullmatch(line)
         if fence and not mark:
             mark = fence[1]
             inside.append([])
@@ -310,17 +312,6 @@ def _begun_by(label: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
     return _whole("\n".join(each) for each in (*first, *passages[1:]))
 
 
-def _ruled(lines: Sequence[str]) -> tuple[str, ...]:
-    """Split at lines of dashes and similar rules."""
-    passages: list[list[str]] = [[]]
-    for line in lines:
-        if RULE.fullmatch(line):
-            passages.append([])
-        else:
-            passages[-1].append(line)
-    return _whole("\n".join(each) for each in passages) if len(passages) > 1 else ()
-
-
 def _listed(mark: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
     """Split a block that is only a list; a list below a sentence belongs to the sentence."""
     items: list[list[str]] = []
@@ -338,13 +329,19 @@ def _listed(mark: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
 def _a_line_each(lines: Sequence[str]) -> tuple[str, ...]:
     """Split adjacent lines if each ends like a sentence; wrapped text does not."""
     stripped = "\n".join(lines).strip().splitlines()
-    is_each_whole = all(_SENTENCE.search(line) and not _LABELED.match(line) for line in stripped)
+    is_each_whole = all(
+        _SENTENCE.search(line[-_LONGEST_END:]) and not _LABELED.match(line) for line in stripped
+    )
     return _whole(stripped) if len(stripped) > 1 and is_each_whole else ()
 
 
 def _whole(passages: Iterable[str]) -> tuple[str, ...]:
     texts = [
-        text for each in passages if _LETTER.search(text := _LAST_RULE.sub("", _MARKS.sub("", each)).strip())
+        text
+        for each in passages
+        if _LETTER.search(
+            text := _LAST_RULE.sub("", _MARKS.sub("", each) if "]" in each or ">" in each else each).strip()
+        )
     ]
     said = [text for text in texts if not _FILE.fullmatch(text)]
     return tuple(said or texts)

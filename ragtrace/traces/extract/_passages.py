@@ -25,6 +25,7 @@ from ragtrace.traces.extract._passage_split import (
     BRACKETED,
     CJK,
     COLUMNS,
+    FENCE,
     FILE,
     IN_PARENTHESES,
     KEYED,
@@ -188,18 +189,29 @@ class Passages:
 def directions_in(texts: Sequence[str]) -> Directions:
     """Find directions in the messages of the system and the user."""
     ends = "\n\n".join(map(_ends, texts))
+    lines = ends.splitlines()
     return Directions(
-        is_directed=bool(_DIRECTED.search(ends)),
-        is_pointed=bool(_POINTED.search(ends)),
+        is_directed=any(map(_is_directing, lines)),
+        is_pointed=any(map(_is_pointing, lines)),
         is_named=bool(
             NAMES_PASSAGES.search(ends)
             and (
                 SAYS_TO_ANSWER.search(ends)
-                or any(asked_by_label(each) and not ASKED.match(each) for each in ends.splitlines())
+                or any(asked_by_label(each) and not ASKED.match(each) for each in lines)
             )
         ),
         is_asked=bool(_ASKING.search(ends)),
     )
+
+
+@lru_cache(maxsize=1_024)  # an application writes the lines of its template again and again
+def _is_directing(line: str) -> bool:
+    return bool(_DIRECTED.search(line))
+
+
+@lru_cache(maxsize=1_024)
+def _is_pointing(line: str) -> bool:
+    return bool((_is_directing(line) or "nformation" in line) and _POINTED.search(line))
 
 
 def is_english(text: str) -> bool:
@@ -448,7 +460,7 @@ def _segments(lines: Sequence[str]) -> list[_Segment]:
     segments = [_Segment("", [])]
     is_fenced = False
     for line in lines:
-        if _QUOTED.fullmatch(line):
+        if FENCE.fullmatch(line):
             is_fenced = not is_fenced
         kind, now = "" if is_fenced else _kind(line), segments[-1].kind
         is_inside = kind == _NUMBER and now in (_NUMBER, _SURE, _PERHAPS)
@@ -509,7 +521,7 @@ def _block(
 
 def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
     """Find the text after a sentence that points to it, or below the line of dashes that follows it."""
-    pointing = next((i for i, line in enumerate(lines) if _POINTED.search(line)), None)
+    pointing = next((i for i, line in enumerate(lines) if _is_pointing(line)), None)
     if pointing is None:
         return None
     rules = [i for i in range(pointing + 1, len(lines)) if RULE.fullmatch(lines[i])]
@@ -581,9 +593,6 @@ def _words(lines: Sequence[str]) -> int:
 # -- in any language
 
 
-_QUOTED: Final = re.compile(r'[ \t]{0,3}("{3}|\'{3}|`{3,}|~{3,})[\w-]{0,20}[ \t]*')
-
-
 def structured(
     text: str, lines: Sequence[str], question: str | None, directions: Directions
 ) -> Passages | None:
@@ -598,7 +607,7 @@ def structured(
     for found in (
         _in_any_tags(text) if is_pointed else None,
         _below_heading(lines, question, is_told=directions.is_told) if is_pointed else None,
-        _between(lines, _QUOTED, "in fences"),
+        _between(lines, FENCE, "in fences"),
         _between(lines, RULE, "between lines"),
     ):
         if found is not None and found.passages:
@@ -641,7 +650,7 @@ def _between(lines: Sequence[str], mark: re.Pattern[str], shape: str) -> Passage
 def _is_passage(paragraph: str) -> bool:
     """Return whether a paragraph above the first of several lines is a passage, too, and no instruction."""
     said = paragraph.strip()
-    is_other = said.endswith((":", "?", "\uff1a", "\uff1f")) or is_instruction(said) or _DIRECTED.search(said)
+    is_other = said.endswith((":", "?", "\uff1a", "\uff1f")) or is_instruction(said) or _is_directing(said)
     return _is_prose(said) and not is_other and not NAMES_PASSAGES.search(said)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk
-from ragtrace.traces.extract._attributes import first_text, found_text
 from ragtrace.traces.extract._content import (
     FoundValue,
+    Place,
     broken_damage,
     cut_damage,
+    first_text,
+    found_text,
     in_camel_case,
     is_broken_json,
     is_cut_by_tempo,
@@ -66,47 +68,43 @@ _SYNTHESIS: Final = "text_chunks"
 _DOCUMENT_KEYS: Final = ("content", "pagecontent", "text", "node")
 
 
-def question_in(value: AttributeValue, *, attribute: str, convention: str) -> FoundValue[str] | None:
+def question_in(value: AttributeValue, at: Place) -> FoundValue[str] | None:
     """Read the question of an input: a string, a usual key, the only string, or the last user message."""
-    parsed = parse_loosely(value)
-    text, how = _question(in_camel_case(parsed), 0)
-    return _found(text, how, value, parsed, attribute, convention)
+    return _text_in(value, at, _question)
 
 
-def answer_in(value: AttributeValue, *, attribute: str, convention: str) -> FoundValue[str] | None:
+def answer_in(value: AttributeValue, at: Place) -> FoundValue[str] | None:
     """Read the answer of an output: a string, a usual key, or the model's last message."""
+    return _text_in(value, at, _answer)
+
+
+def _text_in(
+    value: AttributeValue, at: Place, read: Callable[[AttributeValue, int], tuple[str | None, str]]
+) -> FoundValue[str] | None:
     parsed = parse_loosely(value)
-    text, how = _answer(in_camel_case(parsed), 0)
-    return _found(text, how, value, parsed, attribute, convention)
+    if is_broken_json(value, parsed):
+        return FoundValue(None, at, "its text", broken_damage(value, at.attribute))
+    text, how = read(in_camel_case(parsed), 0)
+    return found_text(text or None, at, how, value)
 
 
-def documents_in(
-    value: AttributeValue, *, attribute: str, convention: str, span_id: str
-) -> FoundValue[tuple[Chunk, ...]] | None:
+def documents_in(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ...]]:
     """Read the documents of an output, under any key."""
-    if value is None or value == "":
-        return None
-    listed = listed_documents(value)
-    return find_documents(listed, attribute=attribute, convention=convention, span_id=span_id)
+    return find_documents(listed_documents(value), at)
 
 
-def prompt_in(
-    value: AttributeValue, *, attribute: str, convention: str
-) -> FoundValue[tuple[Message, ...]] | None:
+def prompt_in(value: AttributeValue, at: Place) -> FoundValue[tuple[Message, ...]] | None:
     """Read a model's input: messages, with a separate system prompt, or one string."""
     parsed = parse_loosely(value)
     if is_broken_json(value, parsed):
-        messages, _ = messages_of(value)
-        broken = broken_damage(value, attribute)
-        return FoundValue(value=messages, attribute=attribute, convention=convention, how="", damage=broken)
+        return FoundValue(messages_of(value)[0], at, damage=broken_damage(value, at.attribute))
     messages = _prompt_messages(in_camel_case(parsed))
     if not messages:
         return None
     is_cut = any(
         isinstance(each, str) and is_cut_by_tempo(each) for each in (value, *map(message_text, messages))
     )
-    damage = cut_damage(attribute) if is_cut else None
-    return FoundValue(value=messages, attribute=attribute, convention=convention, how="", damage=damage)
+    return FoundValue(messages, at, damage=cut_damage(at.attribute) if is_cut else None)
 
 
 def _prompt_messages(node: AttributeValue) -> tuple[Message, ...]:
@@ -147,8 +145,8 @@ def listed_documents(value: AttributeValue) -> AttributeValue:
 
 def texts_for_synthesis(span: Span, key: str) -> tuple[AttributeValue, ...]:
     """Read the input texts of a LlamaIndex synthesizer, which are the final chunks."""
-    raw = first_text(span, key)
-    parsed = parse_loosely(raw) if raw and _SYNTHESIS in raw else None
+    raw = span.attributes.get(key)
+    parsed = parse_loosely(raw) if isinstance(raw, str) and _SYNTHESIS in raw else None
     texts = parsed.get(_SYNTHESIS) if isinstance(parsed, dict) else None
     return texts if isinstance(texts, tuple) else ()
 
@@ -181,8 +179,8 @@ def _documents_under_any_key(
 
 def handed_on(span: Span, key: str) -> AttributeValue:
     """Return the input documents of a LangChain step, with the ids that retrievers' spans omit."""
-    raw = first_text(span, key) or ""
-    parsed = parse_loosely(raw) if '"page_content"' in raw else None
+    raw = span.attributes.get(key)
+    parsed = parse_loosely(raw) if isinstance(raw, str) and '"page_content"' in raw else None
     return listed_documents(parsed.get("inputs")) if isinstance(parsed, dict) else None
 
 
@@ -321,14 +319,3 @@ def _answer_in_list(node: Sequence[AttributeValue], depth: int) -> tuple[str | N
     if text:
         return text, "the last message of the model"
     return _answer(node[0], depth + 1) if node else (None, "")
-
-
-def _found(
-    text: str | None, how: str, raw: AttributeValue, parsed: AttributeValue, attribute: str, convention: str
-) -> FoundValue[str] | None:
-    if is_broken_json(raw, parsed):
-        damage = broken_damage(raw, attribute)
-        return FoundValue(
-            value=None, attribute=attribute, convention=convention, how="its text", damage=damage
-        )
-    return found_text(text or None, attribute=attribute, convention=convention, how=how, raw=raw)

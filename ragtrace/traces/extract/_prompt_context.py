@@ -1,18 +1,34 @@
-"""Read the context of a call without a retrieval from the model's prompt."""
+"""Read a model's prompt: the context of a call without a retrieval, and the earlier conversation."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragtrace import semconv
-from ragtrace.model import AttributeValue, Chunk, Part, Provenance, SkipReason
-from ragtrace.traces.extract._attributes import found_text
+from ragtrace.model import Chunk, EarlierTurn, Gap, Part, Provenance, SkipReason
 from ragtrace.traces.extract._calls import Call
-from ragtrace.traces.extract._content import ContentDamage, FoundValue, clean, parse_loosely, without_excess
-from ragtrace.traces.extract._documents import chunk_of, find_documents, is_document, joined, with_text_damage
+from ragtrace.traces.extract._content import (
+    ContentDamage,
+    FoundValue,
+    Place,
+    clean,
+    found_text,
+    parse_loosely,
+    text_damage,
+    without_excess,
+)
+from ragtrace.traces.extract._documents import (
+    MAX_CHUNKS,
+    chunk_of,
+    find_documents,
+    is_document,
+    joined,
+    too_many,
+    with_text_damage,
+)
 from ragtrace.traces.extract._languages import OF_THE_CONVERSATION
 from ragtrace.traces.extract._messages import ChatTurn, Message, calls_tools, turns_of
 from ragtrace.traces.extract._passage_split import documents_in_repr, objects_in_json, parted
@@ -26,7 +42,7 @@ from ragtrace.traces.extract._passages import (
 )
 from ragtrace.traces.extract._payload import listed_documents
 from ragtrace.traces.extract._prompts import LAST_LABEL, QUESTION_MARKS, asked_by_label, asked_in
-from ragtrace.traces.extract._span_reader import Role, SpanReading, ToolResult
+from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.trace import Span
 
 _PROMPT_MARK: Final = "messages"
@@ -40,17 +56,21 @@ _PARAGRAPHS: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromptContext:
-    """The passages of a prompt and its question."""
+class ExtractedContext:
+    """The chunks with their sources."""
 
+    sources: tuple[SpanReading, ...]
+    """The chosen retrievals, in order of start."""
     chunks: tuple[Chunk, ...]
-    question: FoundValue[str] | None
-    provenance: Provenance
-    damage: ContentDamage | None
+    provenance: tuple[Provenance, ...]
+    gaps: tuple[Gap, ...]
+    question: FoundValue[str] | None = None
+    """The question in the prompt, next to the passages."""
+    is_prompt: bool = False
+    """Whether the chunks are passages of the model's prompt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Material:
+class _Material(NamedTuple):
     """One turn of the system or the user, split into parts."""
 
     turn: ChatTurn
@@ -68,35 +88,27 @@ _VARIABLES: Final = (
 )
 
 
-def documents_shown(generation: SpanReading | None, *, has_retrieval: bool) -> ToolResult | None:
+def documents_shown(
+    generation: SpanReading | None, *, has_retrieval: bool
+) -> FoundValue[tuple[Chunk, ...]] | None:
     """Return the documents of a prompt's variables, else those that Python wrote into its text."""
     if generation is None:
         return None
-    span = generation.span
-    for key, value in span.attributes.items():
+    for key, value in generation.span.attributes.items():
         if key.startswith(_VARIABLES) and isinstance(value, str):
             parsed = parse_loosely(value)
             for each in (parsed, *(parsed.values() if isinstance(parsed, dict) else ())):
                 listed = listed_documents(each)
                 if isinstance(listed, tuple) and listed and all(is_document(item) for item in listed):
-                    return ToolResult(tool=None, documents=_documents(listed, key, generation))
-    found = generation.prompt
-    for turn in turns_of(found.value or ()) if found else ():
+                    at = Place(key, generation.convention, generation.span.span_id)
+                    return find_documents(listed, at)
+    prompt = generation.prompt
+    for turn in turns_of(prompt.value or ()) if prompt else ():
         objects = objects_in_json(turn.text)[0] if has_retrieval else ()
         named = tuple(each for each in objects if isinstance(each, dict))
-        if turn.role != "assistant" and (listed := documents_in_repr(turn.text) or named):
-            return ToolResult(
-                tool=None, documents=_documents(listed, found.attribute if found else "", generation)
-            )
+        if prompt and turn.role != "assistant" and (listed := documents_in_repr(turn.text) or named):
+            return find_documents(listed, prompt.at)
     return None
-
-
-def _documents(
-    listed: tuple[AttributeValue, ...], attribute: str, generation: SpanReading
-) -> FoundValue[tuple[Chunk, ...]]:
-    return find_documents(
-        listed, attribute=attribute, convention=generation.convention, span_id=generation.span.span_id
-    )
 
 
 def prompted(
@@ -106,7 +118,7 @@ def prompted(
     question: str | None,
     is_liberal: bool,
     has_retrieval: bool = False,
-) -> PromptContext | None:
+) -> ExtractedContext | None:
     """Use the generation's prompt as the context.
 
     Without ``is_liberal``, only marked passages count. An agent's turn never counts, because its tools are
@@ -132,9 +144,8 @@ def prompted(
     if graded and not (is_liberal or has_retrieval):
         return None
     asked = _asked(material, question)
-    if asked is None and generation and generation.question:  # it may be a field of a message's JSON
-        told = generation.question.value
-        asked = told if all(told != each.turn.text for each in material) else None
+    if asked is None and generation and all(generation.asked != each.turn.text for each in material):
+        asked = generation.asked or None  # it may be a field of a message's JSON
     passages = [each for part in material for each in _passages(part, asked, is_liberal=is_liberal)]
     if not passages and has_retrieval:
         passages = [each for part in material for each in _passages(part, asked, is_liberal=True)]
@@ -171,12 +182,9 @@ def prompt_of(
     """Read the prompt of the generation, or of the provider's span below it; return also the source."""
     if generation is None:
         return None, None
-    told = generation.answer.value if generation.answer else None
-    others = [each for each in call.of(Role.GENERATION) if each.answer and each.answer.value == told]
-    for reading in (generation, *others):
-        if reading.prompt:
-            return reading.span, reading.prompt
-    return None, None
+    others = (each for each in call.of(Role.GENERATION) if each.answer and each.said == generation.said)
+    chosen = next((each for each in (generation, *others) if each.prompt), None)
+    return (chosen.span, chosen.prompt) if chosen else (None, None)
 
 
 def _material(
@@ -200,12 +208,7 @@ def _material(
             for text, each in zip(texts, found, strict=True)
         ]
     return [
-        _Material(
-            turn=turn,
-            found=each,
-            is_last=i == last,
-            is_asking=turn.role == "user" and (i == last or i >= earlier),
-        )
+        _Material(turn, each, i == last, turn.role == "user" and (i == last or i >= earlier))
         for i, (turn, each) in enumerate(zip(turns, found, strict=True))
     ]
 
@@ -269,37 +272,22 @@ def _prompted(
     passages: Sequence[str],
     material: Sequence[_Material],
     asked: str | None,
-) -> PromptContext:
+) -> ExtractedContext:
     chunks = joined([[chunk_of({"text": each}, rank, span.span_id) for rank, each in enumerate(passages)]])
-    shapes = dict.fromkeys(each.found.shape for each in material if each.found.passages) or {
-        "as one text": None
-    }
+    shapes = dict.fromkeys(each.found.shape for each in material if each.found.passages) or ["as one text"]
+    many = "1 passage" if len(chunks) == 1 else f"{len(chunks)} passages"
     why = (
-        f"no span of the RAG call is a retrieval, so its prompt is the context: {_many(len(chunks))}, "
-        f"{', '.join(shapes)}."
+        f"no span of the RAG call is a retrieval, so its prompt is the context: {many}, {', '.join(shapes)}."
     )
-    return PromptContext(
-        chunks=chunks,
-        question=found_text(
-            asked,
-            attribute=prompt.attribute,
-            convention=prompt.convention,
-            how="the question in the last turn",
-        ),
-        provenance=Provenance(
-            part=Part.CONTEXT,
-            span_id=span.span_id,
-            span_name=span.name,
-            attribute=prompt.attribute,
-            convention=prompt.convention,
-            why=why,
-        ),
-        damage=prompt.damage or _damage(span, prompt, chunks, material),
+    damages = (prompt.damage or _damage(span, prompt, chunks, material), too_many(len(chunks), "there are"))
+    return ExtractedContext(
+        sources=(),
+        chunks=chunks[:MAX_CHUNKS],
+        provenance=(prompt.provenance(Part.CONTEXT, span, why),),
+        gaps=tuple(each.gap(Part.CONTEXT) for each in damages if each),
+        question=found_text(asked, prompt.at, "the question in the last turn"),
+        is_prompt=True,
     )
-
-
-def _many(passages: int) -> str:
-    return "1 passage" if passages == 1 else f"{passages} passages"
 
 
 def _damage(
@@ -311,8 +299,36 @@ def _damage(
     marks = span.attributes.get(semconv.RAG_TRUNCATED)
     if isinstance(marks, tuple) and _PROMPT_MARK in marks:
         detail = "the content policy of `ragtrace.instrument` cut the prompt: raise `max_messages_bytes`"
-        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
+        return ContentDamage(SkipReason.TRUNCATED, detail)
     if any(without_excess(clean(each.turn.text))[1] for each in material):
-        detail = f"`{prompt.attribute}` is longer than ragtrace reads"
-        return ContentDamage(reason=SkipReason.TRUNCATED, detail=detail)
-    return with_text_damage(chunks, prompt.attribute)
+        detail = f"`{prompt.at.attribute}` is longer than ragtrace reads"
+        return ContentDamage(SkipReason.TRUNCATED, detail)
+    return with_text_damage(chunks, prompt.at.attribute)
+
+
+# -- the conversation before the question
+
+
+def earlier_turns(call: Call, generation: SpanReading | None, *, most: int) -> tuple[EarlierTurn, ...]:
+    """Return the last turns before the question, the oldest first; redacted ones are left out."""
+    _, prompt = prompt_of(call, generation) if most else (None, None)
+    if prompt is None:
+        return ()
+    spoken = [turn for turn in turns_of(prompt.value or ()) if turn.role != "system"]
+    last = max((place for place, turn in enumerate(spoken) if turn.role == "user"), default=0)
+    return tuple(_pairs(spoken[:last]))[-most:]
+
+
+def _pairs(spoken: Sequence[ChatTurn]) -> list[EarlierTurn]:
+    found: list[EarlierTurn] = []
+    question: str | None = None
+    for turn in spoken:
+        text = turn.text.strip()
+        if not text or text_damage(text, ""):
+            continue
+        if turn.role == "user":
+            question = clean(asked_in(text) or text)
+        else:
+            found.append(EarlierTurn.bounded(question, clean(text)))
+            question = None
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ragtrace.traces.extract._content import FoundValue
@@ -49,7 +48,7 @@ def question_of(prompt: FoundValue[str] | None) -> FoundValue[str] | None:
     asked = asked_in(prompt.value) if prompt and prompt.value else None
     if prompt is None or asked is None:
         return None
-    return replace(prompt, value=asked, how="the text after its last `Question:` or `Query:`")
+    return prompt._replace(value=asked, how="the text after its last `Question:` or `Query:`")
 
 
 def beside_chunks(prompt: FoundValue[str] | None, texts: Sequence[str]) -> FoundValue[str] | None:
@@ -62,7 +61,7 @@ def beside_chunks(prompt: FoundValue[str] | None, texts: Sequence[str]) -> Found
     paragraphs = [each.strip() for each in rest.split("\n\n") if each.strip()]
     if rest == prompt.value or not paragraphs or len(paragraphs[-1]) > _LONGEST_QUESTION:
         return None
-    return replace(prompt, value=paragraphs[-1], how="what is beside the chunks in the prompt")
+    return prompt._replace(value=paragraphs[-1], how="what is beside the chunks in the prompt")
 
 
 _MOST_CHUNKS = 50
@@ -90,10 +89,7 @@ class Element(NamedTuple):
     inside: slice
 
 
-_TAG = re.compile(
-    r"[<\[\u25c1](/?)([^\W\d][\w.:-]{0,40})(?:\s[^<>\[\]]{0,300})?[>\]\u25b7]"
-    r"|\[(BEGIN|END) ([^\W\d][\w ]{0,40})\]"
-)
+_TAG = re.compile(r"[<\[\u25c1](/?)([^\W\d][\w.:-]{0,40})(?:\s[^<>\[\]]{0,300})?[>\]\u25b7]")
 
 
 def elements_in(text: str) -> list[Element]:
@@ -101,8 +97,8 @@ def elements_in(text: str) -> list[Element]:
     opened: list[tuple[str, re.Match[str]]] = []
     found: list[Element] = []
     for match in _TAG.finditer(text) if any(mark in text for mark in "<[\u25c1") else ():
-        name = (match[2] or match[4]).lower()
-        if not match[1] and match[3] != "END":
+        name = match[2].lower()
+        if not match[1]:
             opened.append((name, match))
             continue
         near = range(len(opened) - 1, max(-1, len(opened) - 9), -1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from ragtrace import semconv
-from ragtrace.model import Part, Provenance, RagRecord
+from ragtrace.model import Part, RagRecord
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._span_reader import SpanReading
 from ragtrace.traces.extract.conventions import OWN
@@ -63,18 +63,11 @@ def _starts(span: Span, tree: SpanTree) -> tuple[str, ...]:
 
 
 def _completed(record: RagRecord, reading: SpanReading) -> RagRecord:
-    if record.reference is None and reading.reference is not None and reading.reference.value is not None:
-        provenance = Provenance(
-            part=Part.REFERENCE,
-            span_id=reading.span.span_id,
-            span_name=reading.span.name,
-            attribute=reading.reference.attribute,
-            convention=reading.reference.convention,
-            why=f"no step of the RAG call holds a reference, and this span does: {reading.reference.how}.",
-        )
-        record = replace(
-            record, reference=reading.reference.value, provenance=(*record.provenance, provenance)
-        )
+    found = reading.reference
+    if record.reference is None and found is not None and found.value is not None:
+        why = f"no step of the RAG call holds a reference, and this span does: {found.how}."
+        provenance = (*record.provenance, found.provenance(Part.REFERENCE, reading.span, why))
+        record = replace(record, reference=found.value, provenance=provenance)
     if not record.reference_chunk_ids and reading.reference_chunk_ids:
         record = replace(record, reference_chunk_ids=reading.reference_chunk_ids)
     return record

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import AttributeValue, Chunk, Part, SkipReason
@@ -30,8 +29,7 @@ class Role(StrEnum):
     """Another kind of span; it overrides another convention on the same span."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult:
+class ToolResult(NamedTuple):
     """A tool's result for the model."""
 
     tool: str | None
@@ -39,8 +37,7 @@ class ToolResult:
     documents: FoundValue[tuple[Chunk, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanReading:
+class SpanReading(NamedTuple):
     """The content of a span, by one convention or by all of them."""
 
     span: Span
@@ -70,10 +67,29 @@ class SpanReading:
     prompt_version: str | None = None
 
     @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The documents that it holds."""
+        return (self.documents.value if self.documents else None) or ()
+
+    @property
     def has_text(self) -> bool:
         """Whether it holds documents with text."""
-        documents = self.documents.value if self.documents else None
-        return any(chunk.text for chunk in documents or ())
+        return any(chunk.text for chunk in self.chunks)
+
+    @property
+    def said(self) -> str:
+        """The text of the answer."""
+        return (self.answer.value if self.answer else None) or ""
+
+    @property
+    def asked(self) -> str:
+        """The text of the question."""
+        return (self.question.value if self.question else None) or ""
+
+    @property
+    def searched(self) -> str:
+        """The text of the query."""
+        return (self.query.value if self.query else None) or ""
 
 
 def merge(readings: Sequence[SpanReading]) -> SpanReading | None:
@@ -93,13 +109,13 @@ def merge(readings: Sequence[SpanReading]) -> SpanReading | None:
         found[name] = next((each for each in values if each), getattr(giver, name))
     if giver.role is Role.STEP:
         found["model"] = None
-    return replace(giver, **found)
+    return giver._replace(**found)
 
 
 _TEXTS: Final = ("question", "query", "documents", "answer", "reference")
 _MARKED: Final = {"question": Part.QUESTION, "documents": Part.CONTEXT, "answer": Part.ANSWER}
 _VALUES: Final = tuple(
-    each.name for each in fields(SpanReading) if each.name not in (*_TEXTS, "span", "convention", "role")
+    each for each in SpanReading._fields if each not in (*_TEXTS, "span", "convention", "role")
 )
 
 
@@ -109,4 +125,4 @@ def _marked(span: Span, part: Part, found: FoundValue[T] | None) -> FoundValue[T
     if found is None or found.damage or not isinstance(marks, tuple) or part not in marks:
         return found
     detail = f"the content policy of `ragtrace.instrument` cut the {part}: raise its limit"
-    return replace(found, damage=ContentDamage(reason=SkipReason.TRUNCATED, detail=detail))
+    return found._replace(damage=ContentDamage(SkipReason.TRUNCATED, detail))

@@ -35,7 +35,7 @@ def end_of(span: Span) -> str | None:
         return semconv.READER_LEFT
     raised = _raised(span)
     said = raised or [span.attributes.get(semconv.ERROR_TYPE), span.status_message if is_error else ""]
-    if any(isinstance(each, str) and _LEFT.search(_UPSTREAM.sub("", each)) for each in said):
+    if any(isinstance(each, str) and each and _LEFT.search(_UPSTREAM.sub("", each)) for each in said):
         return semconv.READER_LEFT
     return semconv.STREAM_FAILED if is_error else None
 

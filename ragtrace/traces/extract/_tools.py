@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk
 from ragtrace.traces.extract._content import (
     FoundValue,
+    Place,
     cut_damage,
     is_broken_json,
     is_cut_by_tempo,
@@ -32,24 +32,20 @@ _WRAPPERS: Final = ("output", "outputs", "result", "data", "kwargs")
 _MAX_WRAPPERS: Final = 6
 
 
-def tool_documents(
-    value: AttributeValue, *, attribute: str, convention: str, span_id: str
-) -> FoundValue[tuple[Chunk, ...]] | None:
+def tool_documents(value: AttributeValue, at: Place) -> FoundValue[tuple[Chunk, ...]] | None:
     """Read a tool's result: documents, messages with documents, or the text for the model."""
     node = _unwrapped(value)
     if node is None or node == "":
         return None
     if is_broken_json(value, node):
-        return find_documents(value, attribute=attribute, convention=convention, span_id=span_id)
+        return find_documents(value, at)
     cited = hosted_documents(node, is_response=True) if isinstance(node, dict) and "citations" in node else ()
     listed = cited or listed_documents(node)
     items = listed if isinstance(listed, tuple) else (listed,)
-    shown = tuple(_shown(item) for item in items)
-    found = find_documents(shown, attribute=attribute, convention=convention, span_id=span_id)
+    found = find_documents(tuple(map(_shown, items)), at)
     is_cut = isinstance(value, str) and is_cut_by_tempo(value)
-    return replace(
-        found,
-        damage=cut_damage(attribute) if is_cut else found.damage,
+    return found._replace(
+        damage=cut_damage(at.attribute) if is_cut else found.damage,
         is_retrieved=isinstance(listed, tuple) and bool(listed) and all(map(is_passage, listed)),
     )
 
@@ -61,17 +57,10 @@ def retrieves(tool: str, result: FoundValue[tuple[Chunk, ...]] | None, tools: re
     return bool(RETRIEVAL_TOOLS.search(tool)) or bool(result and result.is_retrieved)
 
 
-def handed_documents(
-    messages: Sequence[Message], *, attribute: str, convention: str, span_id: str
-) -> tuple[ToolResult, ...]:
+def handed_documents(messages: Sequence[Message], at: Place) -> tuple[ToolResult, ...]:
     """Read tool results from the messages of a prompt."""
-    results = (
-        (each.tool, tool_documents(each.content, attribute=attribute, convention=convention, span_id=span_id))
-        for each in tool_messages(messages)
-    )
-    return tuple(
-        ToolResult(tool=tool, documents=documents) for tool, documents in results if documents is not None
-    )
+    results = ((each.tool, tool_documents(each.content, at)) for each in tool_messages(messages))
+    return tuple(ToolResult(tool, documents) for tool, documents in results if documents is not None)
 
 
 def _unwrapped(value: AttributeValue) -> AttributeValue:

@@ -6,22 +6,24 @@ The conventions that ragtrace knows and a user's mapping have this same form.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeAlias
 
 from ragtrace.model import AttributeValue, Chunk, SkipReason
-from ragtrace.traces.extract._attributes import found_text, text_of
 from ragtrace.traces.extract._content import (
     ContentDamage,
     FoundValue,
+    Place,
     best,
     broken_damage,
     cut_damage,
+    found_text,
     in_camel_case,
     is_broken_json,
     is_cut_by_tempo,
     parse_loosely,
+    text_of,
 )
 from ragtrace.traces.extract._documents import find_documents, is_unnamed, plain
 from ragtrace.traces.extract._flat_lists import flat_documents, flat_messages, has_prefix, unflattened
@@ -32,6 +34,7 @@ from ragtrace.traces.extract._messages import (
     hosted_documents,
     last_answer_text,
     last_user_text,
+    may_hold_results,
     message_text,
     messages_of,
     tool_messages,
@@ -151,7 +154,7 @@ class SpanRule:
     at: str
     """An attribute; ``@name`` is the span's name, ``@event`` the names of its events."""
     roles: Mapping[str, Role | None] = field(default_factory=dict)
-    """By value. Without a value, ``other`` is the role of every span that has the attribute."""
+    """By value, or by it in lower case. Without any, ``other`` is that of every span with the attribute."""
     ends: bool = False
     """Whether the values are endings."""
     other: Role | None = None
@@ -168,8 +171,8 @@ class SpanRule:
             if self.ends:
                 ended = next((end for end in self.roles if value.endswith(end)), None)
                 return True, self.other if ended is None else self.roles[ended]
-            if value in self.roles:
-                return True, self.roles[value]
+            if (key := value if value in self.roles else value.lower()) in self.roles:
+                return True, self.roles[key]
             if self.other is not None:
                 return True, self.other
         return False, None
@@ -287,22 +290,22 @@ class Convention:
 
     def read(self, span: Span, role: Role | None) -> SpanReading:
         """Read the parts that a span of this role may hold."""
+        is_call, is_model = role is Role.CALL, role is Role.GENERATION
+        output_at, output = _first(span, (*self.answer, *self.output)) if is_call else ("", None)
         return SpanReading(
-            span=span,
-            convention=self.name,
-            role=role,
+            span,
+            self.name,
+            role,
             question=self._question(span, role),
             query=self._query(span, role),
             documents=self._documents(span, role),
             tool=self._tool(span) if role is Role.TOOL else None,
-            prompt=self._prompt(span) if role is Role.GENERATION else None,
-            handed=self._handed(span) if role is Role.GENERATION else (),
+            prompt=self._prompt(span) if is_model else None,
+            handed=self._handed(span) if is_model else (),
             answer=self._answer(span, role),
-            told=_first(span, (*self.question, *self.input))[1] if role is Role.CALL else None,
-            output=(
-                output := _first(span, (*self.answer, *self.output)) if role is Role.CALL else ("", None)
-            )[1],
-            output_at=output[0],
+            told=_first(span, (*self.question, *self.input))[1] if is_call else None,
+            output=output,
+            output_at=output_at,
             reference=self._text(span, self.reference, answer_in),
             reference_chunk_ids=_strings(span, self.reference_ids),
             model=_name(span, self.model) if role is not Role.STEP else None,
@@ -314,38 +317,42 @@ class Convention:
 
     # -- parts
 
+    def _held(self, span: Span, place: str) -> tuple[AttributeValue, Place]:
+        """Return what is at a place: a value, or the messages of a flattened list or of events."""
+        if place in (EVENTS, CHOICES):
+            listed, event = event_messages(span, choices=place == CHOICES)
+            return listed, Place(event, self.name, span.span_id)
+        path = _path(place)
+        if path.prefix:
+            at = Place(f"{path.prefix}.*", self.name, span.span_id)
+            return flat_messages(span, path.prefix, path.item), at
+        return _find(span, place), Place(place, self.name, span.span_id)
+
     def _text(self, span: Span, places: Places, read: _TextIn) -> FoundValue[str] | None:
         return best(*(self._text_at(span, place, read) for place in places)) if places else None
 
     def _text_at(self, span: Span, place: str, read: _TextIn) -> FoundValue[str] | None:
-        value = _find(span, place)
-        if value is None:
+        value, at = self._held(span, place)
+        if value in (None, "", ()):
             return None
         if self.verbatim:
             texts = value if isinstance(value, tuple) else (value,)
             text = ("\n" if self.of_any_role else "").join(each for each in texts if isinstance(each, str))
             how = "as the mapping says" if self.of_any_role else "its text"
-            return found_text(text or None, attribute=place, convention=self.name, how=how, raw=value)
-        mime = (
-            span.attributes.get(place.replace(".value", ".mime_type")) if place.endswith(".value") else None
-        )
+            return found_text(text or None, at, how, value)
+        mime = place.endswith(".value") and span.attributes.get(place.replace(".value", ".mime_type"))
         if mime == _PLAIN_TEXT and isinstance(value, str):
-            return found_text(value or None, attribute=place, convention=self.name, how="its text", raw=value)
+            return found_text(value, at, "its text", value)
         is_json = mime == _JSON and isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
         if is_json and parse_loosely(value) == value:
-            damage = broken_damage(value, place)
-            return FoundValue(
-                value=None, attribute=place, convention=self.name, how="its text", damage=damage
-            )
-        return read(value, attribute=place, convention=self.name)
+            return FoundValue(None, at, "its text", broken_damage(value, place))
+        return read(value, at)
 
     def _question(self, span: Span, role: Role | None) -> FoundValue[str] | None:
-        if self.of_any_role:
-            return self._text(span, self.question, question_in)
-        if role not in (Role.CALL, Role.GENERATION):
+        if not self.of_any_role and role not in (Role.CALL, Role.GENERATION):
             return None
         told = self._text(span, self.question, question_in)
-        asked = self._asked(span)
+        asked = self._text(span, self.messages, question_in)
         if role is Role.GENERATION and asked is not None:
             return best(told, asked)
         if (found := best(told, self._text(span, self.input, question_in), asked)) is not None:
@@ -354,11 +361,8 @@ class Convention:
 
     def _prompt(self, span: Span) -> FoundValue[tuple[Message, ...]] | None:
         for place in (*self.messages, *self.input):
-            listed, attribute = _messages_at(span, place)
-            value: AttributeValue = listed
-            if not listed:
-                value, attribute = _find(span, place), place
-            found = prompt_in(value, attribute=attribute, convention=self.name) if value else None
+            value, at = self._held(span, place)
+            found = prompt_in(value, at) if value else None
             if found is None or not found.value:
                 continue
             instructions = [
@@ -366,106 +370,74 @@ class Convention:
                 for each in self.system
                 if (text := _find(span, each))
             ]
-            return replace(found, value=(*instructions, *found.value))
+            return found._replace(value=(*instructions, *found.value))
         return None
 
-    def _asked(self, span: Span) -> FoundValue[str] | None:
-        """Return what the user asked in the messages."""
-        found = []
-        for place in self.messages:
-            listed, attribute = _messages_at(span, place)
-            if listed:
-                found.append(question_in(listed, attribute=attribute, convention=self.name))
-            else:
-                found.append(self._text_at(span, place, question_in))
-        return best(*found)
-
     def _query(self, span: Span, role: Role | None) -> FoundValue[str] | None:
-        if role not in (Role.RETRIEVAL, Role.RERANK, Role.TOOL) or self.of_any_role:
+        if role not in (Role.RETRIEVAL, Role.RERANK, Role.TOOL):
             return None
-        return best(
-            self._text(span, self.arguments, question_in),
-            self._text(span, self.query, question_in),
-            self._text(span, self.input, question_in),
-        )
+        return self._text(span, (*self.arguments, *self.query, *self.input), question_in)
 
     def _answer(self, span: Span, role: Role | None) -> FoundValue[str] | None:
-        if self.of_any_role:
-            return self._text(span, self.answer, answer_in)
-        if role not in (Role.CALL, Role.GENERATION):
+        if not self.of_any_role and role not in (Role.CALL, Role.GENERATION):
             return None
         told = self._text(span, self.answer, answer_in) or self._whole_answer(span)
         if told is not None:
             return told if told.value is not None else best(told, self._text(span, self.output, answer_in))
         for place in self.reply:
-            listed, attribute = _messages_at(span, place)
-            if not listed:
-                value = _find(span, place)
-                if value is None or value == "":
-                    continue
-                if is_broken_json(value, parse_loosely(value)):
-                    damage = broken_damage(value, place)
-                    return FoundValue(
-                        value=None, attribute=place, convention=self.name, how="a message", damage=damage
-                    )
-                listed = messages_of(value)[0]
-                if not listed and isinstance(value, str):
-                    return self._text_at(span, place, answer_in)
+            value, at = self._held(span, place)
+            if not value:
+                continue
+            if is_broken_json(value, parse_loosely(value)):
+                return FoundValue(None, at, "a message", broken_damage(value, place))
+            listed, _ = messages_of(value)
+            if not listed and isinstance(value, str):
+                return self._text_at(span, place, answer_in)
             text = next((text for each in listed if (text := message_text(each))), None)
             if last_user_text(listed) or tool_messages(listed):  # a whole conversation, or a turn with tools
                 text = last_answer_text(listed)
             if not text and (given := final_result(listed)) is not None:
-                return answer_in(given, attribute=attribute, convention=self.name)
+                return answer_in(given, at)
             if text or role is Role.GENERATION:  # a model that only calls tools gives no answer
-                how = "text of the first choice"
-                return found_text(text, attribute=attribute, convention=self.name, how=how, raw=text)
+                return found_text(text, at, "text of the first choice", text)
         return self._text(span, self.output, answer_in)
 
     def _whole_answer(self, span: Span) -> FoundValue[str] | None:
         """Return a structured answer without one text that must be it."""
-        for place in self.answer:
-            value = _find(span, place)
-            if isinstance(value, str) and value:
-                return found_text(
-                    value, attribute=place, convention=self.name, how="the whole result", raw=value
-                )
-        return None
+        found = (self._held(span, place) for place in self.answer)
+        value, at = next(((value, at) for value, at in found if isinstance(value, str) and value), ("", None))
+        return found_text(value, at, "the whole result", value) if at else None
 
     def _documents(self, span: Span, role: Role | None) -> FoundValue[tuple[Chunk, ...]] | None:
         if self.of_any_role:
-            return self._found(span, self.documents, documents_in)
+            return best(*self._found(span, self.documents, documents_in))
         if role is Role.STEP and self.handed_on:
             listed = next((each for key in self.handed_on if (each := handed_on(span, key))), None)
-            key = self.handed_on[0]
-            return find_documents(listed, attribute=key, convention=self.name, span_id=span.span_id)
+            return find_documents(listed, Place(self.handed_on[0], self.name, span.span_id))
         if role is Role.TOOL:
-            return self._found(span, (*self.result, *self.output), tool_documents)
+            return best(*self._found(span, (*self.result, *self.output), tool_documents))
         if role not in (Role.RETRIEVAL, Role.RERANK):
             return None
         if texts := self._synthesized(span):
-            key = self.input[-1]
-            return find_documents(texts, attribute=key, convention=self.name, span_id=span.span_id)
-        output = () if self.documents else self.output
+            return find_documents(texts, Place(self.input[-1], self.name, span.span_id))
         found = [
             *(self._ranked(span, *each) for each in self.ranking),
-            *(self._found(span, (place,), documents_in) for place in (*self.documents, *output)),
-            self._found(span, self.result, tool_documents),
+            *self._found(span, self.documents or self.output, documents_in),
+            *self._found(span, self.result, tool_documents),
         ]
         return _completed(best(*found), found)
 
     def _found(
         self, span: Span, places: Places, read: Callable[..., FoundValue[tuple[Chunk, ...]] | None]
-    ) -> FoundValue[tuple[Chunk, ...]] | None:
-        found = []
+    ) -> Iterator[FoundValue[tuple[Chunk, ...]] | None]:
         for place in places:
             path = _path(place)
             if path.prefix:
                 flat = unflattened(span.attributes, path.prefix, path.item)
-                found.append(flat_documents(span, flat, attribute=f"{path.prefix}.*", convention=self.name))
+                yield flat_documents(span, flat, Place(f"{path.prefix}.*", self.name, span.span_id))
             elif (value := path.find_on(span)) not in (None, ""):
-                handed = read(value, attribute=place, convention=self.name, span_id=span.span_id)
-                found.append(_with_loss(span, handed) if place.endswith("/*") else handed)
-        return best(*found)
+                handed = read(value, Place(place, self.name, span.span_id))
+                yield _with_loss(span, handed) if place.endswith("/*") else handed
 
     def _ranked(self, span: Span, documents: str, ranking: str) -> FoundValue[tuple[Chunk, ...]] | None:
         """Sort documents by a list of indices and scores."""
@@ -483,9 +455,7 @@ class Convention:
             and 0 <= index < len(listed)
             for score in (rank.get("relevanceScore"),)
         )
-        if not ranked:
-            return None
-        return find_documents(ranked, attribute=documents, convention=self.name, span_id=span.span_id)
+        return find_documents(ranked, Place(documents, self.name, span.span_id)) if ranked else None
 
     def _tool(self, span: Span) -> str | None:
         return _name(span, self.tool) or (None if self.name == "otel-genai" else span.name)
@@ -495,31 +465,28 @@ class Convention:
 
         Documents of the request are whole, so what the response cites of them is left aside.
         """
-        given = self._held(span, (*self.messages, *self.input), is_response=False)
+        given = self._results(span, (*self.messages, *self.input), is_response=False)
         if any(each.tool is None for each in given):
             return given
         places = (*self.envelopes, *self.reply, *self.answer, *self.output)
-        if found := (*given, *self._held(span, places)):
-            return found
-        return self._listed(span, self.hosted)
+        return (*given, *self._results(span, places)) or self._listed(span, self.hosted)
 
     def _listed(self, span: Span, places: Places) -> tuple[ToolResult, ...]:
-        listing = self._found(span, places, documents_in) if places else None
-        return (ToolResult(tool=None, documents=listing),) if listing and listing.value else ()
+        listing = best(*self._found(span, places, documents_in))
+        return (ToolResult(None, listing),) if listing and listing.value else ()
 
-    def _held(self, span: Span, places: Places, *, is_response: bool = True) -> tuple[ToolResult, ...]:
+    def _results(self, span: Span, places: Places, *, is_response: bool = True) -> tuple[ToolResult, ...]:
         """Return what the first of these places holds of tools and of the provider's search."""
         for place in places:
-            listed, attribute = _messages_at(span, place)
-            value = listed or in_camel_case(parse_loosely(_find(span, place)))
+            raw, at = self._held(span, place)
+            value = in_camel_case(parse_loosely(raw)) if may_hold_results(raw) else None
             if not value:
                 continue
-            source = {"attribute": attribute, "convention": self.name, "span_id": span.span_id}
-            of_tools = handed_documents(listed or messages_of(value)[0], **source)
+            of_tools = handed_documents(messages_of(value)[0], at)
             found = hosted_documents(value, is_response=is_response)
-            shown = find_documents(found, **source) if found else None
+            shown = (ToolResult(None, find_documents(found, at)),) if found else ()
             if of_tools or shown:
-                return (*of_tools, *((ToolResult(tool=None, documents=shown),) if shown else ()))
+                return (*of_tools, *shown)
         return ()
 
     def answered(self, span: Span) -> SpanReading | None:
@@ -537,7 +504,7 @@ class Convention:
         texts = [chunk.text for each in handed for chunk in each.documents.value or ()]
         if not handed or any(text and text in answer.value for text in texts):
             return None
-        return replace(self.read(span, Role.GENERATION), handed=handed)
+        return self.read(span, Role.GENERATION)._replace(handed=handed)
 
 
 _PARTS: Final = tuple(each.name for each in fields(Convention) if each.type == "Places")
@@ -561,16 +528,6 @@ def _find(span: Span, place: str) -> AttributeValue:
     return _path(place).find_on(span) if value is None else value
 
 
-def _messages_at(span: Span, place: str) -> tuple[tuple[Message, ...], str]:
-    """Return the messages of a flattened list or of events, and where they are."""
-    if place in (EVENTS, CHOICES):
-        return event_messages(span, choices=place == CHOICES)
-    path = _path(place)
-    if not path.prefix:
-        return (), place
-    return flat_messages(span, path.prefix, path.item), f"{path.prefix}.*"
-
-
 def _with_loss(
     span: Span, found: FoundValue[tuple[Chunk, ...]] | None
 ) -> FoundValue[tuple[Chunk, ...]] | None:
@@ -578,11 +535,11 @@ def _with_loss(
     if found is None or found.damage:
         return found
     if any(chunk.text and is_cut_by_tempo(chunk.text) for chunk in found.value or ()):
-        return replace(found, damage=cut_damage(found.attribute))
+        return found._replace(damage=cut_damage(found.at.attribute))
     if len(span.events) < _SDK_EVENTS:
         return found
     detail = f"the span has {_SDK_EVENTS} events, the limit of SDKs: raise OTEL_SPAN_EVENT_COUNT_LIMIT"
-    return replace(found, damage=ContentDamage(reason=SkipReason.INCOMPLETE, detail=detail))
+    return found._replace(damage=ContentDamage(SkipReason.INCOMPLETE, detail))
 
 
 def _completed(
@@ -604,7 +561,7 @@ def _completed(
         replace(chunk, id=known[chunk.text].id) if is_unnamed(chunk) and chunk.text in known else chunk
         for chunk in chosen.value
     )
-    return replace(chosen, value=named)
+    return chosen._replace(value=named)
 
 
 def _name(span: Span, places: Places) -> str | None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from ragtrace import semconv
-from ragtrace.traces.extract._attributes import first_text
+from ragtrace.traces.extract._content import first_text
 from ragtrace.traces.extract._payload import handed_on, returns_documents, texts_for_synthesis
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
 from ragtrace.traces.extract.convention import CHOICES, EVENTS, Convention, SpanRule
@@ -20,6 +20,17 @@ from ragtrace.traces.trace import Span
 CALL, RETRIEVAL, RERANK = Role.CALL, Role.RETRIEVAL, Role.RERANK
 GENERATION, TOOL, STEP = Role.GENERATION, Role.TOOL, Role.STEP
 GUARDRAIL, EVALUATOR = Role.GUARDRAIL, Role.EVALUATOR
+
+KINDS: Final = {
+    **dict.fromkeys(("chain", "agent", "workflow", "flow"), CALL),
+    **dict.fromkeys(("retriever", "retrieval"), RETRIEVAL),
+    **dict.fromkeys(("reranker", "reranking"), RERANK),
+    **dict.fromkeys(("llm", "chat_model", "generation"), GENERATION),
+    "tool": TOOL,
+    "guardrail": GUARDRAIL,
+    **dict.fromkeys(("evaluator", "evaluation"), EVALUATOR),
+}
+"""What producers call the kinds of spans, in lower case."""
 
 OWN: Final = Convention(
     name="ragtrace",
@@ -39,21 +50,7 @@ OPENINFERENCE: Final = Convention(
     name="openinference",
     is_additive=True,
     kinds=(
-        SpanRule(
-            at="openinference.span.kind",
-            roles={
-                "CHAIN": CALL,
-                "AGENT": CALL,
-                "RETRIEVER": RETRIEVAL,
-                "RERANKER": RERANK,
-                "LLM": GENERATION,
-                "TOOL": TOOL,
-                "GUARDRAIL": GUARDRAIL,
-                "EVALUATOR": EVALUATOR,
-                "EMBEDDING": None,
-                "PROMPT": None,
-            },
-        ),
+        SpanRule(at="openinference.span.kind", roles=KINDS),
         # beyond 128 attributes SDKs drop the oldest: after a long list, the kind is gone but documents remain
         SpanRule(at="reranker.output_documents.*", other=RERANK),
         SpanRule(at="retrieval.documents.*", other=RETRIEVAL),
@@ -84,22 +81,7 @@ OPENINFERENCE: Final = Convention(
 
 ALIBABA: Final = Convention(
     name="alibaba",
-    kinds=(
-        SpanRule(
-            at="gen_ai.span.kind",
-            roles={
-                "CHAIN": CALL,
-                "AGENT": CALL,
-                "ENTRY": CALL,
-                "WORKFLOW": CALL,
-                "RETRIEVER": RETRIEVAL,
-                "RERANKER": RERANK,
-                "LLM": GENERATION,
-                "TOOL": TOOL,
-            },
-            other=STEP,
-        ),
-    ),
+    kinds=(SpanRule(at="gen_ai.span.kind", roles={**KINDS, "entry": CALL}, other=STEP),),
     input=("input.value", "gen_ai.input.messages", "gen_ai.prompt"),
     output=("output.value", "gen_ai.output.messages", "gen_ai.completion"),
     messages=("gen_ai.input.messages", "gen_ai.prompts.*.prompt", "gen_ai.prompts.*", "gen_ai.prompt"),
@@ -127,22 +109,7 @@ ALIBABA: Final = Convention(
 
 LANGFUSE: Final = Convention(
     name="langfuse",
-    kinds=(
-        SpanRule(
-            at="langfuse.observation.type",
-            roles={
-                "span": CALL,
-                "chain": CALL,
-                "agent": CALL,
-                "retriever": RETRIEVAL,
-                "generation": GENERATION,
-                "tool": TOOL,
-                "guardrail": GUARDRAIL,
-                "evaluator": EVALUATOR,
-            },
-            other=STEP,
-        ),
-    ),
+    kinds=(SpanRule(at="langfuse.observation.type", roles={**KINDS, "span": CALL}, other=STEP),),
     without_input=STEP,
     input=("langfuse.trace.input", "langfuse.observation.input"),
     output=("langfuse.observation.output",),
@@ -157,23 +124,8 @@ LANGFUSE: Final = Convention(
 MLFLOW: Final = Convention(
     name="mlflow",
     kinds=(
-        SpanRule(
-            at="mlflow.spanType",
-            roles={
-                "CHAIN": CALL,
-                "AGENT": CALL,
-                "WORKFLOW": CALL,
-                "UNKNOWN": CALL,  # `@mlflow.trace` on a function without a type
-                "RETRIEVER": RETRIEVAL,
-                "RERANKER": RERANK,
-                "LLM": GENERATION,
-                "CHAT_MODEL": GENERATION,
-                "TOOL": TOOL,
-                "GUARDRAIL": GUARDRAIL,
-                "EVALUATOR": EVALUATOR,
-            },
-            other=STEP,
-        ),
+        # `@mlflow.trace` on a function without a type
+        SpanRule(at="mlflow.spanType", roles={**KINDS, "unknown": CALL}, other=STEP),
     ),
     without_input=STEP,
     input=("mlflow.spanInputs",),
@@ -185,13 +137,7 @@ MLFLOW: Final = Convention(
 LANGSMITH: Final = Convention(
     name="langsmith",
     # a retriever's `gen_ai.operation.name` is `embeddings`
-    kinds=(
-        SpanRule(
-            at="langsmith.span.kind",
-            roles={"chain": CALL, "retriever": RETRIEVAL, "llm": GENERATION, "tool": TOOL},
-            other=STEP,
-        ),
-    ),
+    kinds=(SpanRule(at="langsmith.span.kind", roles=KINDS, other=STEP),),
     input=("gen_ai.prompt",),
     output=("gen_ai.completion",),
     model=("gen_ai.response.model", "gen_ai.request.model"),
@@ -208,11 +154,8 @@ TRULENS: Final = Convention(
         SpanRule(
             at="ai.observability.span_type",
             roles={
+                **KINDS,
                 "record_root": CALL,
-                "retrieval": RETRIEVAL,
-                "reranking": RERANK,
-                "generation": GENERATION,
-                "tool": TOOL,
                 "tool_invocation": TOOL,
                 "eval": EVALUATOR,
                 "eval_root": EVALUATOR,
@@ -240,16 +183,7 @@ GENKIT: Final = Convention(
     kinds=(
         SpanRule(
             at="genkit:metadata:subtype",
-            roles={
-                "flow": CALL,
-                "retriever": RETRIEVAL,
-                "reranker": RERANK,
-                "model": GENERATION,
-                "background-model": GENERATION,
-                "tool": TOOL,
-                "tool.v2": TOOL,
-                "evaluator": EVALUATOR,
-            },
+            roles={**KINDS, "model": GENERATION, "background-model": GENERATION, "tool.v2": TOOL},
             other=STEP,
         ),
         SpanRule(at="genkit:type", roles={"flow": CALL}),
@@ -263,22 +197,7 @@ GENKIT: Final = Convention(
 
 LANGWATCH: Final = Convention(
     name="langwatch",
-    kinds=(
-        SpanRule(
-            at="langwatch.span.type",
-            roles={
-                "workflow": CALL,
-                "chain": CALL,
-                "agent": CALL,
-                "rag": RETRIEVAL,
-                "llm": GENERATION,
-                "tool": TOOL,
-                "guardrail": GUARDRAIL,
-                "evaluation": EVALUATOR,
-            },
-            other=STEP,
-        ),
-    ),
+    kinds=(SpanRule(at="langwatch.span.type", roles={**KINDS, "rag": RETRIEVAL}, other=STEP),),
     input=("langwatch.input.value",),
     output=("langwatch.output.value",),
     documents=("langwatch.rag.contexts", "langwatch.rag_contexts"),
@@ -288,13 +207,7 @@ LANGWATCH: Final = Convention(
 
 CONFIDENT_AI: Final = Convention(
     name="confident-ai",
-    kinds=(
-        SpanRule(
-            at="confident.span.type",
-            roles={"agent": CALL, "retriever": RETRIEVAL, "llm": GENERATION, "tool": TOOL},
-            other=STEP,
-        ),
-    ),
+    kinds=(SpanRule(at="confident.span.type", roles=KINDS, other=STEP),),
     question=("confident.trace.input",),
     input=("confident.span.input",),
     output=("confident.span.output",),
@@ -307,13 +220,7 @@ CONFIDENT_AI: Final = Convention(
 
 AGENTOPS: Final = Convention(
     name="agentops",
-    kinds=(
-        SpanRule(
-            at="agentops.span.kind",
-            roles={"session": CALL, "workflow": CALL, "agent": CALL, "llm": GENERATION, "tool": TOOL},
-            other=STEP,
-        ),
-    ),
+    kinds=(SpanRule(at="agentops.span.kind", roles={**KINDS, "session": CALL}, other=STEP),),
     input=("agentops.entity.input",),
     output=("agentops.entity.output",),
     messages=("gen_ai.prompt.*",),
@@ -692,8 +599,10 @@ def stores_vectors(span: Span) -> bool:
 
 def _operates(span: Span, operations: re.Pattern[str]) -> bool:
     system = first_text(span, semconv.DB_SYSTEM, semconv.DB_SYSTEM_NAME) or ""
+    if system.lower() not in _VECTOR_STORES:
+        return False
     operation = first_text(span, semconv.DB_OPERATION, semconv.DB_OPERATION_NAME) or span.name
-    return system.lower() in _VECTOR_STORES and bool(operations.search(operation))
+    return bool(operations.search(operation))
 
 
 VECTOR_DB: Final = Convention(

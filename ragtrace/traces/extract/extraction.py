@@ -18,13 +18,13 @@ from ragtrace.traces.extract._calls import (
     under_test,
     without_skew,
 )
-from ragtrace.traces.extract._mapping import AttributeMapping
 from ragtrace.traces.extract._references import with_references
-from ragtrace.traces.extract._rules import ExtractRules
+from ragtrace.traces.extract._rules import AttributeMapping, ExtractRules
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract._unread import Unread, unread_text
 from ragtrace.traces.extract.conventions import stores_vectors
 from ragtrace.traces.extract.record import record_of
+from ragtrace.traces.text import flat
 from ragtrace.traces.trace import Span, Trace
 
 
@@ -145,11 +145,7 @@ def _evaluating(readings: Sequence[SpanReading], tree: SpanTree) -> set[str]:
         if each.role is Role.CALL and each.question and each.span.span_id not in evaluating
     }
     inside = tree.nearest_above(evaluating, asked).keys()
-    own = {
-        " ".join(each.answer.value.split())
-        for each in readings
-        if each.role is Role.GENERATION and each.answer and each.answer.value
-    }
+    own = {flat(each.said) for each in readings if each.role is Role.GENERATION and each.said}
     return {
         span_id
         for span_id, each in evaluating.items()

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import Gap, Part, Provenance, RagRecord, Target
 from ragtrace.traces.extract._alternatives import passed_over
-from ragtrace.traces.extract._answers import Answering, answering, returned, texts_of, unwrapped
-from ragtrace.traces.extract._attributes import first_text
+from ragtrace.traces.extract._answers import Answering, answering, returned, said_by, unwrapped
 from ragtrace.traces.extract._calls import Call, SpanTree
-from ragtrace.traces.extract._content import FoundValue
+from ragtrace.traces.extract._content import FoundValue, best, first_text
 from ragtrace.traces.extract._context import ExtractedContext, context_of
-from ragtrace.traces.extract._earlier_turns import earlier_turns
 from ragtrace.traces.extract._hops import hops_of
-from ragtrace.traces.extract._mapping import is_mapped
 from ragtrace.traces.extract._missing import missing_answer, missing_text, unfinished_answer
+from ragtrace.traces.extract._prompt_context import earlier_turns
 from ragtrace.traces.extract._prompts import beside_chunks, is_question_alone, question_of
-from ragtrace.traces.extract._rules import ExtractRules
+from ragtrace.traces.extract._rules import ExtractRules, is_mapped
 from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.text import flat
 from ragtrace.traces.trace import Span
 
 T = TypeVar("T")
@@ -30,7 +28,7 @@ T = TypeVar("T")
 def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
     """Build the record. Every part has a provenance, a gap, or both."""
     chosen = answering(call, tree)
-    output = returned(call, chosen.may_answer, chosen.helped)
+    output = returned(call, chosen)
     generation = _generation(chosen, output)
     context = context_of(call, generation, tree, question=_told(call), source=rules.context)
     question = _question(call, generation, context, is_rewritten=chosen.rewrites)
@@ -38,7 +36,8 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
     reference = _reference(call)
     target = _target_span(call, generation, answer)
     sources = [reading for reading in (call.own, generation, *call.members) if reading is not None]
-    provenance = _provenance(question, answer, reference, context)
+    told = [each for each in (question, answer, reference) if each and each.value is not None]
+    provenance = (*(each.provenance for each in told), *context.provenance)
     query = next((each.query.value for each in context.sources if each.query), None)
     return RagRecord(
         id=f"{target.trace_id}:{target.span_id}",
@@ -46,11 +45,10 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
         chunks=context.chunks,
         answer=answer.value if answer else None,
         reference=reference.value if reference else None,
-        reference_chunk_ids=next(
-            (each.reference_chunk_ids for each in sources if each.reference_chunk_ids), ()
-        ),
+        reference_chunk_ids=_first(each.reference_chunk_ids for each in sources) or (),
         target=_target(target, tree),
-        session_id=_session_id(sources, tree),
+        session_id=_first(each.session_id for each in sources)
+        or tree.first_above(sources[0].span, _session_of),
         conversation_id=_first(reading.conversation_id for reading in sources),
         response_id=_first(reading.response_id for reading in sources),
         model=_first(reading.model for reading in (generation, *sources) if reading),
@@ -73,8 +71,7 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice(Generic[T]):
+class _Choice(NamedTuple, Generic[T]):
     """A chosen text with its span and the rule that chose it."""
 
     part: Part
@@ -88,14 +85,7 @@ class _Choice(Generic[T]):
 
     @property
     def provenance(self) -> Provenance:
-        return Provenance(
-            part=self.part,
-            span_id=self.reading.span.span_id,
-            span_name=self.reading.span.name,
-            attribute=self.found.attribute,
-            convention=self.found.convention,
-            why=f"{self.why}: {self.found.how}.",
-        )
+        return self.found.provenance(self.part, self.reading.span, f"{self.why}: {self.found.how}.")
 
 
 _Candidate = tuple[SpanReading | None, FoundValue[T] | None, str]
@@ -104,15 +94,12 @@ _Candidate = tuple[SpanReading | None, FoundValue[T] | None, str]
 def _choose(part: Part, *candidates: _Candidate[T]) -> _Choice[T] | None:
     """Choose the first undamaged candidate, else the first with a value, else the first."""
     choices = [
-        _Choice(part=part, reading=reading, found=found, why=why)
+        _Choice(part, reading, found, why)
         for reading, found, why in candidates
         if reading is not None and found is not None
     ]
-    if part is Part.ANSWER:
-        choices = [each for each in choices if str(each.value).strip() not in _NOTHING]
-    whole = (choice for choice in choices if choice.value is not None and choice.found.damage is None)
-    damaged = (choice for choice in choices if choice.value is not None)
-    return next(whole, None) or next(damaged, None) or next(iter(choices), None)
+    chosen = best(*(each.found for each in choices))
+    return next((each for each in choices if each.found is chosen), None)
 
 
 _NOTHING: Final = ("null", "undefined")
@@ -121,14 +108,9 @@ _NOTHING: Final = ("null", "undefined")
 
 def _generation(chosen: Answering, output: FoundValue[str] | None) -> SpanReading | None:
     """Return the generation whose text the call returned, else the last that answers."""
-    told = output.value if output else None
-    if told:
-        flat = " ".join(told.split())
-        for each in chosen.may_answer:
-            said = " ".join(next(texts_of((each,)), "").split())
-            if said and (said == flat or said in flat):
-                return each
-    return chosen.chosen
+    told = flat(output.value or "") if output else ""
+    said = (each for each in chosen.may_answer if (text := flat(said_by(each))) and text in told)
+    return next(said, chosen.chosen)
 
 
 def _told(call: Call) -> str | None:
@@ -199,19 +181,20 @@ def _answer(
     chosen: Answering,
     question: str | None,
 ) -> _Choice[str] | None:
-    found = _choose(
-        Part.ANSWER,
+    candidates = (
         *reversed(_mapped(call, attrgetter("answer"))),
         (call.own, output, "the span of the RAG call holds the answer"),
         (
             generation,
             generation.answer if generation else None,
-            f"the span of the RAG call holds no whole answer, so {chosen.rule} does",
+            "the span of the RAG call holds no whole answer, so the last generation that answers does",
         ),
     )
+    told = (each for each in candidates if each[1] and str(each[1].value).strip() not in _NOTHING)
+    found = _choose(Part.ANSWER, *told)
     if found is None or is_mapped(found.found):
         return found
-    return replace(found, found=unwrapped(found.found, question))
+    return found._replace(found=unwrapped(found.found, question))
 
 
 def _reference(call: Call) -> _Choice[str] | None:
@@ -248,25 +231,8 @@ _TRACE_FLAGS = 0xFF
 """OTLP stores W3C's flags in the low byte of ``Span.flags``."""
 
 
-def _session_id(sources: Sequence[SpanReading], tree: SpanTree) -> str | None:
-    """Read the session from the call, or from a span above it."""
-    return _first(reading.session_id for reading in sources) or tree.first_above(sources[0].span, _session_of)
-
-
 def _session_of(span: Span) -> str | None:
     return first_text(span, semconv.SESSION_ID)
-
-
-def _provenance(
-    question: _Choice[str] | None,
-    answer: _Choice[str] | None,
-    reference: _Choice[str] | None,
-    context: ExtractedContext,
-) -> tuple[Provenance, ...]:
-    texts = [
-        choice.provenance for choice in (question, answer, reference) if choice and choice.value is not None
-    ]
-    return (*texts, *context.provenance)
 
 
 def _gaps(
@@ -289,9 +255,8 @@ def _gaps(
 
 
 def _damage(choice: _Choice[str]) -> list[Gap]:
-    damage = choice.found.damage
-    return [Gap(part=choice.part, reason=damage.reason, detail=damage.detail)] if damage else []
+    return [choice.found.damage.gap(choice.part)] if choice.found.damage else []
 
 
-def _first(values: Iterable[str | None]) -> str | None:
+def _first(values: Iterable[T | None]) -> T | None:
     return next((value for value in values if value), None)

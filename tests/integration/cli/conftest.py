@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    opened = await SqliteStore.open(path, max_bytes=10 << 20)
+async def store(path: Path) -> AsyncIterator[Store]:
+    opened = await Store.open(SqliteFile(path), max_bytes=10 << 20)
     yield opened
     await opened.aclose()

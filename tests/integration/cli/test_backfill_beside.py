@@ -19,8 +19,9 @@ from ragtrace.model import JudgeIdentity
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.cli.shared_budget import OpenCollectorBudget, read_shared_budget
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store.port import Job
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.records import Job
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
 from tests.integration.cli.program import json_lines, run
 from tests.integration.cli.terminal import OnTerminal
 from tests.integration.collector.paid_judge import PAID, paid, prices
@@ -42,12 +43,12 @@ def config(path: Path, tmp_path: Path) -> Path:
     return file
 
 
-async def queue_live_answer(store: SqliteStore, trace_id: str = "a") -> None:
+async def queue_live_answer(store: Store, trace_id: str = "a") -> None:
     job = Job(trace_id=trace_id, span_id="s", sample=Sample(rule="ratio", rate=1.0, probability=1.0))
     await store.decide_trace(trace_id, jobs=[job], outcomes=[], keep_spans=False, now_ns=time.time_ns())
 
 
-async def judge_live_answer(store: SqliteStore) -> None:
+async def judge_live_answer(store: Store) -> None:
     (job,) = await store.take_jobs(1, now_ns=time.time_ns())
     await store.finish(job, State.JUDGED, outbox_items={}, now_ns=time.time_ns())
 
@@ -64,7 +65,7 @@ async def one_turn(
     path: Path, *, longest_s: float = 60.0
 ) -> AsyncIterator[tuple[OpenCollectorBudget, asyncio.Task[None]]]:
     beside = OpenCollectorBudget(
-        store=path,
+        database=SqliteFile(path),
         stop=asyncio.Event(),
         clock=SystemClock(),
         poll_s=0.001,
@@ -76,7 +77,7 @@ async def one_turn(
         await turn
 
 
-async def test_a_live_answer_goes_first(store: SqliteStore, path: Path) -> None:
+async def test_a_live_answer_goes_first(store: Store, path: Path) -> None:
     await queue_live_answer(store)
     async with one_turn(path) as (beside, turn):
         await waits(beside)
@@ -85,7 +86,7 @@ async def test_a_live_answer_goes_first(store: SqliteStore, path: Path) -> None:
     assert beside.waiting_for == 0
 
 
-async def test_an_answer_that_is_being_judged_is_live_too(store: SqliteStore, path: Path) -> None:
+async def test_an_answer_that_is_being_judged_is_live_too(store: Store, path: Path) -> None:
     await queue_live_answer(store)
     (job,) = await store.take_jobs(1, now_ns=time.time_ns())
     async with one_turn(path) as (beside, turn):
@@ -94,15 +95,13 @@ async def test_an_answer_that_is_being_judged_is_live_too(store: SqliteStore, pa
         await store.finish(job, State.JUDGED, outbox_items={}, now_ns=time.time_ns())
 
 
-async def test_a_queue_that_never_empties_lets_an_answer_pass_now_and_then(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_a_queue_that_never_empties_lets_an_answer_pass_now_and_then(store: Store, path: Path) -> None:
     await queue_live_answer(store)
     async with one_turn(path, longest_s=0.005):
         pass
 
 
-async def test_who_stops_the_run_does_not_wait_for_live_answers(store: SqliteStore, path: Path) -> None:
+async def test_who_stops_the_run_does_not_wait_for_live_answers(store: Store, path: Path) -> None:
     await queue_live_answer(store)
     async with one_turn(path) as (beside, _):
         await waits(beside)
@@ -111,7 +110,7 @@ async def test_who_stops_the_run_does_not_wait_for_live_answers(store: SqliteSto
 
 @pytest.mark.slow
 async def test_a_run_shows_whom_it_waits_for_and_judges_then(
-    store: SqliteStore, path: Path, config: Path, tmp_path: Path
+    store: Store, path: Path, config: Path, tmp_path: Path
 ) -> None:
     await queue_live_answer(store)
     out = tmp_path / "out.jsonl"
@@ -126,7 +125,7 @@ async def test_a_run_shows_whom_it_waits_for_and_judges_then(
 
 
 async def test_back_fill_spends_from_its_own_purse_of_the_collector(
-    store: SqliteStore, config: Path, tmp_path: Path
+    store: Store, config: Path, tmp_path: Path
 ) -> None:
     traces = write_traces(tmp_path / "traces.jsonl", [rag_trace(number) for number in range(6)])
     asked = (

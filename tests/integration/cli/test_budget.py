@@ -9,8 +9,8 @@ import pytest
 
 from ragtrace.budget import Budget, Limit, Period, Spend
 from ragtrace.clock import SystemClock
-from ragtrace_collector.store.sqlite import open_budget
 from tests.integration.cli.program import run
+from tests.stores.place import open_budget
 
 CONFIG = """
 export: [{endpoint: "http://localhost:4317"}]

@@ -12,7 +12,8 @@ import pytest
 
 from ragtrace.traces.otlp import encode, parse_request, split_by_trace
 from ragtrace.traces.trace import Trace
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
 from tests.integration.cli.program import json_lines, run
 from tests.unit.backfill.stored_traces import CHUNK, RIGHT, plain_trace, rag_trace, trace_id, write_traces
 
@@ -149,7 +150,7 @@ def test_an_empty_file_has_nothing_to_explain(tmp_path: Path) -> None:
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Path]:
     """A store as a running collector has it open."""
-    opened = await SqliteStore.open(tmp_path / "ragtrace.db", max_bytes=1 << 30)
+    opened = await Store.open(SqliteFile(tmp_path / "ragtrace.db"), max_bytes=1 << 30)
     request = parse_request(encode(rag_trace(0).spans), encoding="protobuf")
     await opened.append(split_by_trace(request).slices, forward={}, now_ns=1)
     yield tmp_path / "ragtrace.db"

@@ -15,8 +15,8 @@ import pytest
 
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store.port import Job, Outcome
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.records import Job, Outcome
+from ragtrace_collector.store.store import Store
 from tests.integration.cli.program import run, start
 from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.rag_spans import rag_trace
@@ -27,7 +27,7 @@ DROP = Sample(rule="health-checks", rate=0.0, probability=None)
 
 
 @pytest.fixture
-async def store(store: SqliteStore) -> SqliteStore:
+async def store(store: Store) -> Store:
     """Four answers: an old one judged; of today one that failed, one left out by a rule, and one pending."""
     now_ns = time.time_ns()
     await settle(store, "a", service="shop", tenant="acme", now_ns=now_ns - 2 * HOUR_NS)
@@ -40,12 +40,12 @@ async def store(store: SqliteStore) -> SqliteStore:
     return store
 
 
-async def settle(store: SqliteStore, trace: str, *, service: str, tenant: str = "", now_ns: int) -> None:
+async def settle(store: Store, trace: str, *, service: str, tenant: str = "", now_ns: int) -> None:
     job = Job(trace_id=trace, span_id="s", sample=RATIO, service=service, tenant=tenant)
     await store.decide_trace(trace, jobs=[job], outcomes=[], keep_spans=False, now_ns=now_ns)
 
 
-async def end(store: SqliteStore, outcome: str, *, now_ns: int) -> None:
+async def end(store: Store, outcome: str, *, now_ns: int) -> None:
     (job,) = await store.take_jobs(1, now_ns=now_ns)
     await store.finish(job, outcome, outbox_items={"grpc://tempo:4317": b"carrier"}, now_ns=now_ns)
 
@@ -61,7 +61,7 @@ def rows(report: dict[str, Any]) -> dict[str, int]:
     return {row[report["by"]]: row["answers"] for row in report["rows"]}
 
 
-async def test_seen_is_what_is_pending_and_what_ended(store: SqliteStore, path: Path) -> None:
+async def test_seen_is_what_is_pending_and_what_ended(store: Store, path: Path) -> None:
     report = told(path)
     assert (report["seen"], report["pending"], report["ended"], report["adds_up"]) == (4, 1, 3, True)
     assert rows(report) == {"judged": 1, "failed": 1, "filtered": 1, "queued": 1}
@@ -79,25 +79,25 @@ async def test_seen_is_what_is_pending_and_what_ended(store: SqliteStore, path: 
     ],
 )
 async def test_it_adds_up_by_what_is_asked_for(
-    store: SqliteStore, path: Path, by: str, expected: dict[str, int]
+    store: Store, path: Path, by: str, expected: dict[str, int]
 ) -> None:
     assert rows(told(path, "--by", by)) == expected
 
 
-async def test_since_leaves_out_what_was_seen_before(store: SqliteStore, path: Path) -> None:
+async def test_since_leaves_out_what_was_seen_before(store: Store, path: Path) -> None:
     report = told(path, "--since", "1h")
     assert (report["seen"], report["since_s"]) == (3, 3600)
     assert rows(report) == {"failed": 1, "filtered": 1, "queued": 1}
 
 
-async def test_the_totals_outlive_what_the_store_forgets(store: SqliteStore, path: Path) -> None:
+async def test_the_totals_outlive_what_the_store_forgets(store: Store, path: Path) -> None:
     later = time.time_ns() + HOUR_NS
     await store.expire(decided_before_ns=later, ended_before_ns=later)
     assert rows(told(path)) == {"judged": 1, "failed": 1, "filtered": 1, "queued": 1}
     assert rows(told(path, "--since", "1d")) == {"queued": 1}
 
 
-async def test_people_read_it_in_80_columns_with_what_to_do(store: SqliteStore, path: Path) -> None:
+async def test_people_read_it_in_80_columns_with_what_to_do(store: Store, path: Path) -> None:
     output = run("ledger", "--store", str(path), "--by", "reason").output
     assert output.startswith("4 answers seen = 3 ended + 1 pending (the oldest for ")
     assert "           1   25.0%  failed:judge_timeout\n" in output
@@ -106,7 +106,7 @@ async def test_people_read_it_in_80_columns_with_what_to_do(store: SqliteStore, 
     assert max(map(len, output.splitlines())) <= 80
 
 
-async def test_an_account_that_does_not_add_up_is_told(store: SqliteStore, path: Path) -> None:
+async def test_an_account_that_does_not_add_up_is_told(store: Store, path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("UPDATE ledger SET number = number + 1 WHERE state = 'judged'")
         db.commit()
@@ -139,7 +139,7 @@ async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -
 
 
 @pytest.mark.slow
-async def test_watching_shows_it_again_until_interrupted(store: SqliteStore, path: Path) -> None:
+async def test_watching_shows_it_again_until_interrupted(store: Store, path: Path) -> None:
     with start("ledger", "--store", str(path), "--json", "--watch") as process:
         assert process.stdout
         for _ in range(2):

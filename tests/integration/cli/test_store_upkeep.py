@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 
 from ragtrace.cli.app import cli
 from ragtrace.traces.otlp import SpanRef, TraceSlice
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
 
 A, B = "http://a:4318", "http://b:4318"
 
@@ -45,13 +46,13 @@ def is_leaf_with(contents: bytes, page: int, text: bytes) -> bool:
     return of_page[:1] == b"\x0d" and text in of_page
 
 
-async def refuse(store: SqliteStore, sink: str, reason: str) -> None:
+async def refuse(store: Store, sink: str, reason: str) -> None:
     await store.append([], forward={sink: b"request"}, now_ns=1)
     await store.reject(await store.outbox_items(sink, 1), reason=reason, now_ns=2)
 
 
 async def test_a_copy_made_while_the_collector_runs_is_a_store(
-    store: SqliteStore, path: Path, tmp_path: Path
+    store: Store, path: Path, tmp_path: Path
 ) -> None:
     await store.append([PART], forward={A: b"original"}, now_ns=5)
     copy = tmp_path / "copy.db"
@@ -59,13 +60,13 @@ async def test_a_copy_made_while_the_collector_runs_is_a_store(
     assert (result.exit_code, json.loads(result.stdout)["bytes"]) == (0, copy.stat().st_size)
     assert copy.stat().st_mode & 0o777 == 0o600
     await store.append([PART], forward={}, now_ns=6)
-    restored = await SqliteStore.open(copy, max_bytes=10 << 20)
+    restored = await Store.open(SqliteFile(copy), max_bytes=10 << 20)
     assert await restored.undecided() == ("t1",)
     assert [each.payload for each in await restored.outbox_items(A, 10)] == [b"original"]
     await restored.aclose()
 
 
-async def test_a_backup_overwrites_nothing(store: SqliteStore, path: Path, tmp_path: Path) -> None:
+async def test_a_backup_overwrites_nothing(store: Store, path: Path, tmp_path: Path) -> None:
     (tmp_path / "copy.db").write_text("mine")
     result = run("backup", tmp_path / "copy.db", "--store", path)
     assert (result.exit_code, "name another" in result.stderr) == (2, True)
@@ -73,7 +74,7 @@ async def test_a_backup_overwrites_nothing(store: SqliteStore, path: Path, tmp_p
 
 
 async def test_a_backup_that_cannot_be_written_leaves_nothing_behind(
-    store: SqliteStore, path: Path, tmp_path: Path
+    store: Store, path: Path, tmp_path: Path
 ) -> None:
     result = run("backup", tmp_path / "missing" / "copy.db", "--store", path)
     assert (result.exit_code, "cannot be written" in result.stderr) == (2, True)
@@ -86,7 +87,7 @@ def test_a_backup_of_no_store_is_refused(tmp_path: Path) -> None:
 
 
 async def test_what_can_be_read_of_a_damaged_store_is_saved(path: Path, tmp_path: Path) -> None:
-    store = await SqliteStore.open(path, max_bytes=10 << 20)
+    store = await Store.open(SqliteFile(path), max_bytes=10 << 20)
     for number in range(50):
         await store.append([part(f"t{number}", bytes(3_000))], forward={A: b"original"}, now_ns=5)
     await store.aclose()
@@ -94,7 +95,7 @@ async def test_what_can_be_read_of_a_damaged_store_is_saved(path: Path, tmp_path
     result = run("backup", tmp_path / "saved.db", "--salvage", "--store", path, "--json")
     assert result.exit_code == 0, result.stderr
     assert 10 < json.loads(result.stdout)["rows"]["slice"] < 50
-    saved = await SqliteStore.open(tmp_path / "saved.db", max_bytes=10 << 20)
+    saved = await Store.open(SqliteFile(tmp_path / "saved.db"), max_bytes=10 << 20)
     assert (len(await saved.undecided()), len(await saved.outbox_items(A, 100))) == (50, 50)
     assert (await saved.ledger()).adds_up
     await saved.aclose()
@@ -107,7 +108,7 @@ def test_a_file_that_is_no_database_cannot_be_salvaged(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["notes.txt"]
 
 
-async def test_what_was_refused_is_told_by_reason(store: SqliteStore, path: Path) -> None:
+async def test_what_was_refused_is_told_by_reason(store: Store, path: Path) -> None:
     for sink, reason in ((A, "400"), (A, "400"), (B, "413")):
         await refuse(store, sink, reason)
     lines = [json.loads(line) for line in run("outbox", "--store", path, "--json").stdout.splitlines()]
@@ -119,7 +120,7 @@ async def test_what_was_refused_is_told_by_reason(store: SqliteStore, path: Path
 
 
 async def test_what_one_back_end_refused_is_sent_again_while_the_collector_runs(
-    store: SqliteStore, path: Path
+    store: Store, path: Path
 ) -> None:
     for sink in (A, B):
         await refuse(store, sink, "400")
@@ -129,7 +130,7 @@ async def test_what_one_back_end_refused_is_sent_again_while_the_collector_runs(
     assert (await store.ledger()).adds_up
 
 
-async def test_an_outbox_without_refusals_says_so(store: SqliteStore, path: Path) -> None:
+async def test_an_outbox_without_refusals_says_so(store: Store, path: Path) -> None:
     result = run("outbox", "--store", path)
     assert (result.exit_code, result.stdout) == (0, "")
     assert "nothing was refused" in result.stderr

@@ -21,8 +21,9 @@ from ragtrace.traces.attach import Sample, Screening
 from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.cipher import open_cipher
-from ragtrace_collector.store.port import Job, JudgedInput, KeptCarrier, Outcome
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.records import Job, JudgedInput, KeptCarrier, Outcome
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.rag_spans import rag_trace, trace_id_of
@@ -34,12 +35,12 @@ SECOND_NS = 10**9
 FIRST, SECOND = f"{0xC1:016x}", f"{0xC2:016x}"
 
 
-async def receive(store: SqliteStore, body: bytes) -> None:
+async def receive(store: Store, body: bytes) -> None:
     split = split_by_trace(parse_request(body, encoding="protobuf"), body=body)
     await store.append(split.slices, forward={}, now_ns=time.time_ns())
 
 
-async def queue(store: SqliteStore) -> Job:
+async def queue(store: Store) -> Job:
     await receive(store, request_of(*rag_trace(0)))
     job = Job(trace_id=TRACE, span_id=ANSWER, sample=SAMPLE, service="shop", tenant="acme")
     await store.decide_trace(TRACE, jobs=[job], outcomes=[], keep_spans=True, now_ns=time.time_ns())
@@ -48,7 +49,7 @@ async def queue(store: SqliteStore) -> Job:
     return leased
 
 
-async def judge(store: SqliteStore) -> None:
+async def judge(store: Store) -> None:
     await store.finish(
         await queue(store),
         State.JUDGED,
@@ -59,9 +60,7 @@ async def judge(store: SqliteStore) -> None:
     )
 
 
-async def test_a_judged_answer_tells_its_rule_its_carrier_and_where_that_is(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_a_judged_answer_tells_its_rule_its_carrier_and_where_that_is(store: Store, path: Path) -> None:
     await judge(store)
     await store.delivered(await store.outbox_items("grpc://tempo:4317", 1))
     await store.reject(await store.outbox_items("http://jaeger:4318", 1), reason="too large", now_ns=1)
@@ -75,7 +74,7 @@ async def test_a_judged_answer_tells_its_rule_its_carrier_and_where_that_is(
     assert "to http://jaeger:4318: rejected: too large" in told
 
 
-async def judge_twice(store: SqliteStore, *, supersedes: str) -> None:
+async def judge_twice(store: Store, *, supersedes: str) -> None:
     """Judge an answer, and again when late spans changed it: first it passes, then it fails."""
     said = ((FIRST, "", "lexical:lexical-v3", Label.PASS), (SECOND, supersedes, "openai:m", Label.FAIL))
     for number, (carrier, replaced, judge_name, label) in enumerate(said):
@@ -130,7 +129,7 @@ async def test_a_judged_answer_tells_its_score_and_its_wrong_claims(tmp_path: Pa
     assert ("unsupported: “Shipping takes 3 days.”" in told) is (where == "store")
 
 
-async def test_evaluations_that_disagree_are_told_with_their_judges(store: SqliteStore, path: Path) -> None:
+async def test_evaluations_that_disagree_are_told_with_their_judges(store: Store, path: Path) -> None:
     await judge_twice(store, supersedes="")
     told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
     assert "disputed: 1 of 2 valid evaluations pass it" in told
@@ -144,7 +143,7 @@ async def test_evaluations_that_disagree_are_told_with_their_judges(store: Sqlit
 
 
 async def test_an_evaluation_that_overrules_the_one_it_replaces_is_no_dispute(
-    store: SqliteStore, path: Path
+    store: Store, path: Path
 ) -> None:
     await judge_twice(store, supersedes=FIRST)
     told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
@@ -153,9 +152,7 @@ async def test_an_evaluation_that_overrules_the_one_it_replaces_is_no_dispute(
     assert f"evaluation {SECOND} (openai:m says fail) overrules {overruled}" in told
 
 
-async def test_a_postponed_answer_tells_the_last_failure_and_the_next_try(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_a_postponed_answer_tells_the_last_failure_and_the_next_try(store: Store, path: Path) -> None:
     due_ns = time.time_ns() + 600 * SECOND_NS
     await store.postpone(await queue(store), due_ns=due_ns, reason="judge_timeout")
     told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
@@ -164,7 +161,7 @@ async def test_a_postponed_answer_tells_the_last_failure_and_the_next_try(
     assert "1 attempt failed, the last by judge_timeout; tried next in 10 min" in told
 
 
-async def test_an_open_trace_tells_which_spans_it_waits_for(store: SqliteStore, path: Path) -> None:
+async def test_an_open_trace_tells_which_spans_it_waits_for(store: Store, path: Path) -> None:
     await receive(store, request_of(*rag_trace(0)[1:]))
     config = path.with_name("collector.yaml")
     config.write_text(f"export: [{{endpoint: 'http://localhost:4317'}}]\nstore: {{path: {path}}}\n")
@@ -173,7 +170,7 @@ async def test_an_open_trace_tells_which_spans_it_waits_for(store: SqliteStore, 
     assert re.search(r"if nothing more comes, it is processed in \d+ s", told)
 
 
-async def test_a_complete_trace_that_is_open_waits_for_quiet_alone(store: SqliteStore, path: Path) -> None:
+async def test_a_complete_trace_that_is_open_waits_for_quiet_alone(store: Store, path: Path) -> None:
     await receive(store, request_of(*rag_trace(0)))
     told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
     assert "3 spans came; it is complete, and waits only for the quiet period" in told
@@ -181,7 +178,7 @@ async def test_a_complete_trace_that_is_open_waits_for_quiet_alone(store: Sqlite
 
 async def test_of_an_encrypted_store_the_key_is_needed_for_open_traces_alone(path: Path) -> None:
     key = base64.b64encode(bytes(32)).decode()
-    store = await SqliteStore.open(path, max_bytes=10 << 20, cipher=open_cipher([key]))
+    store = await Store.open(SqliteFile(path), max_bytes=10 << 20, cipher=open_cipher([key]))
     await receive(store, request_of(*rag_trace(0)[1:]))
     config = path.with_name("collector.yaml")
     section = {"path": str(path), "encryption_keys": [key]}
@@ -195,7 +192,7 @@ async def test_of_an_encrypted_store_the_key_is_needed_for_open_traces_alone(pat
     assert "2 spans came; it waits for its root" in with_key
 
 
-async def test_an_answer_that_was_left_out_tells_by_which_rule(store: SqliteStore, path: Path) -> None:
+async def test_an_answer_that_was_left_out_tells_by_which_rule(store: Store, path: Path) -> None:
     await receive(store, request_of(*rag_trace(0)))
     left_out = Outcome(span_id=ANSWER, outcome=State.SAMPLED_OUT, sample=SAMPLE)
     await store.decide_trace(TRACE, jobs=[], outcomes=[left_out], keep_spans=False, now_ns=time.time_ns())
@@ -204,7 +201,7 @@ async def test_an_answer_that_was_left_out_tells_by_which_rule(store: SqliteStor
     assert "left out by rule ratio: suspicion 0.834, rate 0.5" in told
 
 
-async def test_a_trace_without_answers_points_to_what_was_read(store: SqliteStore, path: Path) -> None:
+async def test_a_trace_without_answers_points_to_what_was_read(store: Store, path: Path) -> None:
     await receive(store, request_of(*rag_trace(0)[1:2]))
     await store.decide_trace(TRACE, jobs=[], outcomes=[], keep_spans=True, now_ns=time.time_ns())
     result = run("why", TRACE, "--store", str(path))
@@ -218,7 +215,7 @@ async def test_a_trace_without_answers_points_to_what_was_read(store: SqliteStor
     [(0.0, "head sampling excludes it"), (1.0, "head sampling keeps it"), (None, "--config or --url")],
 )
 async def test_of_an_unknown_trace_the_possibilities_are_told(
-    store: SqliteStore, path: Path, ratio: float | None, told: str
+    store: Store, path: Path, ratio: float | None, told: str
 ) -> None:
     config = path.with_name("collector.yaml")
     config.write_text(
@@ -238,12 +235,12 @@ async def test_of_an_unknown_trace_the_possibilities_are_told(
     [TRACE.upper(), TRACE[:-1], f"00-{TRACE}-{ANSWER}-01", f" {TRACE}\n"],
     ids=["upper case", "short", "traceparent", "with blanks"],
 )
-async def test_ids_are_understood_as_people_have_them(store: SqliteStore, path: Path, written: str) -> None:
+async def test_ids_are_understood_as_people_have_them(store: Store, path: Path, written: str) -> None:
     await judge(store)
     assert f"trace {TRACE}: 1 answer found" in run("why", written, "--store", str(path)).output
 
 
-async def test_a_beginning_that_several_traces_share_names_them(store: SqliteStore, path: Path) -> None:
+async def test_a_beginning_that_several_traces_share_names_them(store: Store, path: Path) -> None:
     for number in range(2):
         await receive(store, request_of(*rag_trace(number)))
     result = run("why", TRACE[:8], "--store", str(path))
@@ -254,13 +251,13 @@ async def test_a_beginning_that_several_traces_share_names_them(store: SqliteSto
 @pytest.mark.parametrize(
     ("wanted", "told"), [("xyz", "is not a trace id"), ("abcd", "no trace in the store")]
 )
-async def test_what_is_no_id_is_refused(store: SqliteStore, path: Path, wanted: str, told: str) -> None:
+async def test_what_is_no_id_is_refused(store: Store, path: Path, wanted: str, told: str) -> None:
     result = run("why", wanted, "--store", str(path))
     assert result.exit_code == 2
     assert told in result.output
 
 
-async def test_nothing_of_the_content_is_shown(store: SqliteStore, path: Path) -> None:
+async def test_nothing_of_the_content_is_shown(store: Store, path: Path) -> None:
     await judge(store)
     for form in ((), ("--json",)):
         output = run("why", TRACE, "--store", str(path), *form).output
@@ -268,7 +265,7 @@ async def test_nothing_of_the_content_is_shown(store: SqliteStore, path: Path) -
         assert "14 days" not in output
 
 
-async def test_json_has_all_that_the_lines_tell(store: SqliteStore, path: Path) -> None:
+async def test_json_has_all_that_the_lines_tell(store: Store, path: Path) -> None:
     await judge(store)
     told = json.loads(run("why", TRACE, "--store", str(path), "--json").output)
     (answer,) = told["answers"]
@@ -278,15 +275,13 @@ async def test_json_has_all_that_the_lines_tell(store: SqliteStore, path: Path) 
 
 
 async def test_a_stopped_collectors_store_is_read_too(path: Path) -> None:
-    store = await SqliteStore.open(path, max_bytes=10 << 20)
+    store = await Store.open(SqliteFile(path), max_bytes=10 << 20)
     await judge(store)
     await store.aclose()
     assert "judged" in run("why", TRACE, "--store", str(path)).output
 
 
-async def test_what_a_killed_collector_left_is_read_too(
-    store: SqliteStore, path: Path, tmp_path: Path
-) -> None:
+async def test_what_a_killed_collector_left_is_read_too(store: Store, path: Path, tmp_path: Path) -> None:
     await judge(store)
     left = tmp_path / "left"
     left.mkdir()
@@ -298,7 +293,7 @@ async def test_what_a_killed_collector_left_is_read_too(
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
 async def test_a_copy_in_a_folder_that_cannot_be_written_is_read_too(path: Path) -> None:
-    store = await SqliteStore.open(path, max_bytes=10 << 20)
+    store = await Store.open(SqliteFile(path), max_bytes=10 << 20)
     await judge(store)
     await store.aclose()
     path.parent.chmod(0o555)

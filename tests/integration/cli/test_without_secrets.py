@@ -67,6 +67,32 @@ def test_who_looks_needs_no_secret(
     assert "RAGTRACE_TEST" not in done.output
 
 
+def test_claims_that_cannot_be_decrypted_are_told_so(configured: Path) -> None:
+    told = " ".join(run("why", trace_id_of(1), "--config", str(configured)).output.split())
+    assert "the texts of its claims cannot be shown" in told
+    assert "or set the variable that it is in" in told
+
+
+@pytest.mark.parametrize(
+    ("section", "value"),
+    [
+        ("store", {"path": "${env:RAGTRACE_TEST_PLACE}/store.db"}),
+        ("judge", {"use": "openai:${env:RAGTRACE_TEST_PLACE}"}),
+        ("extract", {"mapping": {"question": ["${env:RAGTRACE_TEST_PLACE}"]}}),
+    ],
+)
+def test_no_random_key_stands_in_for_what_is_shown(
+    section: str, value: object, configured: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "c.yaml").write_text(
+        yaml.safe_dump({**yaml.safe_load(configured.read_text()), section: value})
+    )
+    (tmp_path / "not-there").touch()
+    done = run("ledger", "--config", str(tmp_path / "c.yaml"))
+    assert done.exit_code == 2
+    assert "needs the environment variable RAGTRACE_TEST_PLACE" in done.output
+
+
 def test_who_serves_or_judges_needs_them(configured: Path) -> None:
     for command in (("collector", "--check"), ("ui", "--no-open")):
         done = run(*command, "--config", str(configured))

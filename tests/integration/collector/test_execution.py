@@ -14,12 +14,12 @@ from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout, JudgeUnavai
 from ragtrace.model import Usage
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.check import check_config
-from ragtrace_collector.store.sqlite import open_budget
 from tests.integration.collector.broken_metric import BROKEN
 from tests.integration.collector.paid_judge import PAID, Paid, paid, prices
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
 from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
 from tests.rag_spans import rag_trace
+from tests.stores.place import open_budget
 from tests.unit.backends.servers import HttpAnswer, http_server
 
 pytestmark = pytest.mark.slow

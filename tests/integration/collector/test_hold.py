@@ -19,7 +19,7 @@ from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.wiring import open_collector
-from ragtrace_collector.store.port import HoldMode
+from ragtrace_collector.store.records import HoldMode
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.integration.collector.gated_judge import GATED, gate_of
 from tests.integration.collector.running import (

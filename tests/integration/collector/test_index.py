@@ -24,10 +24,10 @@ from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.store.cipher import open_cipher
 from ragtrace_collector.store.maintenance import back_up
-from ragtrace_collector.store.port import IndexSize
 from ragtrace_collector.store.reader import StoreReader, index_of
+from ragtrace_collector.store.records import IndexSize
 from ragtrace_collector.store.recovery import save_readable
-from tests.faults.version_1 import VERSION_1
+from ragtrace_collector.store.sqlite import SqliteFile
 from tests.integration.collector.running import config_of
 from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
 from tests.rag_spans import rag_trace
@@ -44,7 +44,7 @@ def config(folder: Path, **others: Any) -> CollectorConfig:
 
 
 def reader(folder: Path, *keys: str) -> StoreReader:
-    return StoreReader(config(folder).store.file, open_cipher(keys))
+    return StoreReader(SqliteFile(config(folder).store.file), open_cipher(keys))
 
 
 def late_retrieval() -> Span:
@@ -84,7 +84,7 @@ async def test_a_judged_answer_is_opened_from_the_store_alone(tmp_path: Path) ->
 async def test_the_row_of_a_judged_answer_is_what_its_carrier_says(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path)) as spans:
         await judge(spans)
-        (row,) = await index_of(config(tmp_path).store.file).versions(KEY)
+        (row,) = await index_of(SqliteFile(config(tmp_path).store.file)).versions(KEY)
         told = summary_of(spans.carriers()[0])
         assert told is not None
         assert row == replace(told, question="How long do refunds take?")
@@ -103,13 +103,9 @@ async def test_an_answer_is_opened_with_its_claims_while_the_collector_runs(tmp_
     ]
 
 
-async def test_a_store_without_an_index_says_what_to_do(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "store.db")) as db:
-        db.executescript(VERSION_1)
-    with pytest.raises(ReadError, match="start this one's collector on it once"):
-        await index_of(tmp_path / "store.db").versions(KEY)
+async def test_a_store_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ReadError, match="there is no store"):
-        await index_of(tmp_path / "none.db").versions(KEY)
+        await index_of(SqliteFile(tmp_path / "none.db")).versions(KEY)
 
 
 async def test_without_the_index_nothing_is_kept(tmp_path: Path) -> None:
@@ -192,7 +188,7 @@ async def test_carriers_in_an_encrypted_store_need_its_key(tmp_path: Path) -> No
 
 
 async def feedback_on(folder: Path) -> list[str]:
-    index = index_of(config(folder).store.file)
+    index = index_of(SqliteFile(config(folder).store.file))
     return [summary.feedback for summary in await index.versions(KEY)]
 
 
@@ -242,13 +238,13 @@ async def test_a_copy_of_the_store_has_the_index_and_the_carriers(
     path, to = config(tmp_path).store.file, tmp_path / "copy.db"
     async with stepped_collector(config(tmp_path)) as spans:
         await judge(spans)
-        row = await index_of(path).versions(KEY)
-        sums = await index_of(path).sums(TrafficScope())
-        kept = (await StoreReader(path).kept(KEY)).carriers
+        row = await index_of(SqliteFile(path)).versions(KEY)
+        sums = await index_of(SqliteFile(path)).sums(TrafficScope())
+        kept = (await StoreReader(SqliteFile(path)).kept(KEY)).carriers
     await asyncio.to_thread(copy, path, to)
-    assert await index_of(to).versions(KEY) == row
-    assert await index_of(to).sums(TrafficScope()) == sums
-    assert (await StoreReader(to).kept(KEY)).carriers == kept
+    assert await index_of(SqliteFile(to)).versions(KEY) == row
+    assert await index_of(SqliteFile(to)).sums(TrafficScope()) == sums
+    assert (await StoreReader(SqliteFile(to)).kept(KEY)).carriers == kept
     async with stepped_collector(config(tmp_path, store={"path": str(to)})) as spans:
         assert await spans.collector.pipeline.store.index_size() == IndexSize(rows=1, oldest_ns=ROOT.start_ns)
 

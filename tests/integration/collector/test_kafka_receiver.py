@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.receive.intake import Intake, Receipt
-from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.store.records import StoreUnavailable
 from tests.integration.collector.running import carriers_in, config_of, running_collector, until
 from tests.rag_spans import rag_trace
 

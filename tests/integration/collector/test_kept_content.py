@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
+import html
 import io
 import json
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from time import time_ns
@@ -16,10 +19,11 @@ from ragtrace import semconv
 from ragtrace.traces.trace import Resource
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector
+from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.integration.collector.test_index import SECRET
 from tests.integration.collector.test_ui_service import judged, page_of
-from tests.rag_spans import rag_trace
+from tests.rag_spans import rag_trace, trace_id_of
 
 QUESTION, CHUNK = "How long do refunds take?", "Refunds take 14 days."
 
@@ -54,6 +58,38 @@ async def test_the_page_shows_an_answer_as_long_as_its_row(tmp_path: Path, keys:
         assert QUESTION in opened.text
         assert opened.text.count(CHUNK) >= 3  # the answer, its claim, and the chunk
     assert (QUESTION in stored(tmp_path)) is not bool(keys)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "told"),
+    [
+        ("record = x'ff'", "content of trace"),
+        ("record = CAST(x'ff' || record AS BLOB)", "content of trace"),
+        ("payload = x'ff'", "content of trace"),
+        ("record = CAST(x'ff' || record AS TEXT)", "Could not decode to UTF-8 column 'record'"),
+    ],
+)
+@pytest.mark.parametrize("keys", [[], [SECRET]], ids=["plain", "encrypted"])
+async def test_kept_content_that_is_damaged_is_told_as_damaged(
+    tmp_path: Path, keys: list[str], damaged: str, told: str
+) -> None:
+    store = {"path": str(tmp_path / "store.db"), "encryption_keys": keys}
+    async with running_collector(config(tmp_path, store=store)) as collector, page_of(collector) as page:
+        await post(collector, answered(0))
+        (path,) = await judged(page)
+        await forget_spans(collector)
+        with sqlite3.connect(tmp_path / "store.db") as db:
+            db.execute(f"UPDATE kept_carrier SET {damaged}")
+        db.close()
+        opened = await page.get(path)
+    assert opened.status_code == 503
+    asked = tmp_path / "asked.json"
+    asked.write_text(json.dumps({"store": store, "judge": {"use": "lexical"}, "export": []}))
+    why = await asyncio.to_thread(run, "why", trace_id_of(0), "--config", str(asked))
+    for text in (html.unescape(opened.text), " ".join(why.output.split())):
+        assert told in text
+        assert "with text" not in text
+        assert "\ufffd" not in text
 
 
 async def test_content_is_deleted_with_its_row(tmp_path: Path) -> None:

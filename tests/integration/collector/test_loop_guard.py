@@ -19,7 +19,7 @@ from ragtrace import semconv
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.trace import Span
 from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.store.port import Job
+from ragtrace_collector.store.records import Job
 from tests.backends.otelcol import OtelCol
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.backends.process import free_ports

@@ -23,6 +23,7 @@ from ragtrace.traces.trace import Resource, Span, StatusCode
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.wiring import open_collector
 from ragtrace_collector.store.ledger import read_screened
+from ragtrace_collector.store.open import database_of
 from tests.integration.cli.program import run
 from tests.integration.collector.running import carriers_in, config_of, request_of
 from tests.rag_spans import START_NS, rag_trace, trace_id_of
@@ -358,7 +359,7 @@ async def test_suspicious_answers_are_judged_more_often_with_a_known_probability
         await take(collector, *(grounded(number, is_good=number % 2 == 0) for number in range(60)))
         found = await judge(collector, tmp_path)
         counted = await accounts(collector)
-        seen = await asyncio.to_thread(read_screened, collector.config.store.file, 0, 1 << 62)
+        seen = await asyncio.to_thread(read_screened, database_of(collector.config.store), 0, 1 << 62)
     good = [found[trace] for number in range(0, 60, 2) if (trace := trace_id_of(number)) in found]
     bad = [found[trace] for number in range(1, 60, 2) if (trace := trace_id_of(number)) in found]
     assert len(bad) > 20
@@ -443,7 +444,7 @@ async def test_spans_that_no_suspicion_could_keep_are_not_stored_and_the_rest_co
 ) -> None:
     async with at(clock, tmp_path, ratio=0.0, suspicion={"to": 0.25, "power": 1}) as collector:
         await take(collector, *(grounded(number, is_good=True) for number in range(80)))
-        seen = await asyncio.to_thread(read_screened, collector.config.store.file, 0, 1 << 62)
+        seen = await asyncio.to_thread(read_screened, database_of(collector.config.store), 0, 1 << 62)
     assert {one.probability for one in seen} == {0.25}
     assert 80 * 0.1 < len(seen) < 80 * 0.45
 

@@ -17,8 +17,9 @@ from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.service.check import check_config
 from ragtrace_collector.store.cipher import NO_CIPHER, open_cipher
-from ragtrace_collector.store.port import HoldMode, StoreUnavailable
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.records import HoldMode, StoreUnavailable
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
 from tests.integration.collector.running import (
     carriers_in,
     config_of,
@@ -38,15 +39,17 @@ def part(payload: bytes) -> TraceSlice:
 
 
 @asynccontextmanager
-async def store_with(path: Path, *keys: str) -> AsyncIterator[SqliteStore]:
-    store = await SqliteStore.open(path, max_bytes=10 << 20, forward_to=("sink",), cipher=open_cipher(keys))
+async def store_with(path: Path, *keys: str) -> AsyncIterator[Store]:
+    store = await Store.open(
+        SqliteFile(path), max_bytes=10 << 20, forward_to=("sink",), cipher=open_cipher(keys)
+    )
     try:
         yield store
     finally:
         await store.aclose()
 
 
-async def kept(store: SqliteStore) -> tuple[bytes, ...]:
+async def kept(store: Store) -> tuple[bytes, ...]:
     outbox_items = await store.outbox_items("sink", 10)
     return (*(await store.spans("t1")).payloads, *(outbox_item.payload for outbox_item in outbox_items))
 

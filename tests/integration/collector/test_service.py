@@ -19,7 +19,7 @@ from ragtrace import semconv
 from ragtrace.traces.otlp import SpanRef, TraceSlice, decode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.store.sqlite import SqliteStore
+from ragtrace_collector.store.store import Store
 from tests.backends.otlp_receiver import running_receiver
 from tests.integration.collector.running import (
     carriers_in,
@@ -242,7 +242,7 @@ async def test_what_a_back_end_took_in_part_is_sent_one_by_one_once(tmp_path: Pa
 async def test_a_judged_answer_waits_for_a_full_disk(tmp_path: Path) -> None:
     config = config_of(tmp_path, assemble={"quiet_period": "300ms"}, judge={"use": "lexical"})
     async with running_collector(config) as collector:
-        commits = cast("SqliteStore", collector.pipeline.store)._commits
+        commits = cast("Store", collector.pipeline.store)._commits
         # claims enough that the carrier needs pages of its own
         await post(
             collector,

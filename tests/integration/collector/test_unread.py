@@ -13,6 +13,7 @@ import pytest
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.ledger import take_stock
+from ragtrace_collector.store.sqlite import SqliteFile
 from tests.integration.cli.program import run
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
 from tests.patience import PATIENCE_S
@@ -90,7 +91,7 @@ async def test_the_doctor_shows_them_with_a_mapping_that_reads_the_next_ones(tmp
     assert "turn on" not in check["advice"]
     pasted = check["advice"].partition("`extract: ")[2].rstrip("`")
     assert all(f"{part}: [{path}]" in pasted for part, path in MAPPING.items())
-    (account,) = take_stock(tmp_path / "store.db").unread
+    (account,) = take_stock(SqliteFile(tmp_path / "store.db")).unread
     mapped = config_of(tmp_path, extract={"mapping": dict(account.mapping)})
     async with running_collector(mapped) as collector:
         await post(collector, request_of(*spans_of("b", FLAT)))

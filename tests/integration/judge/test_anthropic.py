@@ -25,6 +25,7 @@ from ragtrace.errors import (
 from ragtrace.judge import open_judge, unwrapped
 from ragtrace.judge.anthropic import AnthropicJudge
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
+from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest, SamplingParameters, YesProbability
 
 SECRET = "sk-ant-very-secret"
@@ -196,6 +197,11 @@ async def test_it_has_no_probabilities(endpoint: Any, judge: AnthropicJudge) -> 
         (rejection("no", status=500, kind="api_error"), JudgeUnavailable),
         (rejection("no", status=529, kind="overloaded_error"), JudgeUnavailable),
         ((503, b"down"), JudgeUnavailable),
+        ((200, rejection("no", kind="overloaded_error")[1]), JudgeUnavailable),
+        ((200, rejection("no", kind="rate_limit_error")[1]), JudgeUnavailable),
+        ((200, rejection("no", kind="authentication_error")[1]), JudgeRefused),
+        ((200, rejection("no", kind="billing_error")[1]), JudgeRefused),
+        ((200, rejection("prompt is too long: 210000 tokens > 200000 maximum")[1]), JudgeNonsense),
         (rejection("never"), JudgeRefused),
     ],
     ids=lambda value: str(value)[:60],
@@ -207,6 +213,16 @@ async def test_each_way_to_fail_has_its_error(
     with pytest.raises(JudgeError) as caught:
         await judge.ask(request())
     assert type(caught.value) is expected
+
+
+@pytest.mark.parametrize("status", [200, 529])
+async def test_a_server_that_was_too_busy_has_spent_nothing(
+    status: int, endpoint: Any, judge: AnthropicJudge
+) -> None:
+    endpoint.answers = lambda body: rejection("Overloaded", status=status, kind="overloaded_error")
+    with pytest.raises(JudgeUnavailable) as caught:
+        await judge.ask(request())
+    assert caught.value.usage == Usage(calls=1)
 
 
 async def test_a_rejection_after_success_is_about_the_request(endpoint: Any, judge: AnthropicJudge) -> None:

@@ -120,8 +120,8 @@ MUTANTS: Final = (
         promise="tenants",
         breaks="a tenant finds the traces of all tenants",
         file="collector/ragtrace_collector/store/reports.py",
-        old="(begin, limit, None if tenant is None else",
-        new="(begin, limit, None if True else",
+        old="            if tenant is not None:\n",
+        new="            if False:\n",
         tests=(
             "tests/conformance/test_store_reports.py::test_traces_are_found_by_how_they_begin_and_by_tenant",
         ),

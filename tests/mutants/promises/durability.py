@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_WRITER: Final = "collector/ragtrace_collector/store/writer.py"
+_WRITER: Final = "collector/ragtrace_collector/store/sqlite.py"
 _SINK: Final = "ragtrace/backends/otlp_file.py"
 _POWER_TESTS: Final = "tests/attack/test_power_loss.py"
 _FILES: Final = "collector/ragtrace_collector/store/_files.py"
@@ -61,9 +61,9 @@ MUTANTS: Final = (
     Mutant(
         promise="durability",
         breaks="spans are acknowledged and not stored",
-        file="collector/ragtrace_collector/store/sqlite.py",
-        old="                return await self._submit(work, is_acknowledged=True)\n",
-        new="                _, held = self._submit(work, is_acknowledged=True).close(), frozenset[str]()\n"
+        file="collector/ragtrace_collector/store/store.py",
+        old="                return await self._commits.submit(work, is_acknowledged=True)\n",
+        new="                _, held = self._commits.submit(work, is_acknowledged=True).close(), frozenset[str]()\n"
         "                return held\n",
         tests=("tests/conformance/test_work_store.py::test_what_was_acknowledged_is_there_after_a_restart",),
     ),

@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant
 __all__ = ["MUTANTS"]
 
 _JUDGED: Final = "collector/ragtrace_collector/store/_judged.py"
-_SQLITE: Final = "collector/ragtrace_collector/store/sqlite.py"
+_STORE: Final = "collector/ragtrace_collector/store/store.py"
 _RETENTION: Final = "collector/ragtrace_collector/store/retention.py"
 _READER: Final = "collector/ragtrace_collector/store/reader.py"
 _TESTS: Final = "tests/conformance/test_store_index.py"
@@ -18,7 +18,7 @@ MUTANTS: Final = (
     Mutant(
         promise="index",
         breaks="a judged answer has no row",
-        file=_SQLITE,
+        file=_STORE,
         old="            if kept is not None:\n",
         new="            if False:\n",
         tests=(f"{_TESTS}::test_a_judged_answer_has_a_row_and_its_carrier",),
@@ -50,7 +50,7 @@ MUTANTS: Final = (
     Mutant(
         promise="index",
         breaks="late feedback does not reach its row",
-        file=_SQLITE,
+        file=_STORE,
         old="            _judged.note(db, trace_id, feedback)\n",
         new="",
         tests=(f"{_TESTS}::test_feedback_is_on_the_row_whenever_it_comes",),

@@ -161,8 +161,8 @@ MUTANTS: Final = (
     Mutant(
         promise="limits",
         breaks="the store may grow without end",
-        file="collector/ragtrace_collector/store/retention.py",
-        old='return _pages_in_use(db) * _one(db, "PRAGMA page_size") <= max_bytes',
+        file="collector/ragtrace_collector/store/store.py",
+        old="return self._commits.used_bytes(db) <= int(share * self._max_bytes)",
         new="return True",
         tests=("tests/conformance/test_work_store.py::test_a_full_store_keeps_nothing_of_the_request",),
     ),

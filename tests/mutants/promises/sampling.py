@@ -129,9 +129,9 @@ MUTANTS: Final = (
     Mutant(
         promise="budget",
         breaks="a restart opens the purse",
-        file="collector/ragtrace_collector/store/leases.py",
-        old="crashes = crashes + 1 WHERE state = 'leased'\")\n",
-        new='crashes = crashes + 1 WHERE state = \'leased\'")\n    db.execute("DELETE FROM spent")\n',
+        file="collector/ragtrace_collector/store/writers.py",
+        old="    crashed = int(has_crashed)\n",
+        new='    crashed = int(has_crashed)\n    db.execute("DELETE FROM spent")\n',
         tests=(f"{_EXECUTION_TESTS}::test_a_restart_does_not_open_the_purse",),
     ),
     Mutant(

@@ -8,9 +8,9 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
-_SQLITE: Final = "collector/ragtrace_collector/store/sqlite.py"
+_STORE: Final = "collector/ragtrace_collector/store/store.py"
 _LEASES: Final = "collector/ragtrace_collector/store/leases.py"
-_LEDGER: Final = "collector/ragtrace_collector/store/_ledger_tables.py"
+_LEDGER: Final = "collector/ragtrace_collector/store/tables.py"
 _ATTACH: Final = "ragtrace/traces/attach.py"
 _STORE_TESTS: Final = "tests/conformance/test_work_store.py"
 _ATTACH_TESTS: Final = "tests/unit/traces/test_attach.py"
@@ -20,17 +20,17 @@ MUTANTS: Final = (
     Mutant(
         promise="leases",
         breaks="what a killed process had leased is never leased again",
-        file=_LEASES,
-        old="crashes = crashes + 1 WHERE state = 'leased'",
-        new="crashes = crashes + 1 WHERE state = 'lost'",
+        file="collector/ragtrace_collector/store/writers.py",
+        old="crashes = crashes + ? WHERE state = 'leased'",
+        new="crashes = crashes + ? WHERE state = 'lost'",
         tests=(f"{_STORE_TESTS}::test_a_lease_ends_with_the_process",),
     ),
     Mutant(
         promise="leases",
         breaks="an answer is leased to several at once",
         file=_LEASES,
-        old="UPDATE job SET state = 'leased' WHERE (trace_id, span_id) IN (",
-        new="UPDATE job SET state = 'queued' WHERE (trace_id, span_id) IN (",
+        old="UPDATE job SET state = 'leased', owner = ?",
+        new="UPDATE job SET state = 'queued', owner = ?",
         tests=(f"{_STORE_TESTS}::test_a_leased_job_is_not_leased_twice",),
     ),
     Mutant(
@@ -44,16 +44,16 @@ MUTANTS: Final = (
     Mutant(
         promise="settling",
         breaks="an answer that is settled again is queued again",
-        file=_SQLITE,
-        old="VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO NOTHING\"",
-        new="VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?) ON CONFLICT DO UPDATE SET state = 'queued'\"",
+        file=_STORE,
+        old='" ON CONFLICT (trace_id, span_id) DO NOTHING"',
+        new="\" ON CONFLICT (trace_id, span_id) DO UPDATE SET state = 'queued'\"",
         tests=(f"{_STORE_TESTS}::test_a_finished_job_is_not_queued_again",),
     ),
     Mutant(
         promise="settling",
         breaks="a verdict is finished without its carrier in the outbox",
-        file=_SQLITE,
-        old="            _put_outbox_items(db, self._holds.of_others(outbox_items) if is_added else outbox_items, job=job)\n",
+        file=_STORE,
+        old="            _outbox.put(db, self._cipher, items, job=job)\n",
         new="",
         tests=(f"{_STORE_TESTS}::test_finishing_a_job_hands_its_carrier_over_in_the_same_step",),
     ),
@@ -76,8 +76,8 @@ MUTANTS: Final = (
     Mutant(
         promise="ledger",
         breaks="what was sampled out is not counted",
-        file=_SQLITE,
-        old="ended = sum(_end_job(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)",
+        file=_STORE,
+        old="ended = sum(self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)",
         new="ended = 0",
         tests=(
             "tests/integration/collector/test_sampling_rules.py::test_each_answer_is_judged_by_the_rule_that_names_it",
@@ -87,8 +87,8 @@ MUTANTS: Final = (
         promise="ledger",
         breaks="answers that end stay under where they stood",
         file=_LEDGER,
-        old='return f"UPDATE {table} SET number = number - 1 WHERE {where};"',
-        new='return f"UPDATE {table} SET number = number - 0 WHERE {where};"',
+        old='        _stand("OLD", "-1")\n        + _stand("NEW")\n',
+        new='        _stand("NEW")\n',
         tests=(
             "tests/integration/collector/test_numbers_add_up.py::test_spans_and_answers_add_up_at_every_scrape",
         ),
@@ -160,6 +160,16 @@ MUTANTS: Final = (
         old="        return min(self._clock.now_ns(), self._began_ns + self._monotonic_ns())\n",
         new="        return self._clock.now_ns()\n",
         tests=("tests/attack/test_clock_ahead.py::test_answers_from_before_and_after_stay_on_the_page",),
+    ),
+    Mutant(
+        promise="clock",
+        breaks="a clock that is ahead at the start empties the index",
+        file="collector/ragtrace_collector/telemetry/clock.py",
+        old="now_ns - newest_ns > _FAR_AHEAD_NS",
+        new="False",
+        tests=(
+            "tests/attack/test_clock_ahead.py::test_a_clock_that_is_far_ahead_at_the_start_deletes_nothing",
+        ),
     ),
     Mutant(
         promise="clock",

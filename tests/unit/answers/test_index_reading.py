@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,11 +21,14 @@ from ragtrace.stats import Weighed, weighted_mean
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row, hex_id
 
 
-def index_of(*rows: AnswerSummary, limit_s: float = 10) -> SqliteAnswerIndex:
+def index_of(
+    *rows: AnswerSummary, limit_s: float = 10, steps: Callable[[], bool] = bool
+) -> SqliteAnswerIndex:
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     db.executescript(INDEX_TABLES)
     for row in rows:
         put(db, row)
+    db.set_progress_handler(steps, 1_000)
 
     @contextmanager
     def connect() -> Iterator[sqlite3.Connection]:
@@ -36,6 +39,26 @@ def index_of(*rows: AnswerSummary, limit_s: float = 10) -> SqliteAnswerIndex:
 
 def numbers(rows: tuple[AnswerSummary, ...] | list[AnswerSummary]) -> list[int]:
     return [int(row.key.span_id, 16) for row in rows]
+
+
+@pytest.mark.slow
+async def test_sessions_are_listed_in_linear_work_though_one_has_most_of_the_answers() -> None:
+    steps, most = 0, 20_000  # thousands of instructions: 800 a row
+
+    def count() -> bool:
+        nonlocal steps
+        steps += 1
+        return steps > most
+
+    rows = [a_row(n, minute=n % 50, session="s" if n > 50 else f"s{n}") for n in range(26_000)]
+    index = index_of(*rows, steps=count)
+    found, after, pages = list[str](), None, 0
+    while pages == 0 or after is not None:
+        page = await index.sessions(tenant=None, after=after, limit=20)
+        found += [key.session for key in page.sessions]
+        after, pages = page.next, pages + 1
+    assert sorted(found) == sorted(["s", *(f"s{n}" for n in range(51))])
+    assert pages <= 6
 
 
 @pytest.mark.slow

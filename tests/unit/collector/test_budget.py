@@ -25,7 +25,8 @@ from ragtrace.budget import (
 )
 from ragtrace.budget.reserve import reserve, settle, status
 from ragtrace.model import Usage
-from ragtrace_collector.store.budget import BUDGET, SpentRows
+from ragtrace_collector.store.budget import SpentRows
+from ragtrace_collector.store.sqlite import SCHEMA
 
 MINUTE: Final = 60 * 1_000_000_000
 HOUR: Final = 60 * MINUTE
@@ -42,7 +43,7 @@ NOON: Final = ns("2026-02-27T12:00:30")
 @pytest.fixture
 def db() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
-    connection.executescript(BUDGET)
+    connection.executescript(SCHEMA)
     return connection
 
 
@@ -227,7 +228,7 @@ class Workers(RuleBasedStateMachine):
 
     @initialize()
     def make(self) -> None:
-        self.db.executescript(BUDGET)
+        self.db.executescript(SCHEMA)
 
     @rule(worker=st.integers(0, 2), tokens=st.integers(1, 70))
     def begin(self, worker: int, tokens: int) -> None:

@@ -22,11 +22,11 @@ from ragtrace.model import SkipReason
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.ledger.outcomes import PENDING, TERMINAL, FinalOutcome, State, meaning_of, vocabulary
-from ragtrace_collector.store._ledger_tables import OTHERS
+from ragtrace_collector.store._accounts import OTHERS
 from ragtrace_collector.store.maintenance import send_again
-from ragtrace_collector.store.port import Job, Outcome
-from ragtrace_collector.store.sqlite import SqliteStore
-from tests.faults.version_1 import VERSION_1
+from ragtrace_collector.store.records import Job, Outcome
+from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import Store
 
 TRACES = st.sampled_from(["t1", "t2", "t3"])
 SPANS = st.lists(st.sampled_from(["s1", "s2", "s3"]), unique=True, max_size=3)
@@ -50,7 +50,7 @@ class TheLedger(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "store.db"
         self.runner = asyncio.Runner()
-        self.store = self.runner.run(SqliteStore.open(self.path, max_bytes=10 << 20))
+        self.store = self.runner.run(Store.open(SqliteFile(self.path), max_bytes=10 << 20))
         self.now_ns = 1
         self.rows: dict[tuple[str, str], tuple[str, str]] = {}
         self.gone: Counter[tuple[str, str]] = Counter()
@@ -84,7 +84,7 @@ class TheLedger(RuleBasedStateMachine):
     def lease_and_restart(self) -> None:
         self.do(self.store.take_jobs(2, now_ns=self.tick()))
         self.do(self.store.aclose())
-        self.store = self.runner.run(SqliteStore.open(self.path, max_bytes=10 << 20))
+        self.store = self.runner.run(Store.open(SqliteFile(self.path), max_bytes=10 << 20))
 
     @rule(reject=st.booleans())
     def deliver(self, reject: bool) -> None:
@@ -113,12 +113,12 @@ class TheLedger(RuleBasedStateMachine):
 
     @rule(trace=TRACES)
     def forget_with_what_is_pending(self, trace: str) -> None:
-        self.do(self.store._execute("DELETE FROM job WHERE trace_id = ?", (trace,)))
+        self.execute("DELETE FROM job WHERE trace_id = ?", trace)
 
     @rule(trace=TRACES)
     def judge_again(self, trace: str) -> None:
         again = "UPDATE job SET state = 'queued', outcome = '' WHERE state = 'ended' AND trace_id = ?"
-        self.do(self.store._execute(again, (trace,)))
+        self.execute(again, trace)
 
     @invariant()
     def adds_up(self) -> None:
@@ -145,6 +145,9 @@ class TheLedger(RuleBasedStateMachine):
 
     def do(self, work):  # type: ignore[no-untyped-def]
         return self.runner.run(work)
+
+    def execute(self, statement: str, trace: str) -> None:
+        self.do(self.store._commits.submit(lambda db: db.execute(statement, (trace,)).rowcount))
 
     def tick(self) -> int:
         self.now_ns += 1
@@ -216,7 +219,7 @@ def test_every_reason_that_the_collector_gives_has_a_meaning_of_its_own(state: s
 
 
 async def test_tenants_beyond_a_thousand_have_one_account_and_it_adds_up(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "store.db", max_bytes=10 << 20)
+    store = await Store.open(SqliteFile(tmp_path / "store.db"), max_bytes=10 << 20)
     jobs = [
         Job(trace_id="t1", span_id=f"s{number}", sample=sample_of("ratio"), tenant=f"user {number}")
         for number in range(1_005)
@@ -243,7 +246,7 @@ async def test_tenants_beyond_a_thousand_have_one_account_and_it_adds_up(tmp_pat
 )
 async def test_an_account_that_was_tampered_with_does_not_add_up(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "store.db"
-    store = await SqliteStore.open(path, max_bytes=10 << 20)
+    store = await Store.open(SqliteFile(path), max_bytes=10 << 20)
     job = Job(trace_id="t1", span_id="s1", sample=sample_of("ratio"))
     await store.decide_trace("t1", jobs=[job], outcomes=[], keep_spans=True, now_ns=1)
     await store.append([], forward={"sink": b"x"}, now_ns=1)
@@ -253,35 +256,3 @@ async def test_an_account_that_was_tampered_with_does_not_add_up(tmp_path: Path,
     ledger = await store.ledger()
     await store.aclose()
     assert not ledger.adds_up
-
-
-async def test_a_store_of_the_first_version_is_taken_into_account(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "store.db")) as db:
-        db.executescript(VERSION_1)
-        db.executemany(
-            "INSERT INTO job (trace_id, span_id, state, due_ns, outcome, reason)"
-            " VALUES ('t1', ?, ?, 5, ?, ?)",
-            [
-                ("s1", "queued", "", ""),
-                ("s2", "queued", "", "judge_timeout"),
-                ("s3", "leased", "", ""),
-                ("s4", "ended", "judged", ""),
-                ("s5", "ended", "failed:judge_refused", "judge_timeout"),
-                ("s6", "ended", "superseded", ""),
-            ],
-        )
-        db.execute("INSERT INTO parcel (sink, payload) VALUES ('sink', x'00')")
-        db.execute("INSERT INTO parcel (sink, payload, rejected_ns) VALUES ('sink', x'00', 5)")
-        db.commit()
-    store = await SqliteStore.open(tmp_path / "store.db", max_bytes=10 << 20)
-    ledger = await store.ledger()
-    await store.aclose()
-    assert ledger.adds_up
-    assert (ledger.seen, ledger.superseded, ledger.oldest_pending_ns) == (5, 1, 5)
-    assert ledger.by(lambda account: account.outcome) == {
-        "queued": 2,  # one lease ended with its process
-        "postponed:judge_timeout": 1,
-        "judged": 1,
-        "failed:judge_refused": 1,
-    }
-    assert ledger.outbox_items == {"sink": {"put": 2, "waiting": 1, "rejected": 1}}

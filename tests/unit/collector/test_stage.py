@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ragtrace_collector.stage import Stage
-from ragtrace_collector.store.port import StoreUnavailable
+from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.telemetry.counters import Counters
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ragtrace.traces.attach import Sample
 from ragtrace_collector.evaluate.workers import WorkerPool
-from ragtrace_collector.store.port import Job
+from ragtrace_collector.store.records import Job
 from ragtrace_collector.telemetry.counters import Counters
 
 

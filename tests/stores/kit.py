@@ -17,11 +17,12 @@ from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.sampler import SamplingChanges
 from ragtrace_collector.sampling.windows import WindowRow
-from ragtrace_collector.store.port import Job, QuarantineReason, WorkStore
+from ragtrace_collector.store.records import Job, QuarantineReason
+from ragtrace_collector.store.store import Store
 
 __all__ = ["check_store"]
 
-OpenStore = Callable[[], Awaitable[WorkStore]]
+OpenStore = Callable[[], Awaitable[Store]]
 """Opens the same store each time, as a start of the collector does."""
 
 _SINK: Final = "grpc://back-end:4317"
@@ -80,7 +81,7 @@ async def _check_suspects(open_store: OpenStore) -> None:
         await store.decide_trace(innocent, jobs=[], outcomes=[], keep_spans=False, now_ns=3)
 
 
-async def _try_append(store: WorkStore, trace_id: str) -> bool:
+async def _try_append(store: Store, trace_id: str) -> bool:
     try:
         await store.append([_part(trace_id)], forward={_SINK: _payload(trace_id)}, now_ns=1)
     except Exception:  # noqa: BLE001 -- whatever it says to whom it closes on, it did not accept the spans
@@ -174,7 +175,7 @@ async def _check_sampling(open_store: OpenStore) -> None:
         assert read == ((row,), (low,)), f"it was given other counts and low answers than it has: {read}"
 
 
-async def _check_ledger(store: WorkStore, *, seen: int, pending: int) -> None:
+async def _check_ledger(store: Store, *, seen: int, pending: int) -> None:
     ledger = await store.ledger()
     assert ledger.adds_up, f"the ledger does not add up: {ledger}"
     assert (ledger.seen, ledger.pending) == (seen, pending), (
@@ -183,7 +184,7 @@ async def _check_ledger(store: WorkStore, *, seen: int, pending: int) -> None:
 
 
 @asynccontextmanager
-async def _opened(open_store: OpenStore) -> AsyncIterator[WorkStore]:
+async def _opened(open_store: OpenStore) -> AsyncIterator[Store]:
     store = await open_store()
     try:
         yield store

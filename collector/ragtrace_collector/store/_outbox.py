@@ -1,0 +1,37 @@
+"""The outbox: what the transaction of an answer puts there, and what is read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ragtrace.sql import Db
+from ragtrace_collector.store.cipher import PayloadCipher
+from ragtrace_collector.store.records import Job, OutboxItem
+
+
+def put(db: Db, cipher: PayloadCipher, payloads: Mapping[str, bytes], *, job: Job | None = None) -> None:
+    """Put payloads by sink; with a job, they are the newest carrier of its answer."""
+    answer = (job.trace_id, job.span_id) if job else ("", "")
+    db.executemany(
+        "INSERT INTO parcel (sink, payload, trace_id, span_id) VALUES (?, ?, ?, ?)",
+        [(sink, cipher.encrypt(payload, sink), *answer) for sink, payload in payloads.items()],
+    )
+
+
+def next_items(
+    db: Db, cipher: PayloadCipher, sink: str, limit: int, *, most_bytes: int
+) -> tuple[OutboxItem, ...]:
+    """Return the oldest items for a sink, up to ``most_bytes`` but at least one."""
+    rows = db.execute(
+        "SELECT id, payload FROM parcel WHERE sink = ? AND rejected_ns IS NULL ORDER BY id LIMIT ?",
+        (sink, limit),
+    )
+    found: list[OutboxItem] = []
+    left = most_bytes
+    for id_, sealed in rows:
+        payload = cipher.opened(sealed, sink)
+        left -= len(payload)
+        if found and left < 0:
+            break
+        found.append(OutboxItem(id=id_, payload=payload))
+    return tuple(found)

@@ -1,0 +1,631 @@
+"""The store: what must survive a crash, from the acknowledged span to the delivered carrier."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.sums import fold
+from ragtrace.errors import ReadError
+from ragtrace.sql import Db
+from ragtrace.traces.extract import Unread
+from ragtrace.traces.otlp import TraceSlice
+from ragtrace_collector.ledger.account import Ledger
+from ragtrace_collector.ledger.outcomes import FinalOutcome, State
+from ragtrace_collector.store import _dead_letters, _judged, _outbox, _unread, leases, revisions
+from ragtrace_collector.store import _quarantine as suspects
+from ragtrace_collector.store._accounts import Accounts
+from ragtrace_collector.store._holds import HeldTraces
+from ragtrace_collector.store.budget import BudgetRows
+from ragtrace_collector.store.cipher import NO_CIPHER, PayloadCipher
+from ragtrace_collector.store.database import Commits, Database
+from ragtrace_collector.store.drift import DriftRuns
+from ragtrace_collector.store.reader import StoreReader, index_of
+from ragtrace_collector.store.records import (
+    DeadLetter,
+    HoldMode,
+    IndexSize,
+    Job,
+    JudgedInput,
+    KeptCarrier,
+    KeptTurn,
+    OutboxItem,
+    Outcome,
+    QuarantineRecord,
+    ReleasedTraces,
+    StoredSpans,
+    StoreUnavailable,
+    TraceDecided,
+    TraceReport,
+)
+from ragtrace_collector.store.reports import Reports
+from ragtrace_collector.store.retention import forget_jobs, forget_rejected, forget_traces, make_room
+from ragtrace_collector.store.sampling import CHOSEN, SamplingState, chosen, select_follow_ups
+from ragtrace_collector.store.sessions import SessionTurns, add_turn
+from ragtrace_collector.store.writers import take_back
+from ragtrace_collector.telemetry.logs import event
+
+log = logging.getLogger("ragtrace.collector")
+
+T = TypeVar("T")
+
+_ROOM_TO_HOLD: Final = 0.8
+"""The share of ``max_bytes`` beyond which no more traces are held."""
+_ROOM_FOR_CONTENT: Final = 0.75
+"""The share of ``max_bytes`` beyond which judged answers lose their content: the rest is for work."""
+_SUMS_AT_ONCE: Final = 4
+"""Hours or days of the index that are summed in one transaction: a day of 10,000 answers takes 0.1 s."""
+
+
+class _Full(StoreUnavailable):
+    """The store is full; deleting finished work may make room."""
+
+
+class Store:
+    """What the collector keeps: spans, jobs, the outbox, the ledger, the index and the rest.
+
+    **Transactions.** Every method is one: when it returns, all or nothing of it is durable, also if the
+    caller is canceled meanwhile. Transactions follow one another in the order in which the methods were
+    called, and each sees those before it.
+
+    **Keys.** A trace id here is a key with the tenant (``store.trace_key``). Times are Unix nanoseconds; the
+    caller passes them in, and they may go back.
+
+    **One process.** A store that is opened again was closed or has crashed: leases and looks that are left
+    end then, and count against their answers and traces.
+
+    **Errors.** Every method raises StoreUnavailable if the disk is full or fails.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        commits: Commits,
+        *,
+        max_bytes: int,
+        forward_to: Sequence[str],
+        cipher: PayloadCipher = NO_CIPHER,
+    ) -> None:
+        self._commits = commits
+        self._cipher = cipher
+        self._reports = Reports(database, cipher)
+        self._holds = HeldTraces(sinks=tuple(forward_to), cipher=cipher)
+        self._max_bytes = max_bytes
+        self._accounts = Accounts()
+        self.answers: SqliteAnswerIndex = index_of(database, cipher)
+        """The rows of judged answers. Each method reads one moment, and keeps no writer waiting."""
+        self.content = StoreReader(database, cipher)
+        """What answers are opened from; it keeps no writer waiting."""
+        self.budget = BudgetRows(commits)
+        """What was spent on judging."""
+        self.drift = DriftRuns(commits)
+        """What the drift check found."""
+        self.sessions = SessionTurns(commits, cipher)
+        """The turns of sessions."""
+        self.sampling = SamplingState(commits)
+        """The state of sampling, so that a restart decides the same."""
+
+    @classmethod
+    async def open(
+        cls,
+        database: Database,
+        *,
+        max_bytes: int,
+        forward_to: Sequence[str] = (),
+        cipher: PayloadCipher = NO_CIPHER,
+    ) -> Store:
+        """Open or create the store, and end leases that a crash left.
+
+        ``forward_to`` names the sinks that get the spans of held traces; the cipher encrypts content.
+
+        Raises:
+            ConfigError: it cannot be used, holds something else, or was encrypted with another key.
+        """
+        commits = await database.open(cipher, is_collector=True)
+        store = cls(database, commits, max_bytes=max_bytes, forward_to=forward_to, cipher=cipher)
+        await commits.submit(lambda db: take_back(db, db.writer, has_crashed=True))
+        return store
+
+    # Spans: accepted, held back for their scores, and read again.
+
+    async def append(
+        self,
+        slices: Sequence[TraceSlice],
+        *,
+        forward: Mapping[str, bytes],
+        now_ns: int,
+        holding: HoldMode = HoldMode.OFF,
+        cut: Collection[str] = (),
+    ) -> frozenset[str]:
+        """Store spans, and originals to forward by sink. Return the traces that had spans before.
+
+        ``cut`` names traces with dropped spans, because there are too many.
+
+        A trace is held until all its answers have ended or one is postponed, or until ``release``.
+
+        If the store is full, it deletes finished work before its time.
+
+        Raises:
+            StoreUnavailable: nothing was stored.
+        """
+
+        def work(db: Db) -> frozenset[str]:
+            if not self._has_room(db):
+                raise _Full(
+                    f"the store holds more than `store.max_bytes` ({self._max_bytes}), all unfinished"
+                )
+            if holding is not HoldMode.OFF:
+                hold_new = holding is HoldMode.NEW and self._has_room(db, _ROOM_TO_HOLD)
+                for part in slices:
+                    self._holds.pass_on(db, part, hold_new=hold_new, now_ns=now_ns)
+            db.executemany(
+                "INSERT INTO slice (trace_id, payload) VALUES (?, ?)",
+                [(part.trace_id, self._cipher.encrypt(part.payload, part.trace_id)) for part in slices],
+            )
+            reopened = frozenset(
+                part.trace_id for part in slices if revisions.add_slice(db, part.trace_id, now_ns=now_ns)
+            )
+            for trace_id in cut:
+                revisions.mark_cut(db, trace_id, now_ns=now_ns)
+            _outbox.put(db, self._cipher, forward)
+            return reopened
+
+        await self._commits.check(max_bytes=self._max_bytes)
+        while True:
+            try:
+                return await self._commits.submit(work, is_acknowledged=True)
+            except _Full:
+                made = await self._commits.submit(lambda db: self._has_room(db) or make_room(db))
+                done = "finished work is deleted before its time" if made else "senders are told to wait"
+                log.warning("the store is full: %s", done, extra=event("store_full"))
+                if not made:
+                    raise
+
+    async def check(self) -> None:
+        """Check whether spans could be stored now: there is room, and the disk accepts writes.
+
+        Raises:
+            StoreUnavailable: they could not; its text says why.
+        """
+        await self.append((), forward={}, now_ns=0)  # makes room if there is none
+        await self._commits.submit(self._commits.write_nothing_new)
+
+    async def undecided(self) -> tuple[str, ...]:
+        """Return the traces that wait for a decision, to be read again after a restart.
+
+        They come in the order in which their last spans arrived.
+        """
+        query = f"SELECT trace_id FROM trace WHERE {revisions.UNDECIDED} ORDER BY last_arrival_ns"
+        return await self._commits.submit(lambda db: tuple(row[0] for row in db.execute(query)))
+
+    async def spans(self, trace_id: str) -> StoredSpans:
+        """Return the spans of a trace, and its known answers; an unknown trace has none."""
+        return await self._commits.submit(lambda db: _stored_spans(db, trace_id, self._cipher))
+
+    async def release(
+        self, *, before_ns: int, now_ns: int, most_bytes: int, limit: int = 64
+    ) -> ReleasedTraces:
+        """Release traces held since ``before_ns`` or earlier, and the oldest while more bytes are held.
+
+        A trace that is held since after ``now_ns`` is overdue too, because the clock was set back. At most
+        ``limit`` traces are released for each of the two reasons.
+
+        A released trace goes to the sinks that get originals, slice by slice in order of arrival, with what
+        ``finish`` added to its answer spans. It is released once, even after a crash.
+        """
+
+        def work(db: Db) -> ReleasedTraces:
+            return self._holds.release_overdue(
+                db, before_ns=before_ns, now_ns=now_ns, most_bytes=most_bytes, limit=limit
+            )
+
+        return await self._commits.submit(work)
+
+    # Quarantine: which traces are being read, noted before they are.
+
+    async def look(self, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord]:
+        """Note that traces are being read, except suspects, which are returned.
+
+        A look ends with the decision, or with ``end_look``. A trace that is being read when the process
+        crashes becomes a suspect.
+        """
+        return await self._commits.submit(lambda db: suspects.look(db, trace_ids))
+
+    async def look_alone(self, trace_id: str) -> bool:
+        """Note that a suspect is being read; return False while another suspect (trace or answer) is."""
+        return await self._commits.submit(lambda db: suspects.look_alone(db, trace_id))
+
+    async def end_look(self, trace_ids: Collection[str]) -> None:
+        """Note that traces were read. A suspicion stays until the decision about its trace."""
+        await self._commits.submit(lambda db: suspects.end_look(db, trace_ids))
+
+    async def set_aside(self, trace_id: str, *, poison: str, now_ns: int) -> int:
+        """Set a trace aside without reading it. Its queued answers end; return how many.
+
+        It is decided from then on, and released if it was held.
+        """
+
+        def work(db: Db) -> int:
+            ended = suspects.set_aside(db, trace_id, poison=poison, now_ns=now_ns)
+            self._holds.release_if_done(db, trace_id)
+            return ended
+
+        return await self._commits.submit(work)
+
+    # Jobs: answers that wait for the judge, are being judged, or have ended. One is pending until it ends:
+    # ``queued`` until it is due, ``leased`` while it is judged.
+
+    async def decide_trace(
+        self,
+        trace_id: str,
+        *,
+        jobs: Sequence[Job],
+        outcomes: Sequence[Outcome],
+        keep_spans: bool,
+        now_ns: int,
+        slices: int | None = None,
+        moved: Mapping[str, str | None] = MappingProxyType({}),
+        goes_on: bool = False,
+        feedback: Mapping[str, str] = MappingProxyType({}),
+        unread: Unread | None = None,
+    ) -> TraceDecided:
+        """Queue the jobs and record the outcomes of a trace; known ones stay as they are.
+
+        But an answer that was sampled out is queued, if a rule matched a later span. And a judged answer is
+        queued again, if its record changed and it has revisions left.
+
+        Args:
+            trace_id: The trace.
+            jobs: Answers to judge.
+            outcomes: Answers that end without being queued.
+            keep_spans: Whether later spans could still make a record of this trace.
+            now_ns: The time.
+            slices: How many slices of the trace were read for this; ``None`` for all.
+            moved: Spans whose answers moved, and the spans that have them now.
+            goes_on: Only some calls of the trace are decided, not the trace.
+            feedback: The last feedback on answers, for the index; by span, or by the empty text if it is on
+                the trace and names no span.
+            unread: What the trace holds if nothing in it was read: counted by its producer.
+        """
+
+        def work(db: Db) -> TraceDecided:
+            is_all = not goes_on and revisions.decide_trace(db, trace_id, slices=slices, now_ns=now_ns)
+            ended = sum(self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)
+            back = sum(select_follow_ups(db, job, now_ns=now_ns) for job in jobs)
+            new = sum(self._queue(db, job, now_ns=now_ns) for job in jobs)
+            again = sum(revisions.revise(db, job, slices=slices, now_ns=now_ns) for job in jobs)
+            gone = revisions.move(db, trace_id, moved, now_ns=now_ns)
+            _judged.note(db, trace_id, feedback)
+            if is_all:
+                _unread.note(db, trace_id, unread)
+            suspects.clear(db, trace_id)
+            self._holds.release_if_done(db, trace_id)
+            if is_all and not keep_spans:
+                db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
+            return TraceDecided(queued=new + back, ended=ended, brought_back=back, revised=again, moved=gone)
+
+        return await self._commits.submit(work)
+
+    async def take_jobs(
+        self, limit: int, *, now_ns: int, seen_before_ns: int | None = None
+    ) -> tuple[Job, ...]:
+        """Lease up to ``limit`` jobs that are due, or that were queued before ``seen_before_ns``.
+
+        No job is leased twice at once. Those that have been due longest, or were queued first, are taken;
+        they come in any order. A lease ends with the process. A job that was leased when a process crashed
+        is leased alone: while no other job is leased and no suspect trace is read.
+        """
+
+        def work(db: Db) -> tuple[Job, ...]:
+            return leases.take(db, limit, now_ns=now_ns, seen_before_ns=seen_before_ns)
+
+        return await self._commits.submit(work)
+
+    async def finish(
+        self,
+        job: Job,
+        outcome: str,
+        *,
+        outbox_items: Mapping[str, bytes],
+        now_ns: int,
+        carrier: str = "",
+        evaluator: str = "",
+        addition: bytes = b"",
+        judged: JudgedInput | None = None,
+        kept: KeptCarrier | None = None,
+        turn: KeptTurn | None = None,
+    ) -> bool | None:
+        """End a job and put its payloads, by sink, into the outbox.
+
+        An answer that moved to another span meanwhile adds nothing, and then this returns ``None``. If the
+        record changed since it was ``judged``, the answer is queued again.
+
+        If the trace is held, the ``addition`` is written on the answer span at its release, and only sinks
+        that don't get the originals get an outbox item. Return whether that is so.
+
+        ``outcome`` is a final `State` with its reason, ``carrier`` the span id of the carrier in the items,
+        and ``evaluator`` its evaluator's version: `ragtrace why` shows both. What is ``kept`` goes into the
+        index, and a ``turn`` into its session.
+
+        Raises:
+            ValueError: the state is unknown.
+        """
+        ended = FinalOutcome.of(outcome)
+
+        def work(db: Db) -> bool | None:
+            if revisions.has_moved(db, job):
+                _end(db, job, FinalOutcome(State.SUPERSEDED), now_ns=now_ns)
+                self._holds.release_if_done(db, job.trace_id)
+                return None
+            is_added = bool(addition) and self._holds.add(db, job, addition)
+            _end(db, job, ended, now_ns=now_ns, carrier=carrier, evaluator=evaluator, is_on_span=is_added)
+            if judged is not None:
+                said_by = job.span_id if is_added else carrier
+                revisions.note_judged(db, job, judged, carrier=said_by, now_ns=now_ns)
+            if kept is not None:
+                _judged.keep(db, job, kept, self._cipher)
+            if turn is not None:
+                add_turn(db, turn, self._cipher, now_ns=now_ns)
+            items = self._holds.of_others(outbox_items) if is_added else outbox_items
+            _outbox.put(db, self._cipher, items, job=job)
+            self._holds.release_if_done(db, job.trace_id)
+            return is_added
+
+        return await self._commits.submit(work)
+
+    async def postpone(self, job: Job, *, due_ns: int, reason: str, failed: bool = True) -> None:
+        """Give a leased job back for a retry; ``failed`` says whether the attempt counts.
+
+        It has crashed no process: the job is no suspect any more. Its trace is not held any longer.
+        """
+
+        def work(db: Db) -> None:
+            leases.postpone(db, job, due_ns=due_ns, reason=reason, failed=failed)
+            self._holds.release(db, job.trace_id)
+
+        await self._commits.submit(work)
+
+    async def give_back(self, job: Job) -> None:
+        """Give a leased job back unchanged, because its worker was stopped; one that has ended stays so."""
+        await self._commits.submit(lambda db: leases.give_back(db, job))
+
+    async def unfinished(self, *, now_ns: int) -> int:
+        """Return how many jobs are due or leased, plus how many outbox items wait."""
+        queries = (
+            ("SELECT count(*) FROM job WHERE state = 'leased'", ()),
+            ("SELECT count(*) FROM job WHERE state = 'queued' AND due_ns <= ?", (now_ns,)),
+            ("SELECT count(*) FROM parcel WHERE rejected_ns IS NULL", ()),
+        )
+        return await self._commits.submit(lambda db: sum(db.execute(*each).fetchone()[0] for each in queries))
+
+    # The outbox: a queue for each sink. Items are put there by the transaction that they belong to.
+
+    async def outbox_items(
+        self, sink: str, limit: int, *, most_bytes: int = 2 << 20
+    ) -> tuple[OutboxItem, ...]:
+        """Return the oldest items for a sink, in order, up to ``most_bytes`` but at least one.
+
+        They stay in the queue until they are ``delivered`` or rejected: after a crash they come again.
+        """
+
+        def work(db: Db) -> tuple[OutboxItem, ...]:
+            return _outbox.next_items(db, self._cipher, sink, limit, most_bytes=most_bytes)
+
+        return await self._commits.submit(work)
+
+    async def delivered(self, outbox_items: Sequence[OutboxItem], *, unconfirmed: str = "") -> None:
+        """Delete items that their sink has, or may have: ``unconfirmed`` says why that is not known."""
+        rows = [(outbox_item.id,) for outbox_item in outbox_items]
+
+        def work(db: Db) -> None:
+            if unconfirmed:
+                told = [(unconfirmed, *row) for row in rows]
+                db.executemany("UPDATE parcel SET unconfirmed = ? WHERE id = ?", told)
+            db.executemany("DELETE FROM parcel WHERE id = ?", rows)
+
+        await self._commits.submit(work)
+
+    async def reject(self, outbox_items: Sequence[OutboxItem], *, reason: str, now_ns: int) -> None:
+        """Set items aside that their sink refused for good; they stay readable until they expire."""
+        rows = [(now_ns, reason, outbox_item.id) for outbox_item in outbox_items]
+        statement = "UPDATE parcel SET rejected_ns = ?, reason = ? WHERE id = ?"
+        await self._commits.submit(lambda db: db.executemany(statement, rows).rowcount)
+
+    # The ledger: every answer and outbox item, counted by the transaction that changes it. It outlives their
+    # rows. Each method reads one moment, sees what earlier calls changed, and keeps no writer waiting.
+
+    async def ledger(self, tenant: str | None = None, *, since_ns: int | None = None) -> Ledger:
+        """Return the whole ledger, or that of one tenant's answers. It adds up at every moment.
+
+        With ``since_ns``, it counts the answers that were seen since that time and are still stored, by
+        service too.
+        """
+        with _readable():
+            return await self._reports.ledger(tenant, since_ns=since_ns)
+
+    async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
+        """Return the keys of traces, stored or with answers, whose ids begin so, in order.
+
+        ``begin`` is made of hex digits, as trace ids are; every id begins with the empty string. With
+        ``tenant``, only that tenant's traces count.
+        """
+        with _readable():
+            return await self._reports.find_traces(begin, limit=limit, tenant=tenant)
+
+    async def trace_report(self, trace_id: str) -> TraceReport:
+        """Return what is known about a trace, by its whole key."""
+        with _readable():
+            return await self._reports.trace_report(trace_id)
+
+    async def index_size(self) -> IndexSize:
+        """Return how much the index of judged answers holds."""
+        with _readable():
+            return await self._reports.index_size()
+
+    # Dead letters: each is noted once, by topic, partition and offset. The ledger counts them for good.
+
+    async def note_dead_letter(self, letter: DeadLetter, *, now_ns: int) -> bool:
+        """Note a dead letter; return False if it was noted before, because the message came again."""
+        return await self._commits.submit(
+            lambda db: _dead_letters.note(db, letter, now_ns=now_ns), is_acknowledged=True
+        )
+
+    async def dead_letters(self, limit: int) -> tuple[DeadLetter, ...]:
+        """Return the dead letters that were noted last, the newest first, as far as they are kept."""
+        return await self._commits.submit(lambda db: _dead_letters.latest(db, limit))
+
+    # Maintenance.
+
+    async def expire(
+        self,
+        *,
+        decided_before_ns: int,
+        ended_before_ns: int,
+        began_before_ns: int = 0,
+        most_rows: int | None = None,
+        keeps_content: bool = True,
+    ) -> int:
+        """Delete the spans of decided traces, ended jobs and rejected items that are older.
+
+        A trace stays while one of its jobs has not ended, while it is held, and while spans that came later
+        wait for a decision. An ended job stays as long as its trace: until then, an answer whose spans are
+        sent again is recognized. Of the index, the rows of answers that began before ``began_before_ns`` are
+        deleted with what is kept of them, and the oldest beyond ``most_rows``. When three quarters of the
+        store are in use, the oldest answers lose their content, and without ``keeps_content`` all do.
+
+        It works in portions, a transaction each. Return how many traces were deleted.
+        """
+        number = await self._all_of(lambda db: forget_traces(db, before_ns=decided_before_ns))
+        await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
+        await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
+        await self._all_of(lambda db: _judged.forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
+        await self._all_of(lambda db: fold(db, at_once=_SUMS_AT_ONCE))
+        if not keeps_content:
+            await self._all_of(_judged.forget_content)
+            await self._all_of(_judged.forget_questions)
+        await self._all_of(
+            lambda db: 0 if self._has_room(db, _ROOM_FOR_CONTENT) else _judged.forget_content(db)
+        )
+        await self._commits.submit(lambda db: _dead_letters.forget(db, before_ns=ended_before_ns))
+        await self._all_of(self._commits.shrink)
+        return number
+
+    async def latest_ns(self) -> int:
+        """Return the latest time in the store, 0 if it is empty.
+
+        The collector's clock never goes back behind it.
+        """
+        return await self._commits.submit(_latest_ns)
+
+    async def aclose(self) -> None:
+        """Commit what is under way and close. Leases that are left end when the store is opened again."""
+        await self._commits.aclose()
+
+    def _has_room(self, db: Db, share: float = 1.0) -> bool:
+        return self._commits.used_bytes(db) <= int(share * self._max_bytes)
+
+    async def _all_of(self, work: Callable[[Db], int]) -> int:
+        """Repeat work in portions until none is left, so that others can write in between."""
+        total = 0
+        while number := await self._commits.submit(work):
+            total += number
+        return total
+
+    def _queue(self, db: Db, job: Job, *, now_ns: int) -> int:
+        return db.execute(
+            f"INSERT INTO job (trace_id, span_id, account, tenant, service, {CHOSEN}, revisions_left, state,"
+            " seen_ns, due_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?)"
+            " ON CONFLICT (trace_id, span_id) DO NOTHING",
+            (
+                *(job.trace_id, job.span_id, self._accounts.of(db, job.tenant), job.tenant, job.service),
+                *(*chosen(job.sample), job.revisions_left, now_ns, now_ns),
+            ),
+        ).rowcount
+
+    def _end_unqueued(self, db: Db, trace_id: str, ended: Outcome, *, now_ns: int) -> int:
+        return db.execute(
+            f"INSERT INTO job (trace_id, span_id, account, tenant, service, {CHOSEN},"
+            " state, seen_ns, due_ns, ended_ns, outcome)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'ended', ?, ?, ?, ?)"
+            " ON CONFLICT (trace_id, span_id) DO UPDATE SET outcome = excluded.outcome"
+            " WHERE job.outcome = 'superseded'",
+            (
+                *(trace_id, ended.span_id, self._accounts.of(db, ended.tenant), ended.tenant, ended.service),
+                *(*chosen(ended.sample), now_ns, now_ns, now_ns, str(FinalOutcome.of(ended.outcome))),
+            ),
+        ).rowcount
+
+
+@asynccontextmanager
+async def open_tables(database: Database, cipher: PayloadCipher = NO_CIPHER) -> AsyncIterator[Commits]:
+    """Open a store beside its collector, to write what the collector and a command share.
+
+    Raises:
+        ConfigError: it cannot be used, holds something else, or was encrypted with another key.
+    """
+    commits = await database.open(cipher, is_collector=False)
+    try:
+        yield commits
+    finally:
+        await commits.aclose()
+
+
+def _end(
+    db: Db,
+    job: Job,
+    ended: FinalOutcome,
+    *,
+    now_ns: int,
+    carrier: str = "",
+    evaluator: str = "",
+    is_on_span: bool = False,
+) -> None:
+    db.execute(
+        "UPDATE job SET state = 'ended', outcome = ?, ended_ns = ?, carrier = ?, evaluator = ?,"
+        " is_on_span = ? WHERE trace_id = ? AND span_id = ?",
+        (str(ended), now_ns, carrier, evaluator, int(is_on_span), job.trace_id, job.span_id),
+    )
+
+
+def _stored_spans(db: Db, trace_id: str, cipher: PayloadCipher) -> StoredSpans:
+    trace = db.execute("SELECT slices, is_cut FROM trace WHERE trace_id = ?", (trace_id,)).fetchone()
+    slices, is_cut = trace or (0, 0)
+    jobs = db.execute(
+        "SELECT span_id, is_past, outcome, replaces FROM job WHERE trace_id = ?", (trace_id,)
+    ).fetchall()
+    payloads = db.execute("SELECT payload FROM slice WHERE trace_id = ? ORDER BY seq", (trace_id,)).fetchall()
+    return StoredSpans(
+        payloads=tuple(cipher.opened(payload, trace_id) for (payload,) in payloads),
+        slices=slices,
+        is_cut=bool(is_cut),
+        answers=tuple(
+            span_id
+            for span_id, is_past, outcome, replaces in jobs
+            if not is_past and (outcome != State.SUPERSEDED or replaces)
+        ),
+        has_jobs=bool(jobs),
+    )
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except ReadError as exc:
+        raise StoreUnavailable(str(exc)) from exc
+
+
+_TIMES: Final = (
+    "SELECT max(last_arrival_ns) FROM trace",
+    "SELECT max(settled_ns) FROM trace",
+    "SELECT max(ended_ns) FROM job WHERE state = 'ended'",
+    "SELECT max(rejected_ns) FROM parcel",
+)
+
+
+def _latest_ns(db: Db) -> int:
+    return max(db.execute(query).fetchone()[0] or 0 for query in _TIMES)

@@ -1,0 +1,50 @@
+"""What portable SQL needs of a connection, so that one statement runs on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+
+class Rows(Protocol):
+    """What a statement returned."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it changed."""
+        ...
+
+    def fetchone(self) -> Any:
+        """Return the next row as a tuple, or ``None``."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """Return the rows that are left, as tuples."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Statements(Protocol):
+    """A connection inside a transaction, of any engine.
+
+    Statements have ``?`` for each value, in order, and no function or clause that one engine lacks: explicit
+    targets of ``ON CONFLICT``, flags as ``= 1``, ``CASE`` for the smaller of two values.
+    """
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
+        """Run a statement."""
+        ...
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Rows:
+        """Run a statement once for each row of values."""
+        ...
+
+
+class Db(Statements, Protocol):
+    """A connection of one of the processes that write the same tables."""
+
+    @property
+    def writer(self) -> int:
+        """The number of the process."""
+        ...
