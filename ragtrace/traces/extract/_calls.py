@@ -311,8 +311,14 @@ def _parts(call: Call, tree: SpanTree, depth: int = 0) -> tuple[Call, ...]:
         if len(within) > 1 and not _answers_itself(call, within):
             return within
         own, inner = call.own, inside[0].own
-        is_silent = own is not None and own.question and own.answer is None
-        return within if is_silent and flat(own.asked) != flat(inner.asked if inner else "") else (call,)
+        if (
+            own
+            and own.question
+            and own.answer is None
+            and flat(own.asked) != flat(inner.asked if inner else "")
+        ):
+            return within
+        return (call,)
     return _in_turn(call, tree)
 
 

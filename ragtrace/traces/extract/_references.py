@@ -10,6 +10,7 @@ from ragtrace import semconv
 from ragtrace.model import Part, RagRecord
 from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._span_reader import SpanReading
+from ragtrace.traces.extract.convention import Reader
 from ragtrace.traces.extract.conventions import OWN
 from ragtrace.traces.trace import Span, Trace
 
@@ -43,7 +44,7 @@ def _found(calls: Sequence[Call], trace: Trace, tree: SpanTree) -> Iterator[tupl
         if position is None and len(calls) == 1:
             position = 0
         if position is not None:
-            yield position, OWN.read(span, None)
+            yield position, Reader(OWN, span).read(None)
 
 
 def _positions(calls: Sequence[Call]) -> Mapping[str, int]:

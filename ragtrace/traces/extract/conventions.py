@@ -14,7 +14,7 @@ from ragtrace import semconv
 from ragtrace.traces.extract._content import first_text
 from ragtrace.traces.extract._payload import handed_on, returns_documents, texts_for_synthesis
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
-from ragtrace.traces.extract.convention import CHOICES, EVENTS, Convention, SpanRule
+from ragtrace.traces.extract.convention import CHOICES, EVENTS, Convention, Reader, SpanRule
 from ragtrace.traces.trace import Span
 
 CALL, RETRIEVAL, RERANK = Role.CALL, Role.RETRIEVAL, Role.RERANK
@@ -663,11 +663,11 @@ def read_span(span: Span) -> SpanReading | None:
     for convention, holds in _candidates(names):
         told, found = convention.role(span)
         if told or holds:
-            following.append(convention)
+            following.append(Reader(convention, span))
         role = role or found
-    answered = [each.answered(span) for each in following] if role is Role.RETRIEVAL else []
+    answered = [each.answered() for each in following] if role is Role.RETRIEVAL else []
     found_both = [each for each in answered if each is not None]
-    return merge(found_both or [each.read(span, role) for each in following])
+    return merge(found_both or [each.read(role) for each in following])
 
 
 @lru_cache(maxsize=1_024)
