@@ -253,12 +253,15 @@ class Convention:
         return frozenset[str]().union(*(_path(place).keys for place in places if place[0] != "@"))
 
     def on(self, names: frozenset[str]) -> Convention:
-        """Return the part of the table that counts on spans with these attributes: what is not there, is
-        not looked for."""
-        if "@event" in names:
-            return self
+        """Return the part of the table that counts on spans with these attributes, or with events that have
+        them: what is not there, is not looked for."""
+        has_events = "@event" in names
         places: dict[str, Any] = {
-            part: tuple(each for each in getattr(self, part) if each[0] != "@" and _path(each).keys & names)
+            part: tuple(
+                each
+                for each in getattr(self, part)
+                if _path(each).keys & names or (has_events and (each[0] == "@" or each.endswith("/*")))
+            )
             for part in _PARTS
             if part not in ("documents", "output")  # the one counts instead of the other
         }
@@ -365,7 +368,7 @@ class Reader:
         return _find(self.span, place), self._place(place)
 
     def _text(self, places: Places, read: _TextIn) -> FoundValue[str] | None:
-        return best(*(self._text_at(place, read) for place in places)) if places else None
+        return best(*[self._text_at(place, read) for place in places]) if places else None
 
     def _text_at(self, place: str, read: _TextIn) -> FoundValue[str] | None:
         value, at = self._held(place)

@@ -657,7 +657,9 @@ def read_span(span: Span) -> SpanReading | None:
     """Read a span by every convention that it follows; ``None`` if it follows none."""
     every = "\n".join(span.attributes)
     flat = [name for prefix, name in _FLAT if prefix in every] if _INDEX.search(every) else ()
-    names = _NAMES.intersection(span.attributes).union(flat, ["@event"] if span.events else (), ["@name"])
+    names = _NAMES.intersection(span.attributes).union(flat, ["@name"])
+    if span.events:
+        names = names.union(["@event"], *(_NAMES.intersection(each.attributes) for each in span.events))
     role: Role | None = None
     following = []
     for convention, holds in _candidates(names):
