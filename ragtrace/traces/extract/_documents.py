@@ -162,6 +162,16 @@ def is_passage(item: AttributeValue) -> bool:
     return is_cited and is_prose(_text(fields)[0])
 
 
+def named_as(chunk: Chunk, other: Chunk | None) -> Chunk:
+    """Give a chunk without an id or a score those of the same text elsewhere."""
+    if other is None or chunk.text is None:
+        return chunk
+    named = replace(chunk, id=other.id) if is_unnamed(chunk) else chunk
+    return (
+        named if named.score is not None else replace(named, score=other.score, score_kind=other.score_kind)
+    )
+
+
 def is_unnamed(chunk: Chunk) -> bool:
     """Return whether the chunk's id is a hash of its text."""
     return len(chunk.id) <= _HASH + 4 and chunk.id == _id_from(chunk.text, chunk.rank)

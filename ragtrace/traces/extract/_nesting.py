@@ -8,7 +8,7 @@ from itertools import islice
 
 from ragtrace.model import Chunk
 from ragtrace.traces.extract._calls import SpanTree
-from ragtrace.traces.extract._documents import is_unnamed
+from ragtrace.traces.extract._documents import is_unnamed, named_as
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 
 _MAX_COMPARED = 50_000_000
@@ -112,17 +112,8 @@ def _named(retrieval: SpanReading, inside: Mapping[str | None, Chunk]) -> SpanRe
     found = retrieval.documents
     if found is None or not found.value or not inside:
         return retrieval
-    chunks = tuple(_completed(chunk, inside.get(chunk.text)) for chunk in found.value)
+    chunks = tuple(named_as(chunk, inside.get(chunk.text)) for chunk in found.value)
     return retrieval._replace(documents=found._replace(value=chunks))
-
-
-def _completed(chunk: Chunk, inner: Chunk | None) -> Chunk:
-    if inner is None or chunk.text is None:
-        return chunk
-    named = replace(chunk, id=inner.id) if is_unnamed(chunk) else chunk
-    if named.score is not None:
-        return named
-    return replace(named, score=inner.score, score_kind=inner.score_kind)
 
 
 def _after_reranking(retrievals: Sequence[SpanReading]) -> tuple[SpanReading, ...]:

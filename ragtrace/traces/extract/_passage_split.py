@@ -53,6 +53,7 @@ ANY_NUMBERED: Final = re.compile(
 """A line that begins a passage in another language: ``Dokument 1:``."""
 _BULLET: Final = re.compile(r"[ \t]{0,3}[-*•][ \t]{1,4}(?=\S)")
 _JSON: Final = re.compile(r"\[\s{0,20}[{\"]|\{\s{0,20}\"")
+_DECODER: Final = json.JSONDecoder()
 _JSON_TRIED: Final = 8
 _SENTENCE: Final = re.compile(r"\w\W{0,3}[.!?…][\"'”)\]]{0,2}[ \t]{0,9}$")
 _LONGEST_END: Final = 16
@@ -107,12 +108,14 @@ def documents_in_json(text: str) -> tuple[tuple[str, ...], str]:
 
 def objects_in_json(text: str) -> tuple[Sequence[AttributeValue], str]:
     """Return the objects with text, in lists or one by one, or the strings of a list; and the rest."""
+    if "[" not in text and "{" not in text:
+        return (), text
     objects: list[AttributeValue] = []
     rest: list[str] = []
-    decoder, failed, taken, at = json.JSONDecoder(), 0, 0, 0
+    failed, taken, at = 0, 0, 0
     while failed < _JSON_TRIED and (match := _JSON.search(text, at)):
         try:
-            _, at = decoder.raw_decode(text, match.start())
+            _, at = _DECODER.raw_decode(text, match.start())
         except (ValueError, RecursionError):
             failed, at = failed + 1, match.start() + 1
             continue

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragtrace.traces.extract._languages import (
     ASKED_ABROAD,
@@ -156,8 +155,7 @@ _NOUN: Final = re.compile(r"[^\W\d_]{1,4}")
 """What a noun keeps in most of its forms."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directions:
+class Directions(NamedTuple):
     """What the whole prompt says about its passages."""
 
     is_directed: bool
@@ -172,8 +170,7 @@ class Directions:
     """Words tell this; else structure has to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passages:
+class Passages(NamedTuple):
     """The passages of one message, and the rest of it."""
 
     passages: tuple[str, ...] = ()
@@ -271,7 +268,7 @@ def passages_in(
     if not pairs:
         return found
     shown = tuple(each.replace(_MASK, "") for each in found.passages)
-    return replace(found, passages=shown, rest=found.rest.replace(_MASK, ""))
+    return found._replace(passages=shown, rest=found.rest.replace(_MASK, ""))
 
 
 _MASK: Final = "\u02bf\u02be"
@@ -312,14 +309,14 @@ def _passages_in(
     for each in (
         sections,
         _records(lines, question, is_marked=is_marked) if is_marked or directions.is_asked else None,
-        _as_json(text) if is_marked else None,
+        Passages(*documents_in_json(text), "as JSON") if is_marked else None,
         _repeated(lines, question, BRACKETED, least=1) if directions.is_pointed else None,
         _led_in(lines, question) if directions.is_pointed else None,
         structured(text, lines, question, directions),
         _table(lines, question) if is_marked or directions.is_asked else None,
     ):
         if each is not None and each.passages:
-            return replace(each, has_answer=has_answer)
+            return each._replace(has_answer=has_answer)
     return Passages(rest=text, has_answer=has_answer)
 
 
@@ -365,7 +362,7 @@ def _tagged(text: str, *, is_directed: bool, depth: int = 0) -> Passages:
     has_answer = any(re.fullmatch(_ANSWERS_IN_TAGS, each.name) for each in chosen)
     names_of_passages = _TAGS if is_directed else _SURE_TAGS
     passages = [each for each in chosen if re.fullmatch(names_of_passages, each.name)]
-    return replace(_inside_all(text, passages, depth), has_answer=has_answer)
+    return _inside_all(text, passages, depth)._replace(has_answer=has_answer)
 
 
 def _in_any_tags(text: str, depth: int = 0) -> Passages:
@@ -405,8 +402,7 @@ def _body(text: str) -> str:
 # -- under labels
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
+class _Segment(NamedTuple):
     """Lines under one label, with the label; ``kind`` is empty for lines without one."""
 
     kind: str
@@ -439,7 +435,8 @@ def _sections(lines: Sequence[str], directions: Directions, question: str | None
         found = parted("\n".join(_without_label(each.kind, block))) if each.holds_passages else ()
         is_certain = is_certain or (directions.is_asked and sum(map(bool, map(BRACKETED.match, block))) > 1)
         if is_certain and found and _words(block) >= _SHORTEST_BLOCK:
-            passages.extend(_without_instructions(found))
+            ends_in_template = len(found) > 1 and is_instruction(found[-1])
+            passages.extend(found[:-1] if ends_in_template else found)
             rest.extend(tail)
         else:
             rest.extend(each.lines)
@@ -449,11 +446,6 @@ def _sections(lines: Sequence[str], directions: Directions, question: str | None
         shape="under a label",
         has_answer=any(each.kind == _ANSWERS and _is_answered(each.lines) for each in segments),
     )
-
-
-def _without_instructions(passages: Sequence[str]) -> Sequence[str]:
-    """Remove template text after the last of several passages."""
-    return passages[:-1] if len(passages) > 1 and is_instruction(passages[-1]) else passages
 
 
 def _segments(lines: Sequence[str]) -> list[_Segment]:
@@ -501,11 +493,6 @@ def _is_answered(lines: Sequence[str]) -> bool:
 
 
 # -- without labels of their own
-
-
-def _as_json(text: str) -> Passages:
-    passages, rest = documents_in_json(text)
-    return Passages(passages=passages, rest=rest, shape="as JSON")
 
 
 def _block(
@@ -616,7 +603,7 @@ def structured(
     for mark in (NUMBERED, BRACKETED, FILE, *lists) if is_pointed else ():
         repeated = _repeated(lines, question, mark, is_told=directions.is_told)
         if repeated and not any(map(is_instruction, repeated.passages)):
-            return replace(repeated, is_guess=True)
+            return repeated._replace(is_guess=True)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -12,7 +12,7 @@ from ragtrace.traces.extract._calls import Call, SpanTree
 from ragtrace.traces.extract._span_reader import SpanReading
 from ragtrace.traces.extract.convention import Reader
 from ragtrace.traces.extract.conventions import OWN
-from ragtrace.traces.trace import Span, Trace
+from ragtrace.traces.trace import Trace
 
 _KEYS = (semconv.REFERENCE_ANSWER, semconv.REFERENCE_CONTEXT_IDS)
 
@@ -35,32 +35,21 @@ def _found(calls: Sequence[Call], trace: Trace, tree: SpanTree) -> Iterator[tupl
     holders = [span for span in trace.spans if any(key in span.attributes for key in _KEYS)]
     if not holders or not calls:
         return
-    positions = _positions(calls)
-    starts = {span.span_id: _starts(span, tree) for span in holders}
+    positions: dict[str, int] = {}
+    for position, call in enumerate(calls):
+        positions.update(dict.fromkeys((member.span.span_id for member in call.members), position))
+        if call.root is not None:
+            positions.setdefault(call.root.span_id, position)
+    starts = {  # the span and those that it links to: one of them may be below a call
+        span.span_id: [span.span_id, *(link.span_id for link in span.links if link.trace_id == span.trace_id)]
+        for span in holders
+    }
     above = tree.nearest_above(chain.from_iterable(starts.values()), positions.keys())
     for span in sorted(holders, key=lambda span: (span.end_ns, span.span_id), reverse=True):
         found = (positions.get(each, positions.get(above.get(each, ""))) for each in starts[span.span_id])
-        position = next((each for each in found if each is not None), None)
-        if position is None and len(calls) == 1:
-            position = 0
-        if position is not None:
-            yield position, Reader(OWN, span).read(None)
-
-
-def _positions(calls: Sequence[Call]) -> Mapping[str, int]:
-    """Map the spans of each call to its position."""
-    found: dict[str, int] = {}
-    for position, call in enumerate(calls):
-        found.update(dict.fromkeys((member.span.span_id for member in call.members), position))
-        if call.root is not None:
-            found.setdefault(call.root.span_id, position)
-    return found
-
-
-def _starts(span: Span, tree: SpanTree) -> tuple[str, ...]:
-    """Return the span and the spans it links to: one of them may be below a call."""
-    linked = (link.span_id for link in span.links if link.trace_id == span.trace_id)
-    return (span.span_id, *(span_id for span_id in linked if tree.find(span_id) is not None))
+        at = next((each for each in found if each is not None), 0 if len(calls) == 1 else None)
+        if at is not None:
+            yield at, Reader(OWN, span).read(None)
 
 
 def _completed(record: RagRecord, reading: SpanReading) -> RagRecord:

@@ -25,7 +25,7 @@ from ragtrace.traces.extract._content import (
     parse_loosely,
     text_of,
 )
-from ragtrace.traces.extract._documents import find_documents, is_unnamed, plain
+from ragtrace.traces.extract._documents import find_documents, is_unnamed, named_as, plain
 from ragtrace.traces.extract._flat_lists import flat_documents, flat_messages, has_prefix, unflattened
 from ragtrace.traces.extract._messages import (
     Message,
@@ -587,13 +587,7 @@ def _completed(
         for chunk in found.value or ()
         if not is_unnamed(chunk)
     }
-    if not known:
-        return chosen
-    named = tuple(
-        replace(chunk, id=known[chunk.text].id) if is_unnamed(chunk) and chunk.text in known else chunk
-        for chunk in chosen.value
-    )
-    return chosen._replace(value=named)
+    return chosen._replace(value=tuple(named_as(chunk, known.get(chunk.text)) for chunk in chosen.value))
 
 
 def _name(span: Span, places: Places) -> str | None:

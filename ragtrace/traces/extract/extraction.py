@@ -107,9 +107,8 @@ def _without_evaluators(
         for span in trace.spans
         if span.attributes.get(semconv.LOGFIRE_SPAN_TYPE) == semconv.LOGFIRE_PENDING
     }
-    readings = read_spans(
-        (span for span in trace.spans if span.span_id not in marked and span.span_id not in pending), mapping
-    )
+    other = marked | pending
+    readings = read_spans((each for each in trace.spans if each.span_id not in other), mapping)
     evaluators = marked | _evaluating(readings, tree)
     guards = {each.span.span_id for each in readings if each.role is Role.GUARDRAIL}
     ids = [span.span_id for span in trace.spans]
@@ -117,20 +116,14 @@ def _without_evaluators(
     guarded = tree.nearest_above(ids, guards).keys() | guards
     if not any(each.role is Role.GENERATION and each.span.span_id not in guarded for each in readings):
         guarded = guards  # the guardrail surrounds the application
-    notes = [
-        _note(span, text)
-        for span in trace.spans
-        for among, text in (
-            (below, "belongs to an evaluator: evaluations are never evaluated"),
-            (pending, "is a placeholder that Logfire writes when a span starts"),
-            (guarded - below, "belongs to a guardrail, which does not answer"),
-        )
-        if span.span_id in among
-    ]
-    kept = tuple(
-        each for each in readings if each.span.span_id not in below and each.span.span_id not in guarded
+    unused = (
+        (below, "belongs to an evaluator: evaluations are never evaluated"),
+        (pending, "is a placeholder that Logfire writes when a span starts"),
+        (guarded - below, "belongs to a guardrail, which does not answer"),
     )
-    return kept, notes
+    notes = [_note(span, why) for span in trace.spans for among, why in unused if span.span_id in among]
+    aside = below | guarded
+    return tuple(each for each in readings if each.span.span_id not in aside), notes
 
 
 def _evaluating(readings: Sequence[SpanReading], tree: SpanTree) -> set[str]:
