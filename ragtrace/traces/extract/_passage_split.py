@@ -6,7 +6,8 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice, pairwise
 from typing import Final
 
@@ -76,22 +77,7 @@ def parted(block: str) -> tuple[str, ...]:
     if shown := documents_in_repr(block):
         return _whole(str(each["text"]) for each in shown if isinstance(each, dict))
     lines = block.splitlines()
-    for passages in (
-        _fenced(lines),
-        _tabled(lines),
-        _recorded(lines),
-        _begun_by(NUMBERED, lines),
-        _begun_by(ANY_NUMBERED, lines) if sum(bool(ANY_NUMBERED.match(each)) for each in lines) > 1 else (),
-        _begun_by(BRACKETED, lines),
-        _begun_by(FILE, lines) if sum(bool(FILE.match(each)) for each in lines) > 1 else (),
-        _begun_by(RULE, lines),
-        _listed(LISTED, lines),
-        _listed(_BULLET, lines),
-        _a_line_each(lines),
-    ):
-        if passages:
-            return passages
-    return _whole([block])
+    return next((passages for split in _SPLITS if (passages := split(lines))), ()) or _whole([block])
 
 
 def documents_in_json(text: str) -> tuple[tuple[str, ...], str]:
@@ -300,7 +286,7 @@ _ASIDE: Final = re.compile(
 """A value beside the text: an address, an id, a title."""
 
 
-def _begun_by(label: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
+def _begun_by(label: re.Pattern[str], lines: Sequence[str], *, least: int = 1) -> tuple[str, ...]:
     """Start a passage at each line with a label; text before the first label is a passage too."""
     passages: list[list[str]] = [[]]
     for line in lines:
@@ -309,7 +295,7 @@ def _begun_by(label: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
             passages.append([line[match.end() :]])
         else:
             passages[-1].append(line)
-    if len(passages) == 1:
+    if len(passages) <= least:
         return ()
     first = [] if "\n".join(passages[0]).rstrip().endswith(":") else passages[:1]
     return _whole("\n".join(each) for each in (*first, *passages[1:]))
@@ -336,6 +322,22 @@ def _a_line_each(lines: Sequence[str]) -> tuple[str, ...]:
         _SENTENCE.search(line[-_LONGEST_END:]) and not _LABELED.match(line) for line in stripped
     )
     return _whole(stripped) if len(stripped) > 1 and is_each_whole else ()
+
+
+_SPLITS: Final[Sequence[Callable[[Sequence[str]], tuple[str, ...]]]] = (
+    _fenced,
+    _tabled,
+    _recorded,
+    partial(_begun_by, NUMBERED),
+    partial(_begun_by, ANY_NUMBERED, least=2),
+    partial(_begun_by, BRACKETED),
+    partial(_begun_by, FILE, least=2),
+    partial(_begun_by, RULE),
+    partial(_listed, LISTED),
+    partial(_listed, _BULLET),
+    _a_line_each,
+)
+"""The first that divides a block counts."""
 
 
 def _whole(passages: Iterable[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -305,19 +305,28 @@ def _passages_in(
         return found
     sections = _sections(lines, directions, question)
     has_answer = sections.has_answer or found.has_answer
+    found = (each for each in _by_each_rule(text, lines, question, directions) if each and each.passages)
+    chosen = sections if sections.passages else next(found, Passages(rest=text))
+    return chosen._replace(has_answer=has_answer)
+
+
+def _by_each_rule(
+    text: str, lines: Sequence[str], question: str | None, directions: Directions
+) -> Iterator[Passages | None]:
+    """Yield what each rule finds, the most reliable first."""
     is_marked = directions.is_directed or directions.is_named
-    for each in (
-        sections,
-        _records(lines, question, is_marked=is_marked) if is_marked or directions.is_asked else None,
-        Passages(*documents_in_json(text), "as JSON") if is_marked else None,
-        _repeated(lines, question, BRACKETED, least=1) if directions.is_pointed else None,
-        _led_in(lines, question) if directions.is_pointed else None,
-        structured(text, lines, question, directions),
-        _table(lines, question) if is_marked or directions.is_asked else None,
-    ):
-        if each is not None and each.passages:
-            return each._replace(has_answer=has_answer)
-    return Passages(rest=text, has_answer=has_answer)
+    is_shown = is_marked or directions.is_asked
+    if is_shown:
+        yield _records(lines, question, is_marked=is_marked)
+    if is_marked:
+        yield Passages(*documents_in_json(text), "as JSON")
+    if directions.is_pointed:
+        yield _repeated(lines, question, BRACKETED, least=1)
+        yield _led_in(lines, question)
+    if is_marked or directions.is_pointed:
+        yield from _by_structure(text, lines, question, directions)
+    if is_shown:
+        yield _table(lines, question)
 
 
 def _example(lines: Sequence[str], asks: Sequence[int]) -> slice | None:
@@ -580,31 +589,24 @@ def _words(lines: Sequence[str]) -> int:
 # -- in any language
 
 
-def structured(
+def _by_structure(
     text: str, lines: Sequence[str], question: str | None, directions: Directions
-) -> Passages | None:
-    """Find passages by structure alone in a prompt that says, in any language, to answer from some.
+) -> Iterator[Passages | None]:
+    """Yield what structure alone tells in a prompt that says, in any language, to answer from passages.
 
     By tags, what is below a heading that names them, fences, rules; else blocks that begin alike.
-    ``None`` if the prompt says nothing of passages.
     """
     is_pointed = directions.is_pointed or directions.is_named
-    if not (is_pointed or directions.is_directed):
-        return None
-    for found in (
-        _in_any_tags(text) if is_pointed else None,
-        _below_heading(lines, question, is_told=directions.is_told) if is_pointed else None,
-        _between(lines, FENCE, "in fences"),
-        _between(lines, RULE, "between lines"),
-    ):
-        if found is not None and found.passages:
-            return found
+    if is_pointed:
+        yield _in_any_tags(text)
+        yield _below_heading(lines, question, is_told=directions.is_told)
+    yield _between(lines, FENCE, "in fences")
+    yield _between(lines, RULE, "between lines")
     lists = (LISTED, ANY_NUMBERED, IN_PARENTHESES) if directions.is_told else (ANY_NUMBERED,)  # may be rules
     for mark in (NUMBERED, BRACKETED, FILE, *lists) if is_pointed else ():
         repeated = _repeated(lines, question, mark, is_told=directions.is_told)
         if repeated and not any(map(is_instruction, repeated.passages)):
-            return repeated._replace(is_guess=True)
-    return None
+            yield repeated._replace(is_guess=True)
 
 
 _ASKING_TAG: Final = re.compile(
