@@ -87,7 +87,7 @@ class SpanTree:
     ) -> Mapping[str | None, Sequence[SpanReading]]:
         """Group readings by the one of these spans that they are or are below; ``None`` has the others."""
         groups: dict[str | None, list[SpanReading]] = {span_id: [] for span_id in (*ids, None)}
-        nearest = self.nearest_above([each.span.span_id for each in readings], groups.keys())
+        nearest = self.nearest_above([each.span.span_id for each in readings], ids)
         for each in readings:
             span_id = each.span.span_id
             groups[span_id if span_id in groups else nearest.get(span_id)].append(each)
@@ -159,7 +159,10 @@ def without_skew(trace: Trace) -> Trace:
         for below in reversed(line):
             parent = spans.get(below.parent_span_id or "")
             shift = shifts[parent.span_id] if parent else 0
-            if parent is not None and _crosses(parent, below):
+            # another process may have written it, with a clock of its own
+            if parent is not None and (
+                below.kind in _SPANS_OVER_A_WIRE or parent.resource.attributes != below.resource.attributes
+            ):
                 shift += _misplaced(parent, below)
             shifts[below.span_id] = shift
     if not any(shifts.values()):
@@ -170,11 +173,6 @@ def without_skew(trace: Trace) -> Trace:
         for shift in (shifts[span.span_id],)
     )
     return Trace.of(trace.trace_id, moved)
-
-
-def _crosses(parent: Span, span: Span) -> bool:
-    """Return whether another process may have written the child, with a clock of its own."""
-    return span.kind in _SPANS_OVER_A_WIRE or parent.resource.attributes != span.resource.attributes
 
 
 def _misplaced(parent: Span, span: Span) -> int:

@@ -266,7 +266,11 @@ _END_OF_TURN = re.compile(r"\s*(?:<\|[a-z_]{1,20}\|>|<end_of_turn>|</?s>)\s*\Z|\
 def _spoken(message: Message) -> tuple[ChatTurn, ...]:
     """Read a message; one of the user may be a whole prompt as one text: ``system: …``, ``user: …``."""
     role, text = _NAMES.get(_role(message), ""), message_text(message)
-    marks = list(_SPEAKER.finditer(text)) if role == "user" and _may_be_divided(text) else []
+    marks = (
+        list(_SPEAKER.finditer(text))
+        if role == "user" and any(map(text.lower().__contains__, _USER_ROLES))
+        else []
+    )
     if not any(_NAMES[each["role"].lower()] == "user" for each in marks) or _END_OF_TURN.sub(
         "", text[: marks[0].start()]
     ):
@@ -277,11 +281,6 @@ def _spoken(message: Message) -> tuple[ChatTurn, ...]:
         for each, end in zip(marks, ends, strict=True)
     ]
     return tuple(turn for turn in turns if turn.text)
-
-
-def _may_be_divided(text: str) -> bool:
-    lowered = text.lower()
-    return any(name in lowered for name in _USER_ROLES)
 
 
 def calls_tools(messages: Sequence[Message]) -> bool:

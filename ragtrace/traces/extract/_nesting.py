@@ -141,15 +141,13 @@ def _traced_back(reranked: SpanReading, candidates: Sequence[SpanReading]) -> Sp
         return reranked
     size = sum(len(chunk.text or "") for chunk in found.value)
     around = known if size * len(known) <= _MAX_COMPARED else {}
-    chunks = [_scored_as(chunk, origin) for chunk in found.value for origin in _origins(chunk, known, around)]
+    chunks = [
+        origin if chunk.score is None else replace(origin, score=chunk.score, score_kind=chunk.score_kind)
+        for chunk in found.value
+        for origin in _origins(chunk, known, around)
+    ]
     ranked = tuple(replace(chunk, rank=rank) for rank, chunk in enumerate(chunks))
     return reranked._replace(documents=found._replace(value=ranked))
-
-
-def _scored_as(chunk: Chunk, origin: Chunk) -> Chunk:
-    if chunk.score is None:
-        return origin
-    return replace(origin, score=chunk.score, score_kind=chunk.score_kind)
 
 
 def _origins(

@@ -185,7 +185,12 @@ class Passages(NamedTuple):
 
 def directions_in(texts: Sequence[str]) -> Directions:
     """Find directions in the messages of the system and the user."""
-    ends = "\n\n".join(map(_ends, texts))
+    # directions come before or after the passages of a long text
+    shorts = (
+        each if len(each) <= 2 * _LONGEST_END else f"{each[:_LONGEST_END]}\n{each[-_LONGEST_END:]}"
+        for each in texts
+    )
+    ends = "\n\n".join(shorts)
     lines = ends.splitlines()
     return Directions(
         is_directed=any(map(_is_directing, lines)),
@@ -231,11 +236,6 @@ def _beginnings(text: str) -> set[str]:
 _ENGLISH: Final = re.compile(r"\b(?:the|you|your)\b", re.IGNORECASE)
 _SHORT_WORD: Final = 3
 _SHARED: Final = 2
-
-
-def _ends(text: str) -> str:
-    """Return the ends of a long text: directions come before or after the passages."""
-    return text if len(text) <= 2 * _LONGEST_END else f"{text[:_LONGEST_END]}\n{text[-_LONGEST_END:]}"
 
 
 @lru_cache(maxsize=256)
@@ -305,8 +305,8 @@ def _passages_in(
         return found
     sections = _sections(lines, directions, question)
     has_answer = sections.has_answer or found.has_answer
-    found = (each for each in _by_each_rule(text, lines, question, directions) if each and each.passages)
-    chosen = sections if sections.passages else next(found, Passages(rest=text))
+    others = (each for each in _by_each_rule(text, lines, question, directions) if each and each.passages)
+    chosen = sections if sections.passages else next(others, Passages(rest=text))
     return chosen._replace(has_answer=has_answer)
 
 
@@ -508,7 +508,11 @@ def _block(
     lines: Sequence[str], start: int, end: int, question: str | None, shape: str, last: int = 0
 ) -> Passages | None:
     """Split a block of lines, up to a label, the question or instructions below its last mark."""
-    block, tail = _up_to_label(lines[start:end], question, max(0, last - start))
+    labels = (i for i in range(max(start, last), end) if _kind(lines[i]) in (_ASKS, _ANSWERS, _ELSE))
+    at = next(labels, None)
+    block, tail = (
+        _without_tail(lines[start:end], question) if at is None else (lines[start:at], lines[at:end])
+    )
     if not _is_prose("\n".join(block)):
         return None
     rest = "\n".join([*lines[:start], *tail, *lines[end:]])
@@ -534,14 +538,7 @@ def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
     return _block(lines, start, len(lines), question, "behind a sentence that points to them")
 
 
-def _up_to_label(lines: Sequence[str], question: str | None, last: int) -> tuple[list[str], list[str]]:
-    """Split the lines at the first label that ends a block, else before the question or other text."""
-    ends = (i for i in range(last, len(lines)) if _kind(lines[i]) in (_ASKS, _ANSWERS, _ELSE))
-    end = next(ends, None)
-    return _without_tail(lines, question) if end is None else ([*lines[:end]], [*lines[end:]])
-
-
-def _without_tail(lines: Sequence[str], question: str | None) -> tuple[list[str], list[str]]:
+def _without_tail(lines: Sequence[str], question: str | None) -> tuple[Sequence[str], Sequence[str]]:
     """Remove the question and instructions from the end of a block without an end label."""
     end = len(lines)
     while end > 0:
@@ -549,7 +546,7 @@ def _without_tail(lines: Sequence[str], question: str | None) -> tuple[list[str]
         if start == 0 or not _is_tail("\n".join(lines[start:end]).strip(), question):
             break
         end = start
-    return [*lines[:end]], [*lines[end:]]
+    return lines[:end], lines[end:]
 
 
 def _is_tail(paragraph: str, question: str | None) -> bool:
@@ -658,8 +655,7 @@ def _below_heading(lines: Sequence[str], question: str | None, *, is_told: bool)
             continue
         mark = _mark_of(lines[i])
         end = next((j for j in range(i + 1, len(lines)) if _ends_block(lines[j], mark)), len(lines))
-        block = [said, *lines[i + 1 : end]]
-        block, tail = _without_tail(block, question)
+        block, tail = _without_tail([said, *lines[i + 1 : end]], question)
         if _is_prose("\n".join(block)):
             passages.extend(parted("\n".join(block)))
             rest.extend(tail)

@@ -78,7 +78,6 @@ class AttributePath:
     prefix: str = field(init=False, repr=False, compare=False)
     """The prefix of a flattened list."""
     item: str = field(init=False, repr=False, compare=False)
-    _is_of_events: bool = field(init=False, repr=False, compare=False)
     keys: frozenset[str] = field(init=False, repr=False, compare=False)
     """The attributes that may hold it, or ``prefix.*``."""
 
@@ -99,16 +98,19 @@ class AttributePath:
             (path[: segments[count - 1].end()], tuple(_step(each) for each in segments[count:]))
             for count in range(len(segments), 0, -1)
         )
-        object.__setattr__(self, "_event", event)
-        object.__setattr__(self, "_is_of_events", path == _ALL)
-        object.__setattr__(self, "_splits", splits)
-        object.__setattr__(self, "keys", frozenset([f"{prefix}.*"] if star else [key for key, _ in splits]))
-        object.__setattr__(self, "prefix", prefix if star else "")
-        object.__setattr__(self, "item", item.removeprefix(".") if star else "")
+        of_path = {
+            "_event": event,
+            "_splits": splits,
+            "keys": frozenset([f"{prefix}.*"] if star else [key for key, _ in splits]),
+            "prefix": prefix if star else "",
+            "item": item.removeprefix("."),
+        }
+        for name, value in of_path.items():
+            object.__setattr__(self, name, value)
 
     def find_on(self, span: Span) -> AttributeValue:
         """Return the value at the path, or ``None``."""
-        if self._is_of_events:
+        if _ALL in self.keys:
             return _of_events(span, self._event)
         if not self._event and (found := self.find(span.attributes)) is not None:
             return found
@@ -274,18 +276,13 @@ class Convention:
             told, role = kind.role(span)
             if not told:
                 continue
-            if role is Role.CALL and not self._has_input(span):
+            is_inner = role is Role.CALL and self.without_input is not Role.CALL
+            if is_inner and all(_find(span, place) is None for place in (*self.question, *self.input)):
                 return True, self.without_input
             if role is Role.CALL and self.synthesized(span):
                 return True, Role.RERANK
             return True, role
         return False, None
-
-    def _has_input(self, span: Span) -> bool:
-        if self.without_input is Role.CALL:
-            return True
-        places = (*self.question, *self.input)
-        return any(_find(span, place) is not None for place in places)
 
     def synthesized(self, span: Span) -> AttributeValue:
         """Return the texts that LlamaIndex's synthesizer was given: they are the final chunks."""
@@ -310,7 +307,9 @@ class Reader:
             self.table.name,
             role,
             question=self._question(role),
-            query=self._query(role),
+            query=self._text((*self.table.arguments, *self.table.query, *self.table.input), question_in)
+            if role in (Role.RETRIEVAL, Role.RERANK, Role.TOOL)
+            else None,
             documents=self._documents(role),
             tool=self._tool() if role is Role.TOOL else None,
             prompt=self._prompt() if is_model else None,
@@ -413,11 +412,6 @@ class Reader:
             ]
             return found._replace(value=(*instructions, *found.value))
         return None
-
-    def _query(self, role: Role | None) -> FoundValue[str] | None:
-        if role not in (Role.RETRIEVAL, Role.RERANK, Role.TOOL):
-            return None
-        return self._text((*self.table.arguments, *self.table.query, *self.table.input), question_in)
 
     def _answer(self, role: Role | None) -> FoundValue[str] | None:
         if not self.table.of_any_role and role not in (Role.CALL, Role.GENERATION):

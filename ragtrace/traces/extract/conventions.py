@@ -164,7 +164,7 @@ TRULENS: Final = Convention(
         ),
     ),
     question=("ai.observability.record_root.input",),
-    input=("ai.observability.call.kwargs", "ai.observability.call.kwargs.*"),
+    input=("ai.observability.call.kwargs",),
     output=("ai.observability.call.return",),
     messages=("ai.observability.generation.input_messages",),
     query=("ai.observability.retrieval.query_text", "ai.observability.reranking.query_text"),

@@ -33,9 +33,10 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
     context = context_of(call, generation, tree, question=_told(call), source=rules.context)
     question = _question(call, generation, context, is_rewritten=chosen.rewrites)
     answer = _answer(call, generation, output, chosen, question.value if question else None)
-    reference = _reference(call)
-    target = _target_span(call, generation, answer)
     sources = [reading for reading in (call.own, generation, *call.members) if reading is not None]
+    why = "a span of the RAG call holds a reference"
+    reference = _choose(Part.REFERENCE, *((each, each.reference, why) for each in sources))
+    target = (answer.reading if answer else sources[0]).span
     told = [each for each in (question, answer, reference) if each and each.value is not None]
     provenance = (*(each.provenance for each in told), *context.provenance)
     query = next((each.query.value for each in context.sources if each.query), None)
@@ -195,21 +196,6 @@ def _answer(
     if found is None or is_mapped(found.found):
         return found
     return found._replace(found=unwrapped(found.found, question))
-
-
-def _reference(call: Call) -> _Choice[str] | None:
-    candidates = [each for each in (call.own, *call.members) if each is not None]
-    return _choose(
-        Part.REFERENCE,
-        *((each, each.reference, "a span of the RAG call holds a reference") for each in candidates),
-    )
-
-
-def _target_span(call: Call, generation: SpanReading | None, answer: _Choice[str] | None) -> Span:
-    if answer is not None:
-        return answer.reading.span
-    chosen = call.own or generation
-    return chosen.span if chosen else call.members[0].span
 
 
 def _target(span: Span, tree: SpanTree) -> Target:
