@@ -87,7 +87,7 @@ class SpanTree:
     ) -> Mapping[str | None, Sequence[SpanReading]]:
         """Group readings by the one of these spans that they are or are below; ``None`` has the others."""
         groups: dict[str | None, list[SpanReading]] = {span_id: [] for span_id in (*ids, None)}
-        nearest = self.nearest_above([each.span.span_id for each in readings], ids)
+        nearest = self.nearest_above([each.span.span_id for each in readings], set(ids))
         for each in readings:
             span_id = each.span.span_id
             groups[span_id if span_id in groups else nearest.get(span_id)].append(each)
