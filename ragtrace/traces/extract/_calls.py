@@ -206,13 +206,8 @@ GIVEN: Final = re.compile(r"context|documents?$|^sources?$|^passages?$|^facts?$|
 
 def judges_an_answer(reading: SpanReading) -> bool:
     """Return whether a call was given an answer with its question and its context: it evaluates them."""
-    if reading.role is Role.EVALUATOR:
-        return True
-    if reading.role is not Role.CALL or not isinstance(reading.told, str | dict):
-        return False
-    if isinstance(reading.told, str) and reading.told.lstrip()[:1] != "{":
-        return False
-    return under_test(reading) is not None
+    is_call = reading.role is Role.CALL
+    return reading.role is Role.EVALUATOR or (is_call and under_test(reading) is not None)
 
 
 def under_test(reading: SpanReading) -> str | None:
