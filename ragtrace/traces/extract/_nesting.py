@@ -109,11 +109,9 @@ def _in_paragraphs(tool: SpanReading, inside: Sequence[Chunk]) -> SpanReading:
 
 def _named(retrieval: SpanReading, inside: Mapping[str | None, Chunk]) -> SpanReading:
     """Give chunks without an id or a score those of the same text in an inner retrieval."""
-    found = retrieval.documents
-    if found is None or not found.value or not inside:
+    if not inside or not retrieval.chunks:
         return retrieval
-    chunks = tuple(named_as(chunk, inside.get(chunk.text)) for chunk in found.value)
-    return retrieval._replace(documents=found._replace(value=chunks))
+    return retrieval.with_chunks(tuple(named_as(each, inside.get(each.text)) for each in retrieval.chunks))
 
 
 def _after_reranking(retrievals: Sequence[SpanReading]) -> tuple[SpanReading, ...]:
@@ -124,7 +122,8 @@ def _after_reranking(retrievals: Sequence[SpanReading]) -> tuple[SpanReading, ..
             candidates.append(each)
         elif each.has_text:
             reranked = _traced_back(each, candidates or chosen[-1:])
-            if chosen and not candidates and _texts(reranked) <= _texts(chosen[-1]):
+            known = {chunk.text for chunk in chosen[-1].chunks} if chosen and not candidates else set()
+            if known and all(chunk.text in known for chunk in reranked.chunks):
                 chosen.pop()  # its input was already reranked or joined
             chosen.append(reranked)
             candidates.clear()
@@ -133,21 +132,19 @@ def _after_reranking(retrievals: Sequence[SpanReading]) -> tuple[SpanReading, ..
 
 def _traced_back(reranked: SpanReading, candidates: Sequence[SpanReading]) -> SpanReading:
     """Map chunks that lost their ids to their origins: the same text, or a text that contains it."""
-    found = reranked.documents
     known: dict[str | None, Chunk] = {
         chunk.text: chunk for each in candidates for chunk in each.chunks if chunk.text
     }
-    if found is None or not found.value or not known:
+    if not known or not reranked.chunks:
         return reranked
-    size = sum(len(chunk.text or "") for chunk in found.value)
+    size = sum(len(chunk.text or "") for chunk in reranked.chunks)
     around = known if size * len(known) <= _MAX_COMPARED else {}
     chunks = [
         origin if chunk.score is None else replace(origin, score=chunk.score, score_kind=chunk.score_kind)
-        for chunk in found.value
+        for chunk in reranked.chunks
         for origin in _origins(chunk, known, around)
     ]
-    ranked = tuple(replace(chunk, rank=rank) for rank, chunk in enumerate(chunks))
-    return reranked._replace(documents=found._replace(value=ranked))
+    return reranked.with_chunks(tuple(replace(chunk, rank=rank) for rank, chunk in enumerate(chunks)))
 
 
 def _origins(
@@ -158,7 +155,3 @@ def _origins(
     if chunk.text in known:
         return (known[chunk.text],)
     return [known[text] for text in around if text and text in chunk.text] or (chunk,)
-
-
-def _texts(reading: SpanReading) -> frozenset[str | None]:
-    return frozenset(chunk.text for chunk in reading.chunks)

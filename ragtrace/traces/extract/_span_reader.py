@@ -71,6 +71,10 @@ class SpanReading(NamedTuple):
         """The documents that it holds."""
         return (self.documents.value if self.documents else None) or ()
 
+    def with_chunks(self, chunks: tuple[Chunk, ...]) -> SpanReading:
+        """Return the reading with these documents instead, if it has any."""
+        return self._replace(documents=self.documents._replace(value=chunks)) if self.documents else self
+
     @property
     def has_text(self) -> bool:
         """Whether it holds documents with text."""
