@@ -18,12 +18,11 @@ from ragtrace.traces.extract._calls import (
     under_test,
     without_skew,
 )
-from ragtrace.traces.extract._references import with_references
 from ragtrace.traces.extract._rules import AttributeMapping, ExtractRules
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract._unread import Unread, unread_text
 from ragtrace.traces.extract.conventions import stores_vectors
-from ragtrace.traces.extract.record import record_of
+from ragtrace.traces.extract.record import record_of, with_references
 from ragtrace.traces.text import flat
 from ragtrace.traces.trace import Span, Trace
 

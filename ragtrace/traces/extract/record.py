@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -19,8 +21,10 @@ from ragtrace.traces.extract._prompt_context import earlier_turns
 from ragtrace.traces.extract._prompts import beside_chunks, is_question_alone, question_of
 from ragtrace.traces.extract._rules import ExtractRules, is_mapped
 from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.extract.convention import Reader
+from ragtrace.traces.extract.conventions import OWN
 from ragtrace.traces.text import flat
-from ragtrace.traces.trace import Span
+from ragtrace.traces.trace import Span, Trace
 
 T = TypeVar("T")
 
@@ -246,3 +250,45 @@ def _damage(choice: _Choice[str]) -> list[Gap]:
 
 def _first(values: Iterable[T | None]) -> T | None:
     return next((value for value in values if value), None)
+
+
+# -- references outside the steps of a call: on the application's spans, or in later feedback
+
+_REFERENCES: Final = frozenset({semconv.REFERENCE_ANSWER, semconv.REFERENCE_CONTEXT_IDS})
+
+
+def with_references(
+    records: Sequence[RagRecord], calls: Sequence[Call], trace: Trace, tree: SpanTree
+) -> tuple[RagRecord, ...]:
+    """Add references to the records, one per call, from spans that are not steps of their calls.
+
+    A reference of a step is kept. Of several spans, the one that ended last wins.
+    """
+    holders = [span for span in trace.spans if not _REFERENCES.isdisjoint(span.attributes)]
+    completed = list(records)
+    if not holders or not calls:
+        return tuple(completed)
+    positions: dict[str, int] = {}
+    for position, call in enumerate(calls):
+        positions.update(dict.fromkeys((member.span.span_id for member in call.members), position))
+        if call.root is not None:
+            positions.setdefault(call.root.span_id, position)
+    starts = {  # the span and those that it links to: one of them may be below a call
+        span.span_id: [span.span_id, *(link.span_id for link in span.links if link.trace_id == span.trace_id)]
+        for span in holders
+    }
+    above = tree.nearest_above(chain.from_iterable(starts.values()), positions.keys())
+    for span in sorted(holders, key=lambda span: (span.end_ns, span.span_id), reverse=True):
+        near = (positions.get(each, positions.get(above.get(each, ""))) for each in starts[span.span_id])
+        at = next((each for each in near if each is not None), 0 if len(calls) == 1 else None)
+        if at is None:
+            continue
+        record, reading = completed[at], Reader(OWN, span).read(None)
+        found = reading.reference
+        if record.reference is None and found is not None and found.value is not None:
+            why = f"no step of the RAG call holds a reference, and this span does: {found.how}."
+            provenance = (*record.provenance, found.provenance(Part.REFERENCE, span, why))
+            record = replace(record, reference=found.value, provenance=provenance)
+        ids = record.reference_chunk_ids or reading.reference_chunk_ids
+        completed[at] = replace(record, reference_chunk_ids=ids)
+    return tuple(completed)
