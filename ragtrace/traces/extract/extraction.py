@@ -60,17 +60,16 @@ def extract_records(trace: Trace, rules: ExtractRules = _DEFAULT) -> Extraction:
     It is a pure function: the same spans give the same records, in any order. A missing or damaged part
     becomes a [`Gap`][ragtrace.model.Gap] of the record, never an exception.
     """
-    mapping, recorded = rules.mapping, trace
-    trace = without_skew(trace)
+    recorded, trace = trace, without_skew(trace)
     tree = SpanTree(trace)
-    judged, notes = _without_evaluators(trace, tree, mapping)
+    judged, notes = _without_evaluators(trace, tree, rules.mapping)
     ingested = {tree.root_of(span).span_id for span in trace.spans if stores_vectors(span)}
     calls = [
         call
         for call in find_calls(tree, judged)
         if _has_steps(call) and not (ingested and _ingests(call, tree, ingested))
     ]
-    read = [_with_session(record_of(call, tree, rules), call, tree, mapping) for call in calls]
+    read = [record_of(call, tree, rules) for call in calls]
     if trace is not recorded:
         read = [_at_recorded_times(record, recorded) for record in read]
     records = with_references(read, calls, trace, tree)
@@ -83,17 +82,6 @@ def _at_recorded_times(record: RagRecord, trace: Trace) -> RagRecord:
     if record.target is None or span is None:
         return record
     return replace(record, target=replace(record.target, start_ns=span.start_ns, end_ns=span.end_ns))
-
-
-def _with_session(
-    record: RagRecord, call: Call, tree: SpanTree, mapping: AttributeMapping | None
-) -> RagRecord:
-    """Set the session from the mapping, on a span of the call or above it."""
-    if mapping is None or not mapping.session:
-        return record
-    own = (found for each in call.members if (found := mapping.session_of(each.span)))
-    session = next(own, None) or tree.first_above(call.members[0].span, mapping.session_of)
-    return replace(record, session_id=session or record.session_id)
 
 
 def _without_evaluators(

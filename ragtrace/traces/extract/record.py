@@ -19,7 +19,7 @@ from ragtrace.traces.extract._hops import hops_of
 from ragtrace.traces.extract._missing import missing_answer, missing_text, unfinished_answer
 from ragtrace.traces.extract._prompt_context import earlier_turns
 from ragtrace.traces.extract._prompts import beside_chunks, is_question_alone, question_of
-from ragtrace.traces.extract._rules import ExtractRules, is_mapped
+from ragtrace.traces.extract._rules import AttributeMapping, ExtractRules, is_mapped
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract.convention import Reader
 from ragtrace.traces.extract.conventions import OWN
@@ -52,8 +52,7 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
         reference=reference.value if reference else None,
         reference_chunk_ids=_first(each.reference_chunk_ids for each in sources) or (),
         target=_target(target, tree),
-        session_id=_first(each.session_id for each in sources)
-        or tree.first_above(sources[0].span, _session_of),
+        session_id=_session_id(call, sources, tree, rules.mapping),
         conversation_id=_first(reading.conversation_id for reading in sources),
         response_id=_first(reading.response_id for reading in sources),
         model=_first(reading.model for reading in (generation, *sources) if reading),
@@ -219,6 +218,18 @@ def _target(span: Span, tree: SpanTree) -> Target:
 
 _TRACE_FLAGS = 0xFF
 """OTLP stores W3C's flags in the low byte of ``Span.flags``."""
+
+
+def _session_id(
+    call: Call, sources: Sequence[SpanReading], tree: SpanTree, mapping: AttributeMapping | None
+) -> str | None:
+    """Read the session, as the mapping says or a convention, from the call, or from a span above it."""
+    mapped = None
+    if mapping and mapping.session:
+        mapped = _first(mapping.session_of(each.span) for each in call.members)
+        mapped = mapped or tree.first_above(call.members[0].span, mapping.session_of)
+    told = mapped or _first(each.session_id for each in sources)
+    return told or tree.first_above(sources[0].span, _session_of)
 
 
 def _session_of(span: Span) -> str | None:
