@@ -25,12 +25,24 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Db(Protocol):
-    """A connection inside a transaction.
+class Statements(Protocol):
+    """A connection inside a transaction, of any engine.
 
     Statements have ``?`` for each value, in order, and no function or clause that one engine lacks: explicit
     targets of ``ON CONFLICT``, flags as ``= 1``, ``CASE`` for the smaller of two values.
     """
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
+        """Run a statement."""
+        ...
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Rows:
+        """Run a statement once for each row of values."""
+        ...
+
+
+class Db(Statements, Protocol):
+    """A connection of one of the processes that write the same tables."""
 
     @property
     def writer(self) -> int:
@@ -45,12 +57,4 @@ class Db(Protocol):
     @property
     def skip_locked(self) -> str:
         """What a query ends with so that it leaves out rows that another transaction has locked."""
-        ...
-
-    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
-        """Run a statement."""
-        ...
-
-    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Rows:
-        """Run a statement once for each row of values."""
         ...

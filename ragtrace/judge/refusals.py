@@ -28,7 +28,10 @@ _WORDINGS: Final = (
         r"|sufficient |that |the |this |specific )?(?:info|information|data|details|answer|knowledge)))"
         r"|i(?:'m| am) (?:\w+ )?(?:not (?:\w+ )?(?:sure|certain|able)|unsure|unable)|no idea\b|i "
         r"(?:could|can)(?:not|n't| not) (?:\w+ )?(?:find|answer|say|tell|determine|provide|help|assist"
-        r"|locate|confirm)|i have no (?:information|info|data|idea|knowledge)|^not (?:specified"
+        r"|locate|confirm)|i have no (?:information|info|data|idea|knowledge)"
+        r"|(?:i'd|i would|i) need (?:more|additional|further) (?:details?|information|context)"
+        r"|there (?:is|was|'s) nothing (?:\w+ ){0,4}(?:context|documents?|passages?|sources?|texts?)\b"
+        r"|^not (?:specified"
         r"|mentioned|stated|available|provided|given|found|included|covered|listed|clear|known)|\bno "
         r"(?:\w+ )?(?:information|mention|details|data|answer|results?|documents?) (?:about|on|of"
         r"|regarding|for|was|were|is available|are available|available|found|in the|to answer|provided"
@@ -202,16 +205,58 @@ _WORDINGS: Final = (
     _Wording(  # Romanian
         r"\bnu (?:știu|ştiu|stiu|pot (?:răspunde|oferi|spune)|am (?:informații|găsit|acces|suficiente)"
         r"|există informații|sunt sigur|se menționează|este (?:menționat|specificat|clar))|nicio "
-        r"informație"
+        r"informație",
+        r"nu|nici\w*",
+        r"contextul?\w*|document\w*|text\w*|surs\w*|pasaj\w*",
+        r"conțin\w*|mențione\w*|includ\w*|specific\w*|ofer\w*|apare|găs\w*",
     ),
     _Wording(  # Hungarian
         r"\bnem (?:tudom|találtam|találok|tudok|áll rendelkezés|szerepel|derül ki)|\bnincs (?:\w+ "
-        r")?(?:információ|adat)"
+        r")?(?:információ|adat)",
+        r"nincs\w*|nem|sem",
+        r"szöveg\w*|dokumentum\w*|kontextus\w*|forrás\w*|információ\w*",
+        r"nincs\w*|tartalmaz\w*|említ\w*|talál\w*|szerepel\w*",
     ),
     _Wording(  # Greek
-        r"\bδεν (?:γνωρίζω|ξέρω|μπορώ|βρήκα|υπάρχουν πληροφορίες|αναφέρεται|έχω)|καμία πληροφορία"
+        r"\bδεν (?:γνωρίζω|ξέρω|μπορώ|βρήκα|υπάρχουν πληροφορίες|αναφέρεται|έχω)|καμία πληροφορία",
+        r"δεν|καμία|κανένα",
+        r"κείμεν\w*|κειμέν\w*|έγγραφ\w*|πηγ\w+|πληροφορί\w+|πλαίσι\w*",
+        r"υπάρχ\w+|περιέχ\w+|αναφέρ\w+|βρέθηκ\w*|δίνε\w*",
     ),
-    _Wording(r"نمی[ \u200c]?دانم|اطلاعات\w* (?:ندارم|یافت نشد|وجود ندارد)"),  # Persian
+    _Wording(  # Persian
+        r"نمی[ \u200c]?(?:دانم|توانم)|اطلاعات\w* [^.]{0,60}(?:ندارم|یافت نشد|وجود ندارد|موجود نیست|نیامده)"
+    ),
+    _Wording(  # Bulgarian
+        r"\bне (?:знам|мога|намерих|намирам|се споменава|е посочен\w*)"
+        r"|\bняма(?:м)? (?:\w+ )?(?:информация|данни)",
+        r"няма|не",
+        r"контекст\w*|документ\w*|текст\w*|източни\w*",
+        r"няма|съдърж\w*|споменава\w*|посоч\w*",
+    ),
+    _Wording(  # Croatian, Serbian, Slovenian
+        r"\b(?:ne znam|ne vem|nemam|nimam|ne mogu|ne morem|nisam (?:pronaš|siguran)\w*)\b|nema (?:\w+ )?"
+        r"(?:informacij|podat)\w*",
+        r"ne|nema|ni|nije",
+        r"kontekst\w*|dokument\w*|tekst\w*|besedil\w*|izvor\w*|vir(?:i|ih|u)",
+        r"sadrž\w*|vsebuje\w*|spominj\w*|omenja\w*|naved\w*|nema|ni",
+    ),
+    _Wording(  # Catalan
+        r"\bno (?:ho )?(?:sé|puc|trobo|he trobat|tinc (?:\w+ )?(?:informació|accés|dades)"
+        r"|hi ha (?:\w+ )?informació)",
+        r"no|cap",
+        r"context|documents?|textos?|fonts?|informació",
+        r"conté|contenen|esment\w+|menciona|inclou\w*|indica|troba\w*",
+    ),
+    _Wording(  # Swahili
+        r"\b(?:sijui|siwezi|sina (?:\w+ )?(?:habari|taarifa|uhakika))|hakuna (?:habari|taarifa|jibu)"
+    ),
+    _Wording(  # Filipino
+        r"hindi ko (?:alam|masagot|mahanap)|wala(?:ng)? (?:\w+ )?(?:impormasyon|sagot|nabanggit)"
+    ),
+    _Wording(r"(?:তথ্য|উত্তর|উল্লেখ)\S*[^।]{0,40}(?:নেই|পাওয়া যায়নি)|জানি না"),  # Bengali
+    _Wording(r"(?:தகவல்|பதில்)\S*[^.]{0,40}(?:இல்லை|கிடைக்கவில்லை)|தெரியவில்லை|தெரியாது"),  # Tamil
+    _Wording(r"(?:సమాచారం|సమాధానం)\S*[^.]{0,40}(?:లేదు|దొరకలేదు)|తెలియదు"),  # Telugu
+    _Wording(r"(?:معلومات|جواب)[^۔.]{0,40}(?:نہیں|موجود نہیں)|معلوم نہیں|نہیں جانتا"),  # Urdu
 )
 _BARE: Final = re.compile(
     r"\W*(?:n/?a|none|unknown|null|no answer|k\. ?a\.|keine angabe|unbekannt|inconnue?|desconocido"

@@ -156,6 +156,12 @@ def _forest(size: int) -> Sequence[Span]:
     ]
 
 
+def _generations_alone(size: int) -> Sequence[Span]:
+    """Many calls of a model side by side, and nothing above or beside them."""
+    said = {"openinference.span.kind": "LLM", "input.value": "How long?", "output.value": "14 days."}
+    return [replace(_step(number, None), name="chat", attributes=said) for number in range(size)]
+
+
 def _orphans(size: int) -> Sequence[Span]:
     """Spans of which each names a parent that never comes."""
     return [_root(), *(_call(number, _id(10 * size + number)) for number in range(1, size))]
@@ -177,5 +183,6 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "cycle": _cycle,
     "cycle of calls": _cycle_of_calls,
     "forest": _forest,
+    "generations alone": _generations_alone,
     "orphans": _orphans,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import random
 from collections.abc import AsyncIterator, Callable
@@ -12,6 +13,7 @@ import pytest
 from google.rpc import status_pb2
 
 from ragtrace.traces.otlp import encode, encode_json
+from ragtrace_collector.receive._gzip import inflated
 from ragtrace_collector.service.collector import Collector
 from tests.integration.collector.running import config_of, post, running_collector
 from tests.rag_spans import rag_trace
@@ -50,6 +52,25 @@ async def collector(tmp_path: Path) -> AsyncIterator[Collector]:
 
 async def send(collector: Collector, content_type: str, packed: bytes) -> httpx.Response:
     return await post(collector, packed, {"content-type": content_type, "content-encoding": "gzip"})
+
+
+async def test_others_have_their_turns_while_a_small_body_unfolds() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield gzip.compress(bytes(40 << 20))
+
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    others = asyncio.create_task(take_turns())
+    steps = [len(step) async for step in inflated(pieces(), LIMIT)]
+    others.cancel()
+    assert sum(steps) == 40 << 20
+    assert turns > 30
 
 
 @pytest.mark.parametrize("content_type", BODIES)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,9 +43,10 @@ def test_each_answer_is_settled_and_carried_once_whatever_happens(
 ) -> None:
     url, said = server.new_database(), tmp_path / "said"
     said.mkdir()
-    members = [start(url, said, number) for number in range(MEMBERS)]
-    chance, number = random.Random(blows), MEMBERS
-    await_all(said, number)
+    names = [*range(MEMBERS)]
+    members = [start(url, said, name) for name in names]
+    chance = random.Random(blows)
+    await_all(said, names)
     ends_s = time.monotonic() + SECONDS
     while time.monotonic() < ends_s:
         time.sleep(chance.uniform(0.2, 0.8))
@@ -54,7 +55,8 @@ def test_each_answer_is_settled_and_carried_once_whatever_happens(
         if hit == "kill":
             members[victim].kill()
             members[victim].wait(PATIENCE_S)
-            members[victim], number = start(url, said, number), number + 1
+            names[victim] = max(names) + 1
+            members[victim] = start(url, said, names[victim])
         elif hit == "pause":
             members[victim].send_signal(signal.SIGSTOP)
             time.sleep(GONE_S + 1.5)
@@ -65,7 +67,7 @@ def test_each_answer_is_settled_and_carried_once_whatever_happens(
             server.stop(signal.SIGQUIT)
             time.sleep(1)
             server.start()
-    await_all(said, number)
+    await_all(said, names)
     for member in members:
         member.terminate()
     for member in members:
@@ -112,14 +114,14 @@ async def check_laws(url: str, server: Postgres, lines: list[list[str]]) -> None
     assert server.execute("SELECT sum(number) FROM ragtrace.outbox WHERE state = 'waiting'", url) == [(0,)]
 
 
-def start(url: str, said: Path, number: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.stores.crew", url, str(said), str(number)]
+def start(url: str, said: Path, name: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.stores.crew", url, str(said), str(name)]
     return subprocess.Popen(command, cwd=ROOT)
 
 
-def await_all(said: Path, number: int) -> None:
-    """Wait until each process that was started has its file, and so listens to signals."""
-    eventually(lambda: len(list(said.iterdir())) == number, what="every process")
+def await_all(said: Path, names: Sequence[int]) -> None:
+    """Wait until each process has its file, and so listens to signals."""
+    eventually(lambda: all((said / str(name)).exists() for name in names), what="every process")
 
 
 def cut_connections(server: Postgres) -> None:

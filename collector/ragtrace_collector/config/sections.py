@@ -465,8 +465,8 @@ class CollectorConfig(Section):
 
     @property
     def most_index_rows(self) -> int:
-        """How many rows the index may have: they take at most a quarter of ``store.max_bytes``."""
-        return min(self.index.max_rows, self.store.max_bytes // _PARTS_OF_STORE // _INDEX_ROW_BYTES)
+        """How many rows the index may have: they take at most two fifths of ``store.max_bytes``."""
+        return min(self.index.max_rows, 2 * self.store.max_bytes // 5 // _INDEX_ROW_BYTES)
 
     @property
     def has_listeners(self) -> bool:
@@ -516,8 +516,7 @@ class CollectorConfig(Section):
         return self
 
 
-_PARTS_OF_STORE: Final = 4
-_INDEX_ROW_BYTES: Final = 400
+_INDEX_ROW_BYTES: Final = 800
 """The most that a row takes, with its share of the sums."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from typing import Final
@@ -35,6 +36,7 @@ async def inflated(pieces: AsyncIterator[bytes], limit: int) -> AsyncIterator[by
                 step = inflate.decompress(rest, _STEP_BYTES)
                 rest = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
                 yield step
+                await asyncio.sleep(0)  # one piece may unfold to a thousand times its size
     except zlib.error as exc:
         raise _broken(whole, f"the body is not gzip: {exc}") from exc
     if not inflate.eof:

@@ -33,7 +33,7 @@ def keep(db: Db, job: Job, kept: KeptCarrier, cipher: PayloadCipher) -> None:
     summary = kept.summary
     if summary.supersedes:
         summary = replace(summary, supersedes=_superseded(db, job, summary.supersedes))
-    put(db, summary, cipher.encrypt)  # type: ignore[arg-type]
+    put(db, summary, cipher.encrypt)
     record = None if kept.record is None else cipher.encrypt(_packed(kept.record), job.trace_id)
     db.execute(
         "INSERT INTO kept_carrier (trace_id, carrier, span_id, supersedes, payload, record, tenant)"
@@ -76,7 +76,7 @@ def note(db: Db, trace_id: str, feedback: Mapping[str, str]) -> None:
     """Note feedback by span on a trace's answers; without a span, it is on every answer of the trace."""
     for span_id, thumbs in feedback.items():
         for answer, tenant in _answers(db, trace_id, span_id):
-            note_feedback(db, AnswerKey(trace_id_of(trace_id), answer, tenant), thumbs)  # type: ignore[arg-type]
+            note_feedback(db, AnswerKey(trace_id_of(trace_id), answer, tenant), thumbs)
 
 
 def _answers(db: Db, trace_id: str, span_id: str) -> list[tuple[str, str]]:
@@ -117,7 +117,7 @@ def forget_questions(db: Db) -> int:
 def forget_rows(db: Db, *, before_ns: int, most_rows: int | None) -> int:
     """Delete some rows with their content, the oldest first: from before a time, and beyond a number."""
     most = _ALL if most_rows is None else most_rows
-    gone = forget(db, before_ns=before_ns, most_rows=most, at_once=_ROWS_AT_ONCE)  # type: ignore[arg-type]
+    gone = forget(db, before_ns=before_ns, most_rows=most, at_once=_ROWS_AT_ONCE)
     db.executemany(
         "DELETE FROM kept_carrier WHERE trace_id >= ? AND trace_id < ? AND carrier = ?",
         [(row["trace_id"], f"{row['trace_id']}A", row["carrier"]) for row in gone],
@@ -128,4 +128,4 @@ def forget_rows(db: Db, *, before_ns: int, most_rows: int | None) -> int:
 def size(db: Db) -> IndexSize:
     """Return how much the index holds."""
     (oldest_ns,) = db.execute("SELECT min(time_ns) FROM answer_row").fetchone()
-    return IndexSize(rows=rows_in(db), oldest_ns=oldest_ns)  # type: ignore[arg-type]
+    return IndexSize(rows=rows_in(db), oldest_ns=oldest_ns)

@@ -28,7 +28,7 @@ def index_of(database: Database, cipher: PayloadCipher = NO_CIPHER) -> SqliteAns
 
     Its methods raise ReadError if there is no store, or none of this version.
     """
-    return SqliteAnswerIndex(database.reading, unseal=cipher.decrypt_or_nothing)  # type: ignore[arg-type]
+    return SqliteAnswerIndex(database.reading, unseal=cipher.decrypt_or_nothing)
 
 
 class StoreReader:

@@ -108,7 +108,7 @@ class SessionTurns:
             if ended:
                 _outbox.put(db, self._cipher, outbox_items)
                 if summary is not None:
-                    put_session(db, summary)  # type: ignore[arg-type]
+                    put_session(db, summary)
             return bool(ended)
 
         return await self._commits.submit(work)

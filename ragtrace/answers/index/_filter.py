@@ -9,7 +9,7 @@ from typing import Final
 from ragtrace.answers.index._scope import Condition, clean, in_streams
 from ragtrace.answers.port import AnswerFilter, TrafficScope
 from ragtrace.errors import InputError
-from ragtrace.model import VerdictLabel
+from ragtrace.model import Label, VerdictLabel
 
 _TRACE_DIGITS: Final = 32
 _VERDICTS: Final = {
@@ -57,15 +57,28 @@ def all_of(chosen: AnswerFilter) -> Condition:
     )
 
 
+_LABELS: Final = {Label.PASS: "passed", Label.FAIL: "failed", Label.ERROR: "error", Label.SKIPPED: "skipped"}
+
+
+def counted_of(chosen: AnswerFilter) -> list[str]:
+    """Return conditions on the sums of a day: one that does not meet them has no row that meets a filter."""
+    found = [] if chosen.label is None or chosen.metric is not None else [f"{_LABELS[chosen.label]} > 0"]
+    return found if chosen.verdict is None else [*found, _VERDICTS[chosen.verdict]]
+
+
 def times_of(scope: TrafficScope) -> Condition:
     """Return the condition to be in the time of a scope, which always has both ends."""
+    return Condition("time_ns >= ? AND time_ns <= ?", times_in(scope))
+
+
+def times_in(scope: TrafficScope) -> tuple[int, int]:
+    """Return the first and the last nanosecond of a scope."""
     since_ns = 0 if scope.since_ns is None else max(scope.since_ns, 0)
-    until_ns = 2**63 - 1 if scope.until_ns is None else min(scope.until_ns, 2**63) - 1
-    return Condition("time_ns >= ? AND time_ns <= ?", (since_ns, until_ns))
+    return since_ns, 2**63 - 1 if scope.until_ns is None else min(scope.until_ns, 2**63) - 1
 
 
 def narrow(chosen: AnswerFilter, *, most: int) -> Iterator[Condition]:
-    """Yield conditions of a filter that an index finds directly, then its scope: each may leave few rows.
+    """Yield conditions of a filter that an index finds directly: each may leave few rows.
 
     One on scores looks at no more than ``most``.
 
@@ -78,7 +91,6 @@ def narrow(chosen: AnswerFilter, *, most: int) -> Iterator[Condition]:
         yield Condition(
             f"id IN (SELECT answer FROM answer_score WHERE {scored.sql} LIMIT ?)", (*scored.values, most)
         )
-    yield times_of(chosen.scope).and_(in_streams(chosen.scope))
 
 
 def _found_directly(chosen: AnswerFilter) -> Iterator[Condition]:

@@ -8,16 +8,17 @@ are exact in any case, and then the interval is a little too short.
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ragtrace.answers.index._filter import times_of
 from ragtrace.answers.index._scope import Condition, clean, in_streams, stream_names
-from ragtrace.answers.index.sums import COLUMNS, HOUR_NS, metrics_in, occurs, summed
+from ragtrace.answers.index.sums import COLUMNS, HOUR_NS, distinct, occurs, summed
 from ragtrace.answers.port import MetricTrend, Quadrant, Release, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
 from ragtrace.model import Label, VerdictLabel
+from ragtrace.sql import Statements
 from ragtrace.stats import Moments, mean_of
 
 _VERDICTS: Final = (
@@ -31,50 +32,55 @@ _DIMENSIONS: Final = ("service", "model", "prompt_version", "tenant")
 _VERSIONS: Final = ("service_version", "prompt_version")
 
 
-def sums(db: sqlite3.Connection, scope: TrafficScope) -> Sums:
+def sums(db: Statements, scope: TrafficScope) -> Sums:
     """Return a scope in numbers."""
-    totals = _totals(db, scope)
+    totals, causes = _totals(db, scope, COLUMNS["answer_sum"]), _causes(db, scope)
     return Sums(
         answers=int(totals["answers"]),
         labels={label: int(totals[name]) for label, name in _LABELS.items() if totals[name]},
         verdicts={verdict: int(totals[verdict.value]) for verdict in _VERDICTS if totals[verdict.value]},
-        blames=_causes(db, scope, "blame"),
-        reasons=_causes(db, scope, "reason"),
+        blames=_most_frequent((blame, number) for (blame, _), number in causes),
+        reasons=_most_frequent((reason, number) for (_, reason), number in causes),
         cost_usd=totals["cost_usd"],
         unpriced=int(totals["unpriced"]),
     )
 
 
-def quadrant(db: sqlite3.Connection, scope: TrafficScope) -> Quadrant | None:
+def quadrant(db: Statements, scope: TrafficScope) -> Quadrant | None:
     """Return the answers by whether chunk precision and faithfulness pass; ``None`` without any."""
-    totals = _totals(db, scope)
-    found = {name: int(totals[name]) for name in Quadrant.__dataclass_fields__}
+    names = tuple(Quadrant.__dataclass_fields__)
+    found = {name: int(number) for name, number in _totals(db, scope, names).items()}
     return Quadrant(**found) if any(found.values()) else None
 
 
-def _totals(db: sqlite3.Connection, scope: TrafficScope) -> Mapping[str, float]:
-    by_stream = summed(db, "answer_sum", scope).values()
-    names = COLUMNS["answer_sum"]
-    return {name: sum(amounts[place] for amounts in by_stream) for place, name in enumerate(names)}
+def _totals(db: Statements, scope: TrafficScope, names: Sequence[str]) -> dict[str, float]:
+    totals = summed(db, "answer_sum", scope, columns=names)
+    return dict(zip(names, totals.get((), [0] * len(names)), strict=True))
 
 
-def _causes(db: sqlite3.Connection, scope: TrafficScope, kind: str) -> dict[str, int]:
-    """Return the number of answers by blame or by reason, the most frequent first."""
-    found = {
-        str(text): int(number)
-        for text, (number,) in summed(db, "answer_cause_sum", scope, by=kind).items()
-        if text
-    }
-    return dict(sorted(found.items(), key=lambda each: -each[1]))
+def _causes(db: Statements, scope: TrafficScope) -> list[tuple[tuple[str, str], int]]:
+    """Return the number of answers by blame and reason."""
+    found = summed(db, "answer_cause_sum", scope, by="blame, reason")
+    return [((str(blame), str(reason)), int(number)) for (blame, reason), (number,) in found.items()]
 
 
-def metrics(db: sqlite3.Connection, scope: TrafficScope) -> Sequence[str]:
+def _most_frequent(found: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return the sums of each name that is not empty, the most frequent first, then by name."""
+    totals = Counter[str]()
+    for name, number in found:
+        totals[name] += number if name else 0
+    return dict(sorted((+totals).items(), key=lambda each: (-each[1], each[0])))
+
+
+def metrics(db: Statements, scope: TrafficScope) -> Sequence[str]:
     """Return the names of the metrics that occur, faithfulness first."""
-    found = (name for name in metrics_in(db, "answer_score", Condition()) if occurs(db, name, scope))
+    found = (
+        name for (name,) in distinct(db, "answer_score", ("metric",), Condition()) if occurs(db, name, scope)
+    )
     return sorted(found, key=first_faithfulness)
 
 
-def trend(db: sqlite3.Connection, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
+def trend(db: Statements, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
     """Return a metric over time.
 
     Raises:
@@ -83,27 +89,25 @@ def trend(db: sqlite3.Connection, metric: str, scope: TrafficScope, *, period_ns
     period, rest = divmod(period_ns, HOUR_NS)
     if rest or period < 1:
         raise ValueError(f"a period of {period_ns} ns is no multiple of an hour")
-    periods = summed(
-        db,
-        "answer_metric_sum",
-        scope,
-        by=f"first_hour / {period} * {period}",
-        metric=clean(metric),
-        period_hours=period,
-    )
-    starts = sorted(int(str(start)) for start in periods)
-    whole = [sum(amounts) for amounts in zip(*periods.values(), strict=True)]
-    first_ns = scope.since_ns if scope.since_ns is not None else min(starts, default=0) * HOUR_NS
+    found = summed(db, "answer_metric_sum", scope, by="first_hour", metric=clean(metric), period_hours=period)
+    nothing = [0.0] * len(COLUMNS["answer_metric_sum"])
+    periods: dict[int, list[float]] = {}
+    whole = nothing
+    for (hour,), amounts in found.items():
+        start = hour // period * period
+        periods[start] = [sum(pair) for pair in zip(periods.get(start, nothing), amounts, strict=True)]
+        whole = [sum(pair) for pair in zip(whole, amounts, strict=True)]
+    first_ns = scope.since_ns if scope.since_ns is not None else min(periods, default=0) * HOUR_NS
     return MetricTrend(
         metric=metric,
         lower_is_better=is_lower_better(db, metric),
-        whole=_point(first_ns, whole or [0] * len(COLUMNS["answer_metric_sum"])),
-        points=tuple(_point(start * HOUR_NS, periods[start]) for start in starts),
+        whole=_point(first_ns, whole),
+        points=tuple(_point(start * HOUR_NS, periods[start]) for start in sorted(periods)),
         period_ns=period_ns,
     )
 
 
-def is_lower_better(db: sqlite3.Connection, metric: str) -> bool:
+def is_lower_better(db: Statements, metric: str) -> bool:
     """Return whether less of a metric is better."""
     row = db.execute(
         "SELECT is_lower_better FROM answer_score WHERE metric = ? AND label IN ('pass', 'fail')"
@@ -134,25 +138,25 @@ def _point(start_ns: int, found: Sequence[float]) -> TrendPoint:
     )
 
 
-def values(db: sqlite3.Connection, dimension: str, scope: TrafficScope, *, limit: int) -> Mapping[str, int]:
+def values(db: Statements, dimension: str, scope: TrafficScope, *, limit: int) -> Mapping[str, int]:
     """Return the values of a dimension with their number of answers, the most frequent first.
 
     Raises:
         ValueError: there is no such dimension.
     """
     if dimension == "blame":
-        found = _causes(db, scope, dimension)
-    elif dimension in _DIMENSIONS:
-        found = {}
-        names = dict(db.execute(f"SELECT id, {dimension} FROM answer_stream").fetchall())
-        for stream, amounts in summed(db, "answer_sum", scope).items():
-            found[names[stream]] = found.get(names[stream], 0) + int(amounts[0])
-    else:
+        named = [(blame, number) for (blame, _), number in _causes(db, scope)]
+        return dict(list(_most_frequent(named).items())[:limit])
+    if dimension not in _DIMENSIONS:
         raise ValueError(f"there is no dimension {dimension!r}")
-    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0]))[:limit])
+    names = dict(db.execute(f"SELECT id, {dimension} FROM answer_stream").fetchall())
+    totals = Counter[str]()
+    for (stream,), (answers,) in summed(db, "answer_sum", scope, by="stream", columns=("answers",)).items():
+        totals[names[stream]] += int(answers)
+    return dict(sorted(totals.items(), key=lambda each: (-each[1], each[0]))[:limit])
 
 
-def releases(db: sqlite3.Connection, scope: TrafficScope) -> list[Release]:
+def releases(db: Statements, scope: TrafficScope) -> list[Release]:
     """Return the releases of a scope, in order of time."""
     names = stream_names(scope)
     rows = db.execute(
@@ -180,7 +184,7 @@ def releases(db: sqlite3.Connection, scope: TrafficScope) -> list[Release]:
     )
 
 
-def newest_ns(db: sqlite3.Connection, scope: TrafficScope) -> int | None:
+def newest_ns(db: Statements, scope: TrafficScope) -> int | None:
     """Return the time of the newest answer in a scope."""
     times = times_of(scope)
     newest = (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ragtrace.answers.index._scope import Condition, clean
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary, first_faithfulness
 from ragtrace.model import Direction, Label, VerdictCounts
+from ragtrace.sql import Statements
 
 POSITIONS: Final = 2**48
 LATEST_NS: Final = 2**63 - 1
@@ -127,14 +127,14 @@ def scores_of(summary: AnswerSummary) -> list[Score]:
     ]
 
 
-def rows_of(db: sqlite3.Connection, condition: Condition) -> list[Row]:
+def rows_of(db: Statements, condition: Condition) -> list[Row]:
     """Return rows with their ids."""
     names = ("id", *COLUMNS)
     found = db.execute(f"SELECT {', '.join(names)} FROM answer_row WHERE {condition.sql}", condition.values)
     return [dict(zip(names, values, strict=True)) for values in found]
 
 
-def scores_by_id(db: sqlite3.Connection, ids: Sequence[int]) -> dict[int, list[Score]]:
+def scores_by_id(db: Statements, ids: Sequence[int]) -> dict[int, list[Score]]:
     """Return the scores of rows, in order of their metrics."""
     found: dict[int, list[Score]] = {number: [] for number in ids}
     rows = db.execute(
@@ -147,7 +147,7 @@ def scores_by_id(db: sqlite3.Connection, ids: Sequence[int]) -> dict[int, list[S
     return found
 
 
-def summaries(db: sqlite3.Connection, ids: Sequence[int], unseal: Seal) -> list[AnswerSummary]:
+def summaries(db: Statements, ids: Sequence[int], unseal: Seal) -> list[AnswerSummary]:
     """Return what rows hold, in the order of their ids."""
     if not ids:
         return []

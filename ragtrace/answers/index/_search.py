@@ -6,29 +6,25 @@ candidates in the order of the list, along an index, until the page is full or i
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ragtrace.answers.index._cursor import Place
-from ragtrace.answers.index._filter import all_of, metric_of, narrow, times_of
-from ragtrace.answers.index._scope import Condition, in_streams
-from ragtrace.answers.index.sums import HOUR_NS
+from ragtrace.answers.index._filter import all_of, counted_of, metric_of, narrow, times_in, times_of
+from ragtrace.answers.index._scope import Condition, clean, in_streams
+from ragtrace.answers.index.sums import DAY, HOUR_NS, days_with
 from ragtrace.answers.port import AnswerFilter, SortBy
 from ragtrace.model import Label
+from ragtrace.sql import Statements
 
-FEW: Final = 8_000
+FEW: Final = 12_000
 """So many candidates are looked at and sorted in well under the limit."""
 _MOST_AT_ONCE: Final = 1_000
 
 
-class Candidate(NamedTuple):
-    """A row that may match."""
-
-    place: Place
-    meets: int
-    """Whether it matches."""
+Candidate = tuple[float, ...]
+"""A row that may match: its place, then 1 if it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +87,7 @@ def order_of(sort: SortBy, *, is_lower_better: bool) -> Order:
 class Search:
     """One list, in one transaction."""
 
-    db: sqlite3.Connection
+    db: Statements
     chosen: AnswerFilter
     order: Order
     few: int = FEW
@@ -102,7 +98,11 @@ class Search:
         Raises:
             InputError: the beginning of a trace id is not hexadecimal.
         """
-        found = narrow(self.chosen, most=self.few + 1)
+        found = list(narrow(self.chosen, most=self.few + 1))
+        if "NOT NULL" in self.order.among:
+            found.append(Condition(self.order.among))
+        if self.order.columns != _BY_TIME:  # else an index leads through the scope in the order of the list
+            found.append(times_of(self.chosen.scope).and_(in_streams(self.chosen.scope)))
         few = next((each for each in found if self._count(each) <= self.few), None)
         if few is not None:
             return _page(self._among(few, after, limit), limit)
@@ -133,26 +133,30 @@ class Search:
         """Go through candidates in order, until the page is full or time is over."""
         places: list[Place] = []
         for chunk in chunks:
-            places += [candidate.place for candidate in chunk if candidate.meets]
+            places += [candidate[:-1] for candidate in chunk if candidate[-1]]
             if len(places) > limit:
                 break
             if chunk and is_over():
-                return Found(places, chunk[-1].place, is_cut=len(places) < limit)
+                return Found(places, chunk[-1][:-1], is_cut=len(places) < limit)
         return _page(places, limit)
 
     def _chunks(self, after: Place | None, number: int) -> Iterator[list[Candidate]]:
-        if self.order.columns == _BY_TIME and in_streams(self.chosen.scope).sql:
-            return self._windows(after)
-        read = self._by_score if self.order.columns == _BY_SCORE else self._by_column
-        return _repeated(read, after, number)
+        if self.order.columns == _BY_SCORE:
+            yield from _repeated(self._by_score, after, number)
+        elif self.order.columns != _BY_TIME:
+            yield from _repeated(self._by_column, after, number)
+        else:
+            read = self._windows if in_streams(self.chosen.scope).sql else self._stretch
+            for low, high in self._stretches(after):
+                yield from read(low, high, after, number)
+                number = _MOST_AT_ONCE
 
     def _by_column(self, after: Place | None, number: int) -> list[Candidate]:
         """Read candidates along the index of a column."""
-        meets, place = all_of(self.chosen), self.order.after(after)
-        along = Condition(self.order.among).and_(place)
-        if self.order.columns == _BY_TIME:
-            is_fed = self.chosen.feedback not in (None, "", "none")
-            along = along.and_(times_of(self.chosen.scope), Condition("feedback != ''" if is_fed else ""))
+        return self._rows(Condition(self.order.among).and_(self.order.after(after)), number)
+
+    def _rows(self, along: Condition, number: int) -> list[Candidate]:
+        meets = all_of(self.chosen)
         where = f" WHERE {along.sql}" if along.sql else ""
         return self._read(
             f"SELECT {', '.join(self.order.columns)}, id, CASE WHEN {meets.sql} THEN 1 ELSE 0 END"
@@ -184,42 +188,60 @@ class Search:
             (*meets.values, *values, number),
         )
 
-    def _windows(self, after: Place | None) -> Iterator[list[Candidate]]:
-        """Read the candidates of a scope's streams by spans of time, which are longer where there are few."""
+    def _stretches(self, after: Place | None) -> Iterator[tuple[int, int]]:
+        """Yield the stretches of time that can have a match, in the order of the list."""
+        low, high = times_in(self.chosen.scope)
         newest, oldest = (
-            self.db.execute(f"SELECT time_ns FROM answer_row ORDER BY time_ns {way} LIMIT 1").fetchone()[0]
+            self.db.execute(f"SELECT time_ns FROM answer_row ORDER BY time_ns {way} LIMIT 1").fetchone()
             for way in ("DESC", "ASC")
         )
-        since_ns, until_ns = times_of(self.chosen.scope).values
-        low, high = max(int(str(since_ns)), oldest), min(int(str(until_ns)), newest)
-        is_back, length = self.order.is_descending, HOUR_NS
+        if newest is None:
+            return
+        low, high, is_back = max(low, oldest[0]), min(high, newest[0]), self.order.is_descending
         if after is not None:
             low, high = (low, min(high, int(after[0]))) if is_back else (max(low, int(after[0])), high)
+        days = days_with(self.db, counted_of(self.chosen), clean(self.chosen.blame or ""))
+        if days is None:
+            yield low, high
+            return
+        begins = [first for first in sorted(days) if first - DAY not in days]
+        ends = [first + DAY for first in sorted(days) if first + DAY not in days]
+        for first, end in sorted(zip(begins, ends, strict=True), reverse=is_back):
+            stretch = max(low, first * HOUR_NS), min(high, end * HOUR_NS - 1)
+            if stretch[0] <= stretch[1]:
+                yield stretch
+
+    def _stretch(self, low: int, high: int, after: Place | None, number: int) -> Iterator[list[Candidate]]:
+        """Read the candidates of a stretch of time."""
+        within = self._fed(low, high)
+        yield from _repeated(
+            lambda place, most: self._rows(within.and_(self.order.after(place)), most), after, number
+        )
+
+    def _fed(self, low: int, high: int) -> Condition:
+        """Return the condition to be in a stretch of time, and to have feedback if the filter wants it."""
+        is_fed = self.chosen.feedback not in (None, "", "none")
+        within = Condition("time_ns >= ? AND time_ns <= ?", (low, high))
+        return within.and_(Condition("feedback != ''" if is_fed else ""))
+
+    def _windows(self, low: int, high: int, after: Place | None, number: int) -> Iterator[list[Candidate]]:
+        """Read the candidates of a scope's streams by spans of time, which are longer where there are few."""
+        is_back, length = self.order.is_descending, HOUR_NS
         while low <= high:
             begin, end = (max(low, high - length), high) if is_back else (low, min(high, low + length))
-            chunk = self._within(begin, end, after)
+            within = self._fed(begin, end).and_(in_streams(self.chosen.scope), self.order.after(after))
+            chunk = self._rows(within, _MOST_AT_ONCE)
             yield chunk
             if len(chunk) == _MOST_AT_ONCE:
-                after = chunk[-1].place
+                after = chunk[-1][:-1]
                 low, high = (low, int(after[0])) if is_back else (int(after[0]), high)
                 length = max(length // 4, 1)
                 continue
             low, high = (low, begin - 1) if is_back else (end + 1, high)
-            length = min(4 * length, 2**62) if len(chunk) < _MOST_AT_ONCE // 4 else length
-
-    def _within(self, begin: int, end: int, after: Place | None) -> list[Candidate]:
-        meets = all_of(self.chosen)
-        along = Condition("time_ns >= ? AND time_ns <= ?", (begin, end)).and_(
-            in_streams(self.chosen.scope), self.order.after(after)
-        )
-        return self._read(
-            f"SELECT time_ns, id, CASE WHEN {meets.sql} THEN 1 ELSE 0 END"
-            f" FROM answer_row WHERE {along.sql} ORDER BY {self.order.by()} LIMIT ?",
-            (*meets.values, *along.values, _MOST_AT_ONCE),
-        )
+            length = 4 * length if len(chunk) < _MOST_AT_ONCE // 4 else length
 
     def _read(self, query: str, values: tuple[object, ...]) -> list[Candidate]:
-        return [Candidate(tuple(place), meets) for *place, meets in self.db.execute(query, values)]
+        return self.db.execute(query, values).fetchall()
 
 
 def _from(sql: str, bound: float | None, default: float) -> Condition:
@@ -234,7 +256,7 @@ def _repeated(
         yield chunk
         if len(chunk) < number:
             return
-        after, number = chunk[-1].place, min(2 * number, max(number, _MOST_AT_ONCE))
+        after, number = chunk[-1][:-1], min(4 * number, max(number, _MOST_AT_ONCE))
 
 
 def _page(places: list[Place], limit: int) -> Found:

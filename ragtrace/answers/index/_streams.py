@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Final
 
 from ragtrace.answers.index._scope import clean
 from ragtrace.answers.summary import AnswerSummary
+from ragtrace.sql import Statements
 
 OTHERS: Final = "(others)"
 """In place of all names of a kind beyond the bound."""
@@ -19,7 +19,7 @@ _KEY: Final = ", ".join(_NAMES)
 _FIND: Final = f"SELECT id FROM answer_stream WHERE {' AND '.join(f'{name} = ?' for name in _NAMES)}"
 
 
-def stream_of(db: sqlite3.Connection, summary: AnswerSummary) -> tuple[int, str]:
+def stream_of(db: Statements, summary: AnswerSummary) -> tuple[int, str]:
     """Return the number of where an answer comes from, which may be new, and the tenant under which it is."""
     given = (
         summary.key.tenant,
@@ -45,12 +45,12 @@ def stream_of(db: sqlite3.Connection, summary: AnswerSummary) -> tuple[int, str]
     return int(number), tenant
 
 
-def tenant_in(db: sqlite3.Connection, tenant: str) -> str:
+def tenant_in(db: Statements, tenant: str) -> str:
     """Return the tenant under which a tenant's answers are, if there are any."""
     return _bounded(db, "tenant", clean(tenant))
 
 
-def _bounded(db: sqlite3.Connection, kind: str, text: str) -> str:
+def _bounded(db: Statements, kind: str, text: str) -> str:
     if not text or db.execute(f"SELECT 1 FROM answer_stream WHERE {kind} = ? LIMIT 1", (text,)).fetchone():
         return text
     (names,) = db.execute(

@@ -42,12 +42,14 @@ from ragtrace.answers.sessions import SessionSummary
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import ReadError
 from ragtrace.model import Label
+from ragtrace.sql import Statements
 
-Connect = Callable[[], AbstractContextManager[sqlite3.Connection]]
+Connect = Callable[[], AbstractContextManager[Statements]]
 """Opens the index for reading: what is read inside is of one moment."""
 
 _LIMIT_S: Final = 0.12
 _AT_ONCE: Final = 1_000
+_MOST_OF_SESSION: Final = 20_000
 _LOOKED_BACK: Final = 1_000
 """Rows that may have come after one with a larger number."""
 
@@ -172,10 +174,10 @@ class SqliteAnswerIndex:
         """Return the next answers in random order, with their positions in [0, 1)."""
         return await self._read(lambda db: self._random_order(db, scope, after, limit))
 
-    async def _read(self, query: Callable[[sqlite3.Connection], ReadT]) -> ReadT:
+    async def _read(self, query: Callable[[Statements], ReadT]) -> ReadT:
         return await asyncio.to_thread(self._run, query)
 
-    def _run(self, query: Callable[[sqlite3.Connection], ReadT]) -> ReadT:
+    def _run(self, query: Callable[[Statements], ReadT]) -> ReadT:
         try:
             with self._connect() as db:
                 return query(db)
@@ -183,7 +185,7 @@ class SqliteAnswerIndex:
             raise ReadError(f"the index of answers cannot be read: {exc}") from exc
 
     def _page(
-        self, db: sqlite3.Connection, chosen: AnswerFilter, sort: SortBy, after: str | None, limit: int
+        self, db: Statements, chosen: AnswerFilter, sort: SortBy, after: str | None, limit: int
     ) -> AnswerPage:
         order = order_of(sort, is_lower_better=_overview.is_lower_better(db, metric_of(chosen)))
         place = None if after is None else decode(after, chosen, sort, values=len(order.columns) + 1)
@@ -199,7 +201,7 @@ class SqliteAnswerIndex:
         )
 
     def _random_order(
-        self, db: sqlite3.Connection, scope: TrafficScope, after: float, limit: int
+        self, db: Statements, scope: TrafficScope, after: float, limit: int
     ) -> list[tuple[float, AnswerSummary]]:
         search = Search(db=db, chosen=AnswerFilter(scope=scope), order=BY_POSITION, few=self._few)
         start = (int(after * POSITIONS), 2**62) if after >= 0 else None
@@ -209,7 +211,7 @@ class SqliteAnswerIndex:
 
 
 def _arrivals(
-    db: sqlite3.Connection, chosen: AnswerFilter, after: frozenset[int] | None, limit: int, unseal: Seal
+    db: Statements, chosen: AnswerFilter, after: frozenset[int] | None, limit: int, unseal: Seal
 ) -> Arrivals:
     if after is None:
         newest = db.execute("SELECT id FROM answer_row ORDER BY id DESC LIMIT ?", (_LOOKED_BACK,))
@@ -234,17 +236,19 @@ def _arrivals(
 
 
 def _session(
-    db: sqlite3.Connection, session: str, tenant: str | None, limit: int, unseal: Seal
+    db: Statements, session: str, tenant: str | None, limit: int, unseal: Seal
 ) -> list[AnswerSummary]:
     of_tenant = Condition("tenant = ?", (clean(tenant),)) if tenant is not None else Condition()
     wanted = Condition("session = ? AND session != '' AND is_valid = 1", (clean(session),)).and_(of_tenant)
+    some = "SELECT id FROM answer_row WHERE session = ? AND session != '' LIMIT ?"
     found = db.execute(
-        f"SELECT id FROM answer_row WHERE {wanted.sql} ORDER BY time_ns, id LIMIT ?", (*wanted.values, limit)
+        f"SELECT id FROM answer_row WHERE {wanted.sql} AND id IN ({some}) ORDER BY time_ns, id LIMIT ?",
+        (*wanted.values, clean(session), _MOST_OF_SESSION, limit),
     )
     return summaries(db, [number for (number,) in found], unseal)
 
 
-def _versions(db: sqlite3.Connection, key: AnswerKey, unseal: Seal) -> list[AnswerSummary]:
+def _versions(db: Statements, key: AnswerKey, unseal: Seal) -> list[AnswerSummary]:
     """Return the evaluations of an answer and those that supersede each other, though the answer moved."""
     try:
         answer = of_answer(key.trace_id, key.span_id, tenant_in(db, key.tenant))
@@ -260,7 +264,7 @@ def _versions(db: sqlite3.Connection, key: AnswerKey, unseal: Seal) -> list[Answ
     return summaries(db, [row["id"] for row in ordered], unseal)
 
 
-def _linked(db: sqlite3.Connection, row: Row) -> list[Row]:
+def _linked(db: Statements, row: Row) -> list[Row]:
     """Return what a row supersedes, and what supersedes it."""
     beside = Condition("trace_id = ? AND tenant = ?", (row["trace_id"], row["tenant"]))
     after = Condition("supersedes = ? AND supersedes != '' LIMIT 50", (row["carrier"],))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import InputError
 from ragtrace.model import Label
+from ragtrace.sql import Statements
 
 _AS_THEY_ARE: Final = (
     *("tenant", "trace_id", "answer_span_id", "span_id", "supersedes", "turns", "decided", "faithful"),
@@ -30,7 +30,7 @@ MOST_UNDER_ID: Final = 50
 _LATEST: Final = 2**63 - 1
 
 
-def put_session(db: sqlite3.Connection, summary: SessionSummary) -> None:
+def put_session(db: Statements, summary: SessionSummary) -> None:
     """Add a session; what its span supersedes counts no longer, whichever of the two comes first."""
     same = (summary.tenant, clean(summary.session))
     superseded = db.execute(
@@ -50,7 +50,7 @@ def put_session(db: sqlite3.Connection, summary: SessionSummary) -> None:
         )
 
 
-def forget_sessions(db: sqlite3.Connection, *, before_ns: int, at_once: int) -> None:
+def forget_sessions(db: Statements, *, before_ns: int, at_once: int) -> None:
     """Delete the oldest sessions from before a time."""
     db.execute(
         "DELETE FROM answer_session WHERE id IN"
@@ -60,7 +60,7 @@ def forget_sessions(db: sqlite3.Connection, *, before_ns: int, at_once: int) -> 
 
 
 def session_page(
-    db: sqlite3.Connection, *, tenant: str | None, label: Label | None, after: str | None, limit: int
+    db: Statements, *, tenant: str | None, label: Label | None, after: str | None, limit: int
 ) -> SessionPage:
     """Return a page of sessions: by their newest answers, or with a label by their verdicts.
 
@@ -85,24 +85,30 @@ _Place = tuple[int, int, int]
 
 
 def _of_answers(
-    db: sqlite3.Connection, tenant: str | None, place: _Place, limit: int
+    db: Statements, tenant: str | None, place: _Place, limit: int
 ) -> tuple[list[tuple[_Place, SessionKey]], _Place | None]:
     """Return sessions at the places of their last answers, and the place up to which was looked, if not to
     the end: a session may have most of a million rows."""
     time_ns, kind, number = place
-    tenant = None if tenant is None else clean(tenant)
+    of_tenant = _of_tenant(tenant)
+    if tenant is not None:  # the few rows of a small tenant are sorted, those of a large one are met in order
+        streams = "SELECT id FROM answer_stream WHERE tenant = ?"
+        some = f"SELECT id FROM answer_row WHERE stream IN ({streams}) LIMIT ?"
+        few = (clean(tenant), _MOST_LOOKED_AT)
+        (rows_of_it,) = db.execute(f"SELECT count(*) FROM ({some}) AS found", few).fetchone()
+        if rows_of_it < _MOST_LOOKED_AT:
+            of_tenant = Condition(f" AND id IN ({some})", few)
     rows = db.execute(
-        "SELECT time_ns, id, session, tenant, NOT EXISTS (SELECT 1 FROM answer_row AS later"
-        " WHERE later.session = answer_row.session AND later.session != '' AND later.is_valid = 1"
-        " AND later.tenant = answer_row.tenant"
-        " AND (later.time_ns, later.id) > (answer_row.time_ns, answer_row.id))"
-        f" FROM answer_row WHERE {_HAS_SESSION} AND (time_ns, id) < (?, ?)"
+        "SELECT time_ns, id, session, tenant, CASE WHEN EXISTS (SELECT 1 FROM answer_row AS later"
+        " WHERE later.session = answer_row.session AND later.session != '' AND later.id > answer_row.id"
+        " AND later.is_valid = 1 AND later.tenant = answer_row.tenant) THEN 0 ELSE 1 END"
+        f" FROM answer_row WHERE {_HAS_SESSION} AND (time_ns, id) < (?, ?){of_tenant.sql}"
         " ORDER BY time_ns DESC, id DESC LIMIT ?",
-        (time_ns, number if kind else -1, _MOST_LOOKED_AT),
+        (time_ns, number if kind else -1, *of_tenant.values, _MOST_LOOKED_AT),
     )
     found: list[tuple[_Place, SessionKey]] = []
     for looked, (time_ns, number, session, owner, is_last) in enumerate(rows, start=1):
-        if is_last and tenant in (None, owner):
+        if is_last:
             found.append(((time_ns, 1, number), SessionKey(session, owner)))
         if len(found) > limit or looked == _MOST_LOOKED_AT:
             return found, (time_ns, 1, number)
@@ -119,7 +125,7 @@ def _of_tenant(tenant: str | None) -> Condition:
 
 
 def _judged_only(
-    db: sqlite3.Connection, tenant: str | None, label: Label | None, place: _Place, limit: int
+    db: Statements, tenant: str | None, label: Label | None, place: _Place, limit: int
 ) -> Iterator[tuple[_Place, SessionKey]]:
     time_ns, kind, number = place
     of_tenant = _of_tenant(tenant)
@@ -145,7 +151,7 @@ def _place(cursor: str) -> _Place:
     return time_ns, kind, row
 
 
-def judged_sessions(db: sqlite3.Connection, session: str, tenant: str | None) -> Sequence[SessionSummary]:
+def judged_sessions(db: Statements, session: str, tenant: str | None) -> Sequence[SessionSummary]:
     """Return the valid sessions under an id, the newest first."""
     of_tenant = _of_tenant(tenant)
     rows = db.execute(

@@ -10,17 +10,17 @@ weights of its answers, of their weighted scores, and of the products of these t
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ragtrace.answers.index._scope import Condition, in_streams
 from ragtrace.answers.port import TrafficScope
+from ragtrace.sql import Statements
 
 HOUR_NS: Final = 3_600_000_000_000
 DAY: Final = 24
 _ROWS: Final = 0
-_MOST_METRICS: Final = 1_000
+_MOST_NAMES: Final = 1_000
 _LAST: Final = 2_562_047
 """The last hour in 64 bits of nanoseconds."""
 SUM_TABLES: Final = ("answer_touched", "answer_sum", "answer_cause_sum", "answer_metric_sum")
@@ -43,7 +43,10 @@ _CONDITIONS: Final = {
     "unpriced": "cost_usd IS NULL",
 }
 _NUMBERS: Final = ", ".join(f"{_number(condition)} AS {name}" for name, condition in _CONDITIONS.items())
-_COUNTED: Final = ("supported", "contradicted", "unsupported", "unjudged")
+_COUNTED: Final = (
+    *("supported", "contradicted", "unsupported", "unjudged"),
+    *("relevant", "partly_relevant", "irrelevant", "unjudged_chunks"),
+)
 _MOMENTS: Final = (
     *("weight", "score", "passing", "weight_weight"),
     *("weight_score", "score_score", "weight_passing", "passing_passing"),
@@ -53,13 +56,8 @@ COLUMNS: Final = {
     "answer_cause_sum": ("answers",),
     "answer_metric_sum": ("answers", "weighed", "left_out", *_MOMENTS),
 }
-_KEYS: Final = {
-    "answer_sum": ("stream",),
-    "answer_cause_sum": ("stream", "blame", "reason"),
-    "answer_metric_sum": ("stream", "metric"),
-}
-
-
+_NAMES: Final = {"answer_sum": (), "answer_cause_sum": ("blame", "reason"), "answer_metric_sum": ("metric",)}
+"""The keys of a table between the hours and the first hour: few, and read one by one."""
 _IS_SCORED: Final = "answer_score.score IS NOT NULL AND answer_score.label IN ('pass', 'fail')"
 _IS_WEIGHED: Final = f"{_IS_SCORED} AND probability IS NOT NULL"
 _WEIGHT: Final = "1.0 / CASE WHEN probability < 0.000001 THEN 0.000001 ELSE probability END"
@@ -110,7 +108,7 @@ class _Part(NamedTuple):
     """Exclusive."""
 
 
-def touch(db: sqlite3.Connection, times_ns: Iterable[int]) -> None:
+def touch(db: Statements, times_ns: Iterable[int]) -> None:
     """Note that rows of these times have changed, in the transaction that changes them."""
     touched = sorted({time_ns // HOUR_NS for time_ns in times_ns})
     db.executemany(_TOUCH, [(1, hour) for hour in touched])
@@ -119,7 +117,7 @@ def touch(db: sqlite3.Connection, times_ns: Iterable[int]) -> None:
 _TOUCH: Final = "INSERT INTO answer_touched (hours, first_hour) VALUES (?, ?)"
 
 
-def fold(db: sqlite3.Connection, *, at_once: int, is_open: bool = False) -> int:
+def fold(db: Statements, *, at_once: int, is_open: bool = False) -> int:
     """Make the sums of touched hours and days anew, inside a transaction of the caller.
 
     Those that have not ended by the time of the newest row are left as they are, unless ``is_open``: they
@@ -141,7 +139,7 @@ def fold(db: sqlite3.Connection, *, at_once: int, is_open: bool = False) -> int:
         for table in COLUMNS:
             _clear(db, table, hours, first)
             source = _of_rows(table, _Part(hours, first, first + hours), Condition())
-            names = ", ".join(("first_hour", *_KEYS[table], *COLUMNS[table]))
+            names = ", ".join(("first_hour", "stream", *_NAMES[table], *COLUMNS[table]))
             db.execute(
                 f"INSERT INTO {table} (hours, {names}) SELECT {hours}, {names} FROM ({source.sql}) AS found",
                 source.values,
@@ -151,31 +149,43 @@ def fold(db: sqlite3.Connection, *, at_once: int, is_open: bool = False) -> int:
     return len(found)
 
 
-def _clear(db: sqlite3.Connection, table: str, hours: int, first: int) -> None:
-    if table != "answer_metric_sum":
-        db.execute(f"DELETE FROM {table} WHERE hours = ? AND first_hour = ?", (hours, first))
+def _clear(db: Statements, table: str, hours: int, first: int) -> None:
+    for named in _named(db, table, hours):
+        where = Condition("hours = ?", (hours,)).and_(named, Condition("first_hour = ?", (first,)))
+        db.execute(f"DELETE FROM {table} WHERE {where.sql}", where.values)
+
+
+def _named(db: Statements, table: str, hours: int) -> Iterator[Condition]:
+    """Yield a condition for each value of a table's names, which its key finds directly."""
+    columns = _NAMES[table]
+    if not columns:
+        yield Condition()
         return
-    for metric in metrics_in(db, table, Condition("hours = ?", (hours,))):  # in the order of its key
-        db.execute(
-            f"DELETE FROM {table} WHERE hours = ? AND metric = ? AND first_hour = ?", (hours, metric, first)
-        )
+    for place in distinct(db, table, columns, Condition("hours = ?", (hours,))):
+        yield Condition(" AND ".join(f"{column} = ?" for column in columns), place)
 
 
-def metrics_in(db: sqlite3.Connection, table: str, among: Condition) -> Iterator[str]:
-    """Yield the names of the metrics of a table, in order, by its index."""
-    name = ""
-    for _ in range(_MOST_METRICS):
-        wanted = among.and_(Condition("metric > ?", (name,)))
-        row = db.execute(
-            f"SELECT metric FROM {table} WHERE {wanted.sql} ORDER BY metric LIMIT 1", wanted.values
-        ).fetchone()
-        if row is None:
+def distinct(
+    db: Statements, table: str, columns: Sequence[str], among: Condition
+) -> Iterator[tuple[str, ...]]:
+    """Yield the values of the first columns of an index, in order, without going through all rows."""
+    place = tuple("" for _ in columns)
+    names = ", ".join(columns)
+    for _ in range(_MOST_NAMES):
+        for last in reversed(range(len(columns))):
+            same = [Condition(f"{columns[i]} = ?", (place[i],)) for i in range(last)]
+            wanted = among.and_(*same, Condition(f"{columns[last]} > ?", (place[last],)))
+            query = f"SELECT {names} FROM {table} WHERE {wanted.sql} ORDER BY {names} LIMIT 1"
+            row = db.execute(query, wanted.values).fetchone()
+            if row is not None:
+                break
+        else:
             return
-        (name,) = row
-        yield name
+        place = tuple(row)
+        yield place
 
 
-def recount(db: sqlite3.Connection) -> None:
+def recount(db: Statements) -> None:
     """Make all sums anew, such as after a damaged file lost some rows, inside a transaction of the caller."""
     for table in SUM_TABLES:
         db.execute(f"DELETE FROM {table}")
@@ -188,33 +198,49 @@ def recount(db: sqlite3.Connection) -> None:
 
 
 def summed(
-    db: sqlite3.Connection,
+    db: Statements,
     table: str,
     scope: TrafficScope,
     *,
-    by: str = "stream",
+    by: str = "",
+    columns: Sequence[str] = (),
     metric: str | None = None,
-    period_hours: int = DAY,
-) -> dict[object, list[float]]:
-    """Return the sums of a scope, widened to whole hours, by an expression over the keys.
+    period_hours: int = 0,
+) -> dict[tuple[Any, ...], list[float]]:
+    """Return the sums of a scope, widened to whole hours: of some columns, or else of all of the table.
 
-    Answers of a trace are one cluster within an hour; within a day, where the period is whole days.
+    They are by the values of some keys, such as ``first_hour``, or without any under ``()``. Answers of a
+    trace are one cluster within an hour; within a day, where the period is whole days.
     """
-    columns = COLUMNS[table]
-    totals: dict[object, list[float]] = {}
+    columns = columns or COLUMNS[table]
+    sums = ", ".join(f"coalesce(sum({name}), 0)" for name in columns)
+    totals: dict[tuple[Any, ...], list[float]] = {}
+    group = f" GROUP BY {by}" if by else ""
     for source in _sources(db, table, scope, metric, period_hours):
-        found = db.execute(
-            f"SELECT {by}, {', '.join(f'sum({name})' for name in columns)} FROM ({source.sql}) AS found"
-            f" GROUP BY {by}",
-            source.values,
-        )
-        for key, *amounts in found:
+        query = f"SELECT {sums}{', ' if by else ''}{by} FROM ({source.sql}) AS found{group}"
+        for found in db.execute(query, source.values):
+            amounts, key = found[: len(columns)], found[len(columns) :]
             known = totals.setdefault(key, [0] * len(columns))
             totals[key] = [one + other for one, other in zip(known, amounts, strict=True)]
     return totals
 
 
-def occurs(db: sqlite3.Connection, metric: str, scope: TrafficScope) -> bool:
+def days_with(db: Statements, counted: Sequence[str], blame: str | None) -> set[int] | None:
+    """Return the days, by their first hours, that can have a row with these counts in sums and with a blame.
+
+    ``None`` if nothing is asked.
+    """
+    queries = [f"SELECT first_hour FROM answer_sum WHERE hours = {DAY} AND {count}" for count in counted]
+    if blame:
+        queries.append(f"SELECT first_hour FROM answer_cause_sum WHERE hours = {DAY} AND blame = ?")
+    if not queries:
+        return None
+    found = db.execute(" INTERSECT ".join(queries), (blame,) if blame else ())
+    touched = db.execute("SELECT DISTINCT first_hour FROM answer_touched").fetchall()
+    return {hour for (hour,) in found} | {hour // DAY * DAY for (hour,) in touched}
+
+
+def occurs(db: Statements, metric: str, scope: TrafficScope) -> bool:
     """Return whether an answer of a scope has a metric."""
     return any(
         db.execute(f"SELECT 1 FROM ({source.sql}) AS found LIMIT 1", source.values).fetchone()
@@ -223,21 +249,20 @@ def occurs(db: sqlite3.Connection, metric: str, scope: TrafficScope) -> bool:
 
 
 def _sources(
-    db: sqlite3.Connection, table: str, scope: TrafficScope, metric: str | None, period_hours: int
+    db: Statements, table: str, scope: TrafficScope, metric: str | None, period_hours: int
 ) -> Iterator[Condition]:
     streams = in_streams(scope)
-    of_sums = of_rows = streams
-    if metric is not None:
-        of_sums = streams.and_(Condition("metric = ?", (metric,)))
-        of_rows = streams.and_(Condition("metric || '' = ?", (metric,)))  # not by the index of all scores
+    # not by the index of all scores
+    of_rows = Condition() if metric is None else Condition("metric || '' = ?", (metric,))
+    columns = ", ".join(("first_hour", "stream", *_NAMES[table], *COLUMNS[table]))
     for part in _parts(db, scope, period_hours):
-        yield _of_rows(table, part, of_rows) if part.hours == _ROWS else _of_sums(table, part, of_sums)
-
-
-def _of_sums(table: str, part: _Part, within: Condition) -> Condition:
-    names = ", ".join(("first_hour", *_KEYS[table], *COLUMNS[table]))
-    condition = Condition("hours = ? AND first_hour >= ? AND first_hour < ?", part).and_(within)
-    return Condition(f"SELECT {names} FROM {table} WHERE {condition.sql}", condition.values)
+        if part.hours == _ROWS:
+            yield _of_rows(table, part, streams.and_(of_rows))
+            continue
+        names = _named(db, table, part.hours) if metric is None else [Condition("metric = ?", (metric,))]
+        for named in names:
+            wanted = Condition("hours = ? AND first_hour >= ? AND first_hour < ?", part).and_(named, streams)
+            yield Condition(f"SELECT {columns} FROM {table} WHERE {wanted.sql}", wanted.values)
 
 
 def _of_rows(table: str, part: _Part, within: Condition) -> Condition:
@@ -248,7 +273,7 @@ def _of_rows(table: str, part: _Part, within: Condition) -> Condition:
     return Condition(_OF_ROWS[table].format(hour=hour, rows=rows.sql), rows.values)
 
 
-def _parts(db: sqlite3.Connection, scope: TrafficScope, period_hours: int) -> Iterator[_Part]:
+def _parts(db: Statements, scope: TrafficScope, period_hours: int) -> Iterator[_Part]:
     """Yield parts that cover a scope, from its first to its last hour, both whole."""
     first = 0 if scope.since_ns is None else max(0, scope.since_ns // HOUR_NS)
     end = _LAST if scope.until_ns is None else min(_LAST, -(-scope.until_ns // HOUR_NS))

@@ -35,7 +35,7 @@ CREATE INDEX answer_row_position ON answer_row (position);
 CREATE INDEX answer_row_cost ON answer_row (cost_usd) WHERE is_valid = 1 AND cost_usd IS NOT NULL;
 CREATE INDEX answer_row_doubt ON answer_row (is_disputed, doubt) WHERE is_valid = 1;
 CREATE INDEX answer_row_suspicion ON answer_row (suspicion) WHERE is_valid = 1 AND suspicion IS NOT NULL;
-CREATE INDEX answer_row_session ON answer_row (session, time_ns) WHERE session != '';
+CREATE INDEX answer_row_session ON answer_row (session, id) WHERE session != '';
 CREATE INDEX answer_row_conversation ON answer_row (time_ns) WHERE is_valid = 1 AND session != '';
 CREATE INDEX answer_row_feedback ON answer_row (time_ns, feedback) WHERE feedback != '';
 CREATE TABLE answer_score (
@@ -63,14 +63,16 @@ CREATE TABLE answer_sum (               -- valid rows of an hour or of a day, in
     answers INTEGER NOT NULL,
     passed INTEGER NOT NULL, failed INTEGER NOT NULL, error INTEGER NOT NULL, skipped INTEGER NOT NULL,
     supported INTEGER NOT NULL, contradicted INTEGER NOT NULL, unsupported INTEGER NOT NULL,
-    unjudged INTEGER NOT NULL, healthy INTEGER NOT NULL, generation_problem INTEGER NOT NULL,
+    unjudged INTEGER NOT NULL, relevant INTEGER NOT NULL, partly_relevant INTEGER NOT NULL,
+    irrelevant INTEGER NOT NULL, unjudged_chunks INTEGER NOT NULL,
+    healthy INTEGER NOT NULL, generation_problem INTEGER NOT NULL,
     retrieval_noise INTEGER NOT NULL, retrieval_failure INTEGER NOT NULL,
     cost_usd REAL NOT NULL, unpriced INTEGER NOT NULL,
     PRIMARY KEY (hours, first_hour, stream)) WITHOUT ROWID;
 CREATE TABLE answer_cause_sum (         -- the same, by blame and reason
-    hours INTEGER NOT NULL, first_hour INTEGER NOT NULL, stream INTEGER NOT NULL,
-    blame TEXT NOT NULL, reason TEXT NOT NULL, answers INTEGER NOT NULL,
-    PRIMARY KEY (hours, first_hour, stream, blame, reason)) WITHOUT ROWID;
+    hours INTEGER NOT NULL, blame TEXT NOT NULL, reason TEXT NOT NULL,
+    first_hour INTEGER NOT NULL, stream INTEGER NOT NULL, answers INTEGER NOT NULL,
+    PRIMARY KEY (hours, blame, reason, first_hour, stream)) WITHOUT ROWID;
 CREATE TABLE answer_metric_sum (        -- the same, by metric; weights are one over the probability
     hours INTEGER NOT NULL, metric TEXT NOT NULL, first_hour INTEGER NOT NULL, stream INTEGER NOT NULL,
     answers INTEGER NOT NULL, weighed INTEGER NOT NULL, left_out INTEGER NOT NULL,

@@ -6,7 +6,6 @@ answers that the lists have, and no trend outlives its rows.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,12 +30,13 @@ from ragtrace.answers.index._streams import stream_of, tenant_in
 from ragtrace.answers.index.sessions import forget_sessions
 from ragtrace.answers.index.sums import touch
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.sql import Statements
 
 _MOST_WAITING: Final = 100_000
 """Kept feedback on answers that are not here yet."""
 
 
-def put(db: sqlite3.Connection, summary: AnswerSummary, seal: Seal = as_it_is) -> None:
+def put(db: Statements, summary: AnswerSummary, seal: Seal = as_it_is) -> None:
     """Add an answer, or replace what its carrier said before.
 
     The evaluation that it supersedes leaves all counts and lists, whichever of the two comes first.
@@ -72,7 +72,7 @@ def put(db: sqlite3.Connection, summary: AnswerSummary, seal: Seal = as_it_is) -
     _note_dispute(db, of_row(row))
 
 
-def _insert(db: sqlite3.Connection, row: Row, scores: list[Score]) -> None:
+def _insert(db: Statements, row: Row, scores: list[Score]) -> None:
     ((number,),) = db.execute(_INSERT, [row[name] for name in COLUMNS]).fetchall()
     db.executemany(_INSERT_SCORE, [(number, *score) for score in scores])
     touch(db, [row["time_ns"]])
@@ -86,7 +86,7 @@ _INSERT: Final = f"INSERT INTO answer_row {_marks(COLUMNS)} RETURNING id"
 _INSERT_SCORE: Final = f"INSERT INTO answer_score {_marks(('answer', *Score._fields))}"
 
 
-def _delete(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
+def _delete(db: Statements, rows: Sequence[Row]) -> None:
     """Delete rows, and the streams that no row has any more."""
     ids = [(row["id"],) for row in rows]
     db.executemany("DELETE FROM answer_score WHERE answer = ?", ids)
@@ -99,7 +99,7 @@ def _delete(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
     )
 
 
-def _note_gone(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
+def _note_gone(db: Statements, rows: Sequence[Row]) -> None:
     touch(db, (row["time_ns"] for row in rows))
     for row in rows:
         if row["is_disputed"]:
@@ -111,7 +111,7 @@ def _of_carrier(row: Row, carrier: str) -> Condition:
     return Condition("trace_id = ? AND carrier = ? AND tenant = ?", (row["trace_id"], carrier, row["tenant"]))
 
 
-def _is_last(db: sqlite3.Connection, row: Row) -> bool:
+def _is_last(db: Statements, row: Row) -> bool:
     """Return whether no evaluation that is here supersedes this one."""
     found = db.execute(
         "SELECT 1 FROM answer_row WHERE trace_id = ? AND supersedes = ? AND supersedes != '' AND tenant = ?"
@@ -121,7 +121,7 @@ def _is_last(db: sqlite3.Connection, row: Row) -> bool:
     return found.fetchone() is None
 
 
-def _note_dispute(db: sqlite3.Connection, answer: Condition) -> None:
+def _note_dispute(db: Statements, answer: Condition) -> None:
     """Say of all valid evaluations of an answer whether one passes and another fails."""
     same = f"{answer.sql} AND is_valid = 1"
     labels = f"SELECT count(DISTINCT label) FROM answer_row WHERE {same} AND label IN ('pass', 'fail')"
@@ -131,7 +131,7 @@ def _note_dispute(db: sqlite3.Connection, answer: Condition) -> None:
     )
 
 
-def note_feedback(db: sqlite3.Connection, key: AnswerKey, feedback: str) -> None:
+def note_feedback(db: Statements, key: AnswerKey, feedback: str) -> None:
     """Note ``up`` or ``down`` on an answer, which may come later; the last feedback counts.
 
     Raises:
@@ -152,7 +152,7 @@ def _waiting_key(key: AnswerKey) -> tuple[str, str, str]:
     return hex_of(key.trace_id, 32), hex_of(key.span_id, 16), clean(key.tenant)
 
 
-def _waiting_feedback(db: sqlite3.Connection, key: AnswerKey) -> str:
+def _waiting_feedback(db: Statements, key: AnswerKey) -> str:
     """Take the feedback that waits for an answer."""
     waiting = db.execute(
         "DELETE FROM answer_feedback WHERE trace_id = ? AND span_id = ? AND tenant = ? RETURNING feedback",
@@ -161,7 +161,7 @@ def _waiting_feedback(db: sqlite3.Connection, key: AnswerKey) -> str:
     return str(waiting[0][0]) if waiting else ""
 
 
-def _feedback_before(db: sqlite3.Connection, row: Row) -> str:
+def _feedback_before(db: Statements, row: Row) -> str:
     """Return the feedback on other evaluations of the answer."""
     answer = of_row(row)
     query = f"SELECT feedback FROM answer_row WHERE {answer.sql} AND feedback != '' LIMIT 1"
@@ -169,7 +169,7 @@ def _feedback_before(db: sqlite3.Connection, row: Row) -> str:
     return str(found[0]) if found else ""
 
 
-def forget(db: sqlite3.Connection, *, before_ns: int, most_rows: int, at_once: int) -> list[Row]:
+def forget(db: Statements, *, before_ns: int, most_rows: int, at_once: int) -> list[Row]:
     """Delete the oldest answers: those from before a time, and those beyond a number; sessions go with them.
 
     Returns:
@@ -193,12 +193,12 @@ def forget(db: sqlite3.Connection, *, before_ns: int, most_rows: int, at_once: i
     return gone
 
 
-def _oldest(db: sqlite3.Connection, *, before_ns: int, limit: int) -> list[Row]:
+def _oldest(db: Statements, *, before_ns: int, limit: int) -> list[Row]:
     bounds = (min(before_ns - 1, LATEST_NS), limit)
     return rows_of(db, Condition("time_ns <= ? ORDER BY time_ns, id LIMIT ?", bounds))
 
 
-def size(db: sqlite3.Connection) -> int:
+def size(db: Statements) -> int:
     """Return the number of rows, with those of superseded evaluations."""
     (rows,) = db.execute("SELECT count(*) FROM answer_row").fetchone()
     return int(rows)

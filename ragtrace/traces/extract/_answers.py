@@ -375,7 +375,8 @@ def answering(call: Call, tree: SpanTree) -> Answering:
     helpers = _helpers(remaining[-_MOST_GENERATIONS:], retrievals) if len(remaining) > 1 else {}
     reasons.update(helpers)
     left = [each for each in remaining if each.span.span_id not in helpers] or remaining
-    helped = tuple(each for each in outermost if each not in left)
+    left_ids = {each.span.span_id for each in left}
+    helped = tuple(each for each in outermost if each.span.span_id not in left_ids)
     chosen = left[-1] if left else max(every, key=lambda each: each.span.end_ns, default=None)
     return Answering(
         chosen=chosen, may_answer=tuple(reversed(left)), helped=helped, rewrites=rewrites, reasons=reasons

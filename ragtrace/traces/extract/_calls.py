@@ -82,6 +82,17 @@ class SpanTree:
         """Map each span in ``of`` to its nearest ancestor in ``ids``, if it has one."""
         return self._lineage.nearest_above(of, ids)
 
+    def grouped(
+        self, readings: Sequence[SpanReading], ids: Collection[str]
+    ) -> Mapping[str | None, Sequence[SpanReading]]:
+        """Group readings by the one of these spans that they are or are below; ``None`` has the others."""
+        groups: dict[str | None, list[SpanReading]] = {span_id: [] for span_id in (*ids, None)}
+        nearest = self.nearest_above([each.span.span_id for each in readings], set(ids))
+        for each in readings:
+            span_id = each.span.span_id
+            groups[span_id if span_id in groups else nearest.get(span_id)].append(each)
+        return groups
+
     def all_above(self, ids: Iterable[str]) -> frozenset[str]:
         """Return the ids of the spans above any of these."""
         return self._lineage.all_above(ids)
@@ -148,7 +159,10 @@ def without_skew(trace: Trace) -> Trace:
         for below in reversed(line):
             parent = spans.get(below.parent_span_id or "")
             shift = shifts[parent.span_id] if parent else 0
-            if parent is not None and _crosses(parent, below):
+            # another process may have written it, with a clock of its own
+            if parent is not None and (
+                below.kind in _SPANS_OVER_A_WIRE or parent.resource.attributes != below.resource.attributes
+            ):
                 shift += _misplaced(parent, below)
             shifts[below.span_id] = shift
     if not any(shifts.values()):
@@ -159,11 +173,6 @@ def without_skew(trace: Trace) -> Trace:
         for shift in (shifts[span.span_id],)
     )
     return Trace.of(trace.trace_id, moved)
-
-
-def _crosses(parent: Span, span: Span) -> bool:
-    """Return whether another process may have written the child, with a clock of its own."""
-    return span.kind in _SPANS_OVER_A_WIRE or parent.resource.attributes != span.resource.attributes
 
 
 def _misplaced(parent: Span, span: Span) -> int:
@@ -197,13 +206,8 @@ GIVEN: Final = re.compile(r"context|documents?$|^sources?$|^passages?$|^facts?$|
 
 def judges_an_answer(reading: SpanReading) -> bool:
     """Return whether a call was given an answer with its question and its context: it evaluates them."""
-    if reading.role is Role.EVALUATOR:
-        return True
-    if reading.role is not Role.CALL or not isinstance(reading.told, str | dict):
-        return False
-    if isinstance(reading.told, str) and reading.told.lstrip()[:1] != "{":
-        return False
-    return under_test(reading) is not None
+    is_call = reading.role is Role.CALL
+    return reading.role is Role.EVALUATOR or (is_call and under_test(reading) is not None)
 
 
 def under_test(reading: SpanReading) -> str | None:
@@ -273,9 +277,9 @@ def find_calls(tree: SpanTree, readings: Sequence[SpanReading]) -> tuple[Call, .
     they form a call without retrieval.
     """
     roots = _roots(tree, readings)
-    members = _members(tree, readings, roots)
-    calls = [Call(root=root, members=tuple(members[span_id])) for span_id, root in roots.items()]
-    free = tuple(members[None])
+    grouped = tree.grouped(readings, roots)
+    calls = [Call(root=root, members=tuple(grouped[span_id])) for span_id, root in roots.items()]
+    free = tuple(grouped[None])
     if len(calls) == 1:
         # an agent that received the documents of a sibling span; a stream read when its query has ended
         (call,) = calls
@@ -283,7 +287,8 @@ def find_calls(tree: SpanTree, readings: Sequence[SpanReading]) -> tuple[Call, .
         if not call.of(Role.GENERATION) and not (call.own and call.own.answer):
             wanted.append(Role.GENERATION)
         adopted = tuple(reading for reading in free if reading.role in wanted)
-        calls = [Call(root=call.root, members=_ordered((*call.members, *adopted)))]
+        members = sorted((*call.members, *adopted), key=lambda each: (each.span.start_ns, each.span.span_id))
+        calls = [Call(root=call.root, members=tuple(members))]
         free = tuple(reading for reading in free if reading.role not in wanted)
     every = (*calls, *_rootless(tree, free, is_alone=not calls))
     return tuple(part for call in every for part in _parts(call, tree))
@@ -327,14 +332,8 @@ def _whole_inside(call: Call, tree: SpanTree) -> list[Call]:
     said = {each.span.span_id for each in (*calls, *call.of(Role.GENERATION)) if each.said}
     whole = asked.keys() & (found | tree.all_above(found)) & (said | tree.all_above(said))
     outermost = whole - tree.nearest_above(whole, whole).keys()
-    above = tree.nearest_above([each.span.span_id for each in call.members], outermost)
-    grouped: dict[str, list[SpanReading]] = {each: [] for each in asked if each in outermost}
-    for each in call.members:
-        span_id = each.span.span_id
-        at = span_id if span_id in grouped else above.get(span_id)
-        if at is not None:
-            grouped[at].append(each)
-    parts = [Call(root=asked[each].span, members=tuple(inside)) for each, inside in grouped.items()]
+    grouped = tree.grouped(call.members, [each for each in asked if each in outermost])
+    parts = [Call(root=asked[each].span, members=tuple(grouped[each])) for each in grouped if each]
     return parts[:_MOST_PARTS]
 
 
@@ -443,18 +442,6 @@ def _roots(tree: SpanTree, readings: Sequence[SpanReading]) -> Mapping[str, Span
     return {span_id: r.span for span_id, r in all_roots.items() if span_id in marked or span_id in topmost}
 
 
-def _members(
-    tree: SpanTree, readings: Sequence[SpanReading], roots: Mapping[str, Span]
-) -> Mapping[str | None, Sequence[SpanReading]]:
-    """Group the readings by call; ``None`` has the readings outside any call."""
-    nearest = tree.nearest_above([reading.span.span_id for reading in readings], roots.keys())
-    members: dict[str | None, list[SpanReading]] = {span_id: [] for span_id in (*roots, None)}
-    for reading in readings:
-        span_id = reading.span.span_id
-        members[span_id if span_id in roots else nearest.get(span_id)].append(reading)
-    return members
-
-
 def _rootless(tree: SpanTree, free: Sequence[SpanReading], *, is_alone: bool) -> tuple[Call, ...]:
     steps = [reading for reading in free if reading.role in (*_RETRIEVALS, Role.GENERATION, Role.TOOL)]
     roles = {reading.role for reading in steps}
@@ -462,7 +449,3 @@ def _rootless(tree: SpanTree, free: Sequence[SpanReading], *, is_alone: bool) ->
         return ()
     root = tree.common_ancestor([reading.span for reading in steps])
     return (Call(root=root, members=tuple(steps)),)
-
-
-def _ordered(readings: Iterable[SpanReading]) -> tuple[SpanReading, ...]:
-    return tuple(sorted(readings, key=lambda reading: (reading.span.start_ns, reading.span.span_id)))

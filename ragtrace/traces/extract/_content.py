@@ -85,6 +85,8 @@ class FoundValue(NamedTuple, Generic[T]):
 def best(*candidates: FoundValue[T] | None) -> FoundValue[T] | None:
     """Return the first undamaged candidate, else the first with a value, else the first."""
     found = [candidate for candidate in candidates if candidate is not None]
+    if len(found) < 2:
+        return found[0] if found else None
     whole = (each for each in found if each.value is not None and each.damage is None)
     damaged = (each for each in found if each.value is not None)
     return next(whole, None) or next(damaged, None) or next(iter(found), None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ragtrace.model import Chunk, Gap, Part, Provenance, SkipReason
+from ragtrace.model import Chunk, Gap, Part, SkipReason
 from ragtrace.traces.extract._answers import is_for_a_program
 from ragtrace.traces.extract._calls import GIVEN, Call, SpanTree, snake
 from ragtrace.traces.extract._content import FoundValue, Place, parse_loosely
@@ -39,7 +39,8 @@ def context_of(
     found = _retrieved(call, generation, tree)
     if source is ContextFrom.SPANS or any(chunk.text for chunk in found.chunks):
         return found
-    if found.sources and not found.chunks and not any(_lacks_text(each) for each in found.sources):
+    is_told = all(each.documents is not None and each.documents.damage is None for each in found.sources)
+    if found.sources and not found.chunks and is_told:
         return found  # it searched, and found nothing
     shown = documents_shown(generation, has_retrieval=bool(found.sources))
     if generation and shown and shown.value:
@@ -55,11 +56,6 @@ def context_of(
     if found.sources or call.of(Role.RETRIEVAL, Role.RERANK):
         return found
     return replace(found, gaps=(_no_retrieval(call, _PROMPT_IS_BARE if is_liberal else _USE_THE_PROMPT),))
-
-
-def _lacks_text(source: SpanReading) -> bool:
-    """Return whether a retrieval does not say what it found."""
-    return source.documents is None or source.documents.damage is not None
 
 
 def _with_texts(
@@ -148,7 +144,11 @@ def _retrieved(call: Call, generation: SpanReading | None, tree: SpanTree) -> Ex
     return ExtractedContext(
         sources=sources,
         chunks=chunks[:MAX_CHUNKS],
-        provenance=tuple(_provenance(each) for each in sources if each.chunks),
+        provenance=tuple(
+            found.provenance(Part.CONTEXT, each.span, f"{_why(each)}: {found.how}.")
+            for each in sources
+            if (found := each.documents) and found.value
+        ),
         gaps=tuple(_gaps(call, sources, chunks)),
     )
 
@@ -191,12 +191,6 @@ def _returned(call: Call) -> tuple[SpanReading, ...]:
     return (own._replace(role=Role.RETRIEVAL, documents=find_documents(listed, at)),) if listed else ()
 
 
-def _provenance(source: SpanReading) -> Provenance:
-    assert source.documents is not None  # filtered by the caller
-    why = f"{_why(source)}: {source.documents.how}."
-    return source.documents.provenance(Part.CONTEXT, source.span, why)
-
-
 def _why(source: SpanReading) -> str:
     if is_mapped(source.documents):
         return "the mapping names it"
@@ -208,7 +202,11 @@ def _why(source: SpanReading) -> str:
 def _gaps(call: Call, sources: Sequence[SpanReading], chunks: Sequence[Chunk]) -> list[Gap]:
     if not sources:
         return [_no_retrieval(call, _USE_THE_PROMPT)]
-    gaps = [gap for source in sources if (gap := _gap(source))]
+    gaps = [
+        damage.gap(Part.CONTEXT) if damage else missing_documents(each.span)
+        for each in sources
+        if (damage := each.documents.damage if each.documents else None) or each.documents is None
+    ]
     if not chunks and not gaps:
         detail = "the retrieval returned no documents"
         gaps.append(Gap(part=Part.CONTEXT, reason=SkipReason.EMPTY_RETRIEVAL, detail=detail))
@@ -235,7 +233,8 @@ def _without_retrieval(call: Call) -> str:
             f"no span of the RAG call is a retrieval, and no name among {tools} is that of a retrieval tool: "
             "if one retrieves, name it in `tools` of the mapping"
         )
-    if _is_linked_elsewhere(call):
+    spans = [*(member.span for member in call.members), *([call.root] if call.root else [])]
+    if any(link.trace_id != span.trace_id for span in spans for link in span.links):
         return (
             "no span of the RAG call is a retrieval. It is linked to another trace, which is not read: "
             "record the retrieved chunks in this trace"
@@ -244,14 +243,3 @@ def _without_retrieval(call: Call) -> str:
         "no span of the RAG call is a retrieval: record the retrieved chunks, with `@ragtrace.retrieval` on "
         "the function that finds them"
     )
-
-
-def _is_linked_elsewhere(call: Call) -> bool:
-    spans = [member.span for member in call.members] + ([call.root] if call.root else [])
-    return any(link.trace_id != span.trace_id for span in spans for link in span.links)
-
-
-def _gap(source: SpanReading) -> Gap | None:
-    if source.documents is None:
-        return missing_documents(source.span)
-    return source.documents.damage.gap(Part.CONTEXT) if source.documents.damage else None

@@ -162,6 +162,16 @@ def is_passage(item: AttributeValue) -> bool:
     return is_cited and is_prose(_text(fields)[0])
 
 
+def named_as(chunk: Chunk, other: Chunk | None) -> Chunk:
+    """Give a chunk without an id or a score those of the same text elsewhere."""
+    if other is None or chunk.text is None:
+        return chunk
+    named = replace(chunk, id=other.id) if is_unnamed(chunk) else chunk
+    return (
+        named if named.score is not None else replace(named, score=other.score, score_kind=other.score_kind)
+    )
+
+
 def is_unnamed(chunk: Chunk) -> bool:
     """Return whether the chunk's id is a hash of its text."""
     return len(chunk.id) <= _HASH + 4 and chunk.id == _id_from(chunk.text, chunk.rank)
@@ -236,13 +246,8 @@ def _broken(items: Sequence[AttributeValue], parsed: Sequence[AttributeValue]) -
         for rank, (raw, item) in enumerate(zip(items, parsed, strict=False))
         if isinstance(raw, str)
         and is_broken_json(raw, item)
-        and (among_documents or _begins_like_a_document(raw.lstrip()))
+        and (among_documents or ((key := _FIRST_KEY.match(raw.lstrip())) and plain(key[1]) in _BEGINNINGS))
     )
-
-
-def _begins_like_a_document(text: str) -> bool:
-    first = _FIRST_KEY.match(text)
-    return first is not None and plain(first[1]) in _BEGINNINGS
 
 
 def _items(value: AttributeValue, attribute: str) -> tuple[Sequence[AttributeValue], ContentDamage | None]:
@@ -333,14 +338,11 @@ def _joined_parts(parts: AttributeValue) -> str | None:
 
 
 def _first_id(fields: Mapping[str, AttributeValue]) -> str | None:
-    values = (fields.get(key) for key in _ID_KEYS)
-    return next((clean(str(value)) for value in values if _is_id(value)), None)
-
-
-def _is_id(value: AttributeValue) -> bool:
-    return (isinstance(value, str) and value != "") or (
-        isinstance(value, int) and not isinstance(value, bool)
-    )
+    for key in _ID_KEYS:
+        value = fields.get(key)
+        if value != "" and isinstance(value, str | int) and not isinstance(value, bool):
+            return clean(str(value))
+    return None
 
 
 def _id_from(text: str | None, rank: int) -> str:

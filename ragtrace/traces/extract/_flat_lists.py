@@ -16,6 +16,7 @@ from ragtrace.traces.extract._documents import (
 from ragtrace.traces.extract._messages import Message
 from ragtrace.traces.trace import Span
 
+_LONGEST_INDEX = 6
 Fields = Mapping[str, AttributeValue]
 
 
@@ -31,7 +32,13 @@ def unflattened(attributes: Fields, prefix: str, item: str = "") -> dict[int, Fi
     found: dict[int, dict[str, AttributeValue]] = {}
     for key in [key for key in attributes if key.startswith(start)]:
         index, _, rest = key[len(start) :].partition(".")
-        if _is_index(index) and rest.startswith(inner) and len(rest) > len(inner):
+        if (
+            index.isascii()
+            and index.isdigit()
+            and len(index) <= _LONGEST_INDEX
+            and rest.startswith(inner)
+            and len(rest) > len(inner)
+        ):
             found.setdefault(int(index), {})[rest[len(inner) :]] = attributes[key]
     return {index: found[index] for index in sorted(found)}
 
@@ -52,13 +59,10 @@ def flat_documents(
     damage = (
         too_many(len(documents), f"`{at.attribute}` holds")
         or _dropped(span, documents, at.attribute)
-        or _cut(chunks, at.attribute)
+        or (cut_damage(at.attribute) if any(is_cut_by_tempo(each.text or "") for each in chunks) else None)
+        or with_text_damage(chunks, at.attribute)
     )
     return FoundValue(without_marks(chunks), at, f"{len(chunks)} documents", damage)
-
-
-def _is_index(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= len("999999")
 
 
 def _message(fields: Fields) -> Message:
@@ -71,12 +75,11 @@ def _message(fields: Fields) -> Message:
     if parts and "content" not in plain:
         plain["content"] = tuple(parts.values())
     if calls:
-        plain["tool_calls"] = tuple(_tool_call(call) for call in calls.values())
+        plain["tool_calls"] = tuple(
+            {"id": each.get("id"), "name": each.get("function.name", each.get("name"))}
+            for each in calls.values()
+        )
     return plain
-
-
-def _tool_call(fields: Fields) -> AttributeValue:
-    return {"id": fields.get("id"), "name": fields.get("function.name", fields.get("name"))}
 
 
 def _dropped(span: Span, documents: Mapping[int, object], attribute: str) -> ContentDamage | None:
@@ -88,9 +91,3 @@ def _dropped(span: Span, documents: Mapping[int, object], attribute: str) -> Con
         f"`{attribute}` are missing: raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
     )
     return ContentDamage(SkipReason.INCOMPLETE, detail)
-
-
-def _cut(chunks: tuple[Chunk, ...], attribute: str) -> ContentDamage | None:
-    if any(chunk.text and is_cut_by_tempo(chunk.text) for chunk in chunks):
-        return cut_damage(attribute)
-    return with_text_damage(chunks, attribute)

@@ -266,7 +266,11 @@ _END_OF_TURN = re.compile(r"\s*(?:<\|[a-z_]{1,20}\|>|<end_of_turn>|</?s>)\s*\Z|\
 def _spoken(message: Message) -> tuple[ChatTurn, ...]:
     """Read a message; one of the user may be a whole prompt as one text: ``system: …``, ``user: …``."""
     role, text = _NAMES.get(_role(message), ""), message_text(message)
-    marks = list(_SPEAKER.finditer(text)) if role == "user" and _may_be_divided(text) else []
+    marks = (
+        list(_SPEAKER.finditer(text))
+        if role == "user" and any(map(text.lower().__contains__, _USER_ROLES))
+        else []
+    )
     if not any(_NAMES[each["role"].lower()] == "user" for each in marks) or _END_OF_TURN.sub(
         "", text[: marks[0].start()]
     ):
@@ -277,11 +281,6 @@ def _spoken(message: Message) -> tuple[ChatTurn, ...]:
         for each, end in zip(marks, ends, strict=True)
     ]
     return tuple(turn for turn in turns if turn.text)
-
-
-def _may_be_divided(text: str) -> bool:
-    lowered = text.lower()
-    return any(name in lowered for name in _USER_ROLES)
 
 
 def calls_tools(messages: Sequence[Message]) -> bool:
@@ -321,14 +320,20 @@ def _returned(message: Message) -> Sequence[Message]:
     return results or ([message] if _role(message) in _TOOL_ROLES else [])
 
 
+def _tool_calls(message: Message) -> Iterator[tuple[Message, Message]]:
+    """Yield a message's tool calls, each with the function that it is or that it holds."""
+    listed = message.get("tool_calls")
+    itself = (message,) if _role(message) == "function_call" else ()
+    for call in (*(listed if isinstance(listed, tuple) else ()), *_parts(message), *itself):
+        if isinstance(call, dict):
+            function = call.get("function")
+            yield call, function if isinstance(function, dict) else call
+
+
 def _called(message: Message) -> Iterator[tuple[AttributeValue, str]]:
     """Yield the ids and names of a message's tool calls."""
-    listed = message.get("tool_calls")
-    for call in (*(listed if isinstance(listed, tuple) else ()), *_parts(message), message):
-        if not isinstance(call, dict) or (call is message and _role(call) != "function_call"):
-            continue
-        function = call.get("function")
-        name = function.get("name") if isinstance(function, dict) else call.get("name", call.get("toolName"))
+    for call, function in _tool_calls(message):
+        name = function.get("name", call.get("toolName"))
         call_id = next((call[key] for key in _CALL_ID_KEYS if call.get(key)), None)
         is_call = call.get("type", "tool_call") in _CALL_TYPES
         if is_call and isinstance(name, str) and isinstance(call_id, str):
@@ -337,13 +342,9 @@ def _called(message: Message) -> Iterator[tuple[AttributeValue, str]]:
 
 def final_result(messages: Sequence[Message]) -> AttributeValue:
     """Return what the model gave a tool for the final answer, as agents with a structured output have one."""
-    for message in messages:
-        listed = message.get("tool_calls")
-        for call in (*(listed if isinstance(listed, tuple) else ()), *_parts(message)):
-            inner = call.get("function") if isinstance(call, dict) else None
-            fields = inner if isinstance(inner, dict) else call if isinstance(call, dict) else {}
-            if _FINAL.fullmatch(plain(str(fields.get("name")))):
-                return fields.get("arguments", fields.get("input"))
+    for _, function in (each for message in messages for each in _tool_calls(message)):
+        if _FINAL.fullmatch(plain(str(function.get("name")))):
+            return function.get("arguments", function.get("input"))
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ragtrace import semconv
@@ -152,12 +152,11 @@ _BY_SPAN: Final[tuple[tuple[Callable[[Span], bool], str], ...]] = (
 _OTHERS: Final = f"turn on content capture in the instrumentation, for OpenTelemetry's {_GENAI}"
 
 
-def _switches_of(spans: Iterable[Span]) -> str:
+def _switches_of(spans: Sequence[Span]) -> str:
     """Return how to make the instrumentations of these spans record texts."""
-    return "; ".join(dict.fromkeys(map(_switch_of, spans))) or _OTHERS
-
-
-def _switch_of(span: Span) -> str:
-    by_scope = (switch for start, switch in _BY_SCOPE if span.scope.name.startswith(start))
-    by_span = (switch for writes, switch in _BY_SPAN if writes(span))
-    return next(by_scope, None) or next(by_span, None) or _OTHERS
+    switches: dict[str, None] = {}
+    for span in spans:
+        by_scope = (switch for start, switch in _BY_SCOPE if span.scope.name.startswith(start))
+        by_span = (switch for writes, switch in _BY_SPAN if writes(span))
+        switches[next(by_scope, None) or next(by_span, _OTHERS)] = None
+    return "; ".join(switches) or _OTHERS

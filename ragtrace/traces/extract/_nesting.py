@@ -8,7 +8,7 @@ from itertools import islice
 
 from ragtrace.model import Chunk
 from ragtrace.traces.extract._calls import SpanTree
-from ragtrace.traces.extract._documents import is_unnamed
+from ragtrace.traces.extract._documents import is_unnamed, named_as
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 
 _MAX_COMPARED = 50_000_000
@@ -109,20 +109,9 @@ def _in_paragraphs(tool: SpanReading, inside: Sequence[Chunk]) -> SpanReading:
 
 def _named(retrieval: SpanReading, inside: Mapping[str | None, Chunk]) -> SpanReading:
     """Give chunks without an id or a score those of the same text in an inner retrieval."""
-    found = retrieval.documents
-    if found is None or not found.value or not inside:
+    if not inside or not retrieval.chunks:
         return retrieval
-    chunks = tuple(_completed(chunk, inside.get(chunk.text)) for chunk in found.value)
-    return retrieval._replace(documents=found._replace(value=chunks))
-
-
-def _completed(chunk: Chunk, inner: Chunk | None) -> Chunk:
-    if inner is None or chunk.text is None:
-        return chunk
-    named = replace(chunk, id=inner.id) if is_unnamed(chunk) else chunk
-    if named.score is not None:
-        return named
-    return replace(named, score=inner.score, score_kind=inner.score_kind)
+    return retrieval.with_chunks(tuple(named_as(each, inside.get(each.text)) for each in retrieval.chunks))
 
 
 def _after_reranking(retrievals: Sequence[SpanReading]) -> tuple[SpanReading, ...]:
@@ -133,7 +122,8 @@ def _after_reranking(retrievals: Sequence[SpanReading]) -> tuple[SpanReading, ..
             candidates.append(each)
         elif each.has_text:
             reranked = _traced_back(each, candidates or chosen[-1:])
-            if chosen and not candidates and _texts(reranked) <= _texts(chosen[-1]):
+            known = {chunk.text for chunk in chosen[-1].chunks} if chosen and not candidates else set()
+            if known and all(chunk.text in known for chunk in reranked.chunks):
                 chosen.pop()  # its input was already reranked or joined
             chosen.append(reranked)
             candidates.clear()
@@ -142,23 +132,19 @@ def _after_reranking(retrievals: Sequence[SpanReading]) -> tuple[SpanReading, ..
 
 def _traced_back(reranked: SpanReading, candidates: Sequence[SpanReading]) -> SpanReading:
     """Map chunks that lost their ids to their origins: the same text, or a text that contains it."""
-    found = reranked.documents
     known: dict[str | None, Chunk] = {
         chunk.text: chunk for each in candidates for chunk in each.chunks if chunk.text
     }
-    if found is None or not found.value or not known:
+    if not known or not reranked.chunks:
         return reranked
-    size = sum(len(chunk.text or "") for chunk in found.value)
+    size = sum(len(chunk.text or "") for chunk in reranked.chunks)
     around = known if size * len(known) <= _MAX_COMPARED else {}
-    chunks = [_scored_as(chunk, origin) for chunk in found.value for origin in _origins(chunk, known, around)]
-    ranked = tuple(replace(chunk, rank=rank) for rank, chunk in enumerate(chunks))
-    return reranked._replace(documents=found._replace(value=ranked))
-
-
-def _scored_as(chunk: Chunk, origin: Chunk) -> Chunk:
-    if chunk.score is None:
-        return origin
-    return replace(origin, score=chunk.score, score_kind=chunk.score_kind)
+    chunks = [
+        origin if chunk.score is None else replace(origin, score=chunk.score, score_kind=chunk.score_kind)
+        for chunk in reranked.chunks
+        for origin in _origins(chunk, known, around)
+    ]
+    return reranked.with_chunks(tuple(replace(chunk, rank=rank) for rank, chunk in enumerate(chunks)))
 
 
 def _origins(
@@ -169,7 +155,3 @@ def _origins(
     if chunk.text in known:
         return (known[chunk.text],)
     return [known[text] for text in around if text and text in chunk.text] or (chunk,)
-
-
-def _texts(reading: SpanReading) -> frozenset[str | None]:
-    return frozenset(chunk.text for chunk in reading.chunks)

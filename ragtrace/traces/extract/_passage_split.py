@@ -6,7 +6,8 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice, pairwise
 from typing import Final
 
@@ -53,6 +54,7 @@ ANY_NUMBERED: Final = re.compile(
 """A line that begins a passage in another language: ``Dokument 1:``."""
 _BULLET: Final = re.compile(r"[ \t]{0,3}[-*•][ \t]{1,4}(?=\S)")
 _JSON: Final = re.compile(r"\[\s{0,20}[{\"]|\{\s{0,20}\"")
+_DECODER: Final = json.JSONDecoder()
 _JSON_TRIED: Final = 8
 _SENTENCE: Final = re.compile(r"\w\W{0,3}[.!?…][\"'”)\]]{0,2}[ \t]{0,9}$")
 _LONGEST_END: Final = 16
@@ -75,22 +77,7 @@ def parted(block: str) -> tuple[str, ...]:
     if shown := documents_in_repr(block):
         return _whole(str(each["text"]) for each in shown if isinstance(each, dict))
     lines = block.splitlines()
-    for passages in (
-        _fenced(lines),
-        _tabled(lines),
-        _recorded(lines),
-        _begun_by(NUMBERED, lines),
-        _begun_by(ANY_NUMBERED, lines) if sum(bool(ANY_NUMBERED.match(each)) for each in lines) > 1 else (),
-        _begun_by(BRACKETED, lines),
-        _begun_by(FILE, lines) if sum(bool(FILE.match(each)) for each in lines) > 1 else (),
-        _begun_by(RULE, lines),
-        _listed(LISTED, lines),
-        _listed(_BULLET, lines),
-        _a_line_each(lines),
-    ):
-        if passages:
-            return passages
-    return _whole([block])
+    return next((passages for split in _SPLITS if (passages := split(lines))), ()) or _whole([block])
 
 
 def documents_in_json(text: str) -> tuple[tuple[str, ...], str]:
@@ -107,12 +94,14 @@ def documents_in_json(text: str) -> tuple[tuple[str, ...], str]:
 
 def objects_in_json(text: str) -> tuple[Sequence[AttributeValue], str]:
     """Return the objects with text, in lists or one by one, or the strings of a list; and the rest."""
+    if "[" not in text and "{" not in text:
+        return (), text
     objects: list[AttributeValue] = []
     rest: list[str] = []
-    decoder, failed, taken, at = json.JSONDecoder(), 0, 0, 0
+    failed, taken, at = 0, 0, 0
     while failed < _JSON_TRIED and (match := _JSON.search(text, at)):
         try:
-            _, at = decoder.raw_decode(text, match.start())
+            _, at = _DECODER.raw_decode(text, match.start())
         except (ValueError, RecursionError):
             failed, at = failed + 1, match.start() + 1
             continue
@@ -297,7 +286,7 @@ _ASIDE: Final = re.compile(
 """A value beside the text: an address, an id, a title."""
 
 
-def _begun_by(label: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
+def _begun_by(label: re.Pattern[str], lines: Sequence[str], *, least: int = 1) -> tuple[str, ...]:
     """Start a passage at each line with a label; text before the first label is a passage too."""
     passages: list[list[str]] = [[]]
     for line in lines:
@@ -306,7 +295,7 @@ def _begun_by(label: re.Pattern[str], lines: Sequence[str]) -> tuple[str, ...]:
             passages.append([line[match.end() :]])
         else:
             passages[-1].append(line)
-    if len(passages) == 1:
+    if len(passages) <= least:
         return ()
     first = [] if "\n".join(passages[0]).rstrip().endswith(":") else passages[:1]
     return _whole("\n".join(each) for each in (*first, *passages[1:]))
@@ -333,6 +322,22 @@ def _a_line_each(lines: Sequence[str]) -> tuple[str, ...]:
         _SENTENCE.search(line[-_LONGEST_END:]) and not _LABELED.match(line) for line in stripped
     )
     return _whole(stripped) if len(stripped) > 1 and is_each_whole else ()
+
+
+_SPLITS: Final[Sequence[Callable[[Sequence[str]], tuple[str, ...]]]] = (
+    _fenced,
+    _tabled,
+    _recorded,
+    partial(_begun_by, NUMBERED),
+    partial(_begun_by, ANY_NUMBERED, least=2),
+    partial(_begun_by, BRACKETED),
+    partial(_begun_by, FILE, least=2),
+    partial(_begun_by, RULE),
+    partial(_listed, LISTED),
+    partial(_listed, _BULLET),
+    _a_line_each,
+)
+"""The first that divides a block counts."""
 
 
 def _whole(passages: Iterable[str]) -> tuple[str, ...]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragtrace.traces.extract._languages import (
     ASKED_ABROAD,
@@ -156,8 +155,7 @@ _NOUN: Final = re.compile(r"[^\W\d_]{1,4}")
 """What a noun keeps in most of its forms."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directions:
+class Directions(NamedTuple):
     """What the whole prompt says about its passages."""
 
     is_directed: bool
@@ -172,8 +170,7 @@ class Directions:
     """Words tell this; else structure has to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passages:
+class Passages(NamedTuple):
     """The passages of one message, and the rest of it."""
 
     passages: tuple[str, ...] = ()
@@ -188,7 +185,12 @@ class Passages:
 
 def directions_in(texts: Sequence[str]) -> Directions:
     """Find directions in the messages of the system and the user."""
-    ends = "\n\n".join(map(_ends, texts))
+    # directions come before or after the passages of a long text
+    shorts = (
+        each if len(each) <= 2 * _LONGEST_END else f"{each[:_LONGEST_END]}\n{each[-_LONGEST_END:]}"
+        for each in texts
+    )
+    ends = "\n\n".join(shorts)
     lines = ends.splitlines()
     return Directions(
         is_directed=any(map(_is_directing, lines)),
@@ -236,11 +238,6 @@ _SHORT_WORD: Final = 3
 _SHARED: Final = 2
 
 
-def _ends(text: str) -> str:
-    """Return the ends of a long text: directions come before or after the passages."""
-    return text if len(text) <= 2 * _LONGEST_END else f"{text[:_LONGEST_END]}\n{text[-_LONGEST_END:]}"
-
-
 @lru_cache(maxsize=256)
 def is_instruction(paragraph: str) -> bool:
     """Return whether a paragraph begins like instructions, or has a heading such as ``# Rules``."""
@@ -271,7 +268,7 @@ def passages_in(
     if not pairs:
         return found
     shown = tuple(each.replace(_MASK, "") for each in found.passages)
-    return replace(found, passages=shown, rest=found.rest.replace(_MASK, ""))
+    return found._replace(passages=shown, rest=found.rest.replace(_MASK, ""))
 
 
 _MASK: Final = "\u02bf\u02be"
@@ -308,19 +305,28 @@ def _passages_in(
         return found
     sections = _sections(lines, directions, question)
     has_answer = sections.has_answer or found.has_answer
+    others = (each for each in _by_each_rule(text, lines, question, directions) if each and each.passages)
+    chosen = sections if sections.passages else next(others, Passages(rest=text))
+    return chosen._replace(has_answer=has_answer)
+
+
+def _by_each_rule(
+    text: str, lines: Sequence[str], question: str | None, directions: Directions
+) -> Iterator[Passages | None]:
+    """Yield what each rule finds, the most reliable first."""
     is_marked = directions.is_directed or directions.is_named
-    for each in (
-        sections,
-        _records(lines, question, is_marked=is_marked) if is_marked or directions.is_asked else None,
-        _as_json(text) if is_marked else None,
-        _repeated(lines, question, BRACKETED, least=1) if directions.is_pointed else None,
-        _led_in(lines, question) if directions.is_pointed else None,
-        structured(text, lines, question, directions),
-        _table(lines, question) if is_marked or directions.is_asked else None,
-    ):
-        if each is not None and each.passages:
-            return replace(each, has_answer=has_answer)
-    return Passages(rest=text, has_answer=has_answer)
+    is_shown = is_marked or directions.is_asked
+    if is_shown:
+        yield _records(lines, question, is_marked=is_marked)
+    if is_marked:
+        yield Passages(*documents_in_json(text), "as JSON")
+    if directions.is_pointed:
+        yield _repeated(lines, question, BRACKETED, least=1)
+        yield _led_in(lines, question)
+    if is_marked or directions.is_pointed:
+        yield from _by_structure(text, lines, question, directions)
+    if is_shown:
+        yield _table(lines, question)
 
 
 def _example(lines: Sequence[str], asks: Sequence[int]) -> slice | None:
@@ -365,7 +371,7 @@ def _tagged(text: str, *, is_directed: bool, depth: int = 0) -> Passages:
     has_answer = any(re.fullmatch(_ANSWERS_IN_TAGS, each.name) for each in chosen)
     names_of_passages = _TAGS if is_directed else _SURE_TAGS
     passages = [each for each in chosen if re.fullmatch(names_of_passages, each.name)]
-    return replace(_inside_all(text, passages, depth), has_answer=has_answer)
+    return _inside_all(text, passages, depth)._replace(has_answer=has_answer)
 
 
 def _in_any_tags(text: str, depth: int = 0) -> Passages:
@@ -405,8 +411,7 @@ def _body(text: str) -> str:
 # -- under labels
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
+class _Segment(NamedTuple):
     """Lines under one label, with the label; ``kind`` is empty for lines without one."""
 
     kind: str
@@ -439,7 +444,8 @@ def _sections(lines: Sequence[str], directions: Directions, question: str | None
         found = parted("\n".join(_without_label(each.kind, block))) if each.holds_passages else ()
         is_certain = is_certain or (directions.is_asked and sum(map(bool, map(BRACKETED.match, block))) > 1)
         if is_certain and found and _words(block) >= _SHORTEST_BLOCK:
-            passages.extend(_without_instructions(found))
+            ends_in_template = len(found) > 1 and is_instruction(found[-1])
+            passages.extend(found[:-1] if ends_in_template else found)
             rest.extend(tail)
         else:
             rest.extend(each.lines)
@@ -449,11 +455,6 @@ def _sections(lines: Sequence[str], directions: Directions, question: str | None
         shape="under a label",
         has_answer=any(each.kind == _ANSWERS and _is_answered(each.lines) for each in segments),
     )
-
-
-def _without_instructions(passages: Sequence[str]) -> Sequence[str]:
-    """Remove template text after the last of several passages."""
-    return passages[:-1] if len(passages) > 1 and is_instruction(passages[-1]) else passages
 
 
 def _segments(lines: Sequence[str]) -> list[_Segment]:
@@ -503,16 +504,15 @@ def _is_answered(lines: Sequence[str]) -> bool:
 # -- without labels of their own
 
 
-def _as_json(text: str) -> Passages:
-    passages, rest = documents_in_json(text)
-    return Passages(passages=passages, rest=rest, shape="as JSON")
-
-
 def _block(
     lines: Sequence[str], start: int, end: int, question: str | None, shape: str, last: int = 0
 ) -> Passages | None:
     """Split a block of lines, up to a label, the question or instructions below its last mark."""
-    block, tail = _up_to_label(lines[start:end], question, max(0, last - start))
+    labels = (i for i in range(max(start, last), end) if _kind(lines[i]) in (_ASKS, _ANSWERS, _ELSE))
+    at = next(labels, None)
+    block, tail = (
+        _without_tail(lines[start:end], question) if at is None else (lines[start:at], lines[at:end])
+    )
     if not _is_prose("\n".join(block)):
         return None
     rest = "\n".join([*lines[:start], *tail, *lines[end:]])
@@ -538,14 +538,7 @@ def _led_in(lines: Sequence[str], question: str | None) -> Passages | None:
     return _block(lines, start, len(lines), question, "behind a sentence that points to them")
 
 
-def _up_to_label(lines: Sequence[str], question: str | None, last: int) -> tuple[list[str], list[str]]:
-    """Split the lines at the first label that ends a block, else before the question or other text."""
-    ends = (i for i in range(last, len(lines)) if _kind(lines[i]) in (_ASKS, _ANSWERS, _ELSE))
-    end = next(ends, None)
-    return _without_tail(lines, question) if end is None else ([*lines[:end]], [*lines[end:]])
-
-
-def _without_tail(lines: Sequence[str], question: str | None) -> tuple[list[str], list[str]]:
+def _without_tail(lines: Sequence[str], question: str | None) -> tuple[Sequence[str], Sequence[str]]:
     """Remove the question and instructions from the end of a block without an end label."""
     end = len(lines)
     while end > 0:
@@ -553,7 +546,7 @@ def _without_tail(lines: Sequence[str], question: str | None) -> tuple[list[str]
         if start == 0 or not _is_tail("\n".join(lines[start:end]).strip(), question):
             break
         end = start
-    return [*lines[:end]], [*lines[end:]]
+    return lines[:end], lines[end:]
 
 
 def _is_tail(paragraph: str, question: str | None) -> bool:
@@ -593,31 +586,24 @@ def _words(lines: Sequence[str]) -> int:
 # -- in any language
 
 
-def structured(
+def _by_structure(
     text: str, lines: Sequence[str], question: str | None, directions: Directions
-) -> Passages | None:
-    """Find passages by structure alone in a prompt that says, in any language, to answer from some.
+) -> Iterator[Passages | None]:
+    """Yield what structure alone tells in a prompt that says, in any language, to answer from passages.
 
     By tags, what is below a heading that names them, fences, rules; else blocks that begin alike.
-    ``None`` if the prompt says nothing of passages.
     """
     is_pointed = directions.is_pointed or directions.is_named
-    if not (is_pointed or directions.is_directed):
-        return None
-    for found in (
-        _in_any_tags(text) if is_pointed else None,
-        _below_heading(lines, question, is_told=directions.is_told) if is_pointed else None,
-        _between(lines, FENCE, "in fences"),
-        _between(lines, RULE, "between lines"),
-    ):
-        if found is not None and found.passages:
-            return found
+    if is_pointed:
+        yield _in_any_tags(text)
+        yield _below_heading(lines, question, is_told=directions.is_told)
+    yield _between(lines, FENCE, "in fences")
+    yield _between(lines, RULE, "between lines")
     lists = (LISTED, ANY_NUMBERED, IN_PARENTHESES) if directions.is_told else (ANY_NUMBERED,)  # may be rules
     for mark in (NUMBERED, BRACKETED, FILE, *lists) if is_pointed else ():
         repeated = _repeated(lines, question, mark, is_told=directions.is_told)
         if repeated and not any(map(is_instruction, repeated.passages)):
-            return replace(repeated, is_guess=True)
-    return None
+            yield repeated._replace(is_guess=True)
 
 
 _ASKING_TAG: Final = re.compile(
@@ -669,8 +655,7 @@ def _below_heading(lines: Sequence[str], question: str | None, *, is_told: bool)
             continue
         mark = _mark_of(lines[i])
         end = next((j for j in range(i + 1, len(lines)) if _ends_block(lines[j], mark)), len(lines))
-        block = [said, *lines[i + 1 : end]]
-        block, tail = _without_tail(block, question)
+        block, tail = _without_tail([said, *lines[i + 1 : end]], question)
         if _is_prose("\n".join(block)):
             passages.extend(parted("\n".join(block)))
             rest.extend(tail)

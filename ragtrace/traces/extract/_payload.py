@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ragtrace.model import AttributeValue, Chunk
@@ -207,22 +207,20 @@ def _question(node: AttributeValue, depth: int) -> tuple[str | None, str]:
         return _question_in_mapping(node, depth)
     if isinstance(node, tuple) and len(node) == 1 and isinstance(node[0], str):
         return node[0], "its only text"
-    return _asked_in(last_user_text(messages_of(node)[0])), "the last message of the user"
-
-
-def _asked_in(text: str | None) -> str | None:
-    """Take the question out of a message that is the JSON of a chain's input."""
-    if text is None or text.lstrip()[:1] != "{":
-        return text
-    parsed = parse_loosely(text)
-    if not isinstance(parsed, dict) or not any(name in parsed for name in _QUESTION_KEYS):
-        return text
-    return _question(parsed, 1)[0]
+    text = last_user_text(messages_of(node)[0])
+    parsed = parse_loosely(text) if text and text.lstrip()[:1] == "{" else None
+    if isinstance(parsed, dict) and any(name in parsed for name in _QUESTION_KEYS):  # a chain's input
+        text, _ = _question(parsed, 1)
+    return text, "the last message of the user"
 
 
 def _question_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
     if "kwargs" in node and "args" in node:  # a call of a Python function
-        return _question_in_call(node, depth)
+        args = node["args"] if isinstance(node["args"], tuple) else ()
+        if first := next((each for each in args if isinstance(each, str) and each), None):
+            return first, "the first argument"
+        found = (_question(each, depth + 1) for each in (node["kwargs"], *args))
+        return next((each for each in found if each[0]), (None, ""))
     name = next((name for name in _QUESTION_KEYS if node.get(name)), None)
     if name is not None:
         text, how = _question(parse_loosely(node[name]), depth + 1)
@@ -271,51 +269,26 @@ def _question_of_a_step(steps: AttributeValue) -> tuple[str | None, str]:
     return None, ""
 
 
-def _question_in_call(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
-    text, how = _question(node["kwargs"], depth + 1)
-    args = node["args"] if isinstance(node["args"], tuple) else ()
-    first = next((each for each in args if isinstance(each, str) and each), None)
-    if text is None and first is None:
-        return next((found for each in args if (found := _question(each, depth + 1))[0]), (None, ""))
-    return (text, how) if text and first is None else (first, "the first argument")
-
-
 def _answer(node: AttributeValue, depth: int) -> tuple[str | None, str]:
     if isinstance(node, str):
         return node, "its text"
-    if depth > _MAX_WRAPPERS:
+    if depth > _MAX_WRAPPERS or not node or not isinstance(node, dict | tuple):
         return None, ""
-    if isinstance(node, dict):
-        text = message_text(node)
-        return (text, "the text of the message") if text else _answer_in_mapping(node, depth)
     if isinstance(node, tuple):
-        return _answer_in_list(node, depth)
-    return None, ""
-
-
-def _answer_in_mapping(node: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
+        text = last_answer_text(messages_of(node)[0])
+        return (text, "the last message of the model") if text else _answer(node[0], depth + 1)
+    if text := message_text(node):
+        return text, "the text of the message"
     for name in _ANSWER_KEYS:
         if node.get(name):
             text, how = _answer(parse_loosely(node[name]), depth + 1)
             if text:
                 return text, how if how.startswith("the last") else f"`{name}` in its JSON"
-    text = last_answer_text(messages_of(node)[0])
-    return (text, "the last message of the model") if text else _answer_of_a_step(node, depth)
-
-
-def _answer_of_a_step(steps: Mapping[str, AttributeValue], depth: int) -> tuple[str | None, str]:
-    """Read the output of a pipeline from its last step with a reply."""
-    for step in reversed(list(steps.values())):
-        name = next((name for name in _REPLY_KEYS if isinstance(step, dict) and step.get(name)), None)
-        if name is not None and isinstance(step, dict):
-            text, how = _answer(parse_loosely(step[name]), depth + 1)
-            if text:
-                return text, how
-    return None, ""
-
-
-def _answer_in_list(node: Sequence[AttributeValue], depth: int) -> tuple[str | None, str]:
-    text = last_answer_text(messages_of(tuple(node))[0])
-    if text:
+    if text := last_answer_text(messages_of(node)[0]):
         return text, "the last message of the model"
-    return _answer(node[0], depth + 1) if node else (None, "")
+    for step in reversed(list(node.values())):  # of a pipeline: the last with a reply
+        reply = next((step[key] for key in _REPLY_KEYS if isinstance(step, dict) and step.get(key)), None)
+        text, how = _answer(parse_loosely(reply), depth + 1)
+        if text:
+            return text, how
+    return None, ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ragtrace import semconv
@@ -138,10 +138,10 @@ def prompted(
         shown = [each for part in unnamed for each in part.found.passages]
         if are_about(shown, _asked(unnamed, question) or ""):
             material = unnamed
-    graded = [
-        each for each in material if each.found.has_answer and (each.is_asking or not _is_asked(material))
-    ]
-    if graded and not (is_liberal or has_retrieval):
+    # if the user's last turn is a question, what has an answer elsewhere is an example
+    is_asked = any(each.is_last and each.turn.text.rstrip().endswith(QUESTION_MARKS) for each in material)
+    is_graded = any(each.found.has_answer and (each.is_asking or not is_asked) for each in material)
+    if is_graded and not (is_liberal or has_retrieval):
         return None
     asked = _asked(material, question)
     if asked is None and generation and all(generation.asked != each.turn.text for each in material):
@@ -152,11 +152,6 @@ def prompted(
     if not passages or not (question or asked):
         return None
     return _prompted(span, prompt, passages, material, asked)
-
-
-def _is_asked(material: Sequence[_Material]) -> bool:
-    """Return whether the user's last turn is a question: then what has an answer elsewhere is an example."""
-    return any(each.is_last and each.turn.text.rstrip().endswith(QUESTION_MARKS) for each in material)
 
 
 def _is_about_the_conversation(messages: Sequence[Message]) -> bool:
@@ -196,11 +191,12 @@ def _material(
     turns = [each for each in every if each.role != "assistant"]
     last = max((i for i, each in enumerate(turns) if each.role == "user"), default=-1)
     texts = [without_excess(clean(each.text))[0] for each in turns]
-    if question and last >= 0 and texts[last].strip() != question:
-        texts[last] = _without_last(texts[last], question)
+    if question and last >= 0 and texts[last].strip() != question and question in texts[last]:
+        before, _, after = texts[last].rpartition(question)
+        texts[last] = f"{before}{after}"
     directions = directions_in(texts)
     if by_structure:
-        directions = replace(directions, is_named=True, is_told=False)
+        directions = directions._replace(is_named=True, is_told=False)
     found = [passages_in(text, directions, question, is_last=i == last) for i, text in enumerate(texts)]
     if any(each.passages and not each.is_guess for each in found):  # then what only repeats is rules
         found = [
@@ -211,11 +207,6 @@ def _material(
         _Material(turn, each, i == last, turn.role == "user" and (i == last or i >= earlier))
         for i, (turn, each) in enumerate(zip(turns, found, strict=True))
     ]
-
-
-def _without_last(text: str, question: str) -> str:
-    before, found, after = text.rpartition(question)
-    return f"{before}{after}" if found else text
 
 
 def _asked(material: Sequence[_Material], question: str | None) -> str | None:

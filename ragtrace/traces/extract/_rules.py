@@ -10,7 +10,7 @@ from typing import Final
 
 from ragtrace.traces.extract._content import FoundValue
 from ragtrace.traces.extract._span_reader import Role, SpanReading, T
-from ragtrace.traces.extract.convention import AttributePath, Convention
+from ragtrace.traces.extract.convention import AttributePath, Convention, Reader
 from ragtrace.traces.trace import Span
 
 NAME: Final = "mapping"
@@ -48,7 +48,7 @@ class AttributeMapping:
 
     def read(self, span: Span) -> SpanReading:
         """Read the mapped attributes. Without a convention, the parts imply the role."""
-        found = self.convention.read(span, None)
+        found = Reader(self.convention, span).read(None)
         if found.question or found.answer:
             return found._replace(role=Role.CALL)
         if found.documents:

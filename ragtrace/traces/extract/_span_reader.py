@@ -71,6 +71,10 @@ class SpanReading(NamedTuple):
         """The documents that it holds."""
         return (self.documents.value if self.documents else None) or ()
 
+    def with_chunks(self, chunks: tuple[Chunk, ...]) -> SpanReading:
+        """Return the reading with these documents instead, if it has any."""
+        return self._replace(documents=self.documents._replace(value=chunks)) if self.documents else self
+
     @property
     def has_text(self) -> bool:
         """Whether it holds documents with text."""
@@ -101,12 +105,14 @@ def merge(readings: Sequence[SpanReading]) -> SpanReading | None:
     if not readings or (len(readings) == 1 and semconv.RAG_TRUNCATED not in readings[0].span.attributes):
         return readings[0] if readings else None
     giver = next((reading for reading in readings if reading.role), readings[0])
-    found: dict[str, Any] = {part: best(*(getattr(each, part) for each in readings)) for part in _TEXTS}
-    for name, part in _MARKED.items():
-        found[name] = _marked(giver.span, part, found[name])
-    for name in _VALUES:
-        values = (getattr(each, name) for each in readings)
-        found[name] = next((each for each in values if each), getattr(giver, name))
+    found: dict[str, Any] = {
+        name: best(*each) if name in _TEXTS else next(filter(None, each), own)
+        for name, own, each in zip(SpanReading._fields, giver, zip(*readings, strict=True), strict=True)
+        if name not in ("span", "convention", "role")
+    }
+    if semconv.RAG_TRUNCATED in giver.span.attributes:
+        for name, part in _MARKED.items():
+            found[name] = _marked(giver.span, part, found[name])
     if giver.role is Role.STEP:
         found["model"] = None
     return giver._replace(**found)
@@ -114,9 +120,6 @@ def merge(readings: Sequence[SpanReading]) -> SpanReading | None:
 
 _TEXTS: Final = ("question", "query", "documents", "answer", "reference")
 _MARKED: Final = {"question": Part.QUESTION, "documents": Part.CONTEXT, "answer": Part.ANSWER}
-_VALUES: Final = tuple(
-    each for each in SpanReading._fields if each not in (*_TEXTS, "span", "convention", "role")
-)
 
 
 def _marked(span: Span, part: Part, found: FoundValue[T] | None) -> FoundValue[T] | None:

@@ -67,7 +67,11 @@ def _unwrapped(value: AttributeValue) -> AttributeValue:
     """Unwrap the content from frameworks' messages and envelopes."""
     node = parse_loosely(value)
     for _ in range(_MAX_WRAPPERS):
-        if isinstance(node, tuple) and node and all(_is_result(each) for each in node):
+        if (
+            isinstance(node, tuple)
+            and node
+            and all(isinstance(each, dict) and tool_messages((each,)) for each in node)
+        ):
             results = [each.content for each in tool_messages(messages_of(node)[0])]
             node = parse_loosely(results[0]) if len(results) == 1 else tuple(map(parse_loosely, results))
             continue
@@ -92,11 +96,6 @@ def _unwrapped(value: AttributeValue) -> AttributeValue:
             break
         node = parse_loosely(inner)
     return node
-
-
-def _is_result(item: AttributeValue) -> bool:
-    """Return whether an element is a message with a tool's result."""
-    return isinstance(item, dict) and bool(tool_messages((item,)))
 
 
 def _shown(item: AttributeValue) -> AttributeValue:

@@ -98,7 +98,7 @@ def _paths(path: str, value: AttributeValue, depth: int) -> Iterator[str]:
         if len(node.strip()) >= _SHORTEST and (" " in node.strip() or not node.isascii()):
             yield path
     elif isinstance(node, tuple):
-        if any(_holds_text(each, depth) for each in node[:3]):
+        if depth <= _DEEPEST and any(True for each in node[:3] for _ in _paths(path, each, depth + 1)):
             yield path
     elif isinstance(node, dict):
         if depth >= _DEEPEST:
@@ -108,10 +108,3 @@ def _paths(path: str, value: AttributeValue, depth: int) -> Iterator[str]:
         for key, each in list(node.items())[:20]:
             if _SEGMENT.fullmatch(key):
                 yield from _paths(f"{path}.{key}", each, depth + 1)
-
-
-def _holds_text(node: AttributeValue, depth: int) -> bool:
-    if isinstance(node, str):
-        return " " in node.strip() or not node.isascii()
-    inner = node.values() if isinstance(node, dict) else node if isinstance(node, tuple) else ()
-    return depth < _DEEPEST and any(_holds_text(each, depth + 1) for each in list(inner)[:20])

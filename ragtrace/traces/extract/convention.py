@@ -25,7 +25,7 @@ from ragtrace.traces.extract._content import (
     parse_loosely,
     text_of,
 )
-from ragtrace.traces.extract._documents import find_documents, is_unnamed, plain
+from ragtrace.traces.extract._documents import find_documents, is_unnamed, named_as, plain
 from ragtrace.traces.extract._flat_lists import flat_documents, flat_messages, has_prefix, unflattened
 from ragtrace.traces.extract._messages import (
     Message,
@@ -78,7 +78,6 @@ class AttributePath:
     prefix: str = field(init=False, repr=False, compare=False)
     """The prefix of a flattened list."""
     item: str = field(init=False, repr=False, compare=False)
-    _is_of_events: bool = field(init=False, repr=False, compare=False)
     keys: frozenset[str] = field(init=False, repr=False, compare=False)
     """The attributes that may hold it, or ``prefix.*``."""
 
@@ -99,16 +98,19 @@ class AttributePath:
             (path[: segments[count - 1].end()], tuple(_step(each) for each in segments[count:]))
             for count in range(len(segments), 0, -1)
         )
-        object.__setattr__(self, "_event", event)
-        object.__setattr__(self, "_is_of_events", path == _ALL)
-        object.__setattr__(self, "_splits", splits)
-        object.__setattr__(self, "keys", frozenset([f"{prefix}.*"] if star else [key for key, _ in splits]))
-        object.__setattr__(self, "prefix", prefix if star else "")
-        object.__setattr__(self, "item", item.removeprefix(".") if star else "")
+        of_path = {
+            "_event": event,
+            "_splits": splits,
+            "keys": frozenset([f"{prefix}.*"] if star else [key for key, _ in splits]),
+            "prefix": prefix if star else "",
+            "item": item.removeprefix("."),
+        }
+        for name, value in of_path.items():
+            object.__setattr__(self, name, value)
 
     def find_on(self, span: Span) -> AttributeValue:
         """Return the value at the path, or ``None``."""
-        if self._is_of_events:
+        if _ALL in self.keys:
             return _of_events(span, self._event)
         if not self._event and (found := self.find(span.attributes)) is not None:
             return found
@@ -253,12 +255,15 @@ class Convention:
         return frozenset[str]().union(*(_path(place).keys for place in places if place[0] != "@"))
 
     def on(self, names: frozenset[str]) -> Convention:
-        """Return the part of the table that counts on spans with these attributes: what is not there, is
-        not looked for."""
-        if "@event" in names:
-            return self
+        """Return the part of the table that counts on spans with these attributes, or with events that have
+        them: what is not there, is not looked for."""
+        has_events = "@event" in names
         places: dict[str, Any] = {
-            part: tuple(each for each in getattr(self, part) if each[0] != "@" and _path(each).keys & names)
+            part: tuple(
+                each
+                for each in getattr(self, part)
+                if _path(each).keys & names or (has_events and (each[0] == "@" or each.endswith("/*")))
+            )
             for part in _PARTS
             if part not in ("documents", "output")  # the one counts instead of the other
         }
@@ -271,76 +276,111 @@ class Convention:
             told, role = kind.role(span)
             if not told:
                 continue
-            if role is Role.CALL and not self._has_input(span):
+            is_inner = role is Role.CALL and self.without_input is not Role.CALL
+            if is_inner and all(_find(span, place) is None for place in (*self.question, *self.input)):
                 return True, self.without_input
-            if role is Role.CALL and self._synthesized(span):
+            if role is Role.CALL and self.synthesized(span):
                 return True, Role.RERANK
             return True, role
         return False, None
 
-    def _has_input(self, span: Span) -> bool:
-        if self.without_input is Role.CALL:
-            return True
-        places = (*self.question, *self.input)
-        return any(_find(span, place) is not None for place in places)
-
-    def _synthesized(self, span: Span) -> AttributeValue:
+    def synthesized(self, span: Span) -> AttributeValue:
         """Return the texts that LlamaIndex's synthesizer was given: they are the final chunks."""
         return next((texts for key in self.input if (texts := texts_for_synthesis(span, key))), None)
 
-    def read(self, span: Span, role: Role | None) -> SpanReading:
+
+class Reader:
+    """Reads the parts of a RAG call from a span, as a convention's table says."""
+
+    def __init__(self, table: Convention, span: Span) -> None:
+        self.table, self.span = table, span
+        self._known: dict[str, tuple[AttributeValue, Place]] = {}
+
+    def read(self, role: Role | None) -> SpanReading:
         """Read the parts that a span of this role may hold."""
         is_call, is_model = role is Role.CALL, role is Role.GENERATION
-        output_at, output = _first(span, (*self.answer, *self.output)) if is_call else ("", None)
+        output_at, output = (
+            _first(self.span, (*self.table.answer, *self.table.output)) if is_call else ("", None)
+        )
         return SpanReading(
-            span,
-            self.name,
+            self.span,
+            self.table.name,
             role,
-            question=self._question(span, role),
-            query=self._query(span, role),
-            documents=self._documents(span, role),
-            tool=self._tool(span) if role is Role.TOOL else None,
-            prompt=self._prompt(span) if is_model else None,
-            handed=self._handed(span) if is_model else (),
-            answer=self._answer(span, role),
-            told=_first(span, (*self.question, *self.input))[1] if is_call else None,
+            question=self._question(role),
+            query=self._text((*self.table.arguments, *self.table.query, *self.table.input), question_in)
+            if role in (Role.RETRIEVAL, Role.RERANK, Role.TOOL)
+            else None,
+            documents=self._documents(role),
+            tool=self._tool() if role is Role.TOOL else None,
+            prompt=self._prompt() if is_model else None,
+            handed=self._handed() if is_model else (),
+            answer=self._answer(role),
+            told=_first(self.span, (*self.table.question, *self.table.input))[1] if is_call else None,
             output=output,
             output_at=output_at,
-            reference=self._text(span, self.reference, answer_in),
-            reference_chunk_ids=_strings(span, self.reference_ids),
-            model=_name(span, self.model) if role is not Role.STEP else None,
-            response_id=_name(span, self.response_id),
-            session_id=_name(span, self.session),
-            conversation_id=_name(span, self.conversation),
-            prompt_version=_name(span, self.prompt_version),
+            reference=self._text(self.table.reference, answer_in),
+            reference_chunk_ids=_strings(self.span, self.table.reference_ids),
+            model=_name(self.span, self.table.model) if role is not Role.STEP else None,
+            response_id=_name(self.span, self.table.response_id),
+            session_id=_name(self.span, self.table.session),
+            conversation_id=_name(self.span, self.table.conversation),
+            prompt_version=_name(self.span, self.table.prompt_version),
         )
+
+    def answered(self) -> SpanReading | None:
+        """Read a retrieval whose output is an answer, beside what it found: both in one request."""
+        raw = _first(self.span, self.table.output)[1]
+        output = parse_loosely(raw) if not isinstance(raw, str) or "itations" in raw else None
+        is_cited = isinstance(output, dict) and "citations" in map(plain, output)
+        if not is_cited and not _name(self.span, self.table.model):
+            return None
+        answer = self._answer(Role.GENERATION)
+        if answer is None or not answer.value:
+            return None
+        beside = tuple(each for each in self.table.documents if not each.startswith(self.table.output))
+        handed = self._handed() or self._listed(beside)
+        texts = [chunk.text for each in handed for chunk in each.documents.value or ()]
+        if not handed or any(text and text in answer.value for text in texts):
+            return None
+        return self.read(Role.GENERATION)._replace(handed=handed)
 
     # -- parts
 
-    def _held(self, span: Span, place: str) -> tuple[AttributeValue, Place]:
+    def _place(self, attribute: str) -> Place:
+        return Place(attribute, self.table.name, self.span.span_id)
+
+    def _held(self, place: str) -> tuple[AttributeValue, Place]:
         """Return what is at a place: a value, or the messages of a flattened list or of events."""
+        found = self._known.get(place)
+        if found is None:
+            found = self._known[place] = self._held_once(place)
+        return found
+
+    def _held_once(self, place: str) -> tuple[AttributeValue, Place]:
         if place in (EVENTS, CHOICES):
-            listed, event = event_messages(span, choices=place == CHOICES)
-            return listed, Place(event, self.name, span.span_id)
+            listed, event = event_messages(self.span, choices=place == CHOICES)
+            return listed, self._place(event)
         path = _path(place)
         if path.prefix:
-            at = Place(f"{path.prefix}.*", self.name, span.span_id)
-            return flat_messages(span, path.prefix, path.item), at
-        return _find(span, place), Place(place, self.name, span.span_id)
+            at = self._place(f"{path.prefix}.*")
+            return flat_messages(self.span, path.prefix, path.item), at
+        return _find(self.span, place), self._place(place)
 
-    def _text(self, span: Span, places: Places, read: _TextIn) -> FoundValue[str] | None:
-        return best(*(self._text_at(span, place, read) for place in places)) if places else None
+    def _text(self, places: Places, read: _TextIn) -> FoundValue[str] | None:
+        return best(*[self._text_at(place, read) for place in places]) if places else None
 
-    def _text_at(self, span: Span, place: str, read: _TextIn) -> FoundValue[str] | None:
-        value, at = self._held(span, place)
+    def _text_at(self, place: str, read: _TextIn) -> FoundValue[str] | None:
+        value, at = self._held(place)
         if value in (None, "", ()):
             return None
-        if self.verbatim:
+        if self.table.verbatim:
             texts = value if isinstance(value, tuple) else (value,)
-            text = ("\n" if self.of_any_role else "").join(each for each in texts if isinstance(each, str))
-            how = "as the mapping says" if self.of_any_role else "its text"
+            text = ("\n" if self.table.of_any_role else "").join(
+                each for each in texts if isinstance(each, str)
+            )
+            how = "as the mapping says" if self.table.of_any_role else "its text"
             return found_text(text or None, at, how, value)
-        mime = place.endswith(".value") and span.attributes.get(place.replace(".value", ".mime_type"))
+        mime = place.endswith(".value") and self.span.attributes.get(place.replace(".value", ".mime_type"))
         if mime == _PLAIN_TEXT and isinstance(value, str):
             return found_text(value, at, "its text", value)
         is_json = mime == _JSON and isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
@@ -348,51 +388,46 @@ class Convention:
             return FoundValue(None, at, "its text", broken_damage(value, place))
         return read(value, at)
 
-    def _question(self, span: Span, role: Role | None) -> FoundValue[str] | None:
-        if not self.of_any_role and role not in (Role.CALL, Role.GENERATION):
+    def _question(self, role: Role | None) -> FoundValue[str] | None:
+        if not self.table.of_any_role and role not in (Role.CALL, Role.GENERATION):
             return None
-        told = self._text(span, self.question, question_in)
-        asked = self._text(span, self.messages, question_in)
+        told = self._text(self.table.question, question_in)
+        asked = self._text(self.table.messages, question_in)
         if role is Role.GENERATION and asked is not None:
             return best(told, asked)
-        if (found := best(told, self._text(span, self.input, question_in), asked)) is not None:
+        if (found := best(told, self._text(self.table.input, question_in), asked)) is not None:
             return found
-        return self._text(span, self.query, question_in) if role is Role.GENERATION else None
+        return self._text(self.table.query, question_in) if role is Role.GENERATION else None
 
-    def _prompt(self, span: Span) -> FoundValue[tuple[Message, ...]] | None:
-        for place in (*self.messages, *self.input):
-            value, at = self._held(span, place)
+    def _prompt(self) -> FoundValue[tuple[Message, ...]] | None:
+        for place in (*self.table.messages, *self.table.input):
+            value, at = self._held(place)
             found = prompt_in(value, at) if value else None
             if found is None or not found.value:
                 continue
             instructions = [
                 {"role": "system", "content": parse_loosely(text)}
-                for each in self.system
-                if (text := _find(span, each))
+                for each in self.table.system
+                if (text := _find(self.span, each))
             ]
             return found._replace(value=(*instructions, *found.value))
         return None
 
-    def _query(self, span: Span, role: Role | None) -> FoundValue[str] | None:
-        if role not in (Role.RETRIEVAL, Role.RERANK, Role.TOOL):
+    def _answer(self, role: Role | None) -> FoundValue[str] | None:
+        if not self.table.of_any_role and role not in (Role.CALL, Role.GENERATION):
             return None
-        return self._text(span, (*self.arguments, *self.query, *self.input), question_in)
-
-    def _answer(self, span: Span, role: Role | None) -> FoundValue[str] | None:
-        if not self.of_any_role and role not in (Role.CALL, Role.GENERATION):
-            return None
-        told = self._text(span, self.answer, answer_in) or self._whole_answer(span)
+        told = self._text(self.table.answer, answer_in) or self._whole_answer()
         if told is not None:
-            return told if told.value is not None else best(told, self._text(span, self.output, answer_in))
-        for place in self.reply:
-            value, at = self._held(span, place)
+            return told if told.value is not None else best(told, self._text(self.table.output, answer_in))
+        for place in self.table.reply:
+            value, at = self._held(place)
             if not value:
                 continue
             if is_broken_json(value, parse_loosely(value)):
                 return FoundValue(None, at, "a message", broken_damage(value, place))
             listed, _ = messages_of(value)
             if not listed and isinstance(value, str):
-                return self._text_at(span, place, answer_in)
+                return self._text_at(place, answer_in)
             text = next((text for each in listed if (text := message_text(each))), None)
             if last_user_text(listed) or tool_messages(listed):  # a whole conversation, or a turn with tools
                 text = last_answer_text(listed)
@@ -400,50 +435,52 @@ class Convention:
                 return answer_in(given, at)
             if text or role is Role.GENERATION:  # a model that only calls tools gives no answer
                 return found_text(text, at, "text of the first choice", text)
-        return self._text(span, self.output, answer_in)
+        return self._text(self.table.output, answer_in)
 
-    def _whole_answer(self, span: Span) -> FoundValue[str] | None:
+    def _whole_answer(
+        self,
+    ) -> FoundValue[str] | None:
         """Return a structured answer without one text that must be it."""
-        found = (self._held(span, place) for place in self.answer)
+        found = (self._held(place) for place in self.table.answer)
         value, at = next(((value, at) for value, at in found if isinstance(value, str) and value), ("", None))
         return found_text(value, at, "the whole result", value) if at else None
 
-    def _documents(self, span: Span, role: Role | None) -> FoundValue[tuple[Chunk, ...]] | None:
-        if self.of_any_role:
-            return best(*self._found(span, self.documents, documents_in))
-        if role is Role.STEP and self.handed_on:
-            listed = next((each for key in self.handed_on if (each := handed_on(span, key))), None)
-            return find_documents(listed, Place(self.handed_on[0], self.name, span.span_id))
+    def _documents(self, role: Role | None) -> FoundValue[tuple[Chunk, ...]] | None:
+        if self.table.of_any_role:
+            return best(*self._found(self.table.documents, documents_in))
+        if role is Role.STEP and self.table.handed_on:
+            listed = next((each for key in self.table.handed_on if (each := handed_on(self.span, key))), None)
+            return find_documents(listed, self._place(self.table.handed_on[0]))
         if role is Role.TOOL:
-            return best(*self._found(span, (*self.result, *self.output), tool_documents))
+            return best(*self._found((*self.table.result, *self.table.output), tool_documents))
         if role not in (Role.RETRIEVAL, Role.RERANK):
             return None
-        if texts := self._synthesized(span):
-            return find_documents(texts, Place(self.input[-1], self.name, span.span_id))
+        if texts := self.table.synthesized(self.span):
+            return find_documents(texts, self._place(self.table.input[-1]))
         found = [
-            *(self._ranked(span, *each) for each in self.ranking),
-            *self._found(span, self.documents or self.output, documents_in),
-            *self._found(span, self.result, tool_documents),
+            *(self._ranked(*each) for each in self.table.ranking),
+            *self._found(self.table.documents or self.table.output, documents_in),
+            *self._found(self.table.result, tool_documents),
         ]
         return _completed(best(*found), found)
 
     def _found(
-        self, span: Span, places: Places, read: Callable[..., FoundValue[tuple[Chunk, ...]] | None]
+        self, places: Places, read: Callable[..., FoundValue[tuple[Chunk, ...]] | None]
     ) -> Iterator[FoundValue[tuple[Chunk, ...]] | None]:
         for place in places:
             path = _path(place)
             if path.prefix:
-                flat = unflattened(span.attributes, path.prefix, path.item)
-                yield flat_documents(span, flat, Place(f"{path.prefix}.*", self.name, span.span_id))
-            elif (value := path.find_on(span)) not in (None, ""):
-                handed = read(value, Place(place, self.name, span.span_id))
-                yield _with_loss(span, handed) if place.endswith("/*") else handed
+                flat = unflattened(self.span.attributes, path.prefix, path.item)
+                yield flat_documents(self.span, flat, self._place(f"{path.prefix}.*"))
+            elif (value := path.find_on(self.span)) not in (None, ""):
+                handed = read(value, self._place(place))
+                yield _with_loss(self.span, handed) if place.endswith("/*") else handed
 
-    def _ranked(self, span: Span, documents: str, ranking: str) -> FoundValue[tuple[Chunk, ...]] | None:
+    def _ranked(self, documents: str, ranking: str) -> FoundValue[tuple[Chunk, ...]] | None:
         """Sort documents by a list of indices and scores."""
         listed, order = (
             [parse_loosely(each) for each in value]
-            if isinstance(value := span.attributes.get(key), tuple)
+            if isinstance(value := self.span.attributes.get(key), tuple)
             else []
             for key in (documents, ranking)
         )
@@ -455,30 +492,36 @@ class Convention:
             and 0 <= index < len(listed)
             for score in (rank.get("relevanceScore"),)
         )
-        return find_documents(ranked, Place(documents, self.name, span.span_id)) if ranked else None
+        return find_documents(ranked, self._place(documents)) if ranked else None
 
-    def _tool(self, span: Span) -> str | None:
-        return _name(span, self.tool) or (None if self.name == "otel-genai" else span.name)
+    def _tool(
+        self,
+    ) -> str | None:
+        return _name(self.span, self.table.tool) or (
+            None if self.table.name == "otel-genai" else self.span.name
+        )
 
-    def _handed(self, span: Span) -> tuple[ToolResult, ...]:
+    def _handed(
+        self,
+    ) -> tuple[ToolResult, ...]:
         """Return what tools and the provider's own search gave the model.
 
         Documents of the request are whole, so what the response cites of them is left aside.
         """
-        given = self._results(span, (*self.messages, *self.input), is_response=False)
+        given = self._results((*self.table.messages, *self.table.input), is_response=False)
         if any(each.tool is None for each in given):
             return given
-        places = (*self.envelopes, *self.reply, *self.answer, *self.output)
-        return (*given, *self._results(span, places)) or self._listed(span, self.hosted)
+        places = (*self.table.envelopes, *self.table.reply, *self.table.answer, *self.table.output)
+        return (*given, *self._results(places)) or self._listed(self.table.hosted)
 
-    def _listed(self, span: Span, places: Places) -> tuple[ToolResult, ...]:
-        listing = best(*self._found(span, places, documents_in))
+    def _listed(self, places: Places) -> tuple[ToolResult, ...]:
+        listing = best(*self._found(places, documents_in))
         return (ToolResult(None, listing),) if listing and listing.value else ()
 
-    def _results(self, span: Span, places: Places, *, is_response: bool = True) -> tuple[ToolResult, ...]:
+    def _results(self, places: Places, *, is_response: bool = True) -> tuple[ToolResult, ...]:
         """Return what the first of these places holds of tools and of the provider's search."""
         for place in places:
-            raw, at = self._held(span, place)
+            raw, at = self._held(place)
             value = in_camel_case(parse_loosely(raw)) if may_hold_results(raw) else None
             if not value:
                 continue
@@ -488,23 +531,6 @@ class Convention:
             if of_tools or shown:
                 return (*of_tools, *shown)
         return ()
-
-    def answered(self, span: Span) -> SpanReading | None:
-        """Read a retrieval whose output is an answer, beside what it found: both in one request."""
-        raw = _first(span, self.output)[1]
-        output = parse_loosely(raw) if not isinstance(raw, str) or "itations" in raw else None
-        is_cited = isinstance(output, dict) and "citations" in map(plain, output)
-        if not is_cited and not _name(span, self.model):
-            return None
-        answer = self._answer(span, Role.GENERATION)
-        if answer is None or not answer.value:
-            return None
-        beside = tuple(each for each in self.documents if not each.startswith(self.output))
-        handed = self._handed(span) or self._listed(span, beside)
-        texts = [chunk.text for each in handed for chunk in each.documents.value or ()]
-        if not handed or any(text and text in answer.value for text in texts):
-            return None
-        return self.read(span, Role.GENERATION)._replace(handed=handed)
 
 
 _PARTS: Final = tuple(each.name for each in fields(Convention) if each.type == "Places")
@@ -555,13 +581,7 @@ def _completed(
         for chunk in found.value or ()
         if not is_unnamed(chunk)
     }
-    if not known:
-        return chosen
-    named = tuple(
-        replace(chunk, id=known[chunk.text].id) if is_unnamed(chunk) and chunk.text in known else chunk
-        for chunk in chosen.value
-    )
-    return chosen._replace(value=named)
+    return chosen._replace(value=tuple(named_as(chunk, known.get(chunk.text)) for chunk in chosen.value))
 
 
 def _name(span: Span, places: Places) -> str | None:

@@ -14,7 +14,7 @@ from ragtrace import semconv
 from ragtrace.traces.extract._content import first_text
 from ragtrace.traces.extract._payload import handed_on, returns_documents, texts_for_synthesis
 from ragtrace.traces.extract._span_reader import Role, SpanReading, merge
-from ragtrace.traces.extract.convention import CHOICES, EVENTS, Convention, SpanRule
+from ragtrace.traces.extract.convention import CHOICES, EVENTS, Convention, Reader, SpanRule
 from ragtrace.traces.trace import Span
 
 CALL, RETRIEVAL, RERANK = Role.CALL, Role.RETRIEVAL, Role.RERANK
@@ -164,7 +164,7 @@ TRULENS: Final = Convention(
         ),
     ),
     question=("ai.observability.record_root.input",),
-    input=("ai.observability.call.kwargs", "ai.observability.call.kwargs.*"),
+    input=("ai.observability.call.kwargs",),
     output=("ai.observability.call.return",),
     messages=("ai.observability.generation.input_messages",),
     query=("ai.observability.retrieval.query_text", "ai.observability.reranking.query_text"),
@@ -657,17 +657,19 @@ def read_span(span: Span) -> SpanReading | None:
     """Read a span by every convention that it follows; ``None`` if it follows none."""
     every = "\n".join(span.attributes)
     flat = [name for prefix, name in _FLAT if prefix in every] if _INDEX.search(every) else ()
-    names = _NAMES.intersection(span.attributes).union(flat, ["@event"] if span.events else (), ["@name"])
+    names = _NAMES.intersection(span.attributes).union(flat, ["@name"])
+    if span.events:
+        names = names.union(["@event"], *(_NAMES.intersection(each.attributes) for each in span.events))
     role: Role | None = None
     following = []
     for convention, holds in _candidates(names):
         told, found = convention.role(span)
         if told or holds:
-            following.append(convention)
+            following.append(Reader(convention, span))
         role = role or found
-    answered = [each.answered(span) for each in following] if role is Role.RETRIEVAL else []
+    answered = [each.answered() for each in following] if role is Role.RETRIEVAL else []
     found_both = [each for each in answered if each is not None]
-    return merge(found_both or [each.read(span, role) for each in following])
+    return merge(found_both or [each.read(role) for each in following])
 
 
 @lru_cache(maxsize=1_024)

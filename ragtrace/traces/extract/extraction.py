@@ -18,12 +18,11 @@ from ragtrace.traces.extract._calls import (
     under_test,
     without_skew,
 )
-from ragtrace.traces.extract._references import with_references
 from ragtrace.traces.extract._rules import AttributeMapping, ExtractRules
 from ragtrace.traces.extract._span_reader import Role, SpanReading
 from ragtrace.traces.extract._unread import Unread, unread_text
 from ragtrace.traces.extract.conventions import stores_vectors
-from ragtrace.traces.extract.record import record_of
+from ragtrace.traces.extract.record import record_of, with_references
 from ragtrace.traces.text import flat
 from ragtrace.traces.trace import Span, Trace
 
@@ -61,17 +60,16 @@ def extract_records(trace: Trace, rules: ExtractRules = _DEFAULT) -> Extraction:
     It is a pure function: the same spans give the same records, in any order. A missing or damaged part
     becomes a [`Gap`][ragtrace.model.Gap] of the record, never an exception.
     """
-    mapping, recorded = rules.mapping, trace
-    trace = without_skew(trace)
+    recorded, trace = trace, without_skew(trace)
     tree = SpanTree(trace)
-    judged, notes = _without_evaluators(trace, tree, mapping)
+    judged, notes = _without_evaluators(trace, tree, rules.mapping)
     ingested = {tree.root_of(span).span_id for span in trace.spans if stores_vectors(span)}
     calls = [
         call
         for call in find_calls(tree, judged)
         if _has_steps(call) and not (ingested and _ingests(call, tree, ingested))
     ]
-    read = [_with_session(record_of(call, tree, rules), call, tree, mapping) for call in calls]
+    read = [record_of(call, tree, rules) for call in calls]
     if trace is not recorded:
         read = [_at_recorded_times(record, recorded) for record in read]
     records = with_references(read, calls, trace, tree)
@@ -86,17 +84,6 @@ def _at_recorded_times(record: RagRecord, trace: Trace) -> RagRecord:
     return replace(record, target=replace(record.target, start_ns=span.start_ns, end_ns=span.end_ns))
 
 
-def _with_session(
-    record: RagRecord, call: Call, tree: SpanTree, mapping: AttributeMapping | None
-) -> RagRecord:
-    """Set the session from the mapping, on a span of the call or above it."""
-    if mapping is None or not mapping.session:
-        return record
-    own = (found for each in call.members if (found := mapping.session_of(each.span)))
-    session = next(own, None) or tree.first_above(call.members[0].span, mapping.session_of)
-    return replace(record, session_id=session or record.session_id)
-
-
 def _without_evaluators(
     trace: Trace, tree: SpanTree, mapping: AttributeMapping | None
 ) -> tuple[Sequence[SpanReading], list[ExtractionNote]]:
@@ -107,9 +94,8 @@ def _without_evaluators(
         for span in trace.spans
         if span.attributes.get(semconv.LOGFIRE_SPAN_TYPE) == semconv.LOGFIRE_PENDING
     }
-    readings = read_spans(
-        (span for span in trace.spans if span.span_id not in marked and span.span_id not in pending), mapping
-    )
+    other = marked | pending
+    readings = read_spans((each for each in trace.spans if each.span_id not in other), mapping)
     evaluators = marked | _evaluating(readings, tree)
     guards = {each.span.span_id for each in readings if each.role is Role.GUARDRAIL}
     ids = [span.span_id for span in trace.spans]
@@ -117,20 +103,14 @@ def _without_evaluators(
     guarded = tree.nearest_above(ids, guards).keys() | guards
     if not any(each.role is Role.GENERATION and each.span.span_id not in guarded for each in readings):
         guarded = guards  # the guardrail surrounds the application
-    notes = [
-        _note(span, text)
-        for span in trace.spans
-        for among, text in (
-            (below, "belongs to an evaluator: evaluations are never evaluated"),
-            (pending, "is a placeholder that Logfire writes when a span starts"),
-            (guarded - below, "belongs to a guardrail, which does not answer"),
-        )
-        if span.span_id in among
-    ]
-    kept = tuple(
-        each for each in readings if each.span.span_id not in below and each.span.span_id not in guarded
+    unused = (
+        (below, "belongs to an evaluator: evaluations are never evaluated"),
+        (pending, "is a placeholder that Logfire writes when a span starts"),
+        (guarded - below, "belongs to a guardrail, which does not answer"),
     )
-    return kept, notes
+    notes = [_note(span, why) for span in trace.spans for among, why in unused if span.span_id in among]
+    aside = below | guarded
+    return tuple(each for each in readings if each.span.span_id not in aside), notes
 
 
 def _evaluating(readings: Sequence[SpanReading], tree: SpanTree) -> set[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -17,10 +19,12 @@ from ragtrace.traces.extract._hops import hops_of
 from ragtrace.traces.extract._missing import missing_answer, missing_text, unfinished_answer
 from ragtrace.traces.extract._prompt_context import earlier_turns
 from ragtrace.traces.extract._prompts import beside_chunks, is_question_alone, question_of
-from ragtrace.traces.extract._rules import ExtractRules, is_mapped
+from ragtrace.traces.extract._rules import AttributeMapping, ExtractRules, is_mapped
 from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.extract.convention import Reader
+from ragtrace.traces.extract.conventions import OWN
 from ragtrace.traces.text import flat
-from ragtrace.traces.trace import Span
+from ragtrace.traces.trace import Span, Trace
 
 T = TypeVar("T")
 
@@ -33,9 +37,10 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
     context = context_of(call, generation, tree, question=_told(call), source=rules.context)
     question = _question(call, generation, context, is_rewritten=chosen.rewrites)
     answer = _answer(call, generation, output, chosen, question.value if question else None)
-    reference = _reference(call)
-    target = _target_span(call, generation, answer)
     sources = [reading for reading in (call.own, generation, *call.members) if reading is not None]
+    why = "a span of the RAG call holds a reference"
+    reference = _choose(Part.REFERENCE, *((each, each.reference, why) for each in sources))
+    target = (answer.reading if answer else sources[0]).span
     told = [each for each in (question, answer, reference) if each and each.value is not None]
     provenance = (*(each.provenance for each in told), *context.provenance)
     query = next((each.query.value for each in context.sources if each.query), None)
@@ -47,8 +52,7 @@ def record_of(call: Call, tree: SpanTree, rules: ExtractRules) -> RagRecord:
         reference=reference.value if reference else None,
         reference_chunk_ids=_first(each.reference_chunk_ids for each in sources) or (),
         target=_target(target, tree),
-        session_id=_first(each.session_id for each in sources)
-        or tree.first_above(sources[0].span, _session_of),
+        session_id=_session_id(call, sources, tree, rules.mapping),
         conversation_id=_first(reading.conversation_id for reading in sources),
         response_id=_first(reading.response_id for reading in sources),
         model=_first(reading.model for reading in (generation, *sources) if reading),
@@ -197,21 +201,6 @@ def _answer(
     return found._replace(found=unwrapped(found.found, question))
 
 
-def _reference(call: Call) -> _Choice[str] | None:
-    candidates = [each for each in (call.own, *call.members) if each is not None]
-    return _choose(
-        Part.REFERENCE,
-        *((each, each.reference, "a span of the RAG call holds a reference") for each in candidates),
-    )
-
-
-def _target_span(call: Call, generation: SpanReading | None, answer: _Choice[str] | None) -> Span:
-    if answer is not None:
-        return answer.reading.span
-    chosen = call.own or generation
-    return chosen.span if chosen else call.members[0].span
-
-
 def _target(span: Span, tree: SpanTree) -> Target:
     return Target(
         trace_id=span.trace_id,
@@ -229,6 +218,18 @@ def _target(span: Span, tree: SpanTree) -> Target:
 
 _TRACE_FLAGS = 0xFF
 """OTLP stores W3C's flags in the low byte of ``Span.flags``."""
+
+
+def _session_id(
+    call: Call, sources: Sequence[SpanReading], tree: SpanTree, mapping: AttributeMapping | None
+) -> str | None:
+    """Read the session, as the mapping says or a convention, from the call, or from a span above it."""
+    mapped = None
+    if mapping and mapping.session:
+        mapped = _first(mapping.session_of(each.span) for each in call.members)
+        mapped = mapped or tree.first_above(call.members[0].span, mapping.session_of)
+    told = mapped or _first(each.session_id for each in sources)
+    return told or tree.first_above(sources[0].span, _session_of)
 
 
 def _session_of(span: Span) -> str | None:
@@ -260,3 +261,45 @@ def _damage(choice: _Choice[str]) -> list[Gap]:
 
 def _first(values: Iterable[T | None]) -> T | None:
     return next((value for value in values if value), None)
+
+
+# -- references outside the steps of a call: on the application's spans, or in later feedback
+
+_REFERENCES: Final = frozenset({semconv.REFERENCE_ANSWER, semconv.REFERENCE_CONTEXT_IDS})
+
+
+def with_references(
+    records: Sequence[RagRecord], calls: Sequence[Call], trace: Trace, tree: SpanTree
+) -> tuple[RagRecord, ...]:
+    """Add references to the records, one per call, from spans that are not steps of their calls.
+
+    A reference of a step is kept. Of several spans, the one that ended last wins.
+    """
+    holders = [span for span in trace.spans if not _REFERENCES.isdisjoint(span.attributes)]
+    completed = list(records)
+    if not holders or not calls:
+        return tuple(completed)
+    positions: dict[str, int] = {}
+    for position, call in enumerate(calls):
+        positions.update(dict.fromkeys((member.span.span_id for member in call.members), position))
+        if call.root is not None:
+            positions.setdefault(call.root.span_id, position)
+    starts = {  # the span and those that it links to: one of them may be below a call
+        span.span_id: [span.span_id, *(link.span_id for link in span.links if link.trace_id == span.trace_id)]
+        for span in holders
+    }
+    above = tree.nearest_above(chain.from_iterable(starts.values()), positions.keys())
+    for span in sorted(holders, key=lambda span: (span.end_ns, span.span_id), reverse=True):
+        near = (positions.get(each, positions.get(above.get(each, ""))) for each in starts[span.span_id])
+        at = next((each for each in near if each is not None), 0 if len(calls) == 1 else None)
+        if at is None:
+            continue
+        record, reading = completed[at], Reader(OWN, span).read(None)
+        found = reading.reference
+        if record.reference is None and found is not None and found.value is not None:
+            why = f"no step of the RAG call holds a reference, and this span does: {found.how}."
+            provenance = (*record.provenance, found.provenance(Part.REFERENCE, span, why))
+            record = replace(record, reference=found.value, provenance=provenance)
+        ids = record.reference_chunk_ids or reading.reference_chunk_ids
+        completed[at] = replace(record, reference_chunk_ids=ids)
+    return tuple(completed)

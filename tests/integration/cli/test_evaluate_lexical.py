@@ -12,6 +12,16 @@ import pytest
 from tests.integration.cli.program import run
 
 REFUSALS = [
+    *("There is nothing in the context about that.", "I'd need more details to help with that."),
+    *(
+        "Îmi pare rău, dar contextul nu conține această informație.",
+        "Στο κείμενο δεν υπάρχει αυτή η πληροφορία.",
+    ),
+    *("Sajnos a megadott szövegben nincs erre vonatkozó információ.", "В контекста няма такава информация."),
+    *("Nažalost, dokumenti ne sadrže taj podatak.", "Ho sento, el context no conté aquesta informació."),
+    *("Samahani, sina habari hiyo.", "Paumanhin, walang impormasyon tungkol dito."),
+    *("متأسفم، این اطلاعات در متن موجود نیست.", "معذرت، اس بارے میں کوئی معلومات نہیں ہے۔"),
+    *("দুঃখিত, প্রদত্ত তথ্যে এর উত্তর নেই।", "மன்னிக்கவும், கொடுக்கப்பட்ட தகவலில் பதில் இல்லை."),
     *("Das kann ich anhand der Unterlagen leider nicht sagen.", "Dazu liegen mir keine Angaben vor."),
     *("Désolé, les documents ne mentionnent pas ce point.", "Je ne dispose pas de cette information."),
     *("No dispongo de esa información.", "Los documentos no mencionan los gastos de envío."),

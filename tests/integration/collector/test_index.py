@@ -258,10 +258,10 @@ async def test_the_index_is_switched_by_a_reload(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("max_rows", "max_bytes", "most"),
-    [(1_000_000, "2GiB", 1_000_000), (1_000_000, "160MB", 100_000), (10, "2GiB", 10)],
-    ids=["the default", "a quarter of the store", "the number"],
+    [(1_000_000, "2GiB", 1_000_000), (1_000_000, "160MB", 80_000), (10, "2GiB", 10)],
+    ids=["the default", "two fifths of the store", "the number"],
 )
-def test_the_index_takes_at_most_a_quarter_of_the_store(
+def test_the_index_takes_at_most_two_fifths_of_the_store(
     tmp_path: Path, max_rows: int, max_bytes: str, most: int
 ) -> None:
     store = {"path": str(tmp_path / "store.db"), "max_bytes": max_bytes}

@@ -233,3 +233,27 @@ async def test_arrivals_after_the_newest_was_forgotten_go_on() -> None:
     position = (await index.arrivals(AnswerFilter(), after=position)).position
     put(db, a_row(3, minute=40))
     assert numbers((await index.arrivals(AnswerFilter(), after=position)).answers) == [3]
+
+
+async def test_arrival_that_is_seen_after_one_with_a_larger_number_is_not_lost() -> None:
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    db.executescript(INDEX_TABLES)
+
+    @contextmanager
+    def connect() -> Iterator[sqlite3.Connection]:
+        yield db
+
+    index = SqliteAnswerIndex(connect)
+    for number in (1, 2):
+        put(db, a_row(number))
+    move = (
+        "UPDATE answer_row SET id = ? WHERE id = ?",
+        "UPDATE answer_score SET answer = ? WHERE answer = ?",
+    )
+    for statement in move:
+        db.execute(statement, (9, 2))
+    position = (await index.arrivals(AnswerFilter())).position
+    put(db, a_row(3))
+    for statement in move:  # as if its writer had taken the number first and committed last
+        db.execute(statement, (5, 10))
+    assert numbers((await index.arrivals(AnswerFilter(), after=position)).answers) == [3]

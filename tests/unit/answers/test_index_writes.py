@@ -9,7 +9,7 @@ import pytest
 from ragtrace.answers.index.sums import fold
 from ragtrace.answers.index.tables import INDEX_TABLES
 from ragtrace.answers.index.writes import forget, note_feedback, put, size
-from tests.unit.answers.rows import NOON_NS, a_row, hex_id
+from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row, hex_id
 
 
 @pytest.fixture
@@ -77,3 +77,14 @@ def test_names_that_no_database_holds_are_kept_nearly(db: sqlite3.Connection) ->
         "SELECT service, blame, session FROM answer_row JOIN answer_stream ON answer_stream.id = stream"
     )
     assert (service, blame, session) == ("a\ufffdb", "?", "s" * 200)
+
+
+def test_sums_are_made_of_what_is_over_and_of_no_more(db: sqlite3.Connection) -> None:
+    for number, minute in enumerate((0, 60, 25 * 60)):  # two hours of a day, and one of the next
+        put(db, a_row(number, minute=minute))
+    while fold(db, at_once=1):
+        pass
+    first, newest = NOON_NS // HOUR_NS, NOON_NS // HOUR_NS + 25
+    sums = "SELECT hours, first_hour, answers FROM answer_sum ORDER BY hours, first_hour"
+    assert db.execute(sums).fetchall() == [(1, first, 1), (1, first + 1, 1), (24, first - 12, 2)]
+    assert db.execute("SELECT hours, first_hour FROM answer_touched").fetchall() == [(1, newest)]
