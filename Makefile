@@ -135,7 +135,7 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 
 of_image := --extra azure --extra collector --extra encryption --extra judge-anthropic --extra kafka
 # All but the instrumentors of others' libraries: those are in the second environment, with the libraries.
-of_development := $(addprefix --extra ,azure calibrate collector encryption examples judge-anthropic kafka local nli parquet privacy zstd)
+of_development := $(addprefix --extra ,azure calibrate collector encryption examples judge-anthropic kafka local nli parquet postgres privacy zstd)
 # Packages that others require, and that the demo can do without: tests/acceptance/test_demo.py runs it without them.
 of_demo := --extra collector $(addprefix --no-emit-package ,aiohappyeyeballs aiohttp aiosignal attrs frozenlist multidict propcache yarl \
   charset-normalizer httpx2-jsfetch markdown-it-py mdurl \

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ragtrace.budget import Budget, ExceededLimit, Limit, Period, Spend
+from ragtrace.budget import Budget, BudgetUnavailable, ExceededLimit, Limit, Period, Spend
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.store.postgres import PostgresServer
@@ -66,15 +66,21 @@ class Member:
         """Judge what is due: a call each, as far as the budget allows."""
         jobs = await self.store.take_jobs(4, now_ns=time.time_ns())
         for job in jobs:
-            reserved = await self.store.budget.reserve(BUDGET, Spend(calls=1), now_ns=time.time_ns())
             outcome, carrier = "over_budget:calls", ""
             items: Mapping[str, bytes] = {}
-            if not isinstance(reserved, ExceededLimit):
+            if await self._may_ask():
                 await asyncio.sleep(0.1)
                 carrier = os.urandom(8).hex()
                 outcome, items = "judged", {SINK: f"{job.trace_id} {carrier}".encode()}
             await self._finish(job, outcome, items, carrier)
         return bool(jobs)
+
+    async def _may_ask(self) -> bool:
+        while True:
+            with suppress(BudgetUnavailable):
+                reserved = await self.store.budget.reserve(BUDGET, Spend(calls=1), now_ns=time.time_ns())
+                return not isinstance(reserved, ExceededLimit)
+            await asyncio.sleep(0.1)
 
     async def _finish(self, job: Job, outcome: str, items: Mapping[str, bytes], carrier: str) -> None:
         """Write a verdict, as the collector does, until the store takes it."""

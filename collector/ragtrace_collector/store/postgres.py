@@ -208,7 +208,13 @@ class PostgresServer:
             psycopg.Error: the server is away, or refuses.
         """
         connection: psycopg.Connection[Any] = psycopg.connect(
-            self.url, connect_timeout=_CONNECT_S, application_name="ragtrace", prepare_threshold=None
+            self.url,
+            connect_timeout=_CONNECT_S,
+            application_name="ragtrace",
+            prepare_threshold=None,
+            keepalives_idle=10,
+            keepalives_interval=5,
+            tcp_user_timeout=int(self.gone_s * 1_000),
         )
         connection.adapters.register_loader("numeric", _NumberLoader)
         return connection
@@ -384,9 +390,18 @@ class PostgresCommits:
         return results
 
     def _was_committed(self, commits: int) -> bool:
-        """Say whether the server committed a transaction whose answer was lost."""
-        (found,) = PostgresDb(self._ready()).execute(_COMMITS, (self._writer,)).fetchone() or (0,)
-        self._ready().rollback()
+        """Say whether the server committed a transaction whose answer was lost.
+
+        If it cannot be asked, this process goes on as another writer: what the old one may have leased is
+        taken back when that one is missed.
+        """
+        try:
+            connection = self._ready()
+            (found,) = PostgresDb(connection).execute(_COMMITS, (self._writer,)).fetchone() or (0,)
+            connection.rollback()
+        except psycopg.Error:
+            self._writer = 0
+            raise
         return bool(found == commits)
 
     def _ready(self) -> psycopg.Connection[Any]:
