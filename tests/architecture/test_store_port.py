@@ -23,7 +23,7 @@ def test_no_statement_leaves_the_store() -> None:
     assert outside == set()
 
 
-KIT = ("test_work_store", "test_held_traces", "test_store_*")
+KIT = ("test_work_store", "test_held_traces", "test_several_writers", "test_store_*")
 """The modules of ``tests/conformance`` about the store."""
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.store import Store
@@ -83,6 +84,19 @@ BLOWS = {
     "a killed database": ["nothing", "nothing", "nothing", "kill the database"],
     "all": ["kill", "pause", "cut", "cut", "kill the database", "nothing"],
 }
+
+
+async def test_a_trace_is_of_the_process_that_its_last_spans_came_to(postgres: Postgres) -> None:
+    server = PostgresServer(postgres.new_database())
+    part = TraceSlice(trace_id=f"{1:032x}", payload=b"spans", spans=())
+    one, two = [await Store.open(server, max_bytes=1 << 30) for _ in range(2)]
+    for store in (one, two):
+        await store.append([part], forward={}, now_ns=1)
+    assert await one.others([part.trace_id]) == {part.trace_id}
+    assert (await one.undecided(), await two.undecided()) == ((), (part.trace_id,))
+    await two.aclose()
+    assert (await one.others([part.trace_id]), await one.undecided()) == (frozenset(), (part.trace_id,))
+    await one.aclose()
 
 
 def said_in(folder: Path) -> list[list[str]]:
