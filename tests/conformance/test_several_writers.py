@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
 from tests.stores.crew import BUDGET, GONE_S
 
-SECONDS = 15
+SECONDS = 8
 MEMBERS = 3
 
 
@@ -44,36 +44,73 @@ def test_each_answer_is_settled_and_carried_once_whatever_happens(
 ) -> None:
     url, said = server.new_database(), tmp_path / "said"
     said.mkdir()
-    names = [*range(MEMBERS)]
-    members = [start(url, said, name) for name in names]
-    chance = random.Random(blows)
-    await_all(said, names)
-    ends_s = time.monotonic() + SECONDS
-    while time.monotonic() < ends_s:
-        time.sleep(chance.uniform(0.2, 0.8))
-        hit = chance.choice(BLOWS[blows])
-        victim = chance.randrange(MEMBERS)
-        if hit == "kill":
-            members[victim].kill()
-            members[victim].wait(PATIENCE_S)
-            names[victim] = max(names) + 1
-            members[victim] = start(url, said, names[victim])
-        elif hit == "pause":
-            members[victim].send_signal(signal.SIGSTOP)
+    crew = Crew(url, said)
+    try:
+        crew.await_all()
+        chance, ends_s = random.Random(blows), time.monotonic() + SECONDS
+        while time.monotonic() < ends_s:
+            time.sleep(chance.uniform(0.2, 0.8))
+            crew.hit(chance.choice(BLOWS[blows]), chance.randrange(MEMBERS), server)
+        crew.await_all()
+        crew.end()
+    finally:
+        crew.kill()
+    asyncio.run(check_laws(url, server, said_in(said)))
+
+
+class Crew:
+    """The processes, each with the name of its file."""
+
+    def __init__(self, url: str, said: Path) -> None:
+        self._url = url
+        self._said = said
+        self._members: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
+        for place in range(MEMBERS):
+            self._start(place, name=place)
+
+    def await_all(self) -> None:
+        """Wait until each process has its file, and so listens to signals."""
+        files = [self._said / str(name) for name, _ in self._members.values()]
+        eventually(lambda: all(file.exists() for file in files), what="every process")
+
+    def hit(self, blow: str, place: int, server: Postgres) -> None:
+        """Strike a process or the database."""
+        name, process = self._members[place]
+        if blow == "kill":
+            process.kill()
+            process.wait(PATIENCE_S)
+            self._start(place, name=name + MEMBERS)
+        elif blow == "pause":
+            process.send_signal(signal.SIGSTOP)
             time.sleep(GONE_S + 1.5)
-            members[victim].send_signal(signal.SIGCONT)
-        elif hit == "cut":
-            cut_connections(server)
-        elif hit == "kill the database":
+            process.send_signal(signal.SIGCONT)
+        elif blow == "cut":
+            with suppress(psycopg.Error):
+                server.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE application_name = 'ragtrace'"
+                )
+        elif blow == "kill the database":
             server.stop(signal.SIGQUIT)
             time.sleep(1)
             server.start()
-    await_all(said, names)
-    for member in members:
-        member.terminate()
-    for member in members:
-        assert member.wait(PATIENCE_S) == 0, "a process did not end"
-    asyncio.run(check_laws(url, server, said_in(said)))
+
+    def end(self) -> None:
+        """Let the processes finish what is left."""
+        for _, process in self._members.values():
+            process.terminate()
+        for _, process in self._members.values():
+            assert process.wait(PATIENCE_S) == 0, "a process did not end"
+
+    def kill(self) -> None:
+        """End what is still there."""
+        for _, process in self._members.values():
+            process.kill()
+            process.wait(PATIENCE_S)
+
+    def _start(self, place: int, *, name: int) -> None:
+        command = [sys.executable, "-m", "tests.stores.crew", self._url, str(self._said), str(name)]
+        self._members[place] = name, subprocess.Popen(command, cwd=ROOT)
 
 
 BLOWS = {
@@ -126,20 +163,3 @@ async def check_laws(url: str, server: Postgres, lines: list[list[str]]) -> None
     assert {(each.state.value, each.reason): each.number for each in ledger.accounts if each.number} == stood
     assert len(judged) <= calls.spent <= calls.most, "more was spent than the limit"
     assert server.execute("SELECT sum(number) FROM ragtrace.outbox WHERE state = 'waiting'", url) == [(0,)]
-
-
-def start(url: str, said: Path, name: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.stores.crew", url, str(said), str(name)]
-    return subprocess.Popen(command, cwd=ROOT)
-
-
-def await_all(said: Path, names: Sequence[int]) -> None:
-    """Wait until each process has its file, and so listens to signals."""
-    eventually(lambda: all((said / str(name)).exists() for name in names), what="every process")
-
-
-def cut_connections(server: Postgres) -> None:
-    with suppress(psycopg.Error):
-        server.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ragtrace'"
-        )

@@ -241,8 +241,8 @@ class _Submission(NamedTuple):
     future: asyncio.Future[Any]
 
 
-class _Fenced(Exception):
-    """Others took this writer for gone: nothing that it has under way may be committed."""
+class _LostWriter(Exception):
+    """This process must go on as another writer, without what it has under way."""
 
 
 class PostgresCommits:
@@ -262,8 +262,8 @@ class PostgresCommits:
         self._writer = 0
         self._commits = 0
         """How many transactions this writer has committed."""
-        self._beat_s = 0.0
-        """When its row was updated last, by this machine's monotonic clock."""
+        self._looked_s = 0.0
+        """When it looked for writers that are gone, by this machine's monotonic clock."""
 
     async def open(self) -> None:
         """Connect, create the tables in an empty schema, and register the writer."""
@@ -338,11 +338,13 @@ class PostgresCommits:
 
     def _results(self, works: Sequence[Callable[[Db], Any]]) -> list[Any]:
         """Return what becomes of a group: together if nothing fails, else one by one."""
-        beat = [self._beat] if time.monotonic() - self._beat_s > self._server.gone_s / _BEATS else []
+        beat: list[Callable[[Db], Any]] = []
+        if time.monotonic() - self._looked_s > self._server.gone_s / _BEATS:
+            self._looked_s, beat = time.monotonic(), [self._take_over]
         try:
             return self._committed([*beat, *works])[len(beat) :]
-        except _Fenced as exc:
-            self._writer = 0  # the next group registers it anew
+        except _LostWriter as exc:
+            self._writer = 0  # the next group registers another one
             return [_told(exc)] * len(works)
         except Exception as exc:  # noqa: BLE001 -- the one that failed is found below
             if len(works) == 1 and not isinstance(exc, _AGAIN):
@@ -375,7 +377,7 @@ class PostgresCommits:
                 results = [work(db) for work in works]
                 seen = db.execute(_NOTE_COMMIT, (commits, self._writer))
                 if not seen.rowcount:
-                    raise _Fenced
+                    raise _LostWriter("it was away for too long, and others have its work")
         except BaseException:
             self._undo(connection)
             raise
@@ -386,22 +388,20 @@ class PostgresCommits:
             if not self._was_committed(commits):
                 raise
         self._commits = commits
-        self._beat_s = time.monotonic()
         return results
 
     def _was_committed(self, commits: int) -> bool:
         """Say whether the server committed a transaction whose answer was lost.
 
-        If it cannot be asked, this process goes on as another writer: what the old one may have leased is
-        taken back when that one is missed.
+        Raises:
+            _LostWriter: it cannot be asked. What the writer may have leased is taken back when it is missed.
         """
         try:
             connection = self._ready()
             (found,) = PostgresDb(connection).execute(_COMMITS, (self._writer,)).fetchone() or (0,)
             connection.rollback()
-        except psycopg.Error:
-            self._writer = 0
-            raise
+        except psycopg.Error as exc:
+            raise _LostWriter(f"nobody knows whether it was committed: {why(exc)}") from exc
         return bool(found == commits)
 
     def _ready(self) -> psycopg.Connection[Any]:
@@ -431,9 +431,9 @@ class PostgresCommits:
         connection.execute(_SET_SCHEMA)
         self._cipher.check(db)
         connection.commit()
-        self._alone(self._beat)
+        self._alone(self._take_over)
 
-    def _beat(self, db: Db) -> None:
+    def _take_over(self, db: Db) -> None:
         """Take over from the writers that are gone."""
         gone_ns = int(self._server.gone_s * 1e9)
         gone = [tuple(row) for row in db.execute(_GONE, (gone_ns, gone_ns))]
@@ -472,9 +472,7 @@ RETURNING id, CASE WHEN seen_ns > {_STARTED} - CAST(? AS BIGINT) THEN 1 ELSE 0 E
 
 
 def _told(exc: Exception) -> Exception:
-    if isinstance(exc, _Fenced):
-        return StoreUnavailable("the store was away from this process for too long: others have its work")
-    return exc
+    return StoreUnavailable(f"the store cannot be used: {exc}") if isinstance(exc, _LostWriter) else exc
 
 
 def _settle(results: list[tuple[asyncio.Future[Any], Any]]) -> None:
