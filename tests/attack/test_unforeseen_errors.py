@@ -6,12 +6,12 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ragtrace_collector.store import sqlite
 from tests.attack.attacked import idle_config, stored_traces
 from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.rag_spans import rag_trace, trace_id_of
@@ -29,22 +29,29 @@ PLACES = (
 )
 
 
-class Failing(sqlite3.Connection):
+class Failing(sqlite.SqliteDb):
     """The writer fails once before each statement that begins as one named."""
 
     trouble: dict[str, BaseException] = {}
 
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        self._fail(sql)
+        return super().execute(sql, values)
+
+    def executemany(self, sql: str, rows: Any, /) -> sqlite3.Cursor:
+        self._fail(sql)
+        return super().executemany(sql, rows)
+
+    def _fail(self, sql: str) -> None:
         if threading.current_thread().name == "ragtrace-store":
             for begin in self.trouble:
                 if sql.startswith(begin) and (begin != "ROLLBACK" or sql == begin):
                     raise self.trouble.pop(begin)
-        return super().execute(sql, values)
 
 
 @pytest.fixture
 def trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, BaseException]]:
-    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Failing))
+    monkeypatch.setattr(sqlite, "SqliteDb", Failing)
     yield Failing.trouble
     Failing.trouble.clear()
 

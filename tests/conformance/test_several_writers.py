@@ -26,7 +26,9 @@ from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
 from tests.stores.crew import BUDGET, GONE_S
 
-SECONDS = 8
+HITS = 8
+TRACES = 40
+"""That are acknowledged before the last hit."""
 MEMBERS = 3
 
 
@@ -47,9 +49,10 @@ def test_each_answer_is_settled_and_carried_once_whatever_happens(
     crew = Crew(url, said)
     try:
         crew.await_all()
-        chance, ends_s = random.Random(blows), time.monotonic() + SECONDS
-        while time.monotonic() < ends_s:
-            time.sleep(chance.uniform(0.2, 0.8))
+        chance = random.Random(blows)
+        for number in range(1, HITS + 1):
+            await_traces(said, number * TRACES // HITS)
+            time.sleep(chance.uniform(0, 0.5))
             crew.hit(chance.choice(BLOWS[blows]), chance.randrange(MEMBERS), server)
         crew.await_all()
         crew.end()
@@ -136,6 +139,11 @@ async def test_a_trace_is_of_the_process_that_its_last_spans_came_to(postgres: P
     await one.aclose()
 
 
+def await_traces(said: Path, number: int) -> None:
+    """Wait until so many traces were acknowledged."""
+    eventually(lambda: sum(line[0] == "appended" for line in said_in(said)) >= number, what="their work")
+
+
 def said_in(folder: Path) -> list[list[str]]:
     return [line.split() for file in folder.iterdir() for line in file.read_text().splitlines()]
 
@@ -148,7 +156,6 @@ async def check_laws(url: str, server: Postgres, lines: list[list[str]]) -> None
             carriers[trace_id].add(*carrier)
     jobs = server.execute("SELECT trace_id, stands, why, carrier FROM ragtrace.job", url)
     outcomes = {trace_id: (stands, carrier) for trace_id, stands, _, carrier in jobs}
-    assert len(appended) > 30, "they did too little"
     assert appended <= outcomes.keys(), "an acknowledged trace was lost"
     judged = {trace_id: {carrier} for trace_id, (stands, carrier) in outcomes.items() if stands == "judged"}
     assert {stands for stands, _ in outcomes.values()} <= {State.JUDGED, State.OVER_BUDGET}

@@ -18,7 +18,7 @@ from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.store.ledger import read_ledger
-from ragtrace_collector.store.reader import reading
+from ragtrace_collector.store.sqlite import SqliteFile
 from tests.backends.process import eventually
 from tests.faults.disk import Blow, Weather
 from tests.faults.servers import BackEnd
@@ -202,7 +202,7 @@ class Scene:
 
     def ledger(self) -> Ledger:
         """Read the ledger."""
-        with reading(self.store) as db:
+        with SqliteFile(self.store).reading() as db:
             return read_ledger(db)
 
     def _is_under_way(self) -> bool:

@@ -31,7 +31,7 @@ from typing import Any
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.store.ledger import read_ledger
-from ragtrace_collector.store.reader import reading
+from ragtrace_collector.store.sqlite import SqliteFile
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.acceptance.test_crash import ANSWER
 from tests.benchmarks.measured import Server
@@ -196,7 +196,7 @@ def day(folder: Path, *, seconds: float, a_second: float, seed: int = 1) -> Day:
             code = collector.stop()
     finally:
         sink.stop()
-    with reading(folder / "store.db") as db:
+    with SqliteFile(folder / "store.db").reading() as db:
         ledger = read_ledger(db)
     measures = measures_of(samples, seconds)
     costs = windows.costs()

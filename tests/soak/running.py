@@ -14,7 +14,7 @@ from typing import Any
 
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.store.ledger import read_ledger
-from ragtrace_collector.store.reader import reading
+from ragtrace_collector.store.sqlite import SqliteFile
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.soak.fates import Fates, differences
 from tests.soak.judge import moody_judge
@@ -76,7 +76,7 @@ def soak(folder: Path, *, seconds: float, a_second: float, seed: int = 1, loses:
         fates.look()
     finally:
         sink.stop()
-    with reading(folder / "store.db") as db:
+    with SqliteFile(folder / "store.db").reading() as db:
         ledger = read_ledger(db)
     measures = tuple(measures_of(samples, seconds)) if samples else ()
     return Report(
