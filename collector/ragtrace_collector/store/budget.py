@@ -92,12 +92,15 @@ class SpentRows:
 
     def add(self, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
         """Add to what was spent; a negative amount corrects an estimate."""
-        self._begin(budget, window)
-        self._db.execute(
+        statement = (
             "UPDATE spent SET calls = calls + ?, tokens = tokens + ?, usd_nano = usd_nano + ?"
-            " WHERE purse = ? AND period = ? AND start_ns = ?",
-            (amount.calls, amount.tokens, amount.usd_nano, budget.name, window.period, window.start_ns),
+            " WHERE purse = ? AND period = ? AND start_ns = ?"
         )
+        parts = (amount.calls, amount.tokens, amount.usd_nano)
+        values = (*parts, budget.name, window.period, window.start_ns)
+        if not self._db.execute(statement, values).rowcount:
+            self._begin(budget, window)
+            self._db.execute(statement, values)
 
     def _begin(self, budget: Budget, window: BudgetWindow) -> None:
         """Make the row of a window, if it is new: a row that is not there cannot be locked."""

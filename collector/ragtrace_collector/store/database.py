@@ -33,10 +33,6 @@ class Commits(Protocol):
         """Raise StoreUnavailable if more data cannot be taken, whatever room the tables have."""
         ...
 
-    def used_bytes(self, db: Db) -> int:
-        """Return how much of ``store.max_bytes`` is in use."""
-        ...
-
     def write_nothing_new(self, db: Db) -> None:
         """Write something that changes nothing, to see whether the disk accepts writes."""
         ...

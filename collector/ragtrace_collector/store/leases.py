@@ -49,10 +49,11 @@ def postpone(db: Db, job: Job, *, due_ns: int, reason: str, failed: bool) -> Non
     )
 
 
-def is_lost(db: Db, job: Job) -> bool:
-    """Say whether another writer took over a job that was leased here, or ended it."""
-    row = db.execute(f"SELECT owner FROM job WHERE {_THIS}", (job.trace_id, job.span_id)).fetchone()
-    return row is not None and row[0] not in (0, db.writer)
+def looked_up(db: Db, job: Job) -> tuple[bool, bool]:
+    """Say of a leased job whether another writer has it now, and whether its answer moved to another span."""
+    row = db.execute(f"SELECT owner, is_moved FROM job WHERE {_THIS}", (job.trace_id, job.span_id)).fetchone()
+    owner, is_moved = row or (0, 0)
+    return owner not in (0, db.writer), bool(is_moved)
 
 
 def give_back(db: Db, job: Job) -> None:

@@ -283,9 +283,6 @@ class PostgresCommits:
     async def check(self, *, max_bytes: int) -> None:
         """Nothing but its room bounds it."""
 
-    def used_bytes(self, db: Db) -> int:
-        return self._server.used_bytes(db)
-
     def write_nothing_new(self, db: Db) -> None:
         db.execute("UPDATE writer SET seen_ns = seen_ns WHERE id = ?", (self._writer,))
 

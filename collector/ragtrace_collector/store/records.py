@@ -75,7 +75,7 @@ class QuarantineRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTurn:
-    """A judged answer as a turn of its session. `JobStore.finish` adds it."""
+    """A judged answer as a turn of its session. `Store.finish` adds it."""
 
     name: SessionName
     trace_id: str

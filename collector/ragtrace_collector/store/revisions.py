@@ -100,12 +100,6 @@ def _hand_over(db: Db, trace_id: str, span_id: str, successor: str) -> None:
         db.execute(f"UPDATE job SET replaces = '' WHERE {_THIS}", (trace_id, span_id))
 
 
-def has_moved(db: Db, job: Job) -> bool:
-    """Say whether the answer moved to another span while it was being judged."""
-    row = db.execute(f"SELECT is_moved FROM job WHERE {_THIS}", (job.trace_id, job.span_id)).fetchone()
-    return row is not None and bool(row[0])
-
-
 def lock(db: Db, trace_id: str) -> None:
     """Let no other writer change a trace and its answers until the transaction ends."""
     if db.for_update:

@@ -168,9 +168,6 @@ class SqliteCommits:
                 "continuously and keeps the log from being cut: end that program"
             )
 
-    def used_bytes(self, db: Db) -> int:
-        return SqliteFile(self._path).used_bytes(db)
-
     def write_nothing_new(self, db: Db) -> None:
         db.execute(f"PRAGMA user_version = {_one(db, 'PRAGMA user_version')}")
 

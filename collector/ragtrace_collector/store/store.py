@@ -378,9 +378,10 @@ class Store:
 
         def work(db: Db) -> bool | None:
             revisions.lock(db, job.trace_id)
-            if leases.is_lost(db, job):
+            is_lost, has_moved = leases.looked_up(db, job)
+            if is_lost:
                 return None
-            if revisions.has_moved(db, job):
+            if has_moved:
                 _end(db, job, FinalOutcome(State.SUPERSEDED), now_ns=now_ns)
                 self._holds.release_if_done(db, job.trace_id)
                 return None
@@ -551,7 +552,7 @@ class Store:
         self._database.close()
 
     def _has_room(self, db: Db, share: float = 1.0) -> bool:
-        return self._commits.used_bytes(db) <= int(share * self._max_bytes)
+        return self._database.used_bytes(db) <= int(share * self._max_bytes)
 
     async def _all_of(self, work: Callable[[Db], int]) -> int:
         """Repeat work in portions until none is left, so that others can write in between."""

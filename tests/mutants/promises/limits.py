@@ -162,7 +162,7 @@ MUTANTS: Final = (
         promise="limits",
         breaks="the store may grow without end",
         file="collector/ragtrace_collector/store/store.py",
-        old="return self._commits.used_bytes(db) <= int(share * self._max_bytes)",
+        old="return self._database.used_bytes(db) <= int(share * self._max_bytes)",
         new="return True",
         tests=("tests/conformance/test_work_store.py::test_a_full_store_keeps_nothing_of_the_request",),
     ),
