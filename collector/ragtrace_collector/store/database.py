@@ -2,48 +2,152 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+import asyncio
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from ragtrace.sql import Db
 from ragtrace_collector.store.cipher import PayloadCipher
+from ragtrace_collector.store.records import StoreUnavailable
 
 T = TypeVar("T")
 
 
-class Commits(Protocol):
-    """A thread that owns a connection and commits submissions in groups, in order."""
+class Submission(NamedTuple):
+    """Work for a transaction, and who waits for it."""
 
-    is_shared: bool
+    work: Callable[[Db], Any]
+    future: asyncio.Future[Any]
+    is_acknowledged: bool
+
+
+class Commits(ABC):
+    """A thread that owns a connection and commits submissions in groups, in order.
+
+    A commit costs a write to the disk whatever it holds, so callers share it: each transaction takes what was
+    submitted meanwhile. An engine says how it begins, runs a group and ends.
+    """
+
+    is_shared: ClassVar[bool]
     """Whether other collectors may write the same store."""
+    _idle_s: float | None = None
+    """How long to wait for a submission before an empty group is run; ``None`` for ever."""
+
+    def __init__(self) -> None:
+        self._is_closed = False
+        self._submissions: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._run, name="ragtrace-store", daemon=True)
+
+    async def open(self) -> None:
+        """Connect, and create the tables in an empty place. It raises what the engine does."""
+        self._thread.start()
+        await self._opened
 
     async def submit(self, work: Callable[[Db], T], *, is_acknowledged: bool = False) -> T:
         """Run ``work`` inside a transaction; when it returns, it is durable. If it raises, nothing is kept.
 
         Submitted work is committed even if the caller is canceled. ``is_acknowledged`` means that a sender
-        will be told that the data is safe.
+        will be told that the data is safe: then it also raises if one of a file's companions was lost during
+        the commit. Other work gets the result of the open database, as later work will: a lease that was
+        committed but reported as failed would have no owner.
 
         Raises:
-            StoreUnavailable: the database is full, away or damaged: nothing is kept.
+            StoreUnavailable: the database is full, away, damaged or closed: nothing is kept.
         """
-        ...
-
-    async def check(self, *, max_bytes: int) -> None:
-        """Raise StoreUnavailable if more data cannot be taken, whatever room the tables have."""
-        ...
-
-    def write_nothing_new(self, db: Db) -> None:
-        """Write something that changes nothing, to see whether the disk accepts writes."""
-        ...
-
-    def shrink(self, db: Db) -> bool:
-        """Return some unused room to the disk; say whether there is more."""
-        ...
+        if self._is_closed:
+            raise StoreUnavailable("the store cannot be used: it is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._submissions.put(Submission(work, future, is_acknowledged))
+        try:
+            return await future
+        except Exception as exc:
+            if (trouble := self._trouble(exc)) is None:
+                raise
+            raise trouble from exc
 
     async def aclose(self) -> None:
         """Commit what was submitted, then close."""
-        ...
+        self._is_closed = True
+        self._submissions.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    @abstractmethod
+    async def check(self, *, max_bytes: int) -> None:
+        """Raise StoreUnavailable if more data cannot be taken, whatever room the tables have."""
+
+    @abstractmethod
+    def write_nothing_new(self, db: Db) -> None:
+        """Write something that changes nothing, to see whether the disk accepts writes."""
+
+    @abstractmethod
+    def shrink(self, db: Db) -> bool:
+        """Return some unused room to the disk; say whether there is more."""
+
+    @abstractmethod
+    def _begin(self) -> None: ...
+
+    @abstractmethod
+    def _results(self, group: Sequence[Submission]) -> Sequence[Any]:
+        """Run and commit a group; return what is told of each, an exception if it failed."""
+
+    @abstractmethod
+    def _end(self) -> None: ...
+
+    @abstractmethod
+    def _trouble(self, exc: Exception) -> StoreUnavailable | None:
+        """Return what a caller is told of an error of the database; ``None`` if the work itself raised it."""
+
+    def _run(self) -> None:
+        try:
+            self._begin()
+        except Exception as exc:  # noqa: BLE001 -- whoever opens it must hear of it, and says what it is
+            self._tell([(self._opened, exc)])
+            return
+        self._tell([(self._opened, None)])
+        try:
+            for group in self._groups():
+                results = self._results(group)
+                self._tell(list(zip((each.future for each in group), results, strict=True)))
+        finally:
+            self._end()
+
+    def _groups(self) -> Iterator[list[Submission]]:
+        is_last = False
+        while not is_last:
+            group: list[Submission] = []
+            with suppress(queue.Empty):
+                while len(group) < _MOST_A_COMMIT:
+                    # once there is one, only those are taken that wait already
+                    following = self._submissions.get(timeout=0 if group else self._idle_s)
+                    if following is None:
+                        is_last = True
+                        break
+                    group.append(following)
+            if group or not is_last:
+                yield group
+
+    def _tell(self, results: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: no caller waits any more
+            self._loop.call_soon_threadsafe(_settle, results)
+
+
+_MOST_A_COMMIT: Final = 256
+
+
+def _settle(results: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in results:
+        if future.done():  # the caller was canceled
+            continue
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
 
 
 class Database(Protocol):

@@ -13,16 +13,14 @@ row tells whether a commit succeeded whose answer was lost.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import queue
 import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -32,6 +30,7 @@ from psycopg.conninfo import conninfo_to_dict
 from ragtrace.errors import ConfigError, ReadError
 from ragtrace.sql import Db
 from ragtrace_collector.store.cipher import PayloadCipher
+from ragtrace_collector.store.database import Commits, Submission
 from ragtrace_collector.store.open_errors import UnfitFile
 from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.store.tables import TABLES, VERSION, triggers
@@ -44,7 +43,6 @@ T = TypeVar("T")
 
 SCHEMA: Final = "ragtrace"
 """The schema of the tables."""
-_MOST_A_COMMIT: Final = 256
 _TRIES: Final = 5
 """Of a transaction that others' transactions stopped."""
 _CONNECT_S: Final = 5
@@ -236,49 +234,26 @@ _SET_SCHEMA: Final = f"SELECT set_config('search_path', '{SCHEMA}', true)"
 _USED: Final = "SELECT sum(number) FROM stored_bytes"
 
 
-class _Submission(NamedTuple):
-    work: Callable[[Db], Any]
-    future: asyncio.Future[Any]
-
-
 class _LostWriter(Exception):
     """This process must go on as another writer, without what it has under way."""
 
 
-class PostgresCommits:
+class PostgresCommits(Commits):
     """The [`Commits`][ragtrace_collector.store.database.Commits] of a server."""
 
     is_shared = True
 
     def __init__(self, server: PostgresServer, cipher: PayloadCipher) -> None:
+        super().__init__()
         self._server = server
         self._cipher = cipher
-        self._is_closed = False
-        self._submissions: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()
-        self._loop = asyncio.get_running_loop()
-        self._opened: asyncio.Future[None] = self._loop.create_future()
-        self._thread = threading.Thread(target=self._run, name="ragtrace-store", daemon=True)
+        self._idle_s = server.gone_s / _BEATS
         self._connection: psycopg.Connection[Any] | None = None
         self._writer = 0
         self._commits = 0
         """How many transactions this writer has committed."""
         self._looked_s = 0.0
         """When it looked for writers that are gone, by this machine's monotonic clock."""
-
-    async def open(self) -> None:
-        """Connect, create the tables in an empty schema, and register the writer."""
-        self._thread.start()
-        await self._opened
-
-    async def submit(self, work: Callable[[Db], T], *, is_acknowledged: bool = False) -> T:
-        if self._is_closed:
-            raise StoreUnavailable("the store cannot be used: it is closed")
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._submissions.put(_Submission(work, future))
-        try:
-            return await future
-        except psycopg.Error as exc:
-            raise StoreUnavailable(f"the store cannot be used: {why(exc)}") from exc
 
     async def check(self, *, max_bytes: int) -> None:
         """Nothing but its room bounds it."""
@@ -289,21 +264,7 @@ class PostgresCommits:
     def shrink(self, db: Db) -> bool:
         return False  # autovacuum gives room back to the tables
 
-    async def aclose(self) -> None:
-        self._is_closed = True
-        self._submissions.put(None)
-        await asyncio.to_thread(self._thread.join)
-
-    def _run(self) -> None:
-        try:
-            self._begin()
-        except Exception as exc:  # noqa: BLE001 -- whoever opens it must hear of it, and says what it is
-            self._tell([(self._opened, exc)])
-            return
-        self._tell([(self._opened, None)])
-        for group in self._groups():
-            results = self._results([each.work for each in group])
-            self._tell(list(zip((each.future for each in group), results, strict=True)))
+    def _end(self) -> None:
         with suppress(Exception):  # else others notice it by its heartbeat
             self._alone(self._leave)
             connection = self._ready()
@@ -312,29 +273,14 @@ class PostgresCommits:
         if self._connection is not None:
             self._connection.close()
 
-    def _groups(self) -> Iterator[list[_Submission]]:
-        closing = False
-        while not closing:
-            try:
-                first = self._submissions.get(timeout=self._server.gone_s / _BEATS)
-            except queue.Empty:
-                yield []
-                continue
-            group: list[_Submission] = []
-            while first is not None:
-                group.append(first)
-                if len(group) == _MOST_A_COMMIT:
-                    break
-                try:
-                    first = self._submissions.get_nowait()
-                except queue.Empty:
-                    break
-            closing = first is None
-            if group:
-                yield group
+    def _trouble(self, exc: Exception) -> StoreUnavailable | None:
+        if isinstance(exc, (psycopg.Error, _LostWriter)):
+            return StoreUnavailable(f"the store cannot be used: {why(exc)}")
+        return None
 
-    def _results(self, works: Sequence[Callable[[Db], Any]]) -> list[Any]:
+    def _results(self, group: Sequence[Submission]) -> Sequence[Any]:
         """Return what becomes of a group: together if nothing fails, else one by one."""
+        works = [each.work for each in group]
         beat: list[Callable[[Db], Any]] = []
         if time.monotonic() - self._looked_s > self._server.gone_s / _BEATS:
             self._looked_s, beat = time.monotonic(), [self._take_over]
@@ -342,17 +288,17 @@ class PostgresCommits:
             return self._committed([*beat, *works])[len(beat) :]
         except _LostWriter as exc:
             self._writer = 0  # the next group registers another one
-            return [_told(exc)] * len(works)
+            return [exc] * len(works)
         except Exception as exc:  # noqa: BLE001 -- the one that failed is found below
             if len(works) == 1 and not isinstance(exc, _AGAIN):
-                return [_told(exc)]
+                return [exc]
         return [self._singly(each) for each in works]
 
     def _singly(self, work: Callable[[Db], Any]) -> Any:
         try:
             return self._alone(work)
         except Exception as exc:  # noqa: BLE001 -- its caller hears of it
-            return _told(exc)
+            return exc
 
     def _alone(self, work: Callable[[Db], Any]) -> Any:
         for left in reversed(range(_TRIES)):
@@ -448,10 +394,6 @@ class PostgresCommits:
         take_back(db, self._writer, has_crashed=True)
         fold(db, self._writer)
 
-    def _tell(self, results: list[tuple[asyncio.Future[Any], Any]]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: no caller waits any more
-            self._loop.call_soon_threadsafe(_settle, results)
-
 
 _AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 _SETTINGS: Final = "SELECT set_config('search_path', %s, true), set_config('ragtrace.writer', %s, true)"
@@ -466,20 +408,6 @@ UPDATE writer SET is_gone = 1 WHERE id IN (
     SELECT id FROM writer WHERE is_gone = 0
     AND greatest(seen_ns, {_STARTED}) < {_NOW} - CAST(? AS BIGINT) FOR UPDATE SKIP LOCKED)
 RETURNING id, CASE WHEN seen_ns > {_STARTED} - CAST(? AS BIGINT) THEN 1 ELSE 0 END"""
-
-
-def _told(exc: Exception) -> Exception:
-    return StoreUnavailable(f"the store cannot be used: {exc}") if isinstance(exc, _LostWriter) else exc
-
-
-def _settle(results: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for future, result in results:
-        if future.done():  # the caller was canceled
-            continue
-        if isinstance(result, BaseException):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
 
 
 def create(connection: psycopg.Connection[Any]) -> None:
@@ -598,6 +526,6 @@ _TYPES: Final[Mapping[str, str]] = {
 }
 
 
-def why(exc: psycopg.Error) -> str:
+def why(exc: Exception) -> str:
     """Return what a server or its driver says, in one line. It never holds the password."""
     return " ".join(str(exc).split()) or type(exc).__name__

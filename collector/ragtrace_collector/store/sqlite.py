@@ -6,24 +6,22 @@ submitted meanwhile (measured: as fast as ``NORMAL`` from ten rows a commit).
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import queue
 import re
 import sqlite3
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from ragtrace.errors import ReadError
 from ragtrace.sql import Db
 from ragtrace.sqlite_file import primary_code, statements, transaction
 from ragtrace_collector.store._files import StoreFiles, StoreLock
 from ragtrace_collector.store.cipher import PayloadCipher
+from ragtrace_collector.store.database import Commits, Submission
 from ragtrace_collector.store.open_errors import DAMAGED, UnfitFile, lock_file, unreadable, unusable
 from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.store.tables import TABLES, VERSION, triggers
@@ -33,7 +31,6 @@ log = logging.getLogger("ragtrace.collector")
 
 T = TypeVar("T")
 
-_MOST_A_COMMIT: Final = 256
 _BUSY_TIMEOUT_S: Final = 5.0
 """How long to wait for another program's lock on the file."""
 LOG_BYTES: Final = 16 << 20
@@ -93,68 +90,20 @@ class SqliteDb(sqlite3.Connection):
     for_update = skip_locked = ""
 
 
-class _Submission(NamedTuple):
-    work: Callable[[Db], Any]
-    future: asyncio.Future[Any]
-    is_acknowledged: bool
-
-
-_Result = tuple["asyncio.Future[Any]", Any]
-
-
 class _LostFile(sqlite3.OperationalError):
     """One of the store's files is not the one that was opened."""
 
 
-class SqliteCommits:
+class SqliteCommits(Commits):
     """The [`Commits`][ragtrace_collector.store.database.Commits] of a file."""
 
     is_shared = False
 
     def __init__(self, path: Path, cipher: PayloadCipher, lock: StoreLock | None) -> None:
+        super().__init__()
         self._path = path
         self._cipher = cipher
         self._lock = lock
-        self._is_closed = False
-        self._submissions: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()
-        self._loop = asyncio.get_running_loop()
-        self._opened: asyncio.Future[None] = self._loop.create_future()
-        self._thread = threading.Thread(target=self._run, name="ragtrace-store", daemon=True)
-
-    async def open(self) -> None:
-        """Open the database and prepare it.
-
-        Raises:
-            OSError: the file cannot be made or read.
-            sqlite3.Error: it cannot be opened or is not a database.
-        """
-        self._thread.start()
-        await self._opened
-
-    async def submit(self, work: Callable[[Db], T], *, is_acknowledged: bool = False) -> T:
-        """Run ``work`` inside a transaction; when it returns, it is on disk. If it raises, nothing is kept.
-
-        Submitted work is committed even if the caller is canceled. Work that a sender is told of also raises
-        if one of the store's files was lost during the commit. Other work gets the result of the open
-        database, as later work will: a lease that was committed but reported as failed would have no owner.
-
-        Raises:
-            StoreUnavailable: nothing is kept, as after ``aclose``.
-        """
-        if self._is_closed:
-            raise StoreUnavailable("the store cannot be used: it is closed")
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._submissions.put(_Submission(work, future, is_acknowledged))
-        try:
-            return await future
-        except sqlite3.OperationalError as exc:  # such as: database or disk is full
-            raise StoreUnavailable(f"the store cannot be used: {exc}") from exc
-        except sqlite3.DatabaseError as exc:
-            if primary_code(exc) != sqlite3.SQLITE_CORRUPT:
-                raise
-            raise StoreUnavailable(
-                f"the store is damaged ({exc}): stop the collector, then {DAMAGED}"
-            ) from exc
 
     async def check(self, *, max_bytes: int) -> None:
         """Refuse more data while the write-ahead log is too long. It grows while another program reads."""
@@ -179,9 +128,7 @@ class SqliteCommits:
         return spare > _PAGES_AT_ONCE
 
     async def aclose(self) -> None:
-        self._is_closed = True
-        self._submissions.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await super().aclose()
         if self._lock is not None:
             self._lock.close()
 
@@ -191,21 +138,19 @@ class SqliteCommits:
         except OSError:
             return 0
 
-    def _run(self) -> None:
-        try:
-            connection = self._connect()
-            self._files = StoreFiles.of(self._path)
-        except Exception as exc:  # noqa: BLE001 -- whoever opens it must hear of it, and says what it is
-            self._resolve([(self._opened, exc)])
-            return
-        self._resolve([(self._opened, None)])
-        try:
-            for group in self._groups():
-                self._resolve(
-                    list(zip((each.future for each in group), self._results(connection, group), strict=True))
-                )
-        finally:
-            connection.close()
+    def _begin(self) -> None:
+        self._connection = self._connect()
+        self._files = StoreFiles.of(self._path)
+
+    def _end(self) -> None:
+        self._connection.close()
+
+    def _trouble(self, exc: Exception) -> StoreUnavailable | None:
+        if isinstance(exc, sqlite3.OperationalError):  # such as: database or disk is full
+            return StoreUnavailable(f"the store cannot be used: {exc}")
+        if primary_code(exc) != sqlite3.SQLITE_CORRUPT:
+            return None
+        return StoreUnavailable(f"the store is damaged ({exc}): stop the collector, then {DAMAGED}")
 
     def _connect(self) -> SqliteDb:
         # It holds content: only its owner may read it. SQLite gives its other files the same mode.
@@ -230,25 +175,9 @@ class SqliteCommits:
             raise
         return connection
 
-    def _groups(self) -> Iterator[list[_Submission]]:
-        while (first := self._submissions.get()) is not None:
-            group = [first]
-            closing_down = False
-            while len(group) < _MOST_A_COMMIT and not closing_down:
-                try:
-                    following = self._submissions.get_nowait()
-                except queue.Empty:
-                    break
-                if following is None:
-                    closing_down = True
-                else:
-                    group.append(following)
-            yield group
-            if closing_down:
-                return
-
-    def _results(self, connection: SqliteDb, group: list[_Submission]) -> list[Any]:
+    def _results(self, group: Sequence[Submission]) -> Sequence[Any]:
         """Return what is told of a group, an exception if it failed. Only a commit that was seen succeeds."""
+        connection = self._connection
         try:
             results = self._committed(connection, group)
         except BaseException as exc:  # noqa: BLE001 -- whatever it is, it must neither pass for success nor end this thread
@@ -263,7 +192,7 @@ class SqliteCommits:
             ]
         return results
 
-    def _committed(self, connection: SqliteDb, group: list[_Submission]) -> list[Any]:
+    def _committed(self, connection: SqliteDb, group: Sequence[Submission]) -> list[Any]:
         _roll_back(connection)  # the group before, if its own rollback failed
         self._refuse_other_files(connection)
         self._cut_log(connection)
@@ -294,10 +223,6 @@ class SqliteCommits:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             connection.execute(f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}")
-
-    def _resolve(self, results: list[_Result]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: no caller waits any more
-            self._loop.call_soon_threadsafe(_settle, results)
 
 
 def _run_one(connection: SqliteDb, work: Callable[[Db], Any]) -> Any:
@@ -342,16 +267,6 @@ def _is_emptied(connection: sqlite3.Connection) -> bool:
     except sqlite3.Error:
         return False
     return not busy and in_log == brought
-
-
-def _settle(results: list[_Result]) -> None:
-    for future, result in results:
-        if future.done():  # the caller was cancelled
-            continue
-        if isinstance(result, BaseException):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
 
 
 def prepare(db: sqlite3.Connection) -> None:
