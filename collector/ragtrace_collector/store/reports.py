@@ -55,14 +55,11 @@ class Reports:
 
     def _find(self, begin: str, limit: int, tenant: str | None) -> tuple[str, ...]:
         with self._database.reading() as db:
-            own, values = (
-                "",
-                [begin, f"{begin}g"],
-            )  # behind the prefix comes nothing, or what is less than a g
+            values = [begin, f"{begin}g"]  # behind the prefix comes nothing, or a character less than g
+            where = "WHERE trace_id >= ? AND trace_id < ?"
             if tenant is not None:
-                own = f" AND substr(trace_id, {TRACE_ID_LENGTH + 1}) = ?"
                 values.append(f"{BEHIND_ID}{tenant}")
-            where = f"WHERE trace_id >= ? AND trace_id < ?{own}"
+                where += f" AND substr(trace_id, {TRACE_ID_LENGTH + 1}) = ?"
             rows = db.execute(
                 f"SELECT trace_id FROM trace {where} UNION SELECT trace_id FROM job {where}"
                 " ORDER BY 1 LIMIT ?",

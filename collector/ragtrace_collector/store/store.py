@@ -464,25 +464,17 @@ class Store:
     # rows. Each method reads one moment, sees what earlier calls changed, and keeps no writer waiting.
 
     async def ledger(self, tenant: str | None = None, *, since_ns: int | None = None) -> Ledger:
-        """Return the whole ledger, or that of one tenant's answers. It adds up at every moment.
-
-        With ``since_ns``, it counts the answers that were seen since that time and are still stored, by
-        service too.
-        """
+        """Return what `Reports.ledger` does."""
         with _readable():
             return await self._reports.ledger(tenant, since_ns=since_ns)
 
     async def find_traces(self, begin: str, *, limit: int, tenant: str | None = None) -> tuple[str, ...]:
-        """Return the keys of traces, stored or with answers, whose ids begin so, in order.
-
-        ``begin`` is made of hex digits, as trace ids are; every id begins with the empty string. With
-        ``tenant``, only that tenant's traces count.
-        """
+        """Return what `Reports.find_traces` does."""
         with _readable():
             return await self._reports.find_traces(begin, limit=limit, tenant=tenant)
 
     async def trace_report(self, trace_id: str) -> TraceReport:
-        """Return what is known about a trace, by its whole key."""
+        """Return what `Reports.trace_report` does."""
         with _readable():
             return await self._reports.trace_report(trace_id)
 

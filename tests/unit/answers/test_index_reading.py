@@ -21,20 +21,25 @@ from ragtrace.stats import Weighed, weighted_mean
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row, hex_id
 
 
-def index_of(
-    *rows: AnswerSummary, limit_s: float = 10, steps: Callable[[], bool] = bool
-) -> SqliteAnswerIndex:
+def empty_index(*, limit_s: float = 10) -> tuple[sqlite3.Connection, SqliteAnswerIndex]:
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     db.executescript(INDEX_TABLES)
-    for row in rows:
-        put(db, row)
-    db.set_progress_handler(steps, 1_000)
 
     @contextmanager
     def connect() -> Iterator[sqlite3.Connection]:
         yield db
 
-    return SqliteAnswerIndex(connect, limit_s=limit_s)
+    return db, SqliteAnswerIndex(connect, limit_s=limit_s)
+
+
+def index_of(
+    *rows: AnswerSummary, limit_s: float = 10, steps: Callable[[], bool] = bool
+) -> SqliteAnswerIndex:
+    db, index = empty_index(limit_s=limit_s)
+    for row in rows:
+        put(db, row)
+    db.set_progress_handler(steps, 1_000)
+    return index
 
 
 def numbers(rows: tuple[AnswerSummary, ...] | list[AnswerSummary]) -> list[int]:
@@ -195,14 +200,7 @@ async def test_index_without_tables_cannot_be_read() -> None:
 
 
 async def test_arrivals_are_each_valid_evaluation_once_in_the_order_in_which_they_came() -> None:
-    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    db.executescript(INDEX_TABLES)
-
-    @contextmanager
-    def connect() -> Iterator[sqlite3.Connection]:
-        yield db
-
-    index, chosen = SqliteAnswerIndex(connect), AnswerFilter(scope=TrafficScope(tenant="a"))
+    (db, index), chosen = empty_index(), AnswerFilter(scope=TrafficScope(tenant="a"))
     put(db, a_row(0, tenant="a"))
     start = await index.arrivals(chosen)
     assert (start.answers, start.has_more) == ((), False)
@@ -218,14 +216,7 @@ async def test_arrivals_are_each_valid_evaluation_once_in_the_order_in_which_the
 
 
 async def test_arrivals_after_the_newest_was_forgotten_go_on() -> None:
-    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    db.executescript(INDEX_TABLES)
-
-    @contextmanager
-    def connect() -> Iterator[sqlite3.Connection]:
-        yield db
-
-    index = SqliteAnswerIndex(connect)
+    db, index = empty_index()
     put(db, a_row(1, minute=30))
     put(db, a_row(2, minute=1))
     position = (await index.arrivals(AnswerFilter())).position
@@ -236,14 +227,7 @@ async def test_arrivals_after_the_newest_was_forgotten_go_on() -> None:
 
 
 async def test_arrival_that_is_seen_after_one_with_a_larger_number_is_not_lost() -> None:
-    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    db.executescript(INDEX_TABLES)
-
-    @contextmanager
-    def connect() -> Iterator[sqlite3.Connection]:
-        yield db
-
-    index = SqliteAnswerIndex(connect)
+    db, index = empty_index()
     for number in (1, 2):
         put(db, a_row(number))
     move = (
