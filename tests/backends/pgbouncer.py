@@ -47,10 +47,7 @@ default_pool_size = 20
 """)
     try:
         command = [*as_user, program, folder / "pgbouncer.ini"]
-        with running(
-            command, env={}, ready=lambda: is_listening(port), log=folder.parent / f"{folder.name}.log"
-        ):
+        with running(command, env={}, ready=lambda: is_listening(port), log=folder / "log"):
             yield f"postgresql://{to['user']}@127.0.0.1:{port}/{to['dbname']}"
     finally:
         shutil.rmtree(folder)
-        (folder.parent / f"{folder.name}.log").unlink()

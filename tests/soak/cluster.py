@@ -1,8 +1,8 @@
 """Soak collectors over one PostgreSQL: ``python -m tests.soak.cluster --minutes 20`` (`make test-cluster`).
 
 Three processes receive, three judge, and a pgbouncer stands before the database. Processes are killed, or
-paused for longer than their leases, connections are cut, the database is stopped twice and killed once. In the
-end, each answer that was acknowledged has ended, its carrier came, once, and the ledger adds up.
+paused for longer than their leases, connections are cut, the database is stopped twice and killed once. In
+the end, each answer that was acknowledged has ended, its carrier came, once, and the ledger adds up.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Faults:
     done: Counter[str] = field(default_factory=Counter)
 
     async def strike(self, seconds: float) -> None:
-        """Stop the database after a quarter and a half of the time, kill it after three, and others between."""
+        """Stop the database after a quarter and a half of the time, kill it after three quarters."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         for number, strike in enumerate((self._stop, self._stop, self._crash, None)):
