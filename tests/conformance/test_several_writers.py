@@ -132,10 +132,10 @@ async def test_a_trace_is_of_the_process_that_its_last_spans_came_to(postgres: P
     one, two = [await Store.open(server, max_bytes=1 << 30) for _ in range(2)]
     for store in (one, two):
         await store.append([part], forward={}, now_ns=1)
-    assert await one.others([part.trace_id]) == {part.trace_id}
+    assert await one.look([part.trace_id]) == {part.trace_id: None}
     assert (await one.undecided(), await two.undecided()) == ((), (part.trace_id,))
     await two.aclose()
-    assert (await one.others([part.trace_id]), await one.undecided()) == (frozenset(), (part.trace_id,))
+    assert (await one.look([part.trace_id]), await one.undecided()) == ({}, (part.trace_id,))
     await one.aclose()
 
 

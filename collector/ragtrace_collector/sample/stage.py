@@ -117,12 +117,8 @@ class SampleStage:
 
     async def _begin(self, trace_ids: Sequence[str]) -> QuarantineCheck:
         max_crashes = self.live.now.config.evaluate.max_crashes
-        elsewhere = await self.store.others(trace_ids)
-        for trace_id in elsewhere:
-            self.assembly.drop(trace_id)
-        own = [each for each in trace_ids if each not in elsewhere]
-        look = await self.quarantine.begin(own, max_crashes=max_crashes)
-        for trace_id in look.set_aside:
+        look = await self.quarantine.begin(trace_ids, max_crashes=max_crashes)
+        for trace_id in (*look.set_aside, *look.elsewhere):
             self.assembly.drop(trace_id)
         return look
 
