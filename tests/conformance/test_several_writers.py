@@ -17,8 +17,10 @@ import psycopg
 import pytest
 
 from ragtrace.budget import Budget, Spend
+from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.sampling import Limits, Sampler
 from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.records import Job, StoreUnavailable
 from ragtrace_collector.store.store import Store
@@ -28,6 +30,7 @@ from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
 from tests.stores.crew import BUDGET, GONE_S
 from tests.stores.victim import SAMPLE, SINK, SPAN
+from tests.unit.collector.asked import asked, decide
 
 HITS = 8
 TRACES = 40
@@ -185,6 +188,32 @@ async def test_processes_never_wait_for_one_another_in_a_circle(postgres: Postgr
     eventually(lambda: postgres.execute(connected, url) == [(0,)], what="what the server counted for them")
     counted = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
     assert postgres.execute(counted, url) == [(0,)]
+
+
+async def test_a_limit_of_answers_is_one_for_all_processes(postgres: Postgres) -> None:
+    url, kept = postgres.new_database(), Counter[str]()
+    stores = [await Store.open(PostgresServer(url), max_bytes=1 << 30) for _ in range(3)]
+    samplers = [
+        Sampler(plan=SamplingPlan(ratio=1.0), limits=Limits(answers=20, per_tenant=8)) for _ in stores
+    ]
+
+    async def work(first: int, store: Store, sampler: Sampler) -> None:
+        for number in range(first, first + 30):
+            decision = decide(sampler, asked(number, tenant="abcd"[number % 4]))
+            refused = await store.sampling.save(sampler.take_changes())
+            sampler.give_back(refused)
+            kept[decision.tenant] += decision.left_out is None and not refused
+
+    await asyncio.gather(*map(work, (0, 30, 60), stores, samplers))
+    assert kept.total() == 20
+    assert max(kept.values()) <= 8
+    later = asked(99, tenant="a", at_s=60)
+    for store, sampler in zip(stores, samplers, strict=True):
+        assert sampler.roll(later.now_ns)
+        sampler.learn(await store.sampling.sums())
+        odds = sampler.explain(later.trace, later.record, now_ns=later.now_ns)
+        assert 90 * odds.probability < 20, "it knows what the others saw"
+        await store.aclose()
 
 
 async def put_jobs(store: Store, number: int) -> list[TraceSlice]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from ragtrace.sql import Db
 from ragtrace_collector.store.revisions import UNDECIDED
-from ragtrace_collector.store.sampling import WINDOW
+from ragtrace_collector.store.sampling import move_windows
 
 
 def take_back(db: Db, writer: int, *, has_crashed: bool) -> None:
@@ -42,14 +42,7 @@ def fold(db: Db, writer: int) -> None:
             (writer,),
         )
         db.execute(f"DELETE FROM {table} WHERE writer = ?", (writer,))
-    db.execute(
-        f"INSERT INTO sample_window (writer, {WINDOW}) SELECT 0, {WINDOW} FROM sample_window WHERE writer = ?"
-        " ON CONFLICT (writer, period, start_ns, tenant) DO UPDATE SET seen = sample_window.seen +"
-        " excluded.seen, demand = sample_window.demand + excluded.demand, floor = sample_window.floor +"
-        " excluded.floor, kept = sample_window.kept + excluded.kept",
-        (writer,),
-    )
-    db.execute("DELETE FROM sample_window WHERE writer = ?", (writer,))
+    move_windows(db, writer, 0)
 
 
 _SUMS: Final = {
