@@ -260,6 +260,10 @@ class PostgresCommits(Commits):
     def shrink(self, db: Db) -> bool:
         return False  # autovacuum gives room back to the tables
 
+    def is_alone(self, db: Db) -> bool:
+        others = "SELECT 1 FROM writer WHERE is_gone = 0 AND id <> ? LIMIT 1"
+        return db.execute(others, (self._writer,)).fetchone() is None
+
     def _end(self) -> None:
         with suppress(Exception):  # else others notice it by its heartbeat
             self._alone(self._leave)
@@ -387,8 +391,8 @@ class PostgresCommits(Commits):
             fold(db, writer)
         if gone:
             log.warning(
-                "%d writers of the store are gone: what they had is taken over",
-                len(gone),
+                "%s the store, and what they had is taken over",
+                "another collector left" if len(gone) == 1 else f"{len(gone)} collectors left",
                 extra=event("writers_gone", number=len(gone)),
             )
 
