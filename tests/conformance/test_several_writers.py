@@ -216,6 +216,18 @@ async def test_a_limit_of_answers_is_one_for_all_processes(postgres: Postgres) -
         await store.aclose()
 
 
+async def test_a_run_of_the_anchors_is_made_by_one_process_even_if_that_is_gone(postgres: Postgres) -> None:
+    server = PostgresServer(postgres.new_database())
+    one, two = [await Store.open(server, max_bytes=1 << 30) for _ in range(2)]
+    both = (one.drift, two.drift)
+    assert [await each.claim("v", now_ns=9, every_ns=1) for each in both] == [True, False]
+    await one.drift.end_claim("v")
+    assert [await each.claim("v", now_ns=9, every_ns=1) for each in reversed(both)] == [True, False]
+    await two.aclose()
+    assert await one.drift.claim("v", now_ns=9, every_ns=1)
+    await one.aclose()
+
+
 async def put_jobs(store: Store, number: int) -> list[TraceSlice]:
     """Append some traces with an answer each to judge."""
     parts = [TraceSlice(trace_id=f"{each:032x}", payload=b"spans", spans=()) for each in range(number)]

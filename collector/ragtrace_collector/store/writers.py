@@ -16,8 +16,8 @@ def take_back(db: Db, writer: int, *, has_crashed: bool) -> None:
         "UPDATE job SET state = 'queued', crashes = crashes + ? WHERE state = 'leased' AND owner = ?",
         (crashed, writer),
     )
-    for table in ("trace", "parcel", "session"):
-        db.execute(f"UPDATE {table} SET owner = 0 WHERE owner = ?{_LEFT[table]}", (writer,))
+    for table, left in _LEFT.items():
+        db.execute(f"UPDATE {table} SET owner = 0 WHERE owner = ?{left}", (writer,))
     db.execute(
         "UPDATE suspect SET is_looked_at = 0, crashes = crashes + ? WHERE is_looked_at = 1 AND owner = ?",
         (crashed, writer),
@@ -28,6 +28,7 @@ _LEFT: Final = {
     "trace": f" AND {UNDECIDED}",
     "parcel": " AND rejected_ns IS NULL",
     "session": " AND is_ended = 0",
+    "anchor_claim": "",
 }
 """What is still to be done, so that others look for it."""
 
