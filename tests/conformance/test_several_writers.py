@@ -11,6 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -27,6 +28,7 @@ from ragtrace_collector.store.store import Store
 from tests.architecture.source import ROOT
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
+from tests.conformance.test_store_index import JOB, SECOND, judge, judge_one, kept, settle
 from tests.patience import PATIENCE_S
 from tests.stores.crew import BUDGET, GONE_S
 from tests.stores.victim import SAMPLE, SINK, SPAN
@@ -226,6 +228,41 @@ async def test_a_run_of_the_anchors_is_made_by_one_process_even_if_that_is_gone(
     await two.aclose()
     assert await one.drift.claim("v", now_ns=9, every_ns=1)
     await one.aclose()
+
+
+@pytest.mark.parametrize("is_second", [False, True])
+async def test_the_names_of_an_answer_stay_while_another_process_deletes_the_last_that_had_them(
+    postgres: Postgres, *, is_second: bool
+) -> None:
+    url = postgres.new_database()
+    store = await Store.open(PostgresServer(url), max_bytes=1 << 30)
+    await judge_one(store)
+    with psycopg.connect(url) as other:
+        other.execute("SELECT set_config('search_path', 'ragtrace', true)")
+        other.execute("SELECT set_config('ragtrace.writer', '0', true)")
+        other.execute("CREATE TEMP TABLE copy AS SELECT * FROM answer_row")
+        other.execute("UPDATE copy SET id = id + 1, time_ns = 9000000000000000000")
+        if is_second:
+            other.execute("DELETE FROM answer_score")
+            other.execute("DELETE FROM answer_row")
+            other.execute("DELETE FROM answer_stream")
+            await settle(store, replace(JOB, record_sha256="other"), slices=2)
+            working = asyncio.create_task(judge(store, kept(SECOND), slices=2))
+        else:
+            other.execute("INSERT INTO answer_row SELECT * FROM copy")
+            working = asyncio.create_task(
+                store.expire(decided_before_ns=0, ended_before_ns=0, began_before_ns=1 << 62)
+            )
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = '{}'"
+        is_waiting = waits.format(url.rpartition("/")[2])
+        await asyncio.to_thread(
+            eventually, lambda: postgres.execute(is_waiting) == [(1,)], what="one that waits for the other"
+        )
+        other.commit()
+    await working
+    await store.aclose()
+    named = "SELECT answer_stream.id = stream FROM ragtrace.answer_row LEFT JOIN ragtrace.answer_stream"
+    assert postgres.execute(f"{named} ON answer_stream.id = stream", url) == [(True,)]
 
 
 async def put_jobs(store: Store, number: int) -> list[TraceSlice]:

@@ -411,7 +411,10 @@ class PostgresCommits(Commits):
         fold(db, self._writer)
 
 
-_AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
+_AGAIN: Final = (
+    *(errors.SerializationFailure, errors.DeadlockDetected),
+    errors.ForeignKeyViolation,  # of a stream that was there, or had no rows, when it was looked up
+)
 _SETTINGS: Final = "SELECT set_config('search_path', %s, true), set_config('ragtrace.writer', %s, true)"
 _LOCK_TRACES: Final = "SELECT 1 FROM trace WHERE trace_id = ANY(?) ORDER BY trace_id FOR UPDATE"
 _NOW: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000000 AS BIGINT)"
@@ -489,6 +492,8 @@ CREATE TABLE stored_bytes (
 CREATE TABLE store_version (version BIGINT NOT NULL);
 INSERT INTO store_version VALUES ({VERSION});
 """
+    # One writer deletes a stream without rows, and another one adds a row: the second to come is told.
+    schema += "ALTER TABLE answer_row ADD FOREIGN KEY (stream) REFERENCES answer_stream (id);\n"
     for trigger in triggers():
         when = f" WHEN ({trigger.when})" if trigger.when else ""
         body = trigger.body.replace("this_writer()", "current_setting('ragtrace.writer')::bigint")
