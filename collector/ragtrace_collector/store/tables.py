@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.answers.index.tables import INDEX_TABLES
 
-VERSION: Final = 15
+VERSION: Final = 16
 """Of the tables. A store of another version is refused."""
 
 _STANDS: Final = """CASE
