@@ -151,14 +151,12 @@ class PostgresServer:
     @contextmanager
     def reading(self) -> Iterator[PostgresDb]:
         try:
-            connection = self._taken()
+            connection, is_new = self._begun()
         except psycopg.Error as exc:
             raise ReadError(f"{self.name} cannot be read: {why(exc)}") from exc
         try:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            connection.execute(_SET_SCHEMA)
             db = PostgresDb(connection)
-            if not refuse_others(db):
+            if is_new and not refuse_others(db):
                 raise ReadError(f"{self.name} holds no store: start `ragtrace collector` on it once")
             yield db
             connection.rollback()
@@ -215,17 +213,22 @@ class PostgresServer:
         connection.adapters.register_loader("numeric", _NumberLoader)
         return connection
 
-    def _taken(self) -> psycopg.Connection[Any]:
-        with self._lock:
-            while self._idle:
-                found = self._idle.pop()
-                if not found.closed:
-                    with suppress(psycopg.Error):  # the server may have been started again
-                        found.execute("SELECT 1")
-                        found.rollback()
-                        return found
-                found.close()
-        return self.connect()
+    def _begun(self) -> tuple[psycopg.Connection[Any], bool]:
+        """Return a connection whose transaction reads one moment, and whether it is new."""
+        while True:
+            with self._lock:
+                known = self._idle.pop() if self._idle else None
+            connection = known or self.connect()
+            try:
+                with connection.pipeline():
+                    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                    connection.execute(_SET_SCHEMA)
+            except psycopg.Error:
+                connection.close()
+                if known is None:  # else the server may have been started again
+                    raise
+            else:
+                return connection, known is None
 
 
 def _close(connections: list[psycopg.Connection[Any]]) -> None:
@@ -233,7 +236,11 @@ def _close(connections: list[psycopg.Connection[Any]]) -> None:
         connections.pop().close()
 
 
-_SET_SCHEMA: Final = f"SELECT set_config('search_path', '{SCHEMA}', true)"
+# Compiling a query, or starting processes for it, takes longer than any query here.
+_SET_SCHEMA: Final = (
+    f"SELECT set_config('search_path', '{SCHEMA}', true), set_config('jit', 'off', true),"
+    " set_config('max_parallel_workers_per_gather', '0', true)"
+)
 _USED: Final = "SELECT sum(number) FROM stored_bytes"
 
 
@@ -545,6 +552,7 @@ _TYPES: Final[Mapping[str, str]] = {
     r"\bREAL\b": "DOUBLE PRECISION",
     r"\bBLOB\b": "BYTEA",
     r"\bTEXT\b": 'TEXT COLLATE "C"',
+    r"(?<=writer BIGINT NOT NULL DEFAULT) 0": " current_setting('ragtrace.writer')::bigint",
     r"\) WITHOUT ROWID": ")",
 }
 
