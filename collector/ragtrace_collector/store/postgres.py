@@ -17,6 +17,7 @@ import logging
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -123,7 +124,7 @@ def _storable(value: Any) -> Any:
     return value.replace("\0", "\ufffd") if isinstance(value, str) and "\0" in value else value
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class PostgresServer:
     """A [`Database`][ragtrace_collector.store.database.Database] on a server."""
 
@@ -143,6 +144,7 @@ class PostgresServer:
                 "`store.url`: it is not an address of PostgreSQL: write "
                 "postgresql://USER:PASSWORD@HOST:5432/DATABASE, with %XX for special characters"
             ) from exc
+        weakref.finalize(self, _close, self._idle)  # commands read once, and end
 
     @property
     def name(self) -> str:
@@ -199,9 +201,7 @@ class PostgresServer:
 
     def close(self) -> None:
         with self._lock:
-            for connection in self._idle:
-                connection.close()
-            self._idle.clear()
+            _close(self._idle)
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection.
@@ -232,6 +232,11 @@ class PostgresServer:
                         return found
                 found.close()
         return self.connect()
+
+
+def _close(connections: list[psycopg.Connection[Any]]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 _SET_SCHEMA: Final = f"SELECT set_config('search_path', '{SCHEMA}', true)"
