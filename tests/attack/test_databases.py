@@ -1,12 +1,15 @@
-"""Databases that a store cannot use, and spans that an engine may not take: told why, and nothing is lost."""
+"""A database that a store cannot use, that is full or away; odd spans: told why, and nothing is lost."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import socket
 import subprocess
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -15,21 +18,26 @@ import httpx
 import psycopg
 import pytest
 
+from ragtrace import semconv
 from ragtrace.errors import ConfigError
-from ragtrace.traces.otlp import encode
+from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import StoreConfig
 from ragtrace_collector.store.open import open_store
 from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.store import Store
 from tests.acceptance.collector_process import CollectorProcess, collector_process
-from tests.backends.postgres_server import Postgres
+from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
-from tests.rag_spans import rag_trace
+from tests.rag_spans import rag_trace, trace_id_of
 
 SECRET = r"""p:a/s s@w?o#r%d&=[']"\é"""
 """Whatever an address gives a meaning to."""
+BEFORE, ALL = 20, 30
+"""Traces sent before the database goes, and in all."""
+BOUND_S = 15
+"""How long a sender waits at most for its answer."""
 
 
 def opened(url: str) -> None:
@@ -328,3 +336,71 @@ def test_a_full_database_puts_senders_off_and_goes_on_when_there_is_room(
         postgres.execute("DROP TRIGGER full_disk ON ragtrace.slice", url)
         assert sent(collector, rag_trace(1)).status_code == 200
         eventually(lambda: judged(collector) == 2, what="both verdicts")
+
+
+@pytest.fixture
+def server() -> Iterator[Postgres]:
+    """A server of this test alone, which it stops."""
+    with running_postgres() as running:
+        yield running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "killed"])
+def test_senders_are_put_off_while_it_is_away_and_what_was_acknowledged_is_judged_once(
+    server: Postgres, how: signal.Signals, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    exporting = {**config(server.new_database()), "export": [{"endpoint": f"otlp-file:{out}"}]}
+    with collector_process(tmp_path, exporting) as collector:
+        for number in range(BEFORE):
+            assert sent(collector, rag_trace(number)).status_code == 200
+        server.stop(how)
+        put_off(collector, server)
+        assert page(collector, "/livez").status_code == 200
+        server.start()
+        for number in range(BEFORE, ALL):
+            eventually(
+                lambda number=number: sent(collector, rag_trace(number)).status_code == 200, what="a 200"
+            )
+        eventually(lambda: judged(collector) == ALL, what="verdicts")
+        eventually(lambda: carriers(out) == Counter(map(trace_id_of, range(ALL))), what="each carrier once")
+        assert page(collector, "/readyz").status_code == 200
+        assert page(collector, "/ledger").json()["seen"] == ALL
+        assert collector.stop() == 0
+    assert "Traceback" not in collector.log.read_text()
+
+
+@pytest.mark.slow
+def test_a_database_that_hangs_puts_senders_off_in_bounded_time(server: Postgres, tmp_path: Path) -> None:
+    with collector_process(tmp_path, config(server.new_database())) as collector:
+        assert sent(collector, rag_trace(0)).status_code == 200
+        eventually(lambda: judged(collector) == 1, what="a verdict")
+        with server.paused():
+            began = time.monotonic()
+            answer = page(collector, "/readyz")
+            assert answer.status_code == 503
+            assert "the store did not answer within" in answer.text
+            assert time.monotonic() - began < BOUND_S
+        eventually(lambda: page(collector, "/readyz").status_code == 200, what="readiness")
+        assert sent(collector, rag_trace(1)).status_code == 200
+        eventually(lambda: judged(collector) == 2, what="both verdicts")
+
+
+def put_off(collector: CollectorProcess, server: Postgres) -> None:
+    """Send a trace and look at the pages while the database is away."""
+    began = time.monotonic()
+    answer = sent(collector, rag_trace(BEFORE))
+    assert time.monotonic() - began < BOUND_S
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    ready = page(collector, "/readyz")
+    assert ready.status_code == 503
+    (reason,) = ready.json()["reasons"]
+    assert reason.startswith(f"the store postgresql://127.0.0.1:{server.port}/")
+    assert "see that the server runs" in reason
+
+
+def carriers(out: Path) -> Counter[str]:
+    lines = out.read_text("utf-8").splitlines() if out.exists() else ()
+    score = f"{semconv.SCORE_PREFIX}faithfulness"
+    return Counter(span.trace_id for line in lines for span in decode_json(line) if score in span.attributes)
