@@ -15,7 +15,7 @@ from typing import NoReturn
 import click
 
 from ragtrace import __version__
-from ragtrace.cli.command_table import COMMANDS, GONE
+from ragtrace.cli.command_table import COMMANDS
 from ragtrace.cli.render import printable
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import ConfigError, InputError, RagtraceError
@@ -64,8 +64,6 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS:
-            if args[0] in GONE:
-                ctx.fail(f"the command `{args[0]}` is gone: {GONE[args[0]]}")
             from difflib import get_close_matches
 
             if near := get_close_matches(args[0], COMMANDS, n=1):

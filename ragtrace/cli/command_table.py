@@ -1,4 +1,4 @@
-"""The commands of the program, with those that are gone: each is loaded only to run."""
+"""The commands of the program: each is loaded only to run."""
 
 from __future__ import annotations
 
@@ -140,16 +140,3 @@ _ENTRIES: Final = (
     ),
 )
 COMMANDS: Final = {entry.name: entry for entry in _ENTRIES}
-_RULES: Final = "`ragtrace rules` writes Prometheus and Grafana rules, and Alertmanager sends their alerts"
-GONE: Final = {
-    "alerts": _RULES,
-    "plan": "docs/scale.md has a formula for what one process carries",
-    "slo": _RULES,
-}
-"""Commands that are gone, and what took their place."""
-_PROCESSES: Final = "one collector is one process; docs/scale.md says how to run several"
-GONE_OPTIONS: Final = {
-    ("collector", "--role"): _PROCESSES,
-    ("collector", "--workers"): _PROCESSES,
-}
-"""Options that are gone, by command, and what took their place."""

@@ -18,7 +18,6 @@ from ragtrace.cli.options import FILE, ExtractOptions, JsonOption
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, printable, talk
 from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.errors import InputError, ReadError
-from ragtrace.files.state import default_store
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -184,12 +183,10 @@ def _open(source: str, configured: CollectorConfig | None = None) -> TraceReader
 
         return open_reader(source)
     with needs_extra("collector"):
+        from ragtrace_collector.config import StoreConfig
         from ragtrace_collector.store.open import open_reading
-        from ragtrace_collector.store.reader import StoreReader
-        from ragtrace_collector.store.sqlite import SqliteFile
-    if configured is None:
-        return StoreReader(SqliteFile(Path(rest) if rest else default_store()))
-    return open_reading(configured.store.over_file(Path(rest)) if rest else configured.store).reader
+    store = configured.store if configured else StoreConfig()
+    return open_reading(store.at(rest) if rest else store).reader
 
 
 def _trace_json(trace: Trace, extraction: Extraction) -> dict[str, object]:

@@ -20,8 +20,6 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from ragtrace.cli.command_table import GONE_OPTIONS
-
 Callback: TypeAlias = Callable[..., Any]
 
 _OPTION: Final = "option"
@@ -45,16 +43,6 @@ class SettingOption(click.Option):
 
 class SettingsCommand(click.Command):
     """A command whose ``--help`` lists the options of each section together."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; an option that is gone is an error that says what took its place."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as exc:
-            instead = GONE_OPTIONS.get((ctx.info_name or "", exc.option_name))
-            if instead is None:
-                raise
-            raise click.UsageError(f"the option {exc.option_name} is gone: {instead}", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections, then the options that belong to none."""

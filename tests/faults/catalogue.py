@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import shutil
 import sqlite3
@@ -15,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from ragtrace_collector.store.maintenance import back_up, send_again
+from ragtrace_collector.store.sqlite import SqliteFile
 from tests.acceptance.judge_server import JudgeServer
 from tests.faults.disk import Blow, Kind, Weather
 from tests.faults.held import HeldScene
@@ -332,7 +334,7 @@ def _back_end_is(mood: Mood, folder: Path) -> Tally:
             _strike(back_end, mood)
         if mood is Mood.BROKEN:  # OTLP forbids to try again by itself, so a person does
             time.sleep(1)
-            send_again(scene.store)
+            asyncio.run(send_again(SqliteFile(scene.store)))
         return scene.account()
 
 

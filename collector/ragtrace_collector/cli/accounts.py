@@ -38,8 +38,10 @@ class StoreOptions:
         metavar="FILE",
         help="The collector's configuration. [default: the built-in one]",
     )
-    store: Path | None = option(
-        "--store", type=FILE, metavar="PATH", help="The collector's store, or a copy of it."
+    store: str | None = option(
+        "--store",
+        metavar="PLACE",
+        help="The collector's store, or a copy of it: a path or postgresql://…",
     )
 
     def section(self) -> StoreConfig:
@@ -67,7 +69,7 @@ class StoreOptions:
         from ragtrace_collector.config import StoreConfig
 
         section = config.store if config else StoreConfig()
-        return section if self.store is None else section.over_file(self.store)
+        return section if self.store is None else section.at(self.store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

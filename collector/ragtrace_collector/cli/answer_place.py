@@ -12,8 +12,6 @@ from ragtrace.cli.options import EXISTING_FILE, AccessOptions, ExtractOptions
 from ragtrace.cli.render import many, talk
 from ragtrace.cli.settings import group, option
 from ragtrace.cli.times import Moment, moment
-from ragtrace.errors import InputError
-from ragtrace.files.state import default_store
 
 if TYPE_CHECKING:
     from ragtrace.answer_sources import SearchProgress
@@ -34,7 +32,8 @@ class PlaceOptions:
     source: str | None = option(
         "--from",
         metavar="SOURCE",
-        help="Where the answers are: store:PATH for a collector's store, even while it runs; jaeger:URL,"
+        help="Where the answers are: store:PATH or store:postgresql://… for a collector's store, even"
+        " while it runs; jaeger:URL,"
         " tempo:URL, phoenix:URL or langfuse:URL; file:PATH for OTLP or a report.jsonl."
         " [default: the store of --config, or the default store]",
     )
@@ -81,13 +80,16 @@ async def open_place(
     """
     from ragtrace.answer_sources.addresses import BACK_ENDS, parse_address
     from ragtrace_collector.service.page import open_store_place
+    from ragtrace_collector.store.open import require_store
     from ragtrace_collector.ui.places import open_searched_place
     from ragtrace_collector.ui.searching import AnswerSearch
 
     access, source = place.access.access("from"), place.source
     if source is None or source.startswith(_STORE):
-        at = _store_config(config, place)
-        async with open_store_place(at, access=access) as found:
+        named = (source or "").removeprefix(_STORE)
+        at = config.store.at(named) if named else config.store
+        require_store(at)
+        async with open_store_place(config.model_copy(update={"store": at}), access=access) as found:
             yield OpenedPlace(place=found)
         return
     is_back_end = parse_address(source).kind in BACK_ENDS
@@ -104,22 +106,6 @@ async def open_place(
     )
     async with open_searched_place(search) as found:
         yield OpenedPlace(place=found, search=search)
-
-
-def _store_config(config: CollectorConfig, place: PlaceOptions) -> CollectorConfig:
-    """Return the configuration with the store to read.
-
-    Raises:
-        InputError: there is no such store.
-    """
-    named = (place.source or "").removeprefix(_STORE)
-    path = Path(named) if named else config.store.file if place.config else default_store()
-    if not path.is_file():
-        raise InputError(
-            f"there is no collector's store {str(path)!r}: start `ragtrace collector`, name another with"
-            " --from store:PATH or --config FILE, or read a back end: --from jaeger:http://localhost:16686"
-        )
-    return config.model_copy(update={"store": config.store.over_file(path)})
 
 
 class _Progress:

@@ -11,6 +11,7 @@ import click
 from ragtrace.cli.options import FILE, JsonOption
 from ragtrace.cli.render import many, print_json, talk
 from ragtrace.cli.settings import command, group, option, takes
+from ragtrace.errors import ConfigError
 from ragtrace_collector.cli.accounts import StoreOptions
 
 
@@ -43,7 +44,13 @@ def backup(file: Path, options: BackupOptions) -> None:
       ragtrace backup copy.db
       ragtrace backup saved.db --salvage --config collector.yaml
     """
-    store = options.at.section().file
+    section = options.at.section()
+    if section.url is not None:
+        raise ConfigError(
+            "`ragtrace backup` copies a file, and the store is in PostgreSQL: use "
+            "`pg_dump --schema=ragtrace`, or the database's own backups"
+        )
+    store = section.file
     from ragtrace_collector.store.maintenance import back_up
     from ragtrace_collector.store.recovery import save_readable
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -37,6 +38,23 @@ class ServiceOptions:
         metavar="JUDGE",
         help="Without FILE: lexical, openai:MODEL, anthropic:MODEL, nli:FOLDER. Its key and address are in"
         " OPENAI_API_KEY and OPENAI_BASE_URL, or the provider's own variables. [default: lexical]",
+    )
+    role: Literal["all", "ingest", "evaluate"] = option(
+        "--role",
+        type=click.Choice(["all", "ingest", "evaluate"]),
+        default="all",
+        show_default=True,
+        help="What this process does with a store in PostgreSQL, which others share: receive spans and sample"
+        " their answers, or judge and deliver, or both.",
+    )
+    workers: int = option(
+        "--workers",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Processes on this machine, with a store in PostgreSQL. They share the receivers' ports; the"
+        " pages of the second are at the port after that of `telemetry.listen`, and so on.",
     )
     check: bool = option(
         "--check",
@@ -72,6 +90,7 @@ def collector(options: ServiceOptions) -> None:
       ragtrace collector --print-schema > collector.schema.json
       ragtrace collector --config collector.yaml --check
       ragtrace collector --config collector.yaml
+      ragtrace collector --config collector.yaml --workers 4
     """
     # gRPC reads this when it is loaded; otherwise it writes log lines in a format of its own.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
@@ -88,32 +107,48 @@ def collector(options: ServiceOptions) -> None:
     if options.judge and options.config_path:
         raise click.UsageError("--judge is for a start without a file: write `judge: {use: …}` into FILE")
     config = configuration.load_config(options.config_path, judge=options.judge)
+    if config.store.url is None and (options.role != "all" or options.workers > 1):
+        raise click.UsageError(
+            "--role and --workers are for processes that share a store, and a file belongs to one: set"
+            " `store: postgresql://…`"
+        )
     if options.check:
         warnings = checking.check_config(config)
         _say_checked(config, options.config_path, warnings, as_json=options.as_json)
         return
-    _serve(config, options)
+    if options.workers > 1:
+        from ragtrace_collector.service.workers import run_workers
+
+        click.get_current_context().exit(run_workers(options.workers, partial(_serve, options)))
+    _serve(options)
 
 
-def _serve(config: CollectorConfig, options: ServiceOptions) -> None:
+def _serve(options: ServiceOptions, worker: int = 0, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Serve as one process; ``worker`` is its place among those that share the ports."""
     with needs_extra("collector"):
-        from ragtrace_collector import config as configuration
+        from ragtrace_collector.config import load_config
         from ragtrace_collector.service import run as service
+        from ragtrace_collector.service.pipeline import Role
         from ragtrace_collector.telemetry import logs, verdict_log
 
+    def read() -> CollectorConfig:
+        return load_config(options.config_path, judge=options.judge).of_worker(worker)
+
+    def say_ready(running: Collector) -> None:
+        on_ready()
+        if options.as_json:
+            _say_ready(running)
+
+    config = read()
     logs.log_to_stderr(config.log_level, config.log_format)
     if config.telemetry.verdict_log:
         verdict_log.log_verdicts()
-    path = options.config_path
-
-    def reread() -> CollectorConfig:
-        assert path is not None
-        return configuration.load_config(path)
-
     running = service.run_collector(
         config,
-        reread=reread if path else None,
-        on_ready=_say_ready if options.as_json else None,
+        role=Role(options.role),
+        shares_ports=options.workers > 1,
+        reread=read if options.config_path else None,
+        on_ready=say_ready,
     )
     counts = process.run(running)
     if options.as_json:

@@ -40,14 +40,16 @@ def outbox(options: OutboxOptions) -> None:
       ragtrace outbox --config collector.yaml
       ragtrace outbox --retry --sink http://localhost:4317
     """
-    store, sink = options.at.section().file, options.sink
+    from ragtrace.sync import wait_for
     from ragtrace_collector.store.maintenance import refused, send_again
+    from ragtrace_collector.store.open import database_of
 
+    store, sink = database_of(options.at.section()), options.sink
     found = [each for each in refused(store) if sink in (None, each.sink)]
     for each in found:
         _print(each, as_json=options.json.wanted)
     if options.retry:
-        talk(f"{many(send_again(store, sink=sink), 'request')} sent again")
+        talk(f"{many(wait_for(send_again(store, sink=sink)), 'request')} sent again")
     elif not found:
         talk("nothing was refused")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
@@ -33,26 +33,12 @@ def _root_causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
 def _problem(error: ErrorDetails) -> str:
     location = list(error["loc"])
     key = _dotted(location)
-    if key == "store" and str(error["input"]).startswith("kafka:"):
-        return f"`store: kafka://…` is gone: {_GONE['store.kafka']}"
-    if error["type"] == "extra_forbidden" and key in _GONE:
-        return f"`{key}` is gone: {_GONE[key]}"
     if error["type"] == "extra_forbidden":
         return f"unknown key `{key}`{_suggestion(location)}"
     if error["type"] == "missing":
         return f"`{key}` is missing"
     message = in_words(error)
     return f"`{key}`: {message}" if key else message
-
-
-_RULES: Final = "`ragtrace rules` writes Prometheus and Grafana rules, and Alertmanager sends their alerts"
-_GONE: Final = {
-    "alerts": _RULES,
-    "role": "one collector is one process; docs/scale.md says how to run several",
-    "slo": _RULES,
-    "store.kafka": "`receive.kafka` reads spans from Kafka, and the store is a SQLite file (`store.path`)",
-}
-"""Keys that are gone, and what took their place."""
 
 
 def _dotted(location: list[int | str]) -> str:

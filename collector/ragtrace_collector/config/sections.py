@@ -13,6 +13,7 @@ from pydantic import (
     Field,
     JsonValue,
     SecretStr,
+    ValidationError,
     field_validator,
     model_validator,
 )
@@ -24,6 +25,7 @@ from ragtrace.files.state import default_store
 from ragtrace.judge.cascade import ScreenSpec, judge_and_screen
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
+from ragtrace.validation import in_words
 from ragtrace_collector.config.budget import BudgetConfig
 from ragtrace_collector.config.drift import DriftConfig
 from ragtrace_collector.config.kafka import KafkaConfig
@@ -43,6 +45,7 @@ from ragtrace_collector.config.values import (
     PageUrl,
     Paths,
     Pattern,
+    PostgresUrl,
     Section,
     Size,
     Timeout,
@@ -337,9 +340,10 @@ class ExportConfig(Section):
 
 
 class StoreConfig(Section):
-    """The file that survives a crash."""
+    """Where what survives a crash is: in a file of one process, or in a PostgreSQL database of many."""
 
     path: Path | None = None
+    url: PostgresUrl | None = None
     max_bytes: Size = ByteSize(2 << 30)
     retention: Duration = timedelta(days=7)
     encryption_keys: tuple[SecretStr, ...] = ()
@@ -353,9 +357,29 @@ class StoreConfig(Section):
         """
         return default_store() if self.path is None else self.path
 
-    def over_file(self, path: Path) -> StoreConfig:
-        """Return the same for a file, with the keys that may decrypt it."""
-        return self.model_copy(update={"path": path})
+    def at(self, place: str | Path) -> StoreConfig:
+        """Return the same for another place, a path or ``postgresql://…``, with the keys that may decrypt it.
+
+        Raises:
+            ConfigError: it is the address of something else.
+        """
+        try:
+            found = StoreConfig.model_validate(_store_at(str(place)))
+        except ValidationError as exc:
+            raise ConfigError(f"the store: {in_words(exc.errors()[0])}") from None
+        return self.model_copy(update={"path": found.path, "url": found.url})
+
+    @model_validator(mode="after")
+    def _is_in_one_place(self) -> StoreConfig:
+        if self.path and self.url:
+            raise ValueError("set `path` or `url`, not both: the store is in one place")
+        return self
+
+
+def _store_at(place: object) -> object:
+    if not isinstance(place, str):
+        return place
+    return {"url" if "://" in place else "path": place}
 
 
 class IndexConfig(Section):
@@ -382,7 +406,6 @@ class ScoresConfig(Section):
         "prompt_version",
         "tenant",
     )
-    max_values: int = Field(default=100, gt=0, le=10_000)
 
 
 class TelemetryConfig(Section):
@@ -453,7 +476,7 @@ class CollectorConfig(Section):
     drift: DriftConfig = DriftConfig()
     attach: AttachConfig = AttachConfig()
     export: tuple[ExportConfig, ...] = ()
-    store: StoreConfig = StoreConfig()
+    store: Annotated[StoreConfig, BeforeValidator(_store_at), AlternativeForm("string")] = StoreConfig()
     index: IndexConfig = IndexConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     ui: UiConfig = UiConfig()
@@ -462,6 +485,21 @@ class CollectorConfig(Section):
     cancel_timeout: Timeout = timedelta(seconds=10)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
+
+    def of_worker(self, worker: int) -> CollectorConfig:
+        """Return the same for one of several processes on a machine: its pages have a port of their own.
+
+        The first one has the page of answers.
+        """
+        host, _, port = (self.telemetry.listen or "").rpartition(":")
+        if not worker or not host:
+            return self
+        listen = f"{host}:{int(port) and int(port) + worker}"
+        pages = {
+            "telemetry": self.telemetry.model_copy(update={"listen": listen}),
+            "ui": self.ui.model_copy(update={"listen": None}),
+        }
+        return self.model_copy(update=pages)
 
     @property
     def most_index_rows(self) -> int:

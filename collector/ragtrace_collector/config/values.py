@@ -199,6 +199,18 @@ def _otlp_url(value: str) -> str:
 OtlpUrl = Annotated[str, AfterValidator(_otlp_url)]
 
 
+def _postgres_url(value: SecretStr) -> SecretStr:
+    if not re.match(r"postgres(?:ql)?://.", value.get_secret_value()):
+        # not quoted: it may hold a password
+        raise ValueError(
+            "write postgresql://USER:PASSWORD@HOST:5432/DATABASE, with %XX for special characters"
+        )
+    return value
+
+
+PostgresUrl = Annotated[SecretStr, AfterValidator(_postgres_url)]
+
+
 def nanoseconds(duration: timedelta) -> int:
     """Return a duration as clocks count."""
     return int(duration.total_seconds() * 1e9)

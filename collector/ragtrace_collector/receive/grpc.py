@@ -45,6 +45,7 @@ async def serve_grpc(
     access: TokenAuth,
     certificate: Certificate | None,
     max_message_bytes: int,
+    is_shared: bool = False,
 ) -> tuple[grpc.aio.Server, int]:
     """Start the receiver on ``host:port`` and return the server and the port it listens on.
 
@@ -58,7 +59,7 @@ async def serve_grpc(
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", max_message_bytes),
-            ("grpc.so_reuseport", 0),
+            ("grpc.so_reuseport", int(is_shared)),
             ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
             ("grpc.max_concurrent_streams", _STREAMS_A_CONNECTION),
             ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),

@@ -16,7 +16,7 @@ from ragtrace_collector.judge.evaluator import old_prices, open_evaluator
 from ragtrace_collector.service.from_config import open_export
 from ragtrace_collector.service.page import check_traces
 from ragtrace_collector.service.topics import check_kafka
-from ragtrace_collector.store.open import cipher_of
+from ragtrace_collector.store.open import cipher_of, database_of
 from ragtrace_collector.store.sqlite import check_owner
 from ragtrace_collector.web.auth import open_auth
 from ragtrace_collector.web.server import open_socket
@@ -70,6 +70,9 @@ def _check_exports(config: CollectorConfig) -> None:
 
 def _check_store(config: CollectorConfig) -> None:
     cipher_of(config.store)
+    if config.store.url is not None:
+        database_of(config.store)
+        return
     path = config.store.file
     _check_file(path, key="store.path", makes_folder=config.store.path is None, may_be_link=True)
     if _check_database(path, key="store.path"):

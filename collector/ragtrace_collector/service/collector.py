@@ -28,7 +28,7 @@ from ragtrace_collector.operations.vitals import Vitals
 from ragtrace_collector.receive.grpc import serve_grpc
 from ragtrace_collector.receive.http import http_app
 from ragtrace_collector.service.page import UiService
-from ragtrace_collector.service.pipeline import StorePipeline
+from ragtrace_collector.service.pipeline import Role, StorePipeline
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event, place_of
 from ragtrace_collector.web.auth import ReceiverAuth
@@ -50,6 +50,8 @@ class Collector:
     configuration: LiveConfig
     pipeline: StorePipeline
     kafka: KafkaReceiver | None
+    shares_ports: bool
+    """Whether other processes listen on the same addresses."""
     counters: Counters
     clock: Clock
     auth: ReceiverAuth
@@ -121,13 +123,15 @@ class Collector:
     ) -> None:
         """Run until ``stop`` is set, then drain. ``reloads`` says when to read the configuration again."""
         async with self.operations.opened(), self.ui.opened(), AsyncExitStack() as receivers:
-            await self._start_grpc(receivers)
-            http = self._bind_http()
+            receives = self.pipeline.role is not Role.EVALUATE
+            if receives:
+                await self._start_grpc(receivers)
+            http = self._bind_http() if receives else None
             async with asyncio.TaskGroup() as tasks:
                 if http is not None:
                     receivers.callback(http.stop)
                     tasks.create_task(http.serve(), name="http")
-                if self.kafka is not None:
+                if receives and self.kafka is not None:
                     receivers.push_async_callback(self.kafka.stop)
                     self.kafka.start(tasks)
                 self.operations.start(tasks)
@@ -188,7 +192,7 @@ class Collector:
     def _bind_http(self) -> HttpServer | None:
         if self.config.receive.http is None:
             return None
-        listening = open_socket(self.config.receive.http)
+        listening = open_socket(self.config.receive.http, is_shared=self.shares_ports)
         self.http_port = listening.getsockname()[1]
         app = http_app(
             self.pipeline.intake,
@@ -209,6 +213,7 @@ class Collector:
             access=self.auth.access,
             certificate=self.auth.certificate,
             max_message_bytes=self.config.receive.max_message_bytes,
+            is_shared=self.shares_ports,
         )
         receivers.push_async_callback(server.stop, _GRPC_GRACE_S)
 

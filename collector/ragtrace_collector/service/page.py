@@ -13,6 +13,7 @@ from ragtrace.answer_sources import first_of, open_source, store_source
 from ragtrace.answer_sources.addresses import parse_address
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError
+from ragtrace.files.state import state_folder
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.from_config import open_export
@@ -150,4 +151,5 @@ def open_configured_reviews(config: CollectorConfig) -> AbstractAsyncContextMana
 
 def reviews_of(config: CollectorConfig) -> Path:
     """Return where reviews are kept."""
-    return config.ui.reviews or config.store.file.with_name(REVIEWS_NAME)
+    folder = state_folder() if config.store.url else config.store.file.parent
+    return config.ui.reviews or folder / REVIEWS_NAME

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import Final
 
@@ -29,7 +30,7 @@ from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
 from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.stage import Stage
-from ragtrace_collector.store.records import StoreUnavailable
+from ragtrace_collector.store.records import Job, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from ragtrace_collector.telemetry.counters import Counters
 from ragtrace_collector.telemetry.logs import event
@@ -44,11 +45,22 @@ _DRIFT_PAUSE_S: Final = 30.0
 _SESSION_PAUSE_S: Final = 5.0
 
 
+class Role(StrEnum):
+    """What a process does with the store that it shares."""
+
+    ALL = "all"
+    INGEST = "ingest"
+    """Receive spans, assemble traces and sample their answers."""
+    EVALUATE = "evaluate"
+    """Judge answers, and deliver what is ready."""
+
+
 @dataclass(slots=True, kw_only=True)
 class StorePipeline:
     """The stages over one work store, and what they share."""
 
     configuration: LiveConfig
+    role: Role
     store: Store
     assembly: Assembly
     sample_stage: SampleStage
@@ -63,6 +75,7 @@ class StorePipeline:
     clock: Clock
     calendar: Clock
     """For what has the applications' times."""
+    _takes_jobs: bool = True
 
     @property
     def live(self) -> Live:
@@ -90,6 +103,8 @@ class StorePipeline:
 
     async def recover(self) -> None:
         """Look again at the traces that were open when the last process ended."""
+        if self.role is Role.EVALUATE:
+            return
         if self.config.attach.mode != "hold":  # it was, before
             await self.holder.release_all()
         await self.sample_stage.recall(self.live.sampler)
@@ -107,15 +122,20 @@ class StorePipeline:
         queued, done = self.sample_stage.queued, self.evaluator.done
         pool = WorkerPool(
             most=self.config.evaluate.concurrency,
-            take=self.evaluator.take,
+            take=self._take,
             judge=self.evaluator.attempt,
             workers=workers,
             wake=queued,
             counters=self.counters,
         )
         release = Stage(name="release", step=self.holder.step, pause_s=_SAMPLE_PAUSE_S)
-        return (
+        ingesting = (
             Stage(name="sample", step=self._sample, pause_s=_SAMPLE_PAUSE_S),
+            *((release,) if self.config.attach.mode == "hold" else ()),
+            Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
+            Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
+        )
+        evaluating = (
             Stage(name="evaluate", step=pool.step, pause_s=_WORK_PAUSE_S, wake=queued),
             *(
                 Stage(
@@ -126,13 +146,17 @@ class StorePipeline:
                 )
                 for deliverer in self.deliverers
             ),
-            *((release,) if self.config.attach.mode == "hold" else ()),
-            Stage(name="throttle", step=self._throttle, pause_s=_WORK_PAUSE_S),
             Stage(name="drift", step=self.drift.step, pause_s=_DRIFT_PAUSE_S),
             Stage(name="sessions", step=self.sessions.step, pause_s=_SESSION_PAUSE_S),
-            Stage(name="sweep", step=self.sweeper.step, pause_s=_SWEEP_PAUSE_S),
             Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
         )
+        return (
+            *(ingesting if self.role is not Role.EVALUATE else ()),
+            *(evaluating if self.role is not Role.INGEST else ()),
+        )
+
+    async def _take(self, most: int) -> Sequence[Job]:
+        return await self.evaluator.take(most) if self._takes_jobs else ()
 
     async def _sample(self) -> bool:
         found_work = await self.sample_stage.step()
@@ -165,15 +189,19 @@ class StorePipeline:
     async def drain(self) -> None:
         """Process complete traces, then wait until they are judged and delivered, or until the deadline.
 
-        At half time, held spans are released as they are, so that there is time to deliver them.
+        At half time, held spans are released as they are, so that there is time to deliver them. What other
+        processes can do is left to them.
         """
         half_s = self.config.drain_timeout.total_seconds() / 2
         async with _at_most(half_s):
-            await self.sample_stage.step(everything=True)
+            self._takes_jobs = await self.store.is_alone()
+            if self.role is not Role.EVALUATE:
+                await self.sample_stage.step(everything=True)
             await self._until_finished()
-        async with _at_most(half_s):
-            await self.holder.release_all()
-            await self._until_finished()
+        if self.role is not Role.EVALUATE and self._takes_jobs:
+            async with _at_most(half_s):
+                await self.holder.release_all()
+                await self._until_finished()
 
     async def _until_finished(self) -> None:
         # Polled: the store holds the work, and the stages that end it do not signal this.

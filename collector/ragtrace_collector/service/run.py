@@ -9,12 +9,15 @@ from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.operations.reload import Reloads
 from ragtrace_collector.operations.signals import Signals
 from ragtrace_collector.service.collector import Collector
+from ragtrace_collector.service.pipeline import Role
 from ragtrace_collector.service.wiring import open_collector
 
 
 async def run_collector(
     config: CollectorConfig,
     *,
+    role: Role = Role.ALL,
+    shares_ports: bool = False,
     reread: Callable[[], CollectorConfig] | None = None,
     on_ready: Callable[[Collector], None] | None = None,
 ) -> Mapping[str, int]:
@@ -30,7 +33,7 @@ async def run_collector(
     settle_memory()
     signals = Signals(longest_stop_s=(config.drain_timeout + config.cancel_timeout).total_seconds())
     with signals.handled():
-        async with open_collector(config) as collector:
+        async with open_collector(config, role=role, shares_ports=shares_ports) as collector:
             reloads = Reloads(asked=signals.reload, read=reread) if reread else None
             await collector.serve(signals.stop, on_ready=on_ready, reloads=reloads)
             return (await collector.pipeline.store.ledger()).by_name()

@@ -28,7 +28,7 @@ from ragtrace_collector.receive.memory import RequestMemory
 from ragtrace_collector.receive.span_limits import SpanLimits
 from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import forward_to
-from ragtrace_collector.service.pipeline import StorePipeline
+from ragtrace_collector.service.pipeline import Role, StorePipeline
 from ragtrace_collector.sessions.stage import SessionStage
 from ragtrace_collector.store.records import HoldMode
 from ragtrace_collector.store.store import Store
@@ -57,6 +57,7 @@ class StageParts:
 
     shared: SharedParts
     live: LiveConfig
+    role: Role
     store: Store
     assembly: Assembly
     clock: Clock
@@ -80,6 +81,7 @@ class StageParts:
         reader = AnswerReader(store=self.store, counters=self.shared.counters)
         return StorePipeline(
             configuration=self.live,
+            role=self.role,
             store=self.store,
             assembly=self.assembly,
             counters=self.shared.counters,

@@ -36,7 +36,7 @@ from ragtrace_collector.service.from_config import (
     sampler_of,
 )
 from ragtrace_collector.service.page import UiService
-from ragtrace_collector.service.pipeline import StorePipeline
+from ragtrace_collector.service.pipeline import Role, StorePipeline
 from ragtrace_collector.service.stages import SharedParts, StageParts
 from ragtrace_collector.service.topics import check_kafka, open_kafka
 from ragtrace_collector.store.open import open_store
@@ -62,10 +62,14 @@ _UNREAD_AT_ONCE: Final = 4
 async def open_collector(
     config: CollectorConfig,
     *,
+    role: Role = Role.ALL,
+    shares_ports: bool = False,
     clock: Clock | None = None,
     monotonic_ns: Callable[[], int] | None = None,
 ) -> AsyncIterator[Collector]:
     """Open the store, the judge and the sinks; close them in the end.
+
+    With ``shares_ports``, other processes may listen on the same addresses: the kernel spreads what comes.
 
     ``monotonic_ns`` is the clock for waiting times; nothing ever sets it. The default is ``clock``, if given,
     else the machine's monotonic clock.
@@ -93,6 +97,7 @@ async def open_collector(
         pipeline = StageParts(
             shared=shared,
             live=live,
+            role=role,
             store=store,
             clock=clock,
             calendar=calendar,
@@ -107,7 +112,9 @@ async def open_collector(
             clock=clock,
         )
         await pipeline.recover()
-        yield _collector(config, pipeline, live, shared, auth=auth, clock=clock, kafka=kafka)
+        yield _collector(
+            config, pipeline, live, shared, auth=auth, clock=clock, kafka=kafka, shares_ports=shares_ports
+        )
 
 
 async def _open_live(config: CollectorConfig, clock: Clock, spend_ledger: SpendLedger) -> Live:
@@ -149,6 +156,7 @@ def _collector(
     auth: ReceiverAuth,
     clock: Clock,
     kafka: KafkaReceiver | None,
+    shares_ports: bool,
 ) -> Collector:
     """Put a process together around its pipeline."""
     vitals = Vitals(
@@ -178,12 +186,13 @@ def _collector(
         ),
         ui=UiService(config=config, auth=auth, status=vitals.status, clock=pipeline.calendar),
         kafka=kafka,
+        shares_ports=shares_ports,
     )
 
 
 def _open_scores(config: CollectorConfig, clock: Clock) -> Scores | None:
     chosen = config.telemetry.scores
-    return Scores(clock=clock, by=chosen.by, most_values=chosen.max_values) if chosen.enabled else None
+    return Scores(clock=clock, by=chosen.by) if chosen.enabled else None
 
 
 def _opened(sinks: Mapping[str, SpanSink], tracer: Tracer, stack: AsyncExitStack) -> Mapping[str, SpanSink]:

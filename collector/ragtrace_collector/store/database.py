@@ -90,6 +90,10 @@ class Commits(ABC):
         """Return some unused room to the disk; say whether there is more."""
 
     @abstractmethod
+    def is_alone(self, db: Db) -> bool:
+        """Say whether no other collector has the store open."""
+
+    @abstractmethod
     def _begin(self) -> None: ...
 
     @abstractmethod

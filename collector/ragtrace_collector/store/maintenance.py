@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ragtrace.errors import InputError, ReadError
+from ragtrace.errors import InputError
 from ragtrace.files.private import PendingFile
+from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.sqlite import SqliteFile
+from ragtrace_collector.store.store import open_tables
 
 
 class RefusedDeliveries(NamedTuple):
@@ -64,13 +66,13 @@ def _taken(to: Path) -> InputError:
     return InputError(f"there is a file {str(to)!r} already: name another")
 
 
-def refused(store: Path) -> tuple[RefusedDeliveries, ...]:
+def refused(store: Database) -> tuple[RefusedDeliveries, ...]:
     """Return the items that sinks refused for good, by sink and reason.
 
     Raises:
         ReadError: the store cannot be read.
     """
-    with SqliteFile(store).reading() as db:
+    with store.reading() as db:
         rows = db.execute(
             "SELECT sink, reason, count(*), min(rejected_ns) FROM parcel WHERE rejected_ns IS NOT NULL"
             " GROUP BY sink, reason ORDER BY 1, 2"
@@ -78,28 +80,18 @@ def refused(store: Path) -> tuple[RefusedDeliveries, ...]:
         return tuple(RefusedDeliveries(*row) for row in rows)
 
 
-def send_again(store: Path, *, sink: str | None = None) -> int:
+async def send_again(store: Database, *, sink: str | None = None) -> int:
     """Put the items that a sink (or any sink) refused back into the outbox; return how many.
 
     A running collector sends them within a second.
 
     Raises:
-        ReadError: the store cannot be read or written.
+        ReadError: the store cannot be read.
+        ConfigError: it cannot be written.
     """
-    with _writing(store) as db:
-        return db.execute(
-            "UPDATE parcel SET rejected_ns = NULL, reason = '' WHERE rejected_ns IS NOT NULL"
-            + ("" if sink is None else " AND sink = ?"),
-            () if sink is None else (sink,),
-        ).rowcount
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[sqlite3.Connection]:
-    with SqliteFile(path).reading():
-        pass  # raises if the file is not a store
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db, db:
-            yield db
-    except sqlite3.Error as exc:
-        raise ReadError(f"{str(path)!r} cannot be written: {exc}") from exc
+    with store.reading():
+        pass  # raises if there is none
+    statement = "UPDATE parcel SET rejected_ns = NULL, reason = '' WHERE rejected_ns IS NOT NULL"
+    only, values = ("", ()) if sink is None else (" AND sink = ?", (sink,))
+    async with open_tables(store) as tables:
+        return await tables.submit(lambda db: db.execute(statement + only, values).rowcount)

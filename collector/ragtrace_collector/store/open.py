@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.errors import ConfigError, InputError
+from ragtrace.extras import install_command
 from ragtrace.files.state import make_state_folder
 from ragtrace_collector.config import StoreConfig
 from ragtrace_collector.store.cipher import PayloadCipher, open_cipher
@@ -26,7 +28,7 @@ async def open_store(config: StoreConfig, *, forward_to: Sequence[str]) -> Store
     Raises:
         ConfigError: it cannot be used.
     """
-    if config.path is None:
+    if config.path is None and config.url is None:
         make_state_folder()
     return await Store.open(
         database_of(config), max_bytes=config.max_bytes, forward_to=forward_to, cipher=cipher_of(config)
@@ -34,8 +36,20 @@ async def open_store(config: StoreConfig, *, forward_to: Sequence[str]) -> Store
 
 
 def database_of(config: StoreConfig) -> Database:
-    """Return where the store is. Whether there is one shows when it is opened or read."""
-    return SqliteFile(config.file)
+    """Return where the store is. Whether there is one shows when it is opened or read.
+
+    Raises:
+        ConfigError: the driver of the database is not installed, or cannot use the address.
+    """
+    if config.url is None:
+        return SqliteFile(config.file)
+    try:
+        from ragtrace_collector.store.postgres import PostgresServer
+    except ImportError as exc:  # psycopg raises it, too, if there is no libpq
+        raise ConfigError(
+            f"`store.url` needs psycopg, which is not installed: {install_command('postgres')}"
+        ) from exc
+    return PostgresServer(config.url.get_secret_value())
 
 
 def cipher_of(config: StoreConfig) -> PayloadCipher:
@@ -62,11 +76,24 @@ class ReadOnlyStore:
         return f"store:{self.database.name}"
 
 
+def require_store(config: StoreConfig) -> None:
+    """Look before somebody waits for answers; what else is wrong with a store shows when it is read.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    if config.url is None and not config.file.exists():
+        raise InputError(
+            f"there is no collector's store {str(config.file)!r}: start `ragtrace collector`, name another"
+            " with --from store:PATH or --config FILE, or read a back end: --from jaeger:http://localhost:16686"
+        )
+
+
 def open_reading(config: StoreConfig) -> ReadOnlyStore:
     """Return the door to read what a configuration names. Whether there is a store shows when it is read.
 
     Raises:
-        ConfigError: a key is malformed, or the encryption library is not installed.
+        ConfigError: a key is malformed, or a library is not installed.
     """
     database, cipher = database_of(config), cipher_of(config)
     return ReadOnlyStore(

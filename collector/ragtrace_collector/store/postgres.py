@@ -17,6 +17,7 @@ import logging
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -122,7 +123,7 @@ def _storable(value: Any) -> Any:
     return value.replace("\0", "\ufffd") if isinstance(value, str) and "\0" in value else value
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class PostgresServer:
     """A [`Database`][ragtrace_collector.store.database.Database] on a server."""
 
@@ -140,6 +141,7 @@ class PostgresServer:
                 "`store.url`: it is not an address of PostgreSQL: write "
                 "postgresql://USER:PASSWORD@HOST:5432/DATABASE, with %XX for special characters"
             ) from exc
+        weakref.finalize(self, _close, self._idle)  # commands read once, and end
 
     @property
     def name(self) -> str:
@@ -195,9 +197,7 @@ class PostgresServer:
 
     def close(self) -> None:
         with self._lock:
-            for connection in self._idle:
-                connection.close()
-            self._idle.clear()
+            _close(self._idle)
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection.
@@ -228,6 +228,11 @@ class PostgresServer:
                         return found
                 found.close()
         return self.connect()
+
+
+def _close(connections: list[psycopg.Connection[Any]]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 _SET_SCHEMA: Final = f"SELECT set_config('search_path', '{SCHEMA}', true)"
@@ -263,6 +268,10 @@ class PostgresCommits(Commits):
 
     def shrink(self, db: Db) -> bool:
         return False  # autovacuum gives room back to the tables
+
+    def is_alone(self, db: Db) -> bool:
+        others = "SELECT 1 FROM writer WHERE is_gone = 0 AND id <> ? LIMIT 1"
+        return db.execute(others, (self._writer,)).fetchone() is None
 
     def _end(self) -> None:
         with suppress(Exception):  # else others notice it by its heartbeat
@@ -385,8 +394,8 @@ class PostgresCommits(Commits):
             fold(db, writer)
         if gone:
             log.warning(
-                "%d writers of the store are gone: what they had is taken over",
-                len(gone),
+                "%s the store, and what they had is taken over",
+                "another collector left" if len(gone) == 1 else f"{len(gone)} collectors left",
                 extra=event("writers_gone", number=len(gone)),
             )
 

@@ -418,14 +418,30 @@ class Store:
         """Give a leased job back unchanged, because its worker was stopped; one that has ended stays so."""
         await self._commits.submit(lambda db: leases.give_back(db, job))
 
+    async def is_alone(self) -> bool:
+        """Say whether no other collector goes on with what this one leaves."""
+        return await self._commits.submit(self._commits.is_alone)
+
     async def unfinished(self, *, now_ns: int) -> int:
-        """Return how many jobs are due or leased, plus how many outbox items wait."""
-        queries = (
-            ("SELECT count(*) FROM job WHERE state = 'leased'", ()),
-            ("SELECT count(*) FROM job WHERE state = 'queued' AND due_ns <= ?", (now_ns,)),
-            ("SELECT count(*) FROM parcel WHERE rejected_ns IS NULL", ()),
-        )
-        return await self._commits.submit(lambda db: sum(db.execute(*each).fetchone()[0] for each in queries))
+        """Return how many jobs are due or leased, plus how many outbox items wait.
+
+        Beside other collectors, only what this one has under way counts.
+        """
+
+        def work(db: Db) -> int:
+            own = (
+                ("SELECT count(*) FROM job WHERE state = 'leased' AND owner = ?", (db.writer,)),
+                ("SELECT count(*) FROM parcel WHERE rejected_ns IS NULL AND owner = ?", (db.writer,)),
+            )
+            everything = (
+                ("SELECT count(*) FROM job WHERE state = 'leased'", ()),
+                ("SELECT count(*) FROM job WHERE state = 'queued' AND due_ns <= ?", (now_ns,)),
+                ("SELECT count(*) FROM parcel WHERE rejected_ns IS NULL", ()),
+            )
+            queries = everything if self._commits.is_alone(db) else own
+            return sum(int(db.execute(*each).fetchone()[0]) for each in queries)
+
+        return await self._commits.submit(work)
 
     # The outbox: a queue for each sink. Items are put there by the transaction that they belong to.
 

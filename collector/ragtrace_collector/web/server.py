@@ -27,8 +27,8 @@ def is_loopback(endpoint: str) -> bool:
         return host.lower() == "localhost"
 
 
-def open_socket(endpoint: str, *, key: str = "receive.http") -> socket.socket:
-    """Bind ``host:port``; ``key`` is its configuration key.
+def open_socket(endpoint: str, *, key: str = "receive.http", is_shared: bool = False) -> socket.socket:
+    """Bind ``host:port``, alone or beside other processes; ``key`` is its configuration key.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -37,7 +37,7 @@ def open_socket(endpoint: str, *, key: str = "receive.http") -> socket.socket:
     host = host.strip("[]")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, int(port)), family=family)
+        return socket.create_server((host, int(port)), family=family, reuse_port=is_shared)
     except (OSError, ValueError) as exc:
         raise ConfigError(f"`{key}`: cannot listen on {endpoint!r}: {exc}") from exc
 

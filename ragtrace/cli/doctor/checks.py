@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from ragtrace.backends import open_sink
 from ragtrace.cli.render import many, one_line
-from ragtrace.errors import ConfigError, RagtraceError, ReadError
+from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.extras import install_command
 from ragtrace.http.tls import ClientTls
+
+if TYPE_CHECKING:
+    from ragtrace_collector.config import StoreConfig
 
 _PACKAGES: Final = ("ragtrace-otel", "openai", "opentelemetry-sdk", "opentelemetry-exporter-otlp", "pydantic")
 _EXTRAS: Final = {"collector": ("yaml", "starlette", "uvicorn", "httptools")}
@@ -74,30 +77,39 @@ _ENDPOINT_ADVICE: Final = (
 )
 
 
-def check_store(path: Path) -> Check:
-    """Say whether a collector could use the file, or does; nothing is created."""
-    check = _check_folder(f"store {path}", path)
-    if check.status == "ok" and _is_locked((real := path.resolve()).with_name(f"{real.name}.lock")):
-        return Check(name=check.name, status="ok", found="in use by a collector that runs")
-    return check
+def check_store(store: StoreConfig) -> Iterator[Check]:
+    """Say whether a collector could use the store, or does, and in whose traces it read nothing.
 
-
-def check_unread(path: Path) -> Iterator[Check]:
-    """Say in whose traces a collector read nothing, what text they hold, and how to map it."""
-    if not path.exists():
-        return
+    Nothing is created.
+    """
     from ragtrace_collector.store.ledger import take_stock
-    from ragtrace_collector.store.sqlite import SqliteFile
+    from ragtrace_collector.store.open import database_of
 
+    if store.url is None:
+        yield _check_file(store.file)
+        if not store.file.exists():
+            return
     try:
-        unread = take_stock(SqliteFile(path)).unread
-    except ReadError:
-        return  # the check of the store says it
+        database = database_of(store)
+        unread = take_stock(database).unread
+    except RagtraceError as exc:
+        if store.url is not None:
+            yield Check(name="store", status="fail", found=str(exc))
+        return  # the check of the file says it
+    if store.url is not None:
+        yield Check(name=f"store {database.name}", status="ok", found="can be read")
     for each in unread:
         if each.number:
             of = one_line(each.producer) or "producers without a name"
             found = f"nothing was read in {many(each.number, 'trace')} of {of}"
             yield Check(name="unread", status="warn", found=found, advice=one_line(each.advice))
+
+
+def _check_file(path: Path) -> Check:
+    check = _check_folder(f"store {path}", path)
+    if check.status == "ok" and _is_locked((real := path.resolve()).with_name(f"{real.name}.lock")):
+        return Check(name=check.name, status="ok", found="in use by a collector that runs")
+    return check
 
 
 def _check_folder(name: str, path: Path) -> Check:

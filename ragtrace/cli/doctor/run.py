@@ -18,7 +18,7 @@ from ragtrace.cli.doctor.capture_checks import (
     check_run,
     check_trace,
 )
-from ragtrace.cli.doctor.checks import Check, check_endpoint, check_store, check_unread, check_versions
+from ragtrace.cli.doctor.checks import Check, check_endpoint, check_store, check_versions
 from ragtrace.cli.doctor.command import ApplicationOptions, TargetOptions
 from ragtrace.cli.doctor.model_checks import (
     CardSettings,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ragtrace.http.tls import ClientTls
-    from ragtrace_collector.config import CollectorConfig
+    from ragtrace_collector.config import CollectorConfig, StoreConfig
 
 
 _DEFAULT_ENDPOINT = "http://localhost:4317"
@@ -93,7 +93,7 @@ class _Plan:
     endpoints: Mapping[str, _Reach]
     must_answer: bool = True
     """Whether somebody named the endpoints: else their absence is no failure."""
-    store: Path | None = None
+    store: StoreConfig | None = None
     secrets: frozenset[str] = frozenset()
     """Secrets that must not be printed, even if a server repeats them."""
 
@@ -145,7 +145,7 @@ class _Plan:
             verify_of=lambda judge: evaluator.limits(judge).verify,
             endpoints={**named, **(self.endpoints if self.must_answer else {})},
             must_answer=True,
-            store=config.store.file,
+            store=config.store,
             secrets=self.secrets | _secrets(*_secrets_in(config)),
         )
 
@@ -231,8 +231,7 @@ async def _reachable(plan: _Plan) -> AsyncGenerator[Check, None]:
             endpoint, headers=reach.headers, tls=reach.tls, timeout_s=_TIMEOUT_S, must=plan.must_answer
         )
     if plan.store is not None:
-        yield check_store(plan.store)
-        for check in check_unread(plan.store):
+        for check in check_store(plan.store):
             yield check
 
 

@@ -21,9 +21,8 @@ from ragtrace.cli.report.command import DEFAULT_SINCE, AnswerPlaceOptions, Figur
 from ragtrace.cli.report.table import print_report
 from ragtrace.cli.times import Moment
 from ragtrace.clock import SystemClock
-from ragtrace.errors import ConfigError, InputError, RagtraceError
+from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.files.private import replace_file
-from ragtrace.files.state import default_store
 from ragtrace.metrics.calibration_file import read_calibration
 from ragtrace.model import Label
 from ragtrace.quality import (
@@ -283,7 +282,7 @@ def _is_asked(answer: AnswerSummary, request: ReportRequest) -> bool:
 async def _opened(options: AnswerPlaceOptions, times: _Times) -> AsyncIterator[_Place]:
     if options.source is None or options.source.startswith(_STORE):
         named = (options.source or "").removeprefix(_STORE)
-        async with _opened_store(options.config, Path(named) if named else None) as place:
+        async with _opened_store(options.config, named) as place:
             yield place
         return
     access, rules = options.access.access("from"), options.extract.rules()
@@ -301,24 +300,17 @@ async def _opened(options: AnswerPlaceOptions, times: _Times) -> AsyncIterator[_
 
 
 @asynccontextmanager
-async def _opened_store(config: Path | None, store: Path | None) -> AsyncIterator[_Place]:
+async def _opened_store(config: Path | None, store: str) -> AsyncIterator[_Place]:
     """Open the answers of the named store, else of the configured or the default one."""
     with needs_extra("collector"):
         from ragtrace_collector.config import load_config
         from ragtrace_collector.service.page import place_over
         from ragtrace_collector.store.ledger import read_screened, take_stock
-        from ragtrace_collector.store.open import open_reading
+        from ragtrace_collector.store.open import open_reading, require_store
 
     configured = load_config(config, needs_secrets=False)
-    section = configured.store
-    if store is not None or config is None:
-        section = section.over_file(store or default_store())
-    if not section.file.is_file():
-        raise InputError(
-            f"there is no collector's store {str(section.file)!r}: start `ragtrace collector`, name "
-            "another with --from store:PATH or --config FILE, or read a back end: "
-            "--from jaeger:http://localhost:16686"
-        )
+    section = configured.store.at(store) if store else configured.store
+    require_store(section)
     found = open_reading(section)
     async with place_over(found, configured) as opened:
 

@@ -96,7 +96,7 @@ class TheLedger(RuleBasedStateMachine):
 
     @rule()
     def send_refused_parcels_again(self) -> None:
-        send_again(self.path)
+        self.runner.run(send_again(SqliteFile(self.path)))
 
     @rule(trace=TRACES, span=st.sampled_from(["s1", "s2", "s3"]))
     def move_to_another_span(self, trace: str, span: str) -> None:
