@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: train-lexical help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak soak-day fuzz sbom audit \
-  test-faults test-stats mutants bench bench-check bench-page pictures dashboards
+  test-cluster test-faults test-stats mutants bench bench-check bench-page pictures dashboards
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,9 @@ soak: venv ## load a real collector with everything at once: flat, and all accou
 
 soak-day: venv ## send a real collector a day of 50 calls a second in an hour: flat, and its cost a call constant
 	$(bin)/python -m tests.soak.day $(ARGS)
+
+test-cluster: venv ## six collectors over one PostgreSQL, killed, paused, cut off: nothing is lost or doubled (ARGS="--minutes 3")
+	$(bin)/python -m tests.soak.cluster $(ARGS)
 
 test-faults: venv ## kill, fill, break and lock what a collector depends on: a table of what was lost and doubled
 	$(bin)/python -m tests.faults $(ARGS)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
+from ragtrace_collector.store.database import Database
 from tests.soak.sink import Arrived, SpanId
 
 __all__ = ["Fate", "Fates", "differences"]
@@ -31,7 +29,7 @@ class Fate(NamedTuple):
 class Fates:
     """How answers ended, as the rows said that are forgotten a minute later."""
 
-    store: Path
+    store: Database
     found: dict[SpanId, Fate] = field(default_factory=dict)
     pending: set[SpanId] = field(default_factory=set)
     """As of the last look."""
@@ -44,8 +42,7 @@ class Fates:
 
     def look(self) -> None:
         """Read all rows."""
-        address = f"{self.store.as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=30)) as db:
+        with self.store.reading() as db:
             rows = db.execute("SELECT trace_id, span_id, state, stands, carrier FROM job").fetchall()
         self.pending = {SpanId(*row[:2]) for row in rows if row[2] != "ended"}
         self.found.update({SpanId(*row[:2]): Fate(*row[3:]) for row in rows if row[2] == "ended"})

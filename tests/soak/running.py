@@ -64,14 +64,17 @@ def soak(folder: Path, *, seconds: float, a_second: float, seed: int = 1, loses:
     of carriers that the back end acknowledges and throws away."""
     os.environ[KEY] = "not-a-key"
     sink = FlakySink(loses=loses)
-    fates = Fates(store=folder / "store.db")
+    fates = Fates(store=SqliteFile(folder / "store.db"))
     sink.start()
     try:
         with (
             moody_judge(seed) as judge,
             collector_process(folder, config_of(folder, judge, sink)) as collector,
         ):
-            traffic, samples = asyncio.run(_load(collector, fates, sink, seconds, a_second, seed))
+            watch = Watch(
+                pid=collector.process.pid, pages_port=collector.pages_port, store=folder / "store.db"
+            )
+            traffic, samples = asyncio.run(_load(collector, watch, fates, sink, seconds, a_second, seed))
             code = collector.stop()
         fates.look()
     finally:
@@ -113,11 +116,16 @@ def config_of(folder: Path, judge: str, sink: FlakySink) -> Mapping[str, Any]:
 
 
 async def _load(
-    collector: CollectorProcess, fates: Fates, sink: FlakySink, seconds: float, a_second: float, seed: int
+    collector: CollectorProcess,
+    watch: Watch,
+    fates: Fates,
+    sink: FlakySink,
+    seconds: float,
+    a_second: float,
+    seed: int,
 ) -> tuple[Traffic, list[Sample]]:
     samples: list[Sample] = []
-    traffic = Traffic(grpc_port=collector.grpc_port, http_port=collector.http_port, random=Random(seed))
-    watch = Watch(pid=collector.process.pid, pages_port=collector.pages_port, store=fates.store)
+    traffic = Traffic(ports=[(collector.grpc_port, collector.http_port)], random=Random(seed))
     async with asyncio.TaskGroup() as tasks:
         beside = [
             tasks.create_task(sink.come_and_go()),

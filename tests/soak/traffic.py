@@ -7,7 +7,7 @@ import gzip
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from random import Random
@@ -34,7 +34,6 @@ _TRY_AGAIN = frozenset({"UNAVAILABLE", "503", _LOST})
 _LATE_S = 4.0
 LINGER_S = 20.0
 """How long the collector keeps the spans of a trace that it has settled."""
-_PATIENCE_S = 60.0
 _SHARES = {"rag": 64, "chat": 12, "duplicate": 6, "late": 6, "feedback": 6, "malformed": 6}
 
 
@@ -51,9 +50,12 @@ class Template:
 class Traffic:
     """Sends, and counts what was acknowledged."""
 
-    grpc_port: int
-    http_port: int
+    ports: Sequence[tuple[int, int]]
+    """Of gRPC and HTTP, of each collector: any of them may get any span."""
     random: Random
+    linger_s: float = LINGER_S
+    patience_s: float = 60.0
+    """How long a sender tries again."""
     sent: Counter[str] = field(default_factory=Counter)
     """By kind; ``answers`` is what the collector has to account for. A machine that stands still may hold up
     the second part of a trace until the collector has let go of the first: each of its spans may be an answer
@@ -69,42 +71,43 @@ class Traffic:
         """Send for so long, then wait for what is under way."""
         loop = asyncio.get_running_loop()
         until_s, due_s = loop.time() + seconds, loop.time()
-        async with open_wire(self.grpc_port, self.http_port) as wire, asyncio.TaskGroup() as tasks:
+        async with AsyncExitStack() as opened, asyncio.TaskGroup() as tasks:
+            wires = [await opened.enter_async_context(open_wire(*each)) for each in self.ports]
             while loop.time() < until_s:
-                tasks.create_task(self._one(wire))
+                tasks.create_task(self._one(wires))
                 due_s += self.random.expovariate(a_second)
                 await asyncio.sleep(max(0.0, due_s - loop.time()))
 
-    async def _one(self, wire: Wire) -> None:
+    async def _one(self, wires: Sequence[Wire]) -> None:
         (kind,) = self.random.choices(list(_SHARES), weights=list(_SHARES.values()))
         if kind == "malformed":
-            await self._send_malformed(wire)
+            await self._send_malformed(self.random.choice(wires))
         elif kind == "feedback":
-            await self._send_feedback(wire)
+            await self._send_feedback(wires)
         else:
             template = _CHAT if kind == "chat" else self.random.choice(self._templates)
-            await self._send_trace(wire, template, kind)
+            await self._send_trace(wires, template, kind)
         self.sent[kind] += 1
 
-    async def _send_trace(self, wire: Wire, template: Template, kind: str) -> None:
+    async def _send_trace(self, wires: Sequence[Wire], template: Template, kind: str) -> None:
         spans = list(_renamed(template.spans, self.random))
         self.random.shuffle(spans)
         self.sent["answers"] += len(template.answers)  # before: the collector may know it before we know it
         began_s = time.monotonic()
         cut = self.random.randrange(len(spans))
         first, second = spans[:cut], spans[cut:]
-        await self._send(wire, first)
+        await self._send(wires, first)
         await asyncio.sleep(_LATE_S if kind == "late" else self.random.uniform(0, 0.2))
-        await self._send(wire, second)
+        await self._send(wires, second)
         if kind == "duplicate":
-            await self._send(wire, spans)
-        if time.monotonic() - began_s > LINGER_S / 2:
+            await self._send(wires, spans)
+        if time.monotonic() - began_s > self.linger_s / 2:
             self.sent["answers torn apart"] += len(spans)
         else:
             self.answers += [SpanId(spans[0].trace_id, answer) for answer in template.answers]
         self._recent.append((spans[0].trace_id, spans[0].span_id))
 
-    async def _send_feedback(self, wire: Wire) -> None:
+    async def _send_feedback(self, wires: Sequence[Wire]) -> None:
         if not self._recent:
             return
         trace_id, parent = self.random.choice(self._recent)
@@ -120,16 +123,21 @@ class Traffic:
             resource=Resource(attributes={semconv.SERVICE_NAME: "feedback"}),
             scope=Scope(name=semconv.SCOPE_CAPTURE),
         )
-        await self._send(wire, [span])
+        await self._send(wires, [span])
 
-    async def _send(self, wire: Wire, spans: Sequence[Span]) -> None:
+    async def _send(self, wires: Sequence[Wire], spans: Sequence[Span]) -> None:
         """Send as an SDK does: by one of the protocols, again where it is put off."""
         if not spans:
             return
         body, loop = encode(spans), asyncio.get_running_loop()
-        send = self.random.choice([wire.by_grpc, wire.by_http])
-        until_s = loop.time() + _PATIENCE_S
-        while (answer := await send(body)) in _TRY_AGAIN and loop.time() < until_s:
+        by_grpc = self.random.random() < 0.5
+
+        async def sent() -> str:
+            wire = self.random.choice(wires)
+            return await (wire.by_grpc(body) if by_grpc else wire.by_http(body))
+
+        until_s = loop.time() + self.patience_s
+        while (answer := await sent()) in _TRY_AGAIN and loop.time() < until_s:
             self.sent["connections lost" if answer == _LOST else "put off"] += 1
             await asyncio.sleep(0.5)
         if answer not in ("OK", "200"):

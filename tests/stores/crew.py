@@ -54,7 +54,7 @@ class Member:
         """Decide about this process's traces, and those of others that are gone."""
         undecided = await self.store.undecided()
         for trace_id in undecided:
-            if await self.store.others([trace_id]):
+            if None in (await self.store.look([trace_id])).values():
                 continue
             job = Job(trace_id=trace_id, span_id=SPAN, sample=SAMPLE, tenant="t")
             await self.store.decide_trace(

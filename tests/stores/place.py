@@ -13,6 +13,7 @@ from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store, open_tables
 from tests.backends.postgres_server import Postgres
+from tests.backends.process import eventually
 
 MAX_BYTES = 10 << 20
 
@@ -59,6 +60,10 @@ class PostgresPlace:
 
     def after_a_while(self) -> PostgresPlace:
         """Return it as it is found once a process that was killed is missed."""
+        # the server must have heard nothing of it for as long
+        gone_s = PostgresServer(self.url).gone_s
+        waited = f"SELECT now() - pg_postmaster_start_time() > interval '{gone_s} seconds'"
+        eventually(lambda: self.server.execute(waited) == [(True,)], what="a server that runs for a while")
         self.server.execute("UPDATE ragtrace.writer SET seen_ns = seen_ns - 60000000000", self.url)
         return self
 

@@ -18,7 +18,7 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -93,8 +93,6 @@ class PostgresDb:
 
     connection: psycopg.Connection[Any]
     writer: int = 0
-    for_update: str = " FOR UPDATE"
-    skip_locked: str = " FOR UPDATE SKIP LOCKED"
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> PostgresRows:
         cursor = self.connection.cursor()
@@ -246,8 +244,6 @@ class _LostWriter(Exception):
 class PostgresCommits(Commits):
     """The [`Commits`][ragtrace_collector.store.database.Commits] of a server."""
 
-    is_shared = True
-
     def __init__(self, server: PostgresServer, cipher: PayloadCipher) -> None:
         super().__init__()
         self._server = server
@@ -290,42 +286,48 @@ class PostgresCommits(Commits):
     def _results(self, group: Sequence[Submission]) -> Sequence[Any]:
         """Return what becomes of a group: together if nothing fails, else one by one."""
         works = [each.work for each in group]
+        traces = {trace_id for each in group for trace_id in each.traces}
         beat: list[Callable[[Db], Any]] = []
         if time.monotonic() - self._looked_s > self._server.gone_s / _BEATS:
             self._looked_s, beat = time.monotonic(), [self._take_over]
         try:
-            return self._committed([*beat, *works])[len(beat) :]
+            return self._committed([*beat, *works], traces)[len(beat) :]
         except _LostWriter as exc:
             self._writer = 0  # the next group registers another one
             return [exc] * len(works)
         except Exception as exc:  # noqa: BLE001 -- the one that failed is found below
             if len(works) == 1 and not isinstance(exc, _AGAIN):
                 return [exc]
-        return [self._singly(each) for each in works]
+        return [self._singly(each) for each in group]
 
-    def _singly(self, work: Callable[[Db], Any]) -> Any:
+    def _singly(self, one: Submission) -> Any:
         try:
-            return self._alone(work)
+            return self._alone(one.work, one.traces)
         except Exception as exc:  # noqa: BLE001 -- its caller hears of it
             return exc
 
-    def _alone(self, work: Callable[[Db], Any]) -> Any:
+    def _alone(self, work: Callable[[Db], Any], traces: Collection[str] = ()) -> Any:
         for left in reversed(range(_TRIES)):
             try:
-                return self._committed([work])[0]
+                return self._committed([work], traces)[0]
             except _AGAIN:
                 if not left:
                     raise
         raise AssertionError
 
-    def _committed(self, works: Sequence[Callable[[Db], Any]]) -> list[Any]:
-        """Run works in one transaction and commit it. If that fails, nothing of it is kept."""
+    def _committed(self, works: Sequence[Callable[[Db], Any]], traces: Collection[str]) -> list[Any]:
+        """Run works in one transaction and commit it. If that fails, nothing of it is kept.
+
+        All writers lock traces in the same order, so that they don't wait for one another in a circle.
+        """
         connection = self._ready()
         db = PostgresDb(connection, self._writer)
         commits = self._commits + 1
         try:
             with connection.pipeline():
                 connection.execute(_SETTINGS, (SCHEMA, str(self._writer)))
+                if traces:
+                    db.execute(_LOCK_TRACES, ([*map(_storable, traces)],))
                 results = [work(db) for work in works]
                 seen = db.execute(_NOTE_COMMIT, (commits, self._writer))
                 if not seen.rowcount:
@@ -406,6 +408,7 @@ class PostgresCommits(Commits):
 
 _AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 _SETTINGS: Final = "SELECT set_config('search_path', %s, true), set_config('ragtrace.writer', %s, true)"
+_LOCK_TRACES: Final = "SELECT 1 FROM trace WHERE trace_id = ANY(?) ORDER BY trace_id FOR UPDATE"
 _NOW: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000000 AS BIGINT)"
 _STARTED: Final = "CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000000 AS BIGINT)"
 _REGISTER: Final = f"INSERT INTO writer (seen_ns) VALUES ({_NOW}) RETURNING id"
