@@ -103,7 +103,7 @@ def trends(
     for metric, name in zip(metrics, names, strict=True):
         periods = {start: amounts for (of, start), amounts in sorted(found.items()) if of == name}
         first_ns = scope.since_ns if scope.since_ns is not None else min(periods, default=0) * HOUR_NS
-        whole = [sum(each) for each in zip(*periods.values(), strict=True)] or [0.0] * len(_MOMENTS)
+        whole = [sum(each) for each in zip(*periods.values(), strict=True)] or [0] * len(_MOMENTS)
         shown.append(
             MetricTrend(
                 metric=metric,
