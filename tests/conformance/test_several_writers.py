@@ -16,15 +16,18 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from ragtrace.answers.index.sums import fold
+from ragtrace.answers.index.writes import put
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.outcomes import State
-from ragtrace_collector.store.postgres import PostgresServer
+from ragtrace_collector.store.postgres import PostgresDb, PostgresServer, create
 from ragtrace_collector.store.store import Store
 from tests.architecture.source import ROOT
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
 from tests.stores.crew import BUDGET, GONE_S, HOURS
+from tests.unit.answers.rows import a_row
 
 HITS = 8
 WRONG_SUMS = """
@@ -146,6 +149,33 @@ async def test_a_trace_is_of_the_process_that_its_last_spans_came_to(postgres: P
     await two.aclose()
     assert (await one.others([part.trace_id]), await one.undecided()) == (frozenset(), (part.trace_id,))
     await one.aclose()
+
+
+def test_sums_that_one_process_makes_are_left_to_it(postgres: Postgres) -> None:
+    server = PostgresServer(postgres.new_database())
+    with server.connect() as making, server.connect() as other:
+        create(making)
+        one, two = PostgresDb(making), PostgresDb(other)
+        for writer, db in enumerate((one, two), start=1):
+            db.execute("SELECT set_config('search_path', 'ragtrace', false)")
+            db.execute("SELECT set_config('ragtrace.writer', ?, false)", [str(writer)])
+            db.execute("SET lock_timeout = '1s'")
+            put(db, a_row(writer))
+            db.connection.commit()
+        assert fold(one, at_once=9, is_open=True, skip_locked=one.skip_locked) == 1
+        two.execute("SELECT set_config('ragtrace.writer', '3', false)")
+        put(two, a_row(3))
+        assert fold(two, at_once=9, is_open=True, skip_locked=two.skip_locked) == 0
+        making.commit()
+        other.commit()
+        while fold(two, at_once=9, is_open=True, skip_locked=two.skip_locked):
+            pass
+        assert two.execute(
+            "SELECT hours, sum(answers) FROM answer_sum GROUP BY hours ORDER BY hours"
+        ).fetchall() == [
+            (1, 3),
+            (24, 3),
+        ]
 
 
 def await_traces(said: Path, number: int) -> None:
