@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.index.sums import fold
 from ragtrace.answers.index.tables import INDEX_TABLES
 from ragtrace.answers.index.writes import forget, note_feedback, put
@@ -177,7 +177,7 @@ def filters() -> Iterator[tuple[str, AnswerFilter]]:
     )
 
 
-async def pages(index: SqliteAnswerIndex) -> None:
+async def pages(index: AnswerIndex) -> None:
     """Measure lists: each filter in each order, on the first page and deep ones."""
     print(f"{'list':40} {'order':8} {'rows':>5} {'cut':>4} {'p50 ms':>8} {'p95 ms':>8}")
     for name, chosen in filters():
@@ -192,7 +192,7 @@ async def pages(index: SqliteAnswerIndex) -> None:
             _print(f"{name:40} {sort.value:8} {found:>5} {cut:>4}", spent)
 
 
-async def overviews(index: SqliteAnswerIndex) -> None:
+async def overviews(index: AnswerIndex) -> None:
     """Measure overviews of several ranges, with and without a scope."""
     print(f"{'overview':61} {'p50 ms':>8} {'p95 ms':>8}")
     for days in (1, 7, 30, 90):
@@ -221,7 +221,7 @@ async def overviews(index: SqliteAnswerIndex) -> None:
         await _measure(f"sessions of {tenant or 'all'}", lambda t=tenant: index.sessions(tenant=t))  # type: ignore[misc]
 
 
-async def _whole(index: SqliteAnswerIndex, scope: TrafficScope) -> None:
+async def _whole(index: AnswerIndex, scope: TrafficScope) -> None:
     await read_overview(index, replace(scope, until_ns=END_NS), now_ns=END_NS)
 
 
@@ -254,7 +254,7 @@ def _print(name: str, spent: list[float]) -> None:
     print(f"{name} {middle * 1e3:>8.1f} {high * 1e3:>8.1f}", flush=True)
 
 
-def reader(path: Path) -> SqliteAnswerIndex:
+def reader(path: Path) -> AnswerIndex:
     """Open the file as pages do: anew for each query, read-only."""
 
     @contextmanager
@@ -264,11 +264,11 @@ def reader(path: Path) -> SqliteAnswerIndex:
             db.execute("BEGIN")
             yield db
 
-    return SqliteAnswerIndex(connect)
+    return AnswerIndex(connect)
 
 
 @contextmanager
-def copied(path: Path) -> Iterator[SqliteAnswerIndex]:
+def copied(path: Path) -> Iterator[AnswerIndex]:
     """Copy the rows of a file to PostgreSQL, and read them there as pages do."""
     with running_postgres() as server:
         database = PostgresServer(server.new_database())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.files.state import make_state_folder
 from ragtrace_collector.config import StoreConfig
 from ragtrace_collector.store.cipher import PayloadCipher, open_cipher
@@ -53,7 +53,7 @@ class ReadOnlyStore:
 
     database: Database
     reader: StoreReader
-    index: SqliteAnswerIndex
+    index: AnswerIndex
     reports: Reports
 
     @property
