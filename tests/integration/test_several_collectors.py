@@ -1,4 +1,4 @@
-"""Three collectors with a file each read a topic of a real Kafka, one is killed: each answer is judged once."""
+"""Three collectors with a file each read a topic of a real Kafka; one is killed: all is judged once."""
 
 from __future__ import annotations
 
