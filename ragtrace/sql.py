@@ -46,15 +46,10 @@ class Db(Statements, Protocol):
 
     @property
     def writer(self) -> int:
-        """The number of the process, among those that write the same tables."""
+        """The number of the process, among those that write the same tables; 0 where no other one does."""
         ...
 
-    @property
-    def for_update(self) -> str:
-        """What a query ends with so that its rows are this transaction's; empty where one process writes."""
-        ...
 
-    @property
-    def skip_locked(self) -> str:
-        """What a query ends with so that it leaves out rows that another transaction has locked."""
-        ...
+def skip_locked(db: Db) -> str:
+    """Return what a query ends with so that its rows are this transaction's, without those of another one."""
+    return " FOR UPDATE SKIP LOCKED" if db.writer else ""

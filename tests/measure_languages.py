@@ -1,7 +1,7 @@
 """Measures the judge without a key in other languages: ``python -m tests.measure_languages``.
 
 For each pair of `tests.language_pairs` it judges the true claim and its false twin, and counts how often the
-false one is the more suspicious. The table is that of docs/judges.md.
+false one is the more suspicious. The table is that of docs/judge-cards.md.
 """
 
 from __future__ import annotations

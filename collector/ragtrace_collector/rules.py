@@ -454,4 +454,4 @@ _Dumper.add_representer(str, _text)
 
 def _dumped(document: Mapping[str, Any]) -> str:
     text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
-    return f"# Written by `ragtrace rules`. docs/alerts.md explains it.\n{text}"
+    return f"# Written by `ragtrace rules`. docs/monitor.md explains it.\n{text}"

@@ -231,7 +231,7 @@ async def test_stream_that_ended_early_is_incomplete_and_says_why(
 
 @pytest.mark.slow
 async def test_example_of_the_capture_page_is_judged_word_for_word(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "capture.md").read_text("utf-8")
+    page = (ROOT / "docs" / "instrument.md").read_text("utf-8")
     (block,) = re.findall(r"```python\n((?:(?!```).)*?yield from complete(?:(?!```).)*)```", page, re.DOTALL)
 
     def application(endpoint: str) -> None:

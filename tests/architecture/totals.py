@@ -19,7 +19,14 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("ragtrace", "collector/ragtrace_collector")
 SHIPPED: Final = {".html", ".css", ".js", ".json", ".yaml", ".yml", ".toml", ".ftl", ".md", ".txt", ".sql"}
-GENERATED: Final = {"cli.md", "compatibility.md"}
+GENERATED: Final = {
+    "cli.md",
+    "compatibility.md",
+    "judge-cards.md",
+    "performance.md",
+    "reading.md",
+    "signals.md",
+}
 _OPTION: Final = re.compile(r'"(--[a-z][a-z0-9-]*)')
 _WORD: Final = re.compile(r"\S+")
 _BETWEEN: Final = {

@@ -11,22 +11,39 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from ragtrace.budget import Budget, Spend
+from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.outcomes import State
+from ragtrace_collector.sampling import Limits, Sampler
 from ragtrace_collector.store.postgres import PostgresServer
+from ragtrace_collector.store.records import Job, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from tests.architecture.source import ROOT
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
+from tests.conformance.test_store_index import JOB, SECOND, judge, judge_one, kept, settle
 from tests.patience import PATIENCE_S
-from tests.stores.crew import BUDGET, GONE_S
+from tests.stores.crew import BUDGET, GONE_S, HOURS
+from tests.stores.victim import SAMPLE, SINK, SPAN
+from tests.unit.collector.asked import asked, decide
 
 HITS = 8
+WRONG_SUMS = """
+WITH counted AS (SELECT 1 AS hours, time_ns / 3600000000000 AS first_hour, stream, count(*) AS answers
+    FROM ragtrace.answer_row WHERE is_valid = 1 GROUP BY 2, 3),
+    kept AS (SELECT hours, first_hour, stream, answers FROM ragtrace.answer_sum WHERE hours = 1),
+    held AS (SELECT hours, first_hour FROM ragtrace.answer_touched)
+SELECT * FROM ((SELECT * FROM counted EXCEPT SELECT * FROM kept) UNION ALL
+    (SELECT * FROM kept EXCEPT SELECT * FROM counted)) AS wrong
+WHERE (hours, first_hour) NOT IN (SELECT * FROM held)"""
+"""Sums of hours that are not those of the rows, though nothing says that they do not hold."""
 TRACES = 40
 """That are acknowledged before the last hit."""
 MEMBERS = 3
@@ -132,11 +149,139 @@ async def test_a_trace_is_of_the_process_that_its_last_spans_came_to(postgres: P
     one, two = [await Store.open(server, max_bytes=1 << 30) for _ in range(2)]
     for store in (one, two):
         await store.append([part], forward={}, now_ns=1)
-    assert await one.others([part.trace_id]) == {part.trace_id}
+    assert await one.look([part.trace_id]) == {part.trace_id: None}
     assert (await one.undecided(), await two.undecided()) == ((), (part.trace_id,))
     await two.aclose()
-    assert (await one.others([part.trace_id]), await one.undecided()) == (frozenset(), (part.trace_id,))
+    assert (await one.look([part.trace_id]), await one.undecided()) == ({}, (part.trace_id,))
     await one.aclose()
+
+
+async def test_a_verdict_whose_lease_another_process_has_is_dropped(postgres: Postgres) -> None:
+    url = postgres.new_database()
+    one = await Store.open(PostgresServer(url), max_bytes=1 << 30)
+    await put_jobs(one, 1)
+    (lost,) = await one.take_jobs(1, now_ns=2)
+    two = await Store.open(PostgresServer(url, gone_s=1), max_bytes=1 << 30)  # the other beats less often
+    taken: tuple[Job, ...] = ()
+    while not taken:
+        taken = await two.take_jobs(1, now_ns=2)
+
+    async def finish(store: Store, job: Job, carrier: str) -> bool | None:
+        return await store.finish(
+            job, "judged", outbox_items={SINK: carrier.encode()}, now_ns=3, carrier=carrier
+        )
+
+    with pytest.raises(StoreUnavailable):
+        await finish(one, lost, "lost")
+    assert await finish(one, lost, "lost") is None
+    assert await finish(two, *taken, "kept") is False
+    (item,) = await two.outbox_items(SINK, 9)
+    assert (item.payload, postgres.execute("SELECT carrier FROM ragtrace.job", url)) == (b"kept", [("kept",)])
+    for store in (one, two):
+        await store.aclose()
+
+
+async def test_processes_never_wait_for_one_another_in_a_circle(postgres: Postgres) -> None:
+    url, budgets = postgres.new_database(), [Budget(name=name, limits=BUDGET.limits) for name in "ab"]
+    stores = [await Store.open(PostgresServer(url), max_bytes=1 << 30) for _ in range(2)]
+    parts = await put_jobs(stores[0], 9)
+
+    async def work(store: Store, direction: int) -> None:
+        for _ in range(20):
+            reserving = [store.budget.reserve(each, Spend(calls=1), now_ns=1) for each in budgets]
+            appending = [store.append([each], forward={}, now_ns=1) for each in parts]
+            await asyncio.gather(*(reserving + appending)[::direction])
+
+    await asyncio.gather(*map(work, stores, (1, -1)))
+    for store in stores:
+        await store.aclose()
+    connected = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ragtrace'"
+    eventually(lambda: postgres.execute(connected, url) == [(0,)], what="what the server counted for them")
+    counted = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    assert postgres.execute(counted, url) == [(0,)]
+
+
+async def test_a_limit_of_answers_is_one_for_all_processes(postgres: Postgres) -> None:
+    url, kept = postgres.new_database(), Counter[str]()
+    stores = [await Store.open(PostgresServer(url), max_bytes=1 << 30) for _ in range(3)]
+    samplers = [
+        Sampler(plan=SamplingPlan(ratio=1.0), limits=Limits(answers=20, per_tenant=8)) for _ in stores
+    ]
+
+    async def work(first: int, store: Store, sampler: Sampler) -> None:
+        for number in range(first, first + 30):
+            decision = decide(sampler, asked(number, tenant="abcd"[number % 4]))
+            refused = await store.sampling.save(sampler.take_changes())
+            sampler.give_back(refused)
+            kept[decision.tenant] += decision.left_out is None and not refused
+
+    await asyncio.gather(*map(work, (0, 30, 60), stores, samplers))
+    assert kept.total() == 20
+    assert max(kept.values()) <= 8
+    later = asked(99, tenant="a", at_s=60)
+    for store, sampler in zip(stores, samplers, strict=True):
+        assert sampler.roll(later.now_ns)
+        sampler.learn(await store.sampling.sums())
+        odds = sampler.explain(later.trace, later.record, now_ns=later.now_ns)
+        assert 90 * odds.probability < 20, "it knows what the others saw"
+        await store.aclose()
+
+
+async def test_a_run_of_the_anchors_is_made_by_one_process_even_if_that_is_gone(postgres: Postgres) -> None:
+    server = PostgresServer(postgres.new_database())
+    one, two = [await Store.open(server, max_bytes=1 << 30) for _ in range(2)]
+    both = (one.drift, two.drift)
+    assert [await each.claim("v", now_ns=9, every_ns=1) for each in both] == [True, False]
+    await one.drift.end_claim("v")
+    assert [await each.claim("v", now_ns=9, every_ns=1) for each in reversed(both)] == [True, False]
+    await two.aclose()
+    assert await one.drift.claim("v", now_ns=9, every_ns=1)
+    await one.aclose()
+
+
+@pytest.mark.parametrize("is_second", [False, True])
+async def test_the_names_of_an_answer_stay_while_another_process_deletes_the_last_that_had_them(
+    postgres: Postgres, *, is_second: bool
+) -> None:
+    url = postgres.new_database()
+    store = await Store.open(PostgresServer(url), max_bytes=1 << 30)
+    await judge_one(store)
+    with psycopg.connect(url) as other:
+        other.execute("SELECT set_config('search_path', 'ragtrace', true)")
+        other.execute("SELECT set_config('ragtrace.writer', '0', true)")
+        other.execute("CREATE TEMP TABLE copy AS SELECT * FROM answer_row")
+        other.execute("UPDATE copy SET id = id + 1, time_ns = 9000000000000000000")
+        if is_second:
+            other.execute("DELETE FROM answer_score")
+            other.execute("DELETE FROM answer_row")
+            other.execute("DELETE FROM answer_stream")
+            await settle(store, replace(JOB, record_sha256="other"), slices=2)
+            working = asyncio.create_task(judge(store, kept(SECOND), slices=2))
+        else:
+            other.execute("INSERT INTO answer_row SELECT * FROM copy")
+            working = asyncio.create_task(
+                store.expire(decided_before_ns=0, ended_before_ns=0, began_before_ns=1 << 62)
+            )
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = '{}'"
+        is_waiting = waits.format(url.rpartition("/")[2])
+        await asyncio.to_thread(
+            eventually, lambda: postgres.execute(is_waiting) == [(1,)], what="one that waits for the other"
+        )
+        other.commit()
+    await working
+    await store.aclose()
+    named = "SELECT answer_stream.id = stream FROM ragtrace.answer_row LEFT JOIN ragtrace.answer_stream"
+    assert postgres.execute(f"{named} ON answer_stream.id = stream", url) == [(True,)]
+
+
+async def put_jobs(store: Store, number: int) -> list[TraceSlice]:
+    """Append some traces with an answer each to judge."""
+    parts = [TraceSlice(trace_id=f"{each:032x}", payload=b"spans", spans=()) for each in range(number)]
+    await store.append(parts, forward={}, now_ns=1)
+    for part in parts:
+        job = Job(trace_id=part.trace_id, span_id=SPAN, sample=SAMPLE)
+        await store.decide_trace(part.trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=1)
+    return parts
 
 
 def await_traces(said: Path, number: int) -> None:
@@ -170,3 +315,9 @@ async def check_laws(url: str, server: Postgres, lines: list[list[str]]) -> None
     assert {(each.state.value, each.reason): each.number for each in ledger.accounts if each.number} == stood
     assert len(judged) <= calls.spent <= calls.most, "more was spent than the limit"
     assert server.execute("SELECT sum(number) FROM ragtrace.outbox WHERE state = 'waiting'", url) == [(0,)]
+    assert server.execute("SELECT count(*) FROM ragtrace.answer_row WHERE is_valid = 1", url) == [
+        (len(judged),)
+    ]
+    assert server.execute(WRONG_SUMS, url) == []
+    ((whole,),) = server.execute("SELECT count(*) FROM ragtrace.answer_sum WHERE hours = 1", url)
+    assert whole == HOURS - 1, "the sums of an hour that is over were not made"

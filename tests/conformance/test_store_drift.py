@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ragtrace.drift.runs import AnchorRun, AnchorScore, SeenModel
 from ragtrace_collector.store.store import Store
 from tests.stores.place import Place
@@ -30,6 +32,13 @@ async def test_runs_survive_a_restart_in_their_order(place: Place) -> None:
     second = await place.open()
     assert [run.began_ns for run in await second.drift.runs()] == [1, 9]
     await second.aclose()
+
+
+async def test_a_run_is_due_when_the_last_one_of_its_version_is_old(store: Store) -> None:
+    await store.drift.add_run(replace(RUN, began_ns=10))
+    due = [await store.drift.claim("v", now_ns=now_ns, every_ns=5) for now_ns in (14, 15, 6, 5)]
+    assert due == [False, True, False, True]
+    assert await store.drift.claim("w", now_ns=10, every_ns=5)
 
 
 async def test_a_new_baseline_has_no_runs_before_it(store: Store) -> None:

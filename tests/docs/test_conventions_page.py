@@ -1,4 +1,4 @@
-"""docs/conventions.md: its table and its report are made from the recordings, its example works.
+"""docs/reading.md is made from the recordings; the example of docs/conventions.md works.
 
 ``REGENERATE_GOLDEN=1 make test ARGS=tests/docs`` writes both again.
 """
@@ -29,7 +29,8 @@ from tests.unit.traces.recordings import (
 )
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "conventions.md"
+PAGE = ROOT / "docs" / "reading.md"
+CONVENTIONS = ROOT / "docs" / "conventions.md"
 RECORDINGS = ROOT / "tests" / "data" / "recordings"
 REGENERATE = "REGENERATE_GOLDEN"
 TABLE = re.compile(r"(?<=<!-- measured: begin -->\n).*(?=<!-- measured: end -->)", re.DOTALL)
@@ -163,7 +164,7 @@ def test_the_page_shows_every_shape_of_a_prompt() -> None:
 def test_the_page_counts_the_answers_that_are_judged_by_their_prompts() -> None:
     records = [record for recording in all_recordings() for record in records_of(recording)]
     judged = sum(record.context_from_prompt and not record.gaps for record in records)
-    assert f"all {judged} complete\nanswers over passages in the prompt are" in PAGE.read_text("utf-8")
+    assert f"all {judged} complete\nanswers over passages in the prompt are" in CONVENTIONS.read_text("utf-8")
 
 
 def test_the_page_shows_what_explain_says(tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_every_instrumentation_that_was_recorded_has_a_name() -> None:
 
 
 def test_the_mapping_on_the_page_reads_a_span(tmp_path: Path) -> None:
-    (example,) = EXAMPLE.findall(PAGE.read_text("utf-8"))
+    (example,) = EXAMPLE.findall(CONVENTIONS.read_text("utf-8"))
     (tmp_path / "collector.yaml").write_text(example)
     span = a_span(
         1,

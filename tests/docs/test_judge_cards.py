@@ -1,4 +1,4 @@
-"""The table of judge cards in docs/judges.md is written from the cards of the package."""
+"""The table of judge cards in docs/judge-cards.md is written from the cards of the package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ragtrace.metrics.judge_card import CardFigure, CardSet, CardState, card_sta
 from ragtrace.model import JudgeIdentity
 from tests.checkout import ROOT
 
-PAGE = ROOT / "docs" / "judges.md"
+PAGE = ROOT / "docs" / "judge-cards.md"
 BEGIN, END = "<!-- cards: written by tests/docs/test_judge_cards.py -->\n", "<!-- end of cards -->\n"
 
 

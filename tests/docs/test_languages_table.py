@@ -1,4 +1,4 @@
-"""The table of languages in docs/judges.md is what `tests.measure_languages` measures."""
+"""The table of languages in docs/judge-cards.md is what `tests.measure_languages` measures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.checkout import ROOT
 from tests.language_pairs import KINDS, LANGUAGES
 from tests.measure_languages import MeasuredPair, measure, table
 
-PAGE = ROOT / "docs" / "judges.md"
+PAGE = ROOT / "docs" / "judge-cards.md"
 BEGIN, END = (
     "<!-- languages: written by tests/docs/test_languages_table.py -->\n",
     "<!-- end of languages -->\n",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -11,62 +10,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
-from ragtrace_collector.operations._instruments import METRICS, InstrumentKind, Measurement, Readings
-from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.rules import JUDGING
-from ragtrace_collector.telemetry.score_table import SCORE_METRICS
 from tests.integration.cli.program import run
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS, RUNBOOK = ROOT / "docs" / "operations.md", ROOT / "docs" / "runbook.md"
-SCORE_PAGE = ROOT / "docs" / "score-metrics.md"
-SCORE_TABLE = re.compile(r"(?<= writes it -->\n).*?(?=<!-- end of the score metrics -->)", re.DOTALL)
-REGENERATE = "REGENERATE_GOLDEN"
-TABLE = re.compile(r"(?<= writes it -->\n).*?(?=<!-- end of the metrics -->)", re.DOTALL)
-
-
-async def metrics_table() -> str:
-    """Return a row a metric, under the name that a scrape has."""
-
-    async def everything() -> Readings:
-        return {metric.name: (Measurement(1),) for metric in METRICS}
-
-    metrics = SelfMetrics(everything, push_to=None)
-    page, _ = await metrics.page("")
-    await metrics.aclose()
-    own = [f for f in text_string_to_metric_families(page.decode()) if f.name.startswith("ragtrace_")]
-    rows = [f"| `{family.samples[0].name}` | {family.documentation} |\n" for family in own]
-    return "".join(["| metric | what it says |\n", "| --- | --- |\n", *rows])
-
-
-async def test_the_page_has_every_metric() -> None:
-    table = await metrics_table()
-    assert table.count("_total`") == sum(metric.kind is InstrumentKind.COUNTER for metric in METRICS)
-    written = TABLE.sub(lambda _: table, OPERATIONS.read_text("utf-8"))
-    if os.environ.get(REGENERATE) and not os.environ.get("CI"):
-        OPERATIONS.write_text(written, "utf-8")
-    assert OPERATIONS.read_text("utf-8") == written, f"run once with {REGENERATE}=1 if this is meant"
-
-
-def score_table() -> str:
-    """Return a row a score metric, with its attributes besides the dimensions."""
-    rows = [
-        f"| `{metric.name}` | {metric.kind.value} | `{metric.unit}` | {metric.description} |"
-        f" {', '.join(f'`{name}`' for name in metric.attributes)} |\n"
-        for metric in SCORE_METRICS
-    ]
-    head = ["| metric | kind | unit | what it says | also by |\n", "| --- | --- | --- | --- | --- |\n"]
-    return "".join([*head, *rows])
-
-
-def test_the_page_has_every_score_metric() -> None:
-    written = SCORE_TABLE.sub(lambda _: score_table(), SCORE_PAGE.read_text("utf-8"))
-    if os.environ.get(REGENERATE) and not os.environ.get("CI"):
-        SCORE_PAGE.write_text(written, "utf-8")
-    assert SCORE_PAGE.read_text("utf-8") == written, f"run once with {REGENERATE}=1 if this is meant"
-    assert all(metric.name in written for metric in SCORE_METRICS)
 
 
 def log_calls() -> Iterator[tuple[Path, ast.Call]]:

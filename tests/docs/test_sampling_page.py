@@ -19,7 +19,7 @@ from ragtrace_collector.config.sampling import (
 from ragtrace_collector.service.from_config import sampler_of
 
 PAGE = (Path(__file__).parents[2] / "docs/sampling.md").read_text()
-EXAMPLES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+EXAMPLES = re.findall(r"^```yaml\n(sample:.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[1].strip())

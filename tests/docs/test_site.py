@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import cast
@@ -38,6 +39,13 @@ def test_the_navigation_has_every_page_once() -> None:
     )
 
 
+@pytest.mark.parametrize("package", ["ragtrace", "collector/ragtrace_collector"])
+def test_the_first_page_names_every_folder(package: str) -> None:
+    folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+    named = set(re.findall(r"`(\w+)/`", (DOCS / "index.md").read_text("utf-8")))
+    assert folders <= named
+
+
 def test_the_numbers_of_decisions_are_unique() -> None:
     numbers = [path.name[:4] for path in (DOCS / "adr").glob("*.md")]
     assert numbers
@@ -50,7 +58,7 @@ def test_a_link_out_of_the_documents_leads_to_the_repository() -> None:
     assert spec.loader is not None
     hooks = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hooks)
-    page = SimpleNamespace(file=SimpleNamespace(src_uri="metrics/README.md"))
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="adr/0017-one-middle.md"))
     config = SimpleNamespace(repo_url="https://forge.example/r")
 
     def led(text: str) -> str:

@@ -15,7 +15,7 @@ from tests.reading.unseen import unseen
 from tests.reading.unseen2 import NOT_YET, unseen2
 
 CASES = (*reported(), *held())
-"""The rows of the table in docs/conventions.md."""
+"""The rows of the table in docs/reading.md."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind}-{case.name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store, open_tables
 from tests.backends.postgres_server import Postgres
+from tests.backends.process import eventually
 
 MAX_BYTES = 10 << 20
 
@@ -27,6 +28,16 @@ class Place:
     def address(self) -> str:
         """What names it to another process."""
         return str(self.path)
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """The section ``store`` of a collector there."""
+        return {"path": str(self.path)}
+
+    @property
+    def database(self) -> SqliteFile:
+        """What reads it."""
+        return SqliteFile(self.path)
 
     def after_a_while(self) -> Place:
         """Return it as it is found once a process that was killed is missed: at once."""
@@ -57,8 +68,22 @@ class PostgresPlace:
         """What names it to another process."""
         return self.url
 
+    @property
+    def config(self) -> Mapping[str, str]:
+        """The section ``store`` of a collector there."""
+        return {"url": self.url}
+
+    @property
+    def database(self) -> PostgresServer:
+        """What reads it."""
+        return PostgresServer(self.url)
+
     def after_a_while(self) -> PostgresPlace:
         """Return it as it is found once a process that was killed is missed."""
+        # the server must have heard nothing of it for as long
+        gone_s = PostgresServer(self.url).gone_s
+        waited = f"SELECT now() - pg_postmaster_start_time() > interval '{gone_s} seconds'"
+        eventually(lambda: self.server.execute(waited) == [(True,)], what="a server that runs for a while")
         self.server.execute("UPDATE ragtrace.writer SET seen_ns = seen_ns - 60000000000", self.url)
         return self
 

@@ -25,6 +25,8 @@ class QuarantineCheck(NamedTuple):
     """A process crashed while it read these and others."""
     set_aside: Collection[str]
     """Not to be read."""
+    elsewhere: Collection[str]
+    """Another process has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,8 @@ class Quarantine:
         Raises:
             StoreUnavailable: that cannot be stored.
         """
-        known = await self.store.look(trace_ids)
+        found = await self.store.look(trace_ids)
+        known = {trace_id: each for trace_id, each in found.items() if each}
         poison = {
             trace_id: each.poison or QuarantineReason.CRASHES
             for trace_id, each in known.items()
@@ -52,9 +55,10 @@ class Quarantine:
         for trace_id, why in poison.items():
             await self.set_aside(trace_id, why, again=bool(known[trace_id].poison))
         return QuarantineCheck(
-            together=[trace_id for trace_id in trace_ids if trace_id not in known],
+            together=[trace_id for trace_id in trace_ids if trace_id not in found],
             alone=[trace_id for trace_id in known if trace_id not in poison],
             set_aside=list(poison),
+            elsewhere=found.keys() - known.keys(),
         )
 
     async def end(self, trace_ids: Collection[str]) -> None:

@@ -35,8 +35,14 @@ class DriftStage:
     async def step(self) -> bool:
         """Note who answered, and run the check if it is due. It never finds more work."""
         await self.note_models()
-        if self._is_configured and await self._is_due():
-            await self.run()
+        version, every_ns = self._version, nanoseconds(self.live.now.config.drift.every)
+        if self._is_configured and await self.store.drift.claim(
+            version, now_ns=self.clock.now_ns(), every_ns=every_ns
+        ):
+            try:
+                await self.run()
+            finally:
+                await self.store.drift.end_claim(version)
         return False
 
     async def run(self) -> AnchorRun:
@@ -103,16 +109,6 @@ class DriftStage:
     @property
     def _version(self) -> str:
         return self.live.now.shared_evaluator.guarded.evaluator.version
-
-    async def _is_due(self) -> bool:
-        return await self._is_older(nanoseconds(self.live.now.config.drift.every))
-
-    async def _is_older(self, age_ns: int) -> bool:
-        """Whether the last run of this version began so long ago, complete or not; a clock may go back."""
-        began = [
-            run.began_ns for run in await self.store.drift.runs() if run.evaluator_version == self._version
-        ]
-        return not began or abs(self.clock.now_ns() - began[-1]) >= age_ns
 
 
 def state_of(runs: Sequence[AnchorRun], version: str) -> DriftState:

@@ -46,9 +46,11 @@ class LowScoreWatch:
         jobs = [
             _job(answer, low, sampler)
             for answer in found
-            if low.remaining > 0 and sampler.takes_place(answer.tenant, now_ns)
+            if low.remaining > 0 and sampler.takes_place(answer.tenant, answer.span_id, now_ns)
         ]
-        await self.sampling_store.save(sampler.take_changes())
+        refused = await self.sampling_store.save(sampler.take_changes())
+        sampler.give_back(refused)
+        jobs = [job for job in jobs if all(job.span_id != place.span_id for place in refused)]
         return await self.sampling_store.select_related(low, jobs, now_ns=now_ns)
 
 

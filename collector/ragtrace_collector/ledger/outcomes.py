@@ -86,7 +86,7 @@ def vocabulary() -> Mapping[str, OutcomeDescription]:
     return dict(_MEANINGS)
 
 
-_CAPTURE: Final = "docs/capture.md says what to switch on; `ragtrace explain` shows what was read"
+_CAPTURE: Final = "docs/instrument.md says what to switch on; `ragtrace explain` shows what was read"
 _JUDGE: Final = "run `ragtrace doctor --config FILE`; then judge the gap again with `ragtrace backfill`"
 
 _MEANINGS: Final[Mapping[str, OutcomeDescription]] = {

@@ -22,7 +22,7 @@ from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.judge.live import Live, LiveConfig
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 from ragtrace_collector.sampling import Decision, EarlierDecision, Sampler
-from ragtrace_collector.sampling.sampler import SamplingChanges
+from ragtrace_collector.sampling.sampler import RATE_LIMIT, SamplingChanges
 from ragtrace_collector.store.records import Job, Outcome, QuarantineReason, StoreUnavailable, TraceDecided
 from ragtrace_collector.store.sampling import SamplingState
 from ragtrace_collector.store.store import Store
@@ -60,6 +60,7 @@ class SampleStage:
         now_ns = self.clock.now_ns()
         windows, low = await self.sampling_store.load(now_ns=now_ns)
         sampler.restore(windows, low, now_ns=now_ns)
+        sampler.learn(await self.sampling_store.sums())
 
     async def step(self, *, everything: bool = False) -> bool:
         """Decide about the traces that are ready now; say whether there were any.
@@ -117,12 +118,8 @@ class SampleStage:
 
     async def _begin(self, trace_ids: Sequence[str]) -> QuarantineCheck:
         max_crashes = self.live.now.config.evaluate.max_crashes
-        elsewhere = await self.store.others(trace_ids)
-        for trace_id in elsewhere:
-            self.assembly.drop(trace_id)
-        own = [each for each in trace_ids if each not in elsewhere]
-        look = await self.quarantine.begin(own, max_crashes=max_crashes)
-        for trace_id in look.set_aside:
+        look = await self.quarantine.begin(trace_ids, max_crashes=max_crashes)
+        for trace_id in (*look.set_aside, *look.elsewhere):
             self.assembly.drop(trace_id)
         return look
 
@@ -207,12 +204,19 @@ class SampleStage:
         known: Mapping[str, EarlierDecision],
     ) -> tuple[Decision, ...]:
         suspicions = await _suspicions(records) if sampler.plan.suspicion else {}
+        if sampler.roll(self.clock.now_ns()):
+            sampler.learn(await self.sampling_store.sums())
         decisions = sampler.decide(
             trace, records, known=known, suspicions=suspicions, now_ns=self.clock.now_ns()
         )
-        if changes := sampler.take_changes():
-            await self.sampling_store.save(_keyed(changes, trace_id))
-        return decisions
+        if not (changes := sampler.take_changes()):
+            return decisions
+        refused = await self.sampling_store.save(_keyed(changes, trace_id))
+        sampler.give_back(refused)
+        spans = {place.span_id for place in refused}
+        return tuple(
+            replace(each, left_out=RATE_LIMIT) if each.span_id in spans else each for each in decisions
+        )
 
 
 async def _suspicions(records: Sequence[RagRecord]) -> dict[str, float]:

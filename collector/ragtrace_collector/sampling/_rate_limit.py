@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragtrace_collector.sampling.windows import WindowCounts, Windows
 
-_PERIOD: Final = "limit"
+LIMIT: Final = "limit"
+"""The period of its windows."""
 _MINUTE_NS: Final = 60 * 10**9
+
+
+class Place(NamedTuple):
+    """A place in a window that was taken, if the counts of all processes allow it."""
+
+    span_id: str
+    start_ns: int
+    tenant: str
+    answers: int | None
+    """How many answers may have a place in the window; ``None`` for any number."""
+    per_tenant: int | None
 
 
 class Limits:
@@ -19,15 +31,17 @@ class Limits:
     """
 
     def __init__(self, *, answers: int | None, per_tenant: int | None) -> None:
-        self.windows = Windows(_PERIOD, _MINUTE_NS)
+        self.windows = Windows(LIMIT, _MINUTE_NS)
         self._answers = answers
         self._per_tenant = per_tenant
         self._factor = 1.0
 
-    def roll(self, now_ns: int) -> None:
-        """Begin the current window, with the factor from the last one."""
-        if self.windows.roll(now_ns):
+    def roll(self, now_ns: int) -> bool:
+        """Begin the current window, with the factor from the last one; say whether it changed."""
+        began = self.windows.roll(now_ns)
+        if began:
             self.recompute()
+        return began
 
     def recompute(self) -> None:
         """Compute the factor of the current window from the last one."""
@@ -58,6 +72,15 @@ class Limits:
             return False
         tally.kept += 1
         return True
+
+    def give_back(self, tenant: str) -> None:
+        """Give a place back: another process had the last one."""
+        self.windows.of(tenant).kept -= 1
+
+    def place(self, tenant: str, span_id: str) -> Place:
+        """Return what a place that was taken is to the store."""
+        name = tenant if tenant in self.windows.current else ""
+        return Place(span_id, self.windows.start_ns, name, self._answers, self._per_tenant)
 
     @staticmethod
     def _factor_of(last: WindowCounts, limit: int | None) -> float:

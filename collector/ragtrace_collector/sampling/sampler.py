@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ from ragtrace.sampling import Choice, SamplingPlan, TracePlan, position_of
 from ragtrace.traces.attach import Sample, Screening
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
-from ragtrace_collector.sampling._rate_limit import Limits
+from ragtrace_collector.sampling._rate_limit import Limits, Place
 from ragtrace_collector.sampling._tenant_floor import TenantFloor
 from ragtrace_collector.sampling.follow_up import RULE_FOLLOW_UP, FollowUps, LowAnswer
 from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow, Windows
@@ -118,6 +118,8 @@ class SamplingChanges:
     low: tuple[LowAnswer, ...] = ()
     """Low answers of which a related answer was kept."""
     left_out_answers: tuple[LeftOutAnswer, ...] = ()
+    places: tuple[Place, ...] = ()
+    """Of answers that were kept. Other processes may have had the last ones."""
 
     def __bool__(self) -> bool:
         return bool(self.windows or self.low or self.left_out_answers)
@@ -145,6 +147,7 @@ class Sampler:
     _throttle: float = 1.0
     _low: list[LowAnswer] = field(default_factory=list)
     _left_out_answers: list[LeftOutAnswer] = field(default_factory=list)
+    _places: list[Place] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         of_follow_ups = self.follow_ups.policy.rate if self.follow_ups else 0.0
@@ -188,14 +191,14 @@ class Sampler:
         Earlier decisions (``known``, by span) stay. But an answer that was sampled out is queued if a rule
         with a higher rate matches now. It had two chances, so it has no probability.
         """
-        self._roll(now_ns)
+        self.roll(now_ns)
         return tuple(self._decisions(trace, records, known, suspicions, now_ns))
 
     def explain(
         self, trace: Trace, record: RagRecord, *, suspicion: float | None = None, now_ns: int
     ) -> SamplingOdds:
         """Return how an answer would be decided now, without deciding."""
-        self._roll(now_ns)
+        self.roll(now_ns)
         return self._odds(self.plan.of_trace(trace), record, position_of(trace.trace_id), suspicion)
 
     def _odds(
@@ -219,7 +222,9 @@ class Sampler:
             horizons=tuple(each for windows in self.all_windows() if (each := windows.horizon())),
             low=tuple(self._low),
             left_out_answers=tuple(self._left_out_answers),
+            places=tuple(self._places),
         )
+        self._places.clear()
         self._low.clear()
         self._left_out_answers.clear()
         return changes
@@ -234,10 +239,28 @@ class Sampler:
             for each in low:
                 self.follow_ups.add(each)
 
-    def takes_place(self, tenant: str, now_ns: int) -> bool:
-        """Count one answer against the rate limit, if it has room."""
-        self._roll(now_ns)
-        return self.limits is None or self.limits.take(tenant)
+    def learn(self, rows: Sequence[WindowRow]) -> None:
+        """Compute the rates of the current windows from the counts of all processes."""
+        for windows in self.all_windows():
+            windows.learn(rows)
+        if self.limits:
+            self.limits.recompute()
+
+    def takes_place(self, tenant: str, span_id: str, now_ns: int) -> bool:
+        """Count one answer against the rate limit, if it has room here; `SamplingChanges` has its place."""
+        self.roll(now_ns)
+        if self.limits is None:
+            return True
+        has_room = self.limits.take(tenant)
+        if has_room:
+            self._places.append(self.limits.place(tenant, span_id))
+        return has_room
+
+    def give_back(self, refused: Iterable[Place]) -> None:
+        """Give places back that the store refused."""
+        for place in refused:
+            if self.limits:
+                self.limits.give_back(place.tenant)
 
     def all_windows(self) -> Iterator[Windows]:
         """Yield the counts from which rates are computed."""
@@ -246,11 +269,10 @@ class Sampler:
         if self.limits:
             yield self.limits.windows
 
-    def _roll(self, now_ns: int) -> None:
-        if self.fairness:
-            self.fairness.windows.roll(now_ns)
-        if self.limits:
-            self.limits.roll(now_ns)
+    def roll(self, now_ns: int) -> bool:
+        """Begin the current windows; say whether one changed: then there may be more to `learn`."""
+        began = self.fairness is not None and self.fairness.windows.roll(now_ns)
+        return (self.limits is not None and self.limits.roll(now_ns)) or began
 
     def _decisions(
         self,
@@ -278,7 +300,7 @@ class Sampler:
             return _decision(odds, record, left_out=State.FILTERED)
         if odds.keeps:
             return _decision(
-                odds, record, left_out=None if self.takes_place(odds.tenant, now_ns) else RATE_LIMIT
+                odds, record, left_out=None if self._has_place(odds, record, now_ns) else RATE_LIMIT
             )
         return self._as_follow_up(odds, record, now_ns) or _decision(odds, record, left_out=State.SAMPLED_OUT)
 
@@ -288,7 +310,7 @@ class Sampler:
         before = _decision(odds, record, sample=earlier.sample, left_out=earlier.left_out)
         rose = odds.choice.rate > earlier.sample.rate
         is_back = earlier.is_sampled_out and rose and odds.rule_keeps
-        if not (is_back and self.takes_place(odds.tenant, now_ns)):
+        if not (is_back and self._has_place(odds, record, now_ns)):
             return before
         sample = replace(odds.sample, rule=odds.choice.rule, rate=odds.choice.rate, probability=None)
         return replace(before, sample=sample, left_out=None)
@@ -298,12 +320,16 @@ class Sampler:
             return None
         keys = self.follow_ups.policy.keys_of(record, odds.tenant)
         low = self.follow_ups.find(keys, now_ns)
-        if low is None or not self.takes_place(odds.tenant, now_ns):
+        if low is None or not self._has_place(odds, record, now_ns):
             self._left_out_answers.append(LeftOutAnswer(*_ids(record), keys, now_ns))
             return None
         low.remaining -= 1
         self._low.append(low)
         return _decision(odds, record, sample=replace(self.follow_up_sample, screening=odds.screening))
+
+    def _has_place(self, odds: SamplingOdds, record: RagRecord, now_ns: int) -> bool:
+        _, span_id = _ids(record)
+        return self.takes_place(odds.tenant, span_id, now_ns)
 
     @property
     def follow_up_sample(self) -> Sample:

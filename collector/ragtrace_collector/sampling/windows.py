@@ -87,6 +87,14 @@ class Windows:
         rolled, self._rolled = self._rolled, False
         return UsefulWindows(self.period, self.start_ns - self._length_ns, self.start_ns) if rolled else None
 
+    def learn(self, rows: Iterable[WindowRow]) -> None:
+        """Take the last window's counts from those of all processes."""
+        self.last = {
+            row.tenant: WindowCounts(seen=row.seen, demand=row.demand, floor=row.floor, kept=row.kept)
+            for row in rows
+            if row.period == self.period and row.start_ns == self.start_ns - self._length_ns
+        }
+
     def restore(self, rows: Iterable[WindowRow], now_ns: int) -> None:
         """Restore the state of the last process."""
         mine = [row for row in rows if row.period == self.period]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ragtrace.sql import Db
+from ragtrace.sql import Db, skip_locked
 from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.records import Job, OutboxItem
 
@@ -26,7 +26,7 @@ def next_items(
     rows = db.execute(query.format("id, payload"), (sink, db.writer, limit)).fetchall()
     if db.writer and len(rows) < limit:  # what no writer has
         db.execute(
-            f"UPDATE parcel SET owner = ? WHERE id IN ({query.format('id')}{db.skip_locked})",
+            f"UPDATE parcel SET owner = ? WHERE id IN ({query.format('id')}{skip_locked(db)})",
             (db.writer, sink, 0, limit - len(rows)),
         )
         rows = db.execute(query.format("id, payload"), (sink, db.writer, limit)).fetchall()

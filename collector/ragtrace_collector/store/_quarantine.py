@@ -13,9 +13,10 @@ from ragtrace.sql import Db
 from ragtrace_collector.ledger.outcomes import POISON
 from ragtrace_collector.store.leases import LEASED_SUSPECTS
 from ragtrace_collector.store.records import QuarantineRecord
-from ragtrace_collector.store.revisions import decide_trace
+from ragtrace_collector.store.revisions import UNDECIDED, decide_trace
 
 _KNOWN: Final = "SELECT crashes, poison FROM suspect WHERE trace_id = ? AND (crashes > 0 OR poison != '')"
+_ELSEWHERE: Final = f"SELECT 1 FROM trace WHERE trace_id = ? AND {UNDECIDED} AND owner NOT IN (0, ?)"
 _LOOK: Final = (
     "INSERT INTO suspect (trace_id, is_looked_at, owner) VALUES (?, 1, ?)"
     " ON CONFLICT (trace_id) DO UPDATE SET is_looked_at = 1, owner = excluded.owner"
@@ -26,10 +27,13 @@ _SUSPECTS_UNDER_WAY: Final = (
 )
 
 
-def look(db: Db, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord]:
-    """Note that traces are being read, except suspects, which are returned."""
-    known: dict[str, QuarantineRecord] = {}
+def look(db: Db, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord | None]:
+    """Note that traces are being read, except suspects and those of other writers, which are returned."""
+    known: dict[str, QuarantineRecord | None] = {}
     for trace_id in trace_ids:
+        if db.writer and db.execute(_ELSEWHERE, (trace_id, db.writer)).fetchone():
+            known[trace_id] = None
+            continue
         found = db.execute(_KNOWN, (trace_id,)).fetchone()
         if found is None:
             db.execute(_LOOK, (trace_id, db.writer))

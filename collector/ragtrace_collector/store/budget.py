@@ -19,7 +19,7 @@ from ragtrace.budget import (
 from ragtrace.budget.reserve import reserve, settle, status
 from ragtrace.model import Usage
 from ragtrace.sql import Db
-from ragtrace_collector.store.database import Commits
+from ragtrace_collector.store.database import Commits, lock_shared
 from ragtrace_collector.store.records import StoreUnavailable
 from ragtrace_collector.telemetry.logs import event
 
@@ -68,48 +68,40 @@ class BudgetRows:
         return await self._submit(lambda table: status(table, budget, now_ns=now_ns))
 
     async def _submit(self, work: Callable[[SpentRows], T]) -> T:
-        return await self._commits.submit(lambda db: work(SpentRows(db, is_locked=True)))
+        def locked(db: Db) -> T:
+            lock_shared(db)
+            return work(SpentRows(db))
+
+        return await self._commits.submit(locked, is_last=True)
 
 
 class SpentRows:
     """The rows of the store that say what was spent; a `ragtrace.budget.SpendTable`."""
 
-    def __init__(self, db: Db, *, is_locked: bool = False) -> None:
-        """Read rows, or with ``is_locked`` keep them from other writers until the transaction ends."""
+    def __init__(self, db: Db) -> None:
         self._db = db
-        self._is_locked = is_locked and bool(db.for_update)
+        self._missing: set[BudgetWindow] = set()
+        """Windows without a row."""
 
     def spent(self, budget: Budget, window: BudgetWindow) -> Spend:
         """Return what was spent; pending requests count by their estimates."""
-        if self._is_locked:
-            self._begin(budget, window)
         row = self._db.execute(
-            "SELECT calls, tokens, usd_nano FROM spent WHERE purse = ? AND period = ? AND start_ns = ?"
-            + (self._db.for_update if self._is_locked else ""),
+            "SELECT calls, tokens, usd_nano FROM spent WHERE purse = ? AND period = ? AND start_ns = ?",
             (budget.name, window.period, window.start_ns),
         ).fetchone()
+        if row is None:
+            self._missing.add(window)
         return Spend(calls=row[0], tokens=row[1], usd_nano=row[2]) if row else Spend()
 
     def add(self, budget: Budget, window: BudgetWindow, amount: Spend) -> None:
         """Add to what was spent; a negative amount corrects an estimate."""
-        statement = (
-            "UPDATE spent SET calls = calls + ?, tokens = tokens + ?, usd_nano = usd_nano + ?"
-            " WHERE purse = ? AND period = ? AND start_ns = ?"
+        self._db.execute(
+            "INSERT INTO spent (purse, period, start_ns, calls, tokens, usd_nano) VALUES (?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (purse, period, start_ns) DO UPDATE SET calls = spent.calls + excluded.calls,"
+            " tokens = spent.tokens + excluded.tokens, usd_nano = spent.usd_nano + excluded.usd_nano",
+            (budget.name, window.period, window.start_ns, amount.calls, amount.tokens, amount.usd_nano),
         )
-        parts = (amount.calls, amount.tokens, amount.usd_nano)
-        values = (*parts, budget.name, window.period, window.start_ns)
-        if not self._db.execute(statement, values).rowcount:
-            self._begin(budget, window)
-            self._db.execute(statement, values)
-
-    def _begin(self, budget: Budget, window: BudgetWindow) -> None:
-        """Make the row of a window, if it is new: a row that is not there cannot be locked."""
-        made = self._db.execute(
-            "INSERT INTO spent (purse, period, start_ns, calls, tokens, usd_nano) VALUES (?, ?, ?, 0, 0, 0)"
-            " ON CONFLICT (purse, period, start_ns) DO NOTHING",
-            (budget.name, window.period, window.start_ns),
-        )
-        if made.rowcount:
+        if window in self._missing:
             self._forget(budget, window.period)
 
     def _forget(self, budget: Budget, period: Period) -> None:

@@ -6,9 +6,10 @@ import asyncio
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ragtrace.sql import Db
 from ragtrace_collector.store.cipher import PayloadCipher
@@ -18,11 +19,13 @@ T = TypeVar("T")
 
 
 class Submission(NamedTuple):
-    """Work for a transaction, and who waits for it."""
+    """Work for a transaction, and who waits for it. `Commits.submit` says what it is told."""
 
     work: Callable[[Db], Any]
     future: asyncio.Future[Any]
     is_acknowledged: bool
+    traces: Collection[str]
+    is_last: bool
 
 
 class Commits(ABC):
@@ -32,8 +35,6 @@ class Commits(ABC):
     submitted meanwhile. An engine says how it begins, runs a group and ends.
     """
 
-    is_shared: ClassVar[bool]
-    """Whether other collectors may write the same store."""
     _idle_s: float | None = None
     """How long to wait for a submission before an empty group is run; ``None`` for ever."""
 
@@ -49,13 +50,25 @@ class Commits(ABC):
         self._thread.start()
         await self._opened
 
-    async def submit(self, work: Callable[[Db], T], *, is_acknowledged: bool = False) -> T:
+    async def submit(
+        self,
+        work: Callable[[Db], T],
+        *,
+        is_acknowledged: bool = False,
+        traces: Collection[str] = (),
+        is_last: bool = False,
+    ) -> T:
         """Run ``work`` inside a transaction; when it returns, it is durable. If it raises, nothing is kept.
 
-        Submitted work is committed even if the caller is canceled. ``is_acknowledged`` means that a sender
-        will be told that the data is safe: then it also raises if one of a file's companions was lost during
-        the commit. Other work gets the result of the open database, as later work will: a lease that was
-        committed but reported as failed would have no owner.
+        Submitted work is committed even if the caller is canceled.
+
+        Args:
+            work: What is to be done.
+            is_acknowledged: A sender will be told that the data is safe: then it also raises if one of a
+                file's companions was lost during the commit. Other work gets the result of the open database,
+                as later work will: a lease that was committed but reported as failed would have no owner.
+            traces: The known traces that it changes. No other writer changes them until it is committed.
+            is_last: It calls `lock_shared`, so it runs behind the rest of its group.
 
         Raises:
             StoreUnavailable: the database is full, away, damaged or closed: nothing is kept.
@@ -63,7 +76,7 @@ class Commits(ABC):
         if self._is_closed:
             raise StoreUnavailable("the store cannot be used: it is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._submissions.put(Submission(work, future, is_acknowledged))
+        self._submissions.put(Submission(work, future, is_acknowledged, traces, is_last))
         try:
             return await future
         except Exception as exc:
@@ -92,6 +105,10 @@ class Commits(ABC):
     @abstractmethod
     def is_alone(self, db: Db) -> bool:
         """Say whether no other collector has the store open."""
+
+    @abstractmethod
+    def differs(self, db: Db, settings: str) -> bool:
+        """Note this collector's settings; say whether another one that has the store open noted others."""
 
     @abstractmethod
     def _begin(self) -> None: ...
@@ -134,7 +151,7 @@ class Commits(ABC):
                         break
                     group.append(following)
             if group or not is_last:
-                yield group
+                yield sorted(group, key=attrgetter("is_last"))
 
     def _tell(self, results: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
         with suppress(RuntimeError):  # the loop is closed: no caller waits any more
@@ -142,6 +159,15 @@ class Commits(ABC):
 
 
 _MOST_A_COMMIT: Final = 256
+
+
+def lock_shared(db: Db) -> None:
+    """Let no other writer change what is counted for all of them at once, until the transaction ends.
+
+    There is one such lock, and it is taken last: so who has it waits for nobody.
+    """
+    if db.writer:
+        db.execute("SELECT 1 FROM store_version FOR UPDATE")
 
 
 def _settle(results: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -24,6 +24,34 @@ class DriftRuns:
     def __init__(self, commits: Commits) -> None:
         self._commits = commits
 
+    async def claim(self, version: str, *, now_ns: int, every_ns: int) -> bool:
+        """Say whether a run is due and nobody makes it; then it's this process's, until `end_claim`.
+
+        It is due if the last run of the evaluator version began so long ago; a clock may go back.
+        """
+
+        def work(db: Db) -> bool:
+            claimed = db.execute(
+                "INSERT INTO anchor_claim (evaluator_version, owner) VALUES (?, ?)"
+                " ON CONFLICT (evaluator_version) DO UPDATE SET owner = excluded.owner"
+                " WHERE anchor_claim.owner IN (0, excluded.owner)",
+                (version, db.writer),
+            ).rowcount
+            if not claimed:
+                return False
+            # now, because who had the claim until now may have added a run
+            began = [run.began_ns for run in read_runs(db) if run.evaluator_version == version]
+            is_due = not began or abs(now_ns - began[-1]) >= every_ns
+            if not is_due:
+                _end_claim(db, version)
+            return is_due
+
+        return await self._commits.submit(work)
+
+    async def end_claim(self, version: str) -> None:
+        """Let others make the next run, because this one was made, or failed."""
+        await self._commits.submit(lambda db: _end_claim(db, version))
+
     async def add_run(self, run: AnchorRun) -> None:
         """Keep a run."""
         await self._commits.submit(lambda db: _add_run(db, run))
@@ -43,6 +71,12 @@ class DriftRuns:
     async def seen_models(self) -> tuple[SeenModel, ...]:
         """Return all that ever answered, by requested model and time."""
         return await self._commits.submit(read_models)
+
+
+def _end_claim(db: Db, version: str) -> None:
+    db.execute(
+        "UPDATE anchor_claim SET owner = 0 WHERE evaluator_version = ? AND owner = ?", (version, db.writer)
+    )
 
 
 def read_runs(db: Db) -> tuple[AnchorRun, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ragtrace.sql import Db
+from ragtrace.sql import Db, skip_locked
 from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.sampling import CHOSEN, CHOSEN_COLUMNS, sample_in
 
@@ -67,7 +67,7 @@ def give_back(db: Db, job: Job) -> None:
 def _lease(db: Db, which: str, *values: int) -> tuple[Job, ...]:
     rows = db.execute(
         "UPDATE job SET state = 'leased', owner = ? WHERE (trace_id, span_id) IN ("
-        f"SELECT trace_id, span_id FROM {which} LIMIT ?{db.skip_locked})"
+        f"SELECT trace_id, span_id FROM {which} LIMIT ?{skip_locked(db)})"
         " RETURNING trace_id, span_id, tenant, service,"
         f" {CHOSEN}, attempts, crashes, reason, seen_ns, revisions_left, carriers, replaces,"
         " (SELECT slices FROM trace WHERE trace.trace_id = job.trace_id),"

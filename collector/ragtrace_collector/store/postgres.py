@@ -18,7 +18,7 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -94,8 +94,6 @@ class PostgresDb:
 
     connection: psycopg.Connection[Any]
     writer: int = 0
-    for_update: str = " FOR UPDATE"
-    skip_locked: str = " FOR UPDATE SKIP LOCKED"
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> PostgresRows:
         cursor = self.connection.cursor()
@@ -157,14 +155,12 @@ class PostgresServer:
     @contextmanager
     def reading(self) -> Iterator[PostgresDb]:
         try:
-            connection = self._taken()
+            connection, is_new = self._begun()
         except psycopg.Error as exc:
             raise ReadError(f"{self.name} cannot be read: {advised(exc)}") from exc
         try:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            connection.execute(_SET_SCHEMA)
             db = PostgresDb(connection)
-            if not refuse_others(db):
+            if is_new and not refuse_others(db):
                 raise ReadError(f"{self.name} holds no store: start `ragtrace collector` on it once")
             yield db
             connection.rollback()
@@ -221,17 +217,22 @@ class PostgresServer:
         connection.adapters.register_loader("numeric", _NumberLoader)
         return connection
 
-    def _taken(self) -> psycopg.Connection[Any]:
-        with self._lock:
-            while self._idle:
-                found = self._idle.pop()
-                if not found.closed:
-                    with suppress(psycopg.Error):  # the server may have been started again
-                        found.execute("SELECT 1")
-                        found.rollback()
-                        return found
-                found.close()
-        return self.connect()
+    def _begun(self) -> tuple[psycopg.Connection[Any], bool]:
+        """Return a connection whose transaction reads one moment, and whether it is new."""
+        while True:
+            with self._lock:
+                known = self._idle.pop() if self._idle else None
+            connection = known or self.connect()
+            try:
+                with connection.pipeline():
+                    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                    connection.execute(_SET_SCHEMA)
+            except psycopg.Error:
+                connection.close()
+                if known is None:  # else the server may have been started again
+                    raise
+            else:
+                return connection, known is None
 
 
 def _close(connections: list[psycopg.Connection[Any]]) -> None:
@@ -239,7 +240,11 @@ def _close(connections: list[psycopg.Connection[Any]]) -> None:
         connections.pop().close()
 
 
-_SET_SCHEMA: Final = f"SELECT set_config('search_path', '{SCHEMA}', true)"
+# Compiling a query, or starting processes for it, takes longer than any query here.
+_SET_SCHEMA: Final = (
+    f"SELECT set_config('search_path', '{SCHEMA}', true), set_config('jit', 'off', true),"
+    " set_config('max_parallel_workers_per_gather', '0', true)"
+)
 _USED: Final = "SELECT sum(number) FROM stored_bytes"
 
 
@@ -249,8 +254,6 @@ class _LostWriter(Exception):
 
 class PostgresCommits(Commits):
     """The [`Commits`][ragtrace_collector.store.database.Commits] of a server."""
-
-    is_shared = True
 
     def __init__(self, server: PostgresServer, cipher: PayloadCipher) -> None:
         super().__init__()
@@ -281,6 +284,11 @@ class PostgresCommits(Commits):
         others = "SELECT 1 FROM writer WHERE is_gone = 0 AND id <> ? LIMIT 1"
         return db.execute(others, (self._writer,)).fetchone() is None
 
+    def differs(self, db: Db, settings: str) -> bool:
+        db.execute("UPDATE writer SET settings = ? WHERE id = ?", (settings, self._writer))
+        others = "SELECT 1 FROM writer WHERE is_gone = 0 AND settings NOT IN ('', ?) LIMIT 1"
+        return db.execute(others, (settings,)).fetchone() is not None
+
     def _end(self) -> None:
         with suppress(Exception):  # else others notice it by its heartbeat
             self._alone(self._leave)
@@ -298,42 +306,48 @@ class PostgresCommits(Commits):
     def _results(self, group: Sequence[Submission]) -> Sequence[Any]:
         """Return what becomes of a group: together if nothing fails, else one by one."""
         works, self._unreachable = [each.work for each in group], None
+        traces = {trace_id for each in group for trace_id in each.traces}
         beat: list[Callable[[Db], Any]] = []
         if time.monotonic() - self._looked_s > self._server.gone_s / _BEATS:
             self._looked_s, beat = time.monotonic(), [self._take_over, self._watch]
         try:
-            return self._committed([*beat, *works])[len(beat) :]
+            return self._committed([*beat, *works], traces)[len(beat) :]
         except _LostWriter as exc:
             self._writer = 0  # the next group registers another one
             return [exc] * len(works)
         except Exception as exc:  # noqa: BLE001 -- the one that failed is found below
             if len(works) == 1 and not isinstance(exc, _AGAIN):
                 return [exc]
-        return [self._singly(each) for each in works]
+        return [self._singly(each) for each in group]
 
-    def _singly(self, work: Callable[[Db], Any]) -> Any:
+    def _singly(self, one: Submission) -> Any:
         try:
-            return self._alone(work)
+            return self._alone(one.work, one.traces)
         except Exception as exc:  # noqa: BLE001 -- its caller hears of it
             return exc
 
-    def _alone(self, work: Callable[[Db], Any]) -> Any:
+    def _alone(self, work: Callable[[Db], Any], traces: Collection[str] = ()) -> Any:
         for left in reversed(range(_TRIES)):
             try:
-                return self._committed([work])[0]
+                return self._committed([work], traces)[0]
             except _AGAIN:
                 if not left:
                     raise
         raise AssertionError
 
-    def _committed(self, works: Sequence[Callable[[Db], Any]]) -> list[Any]:
-        """Run works in one transaction and commit it. If that fails, nothing of it is kept."""
+    def _committed(self, works: Sequence[Callable[[Db], Any]], traces: Collection[str]) -> list[Any]:
+        """Run works in one transaction and commit it. If that fails, nothing of it is kept.
+
+        All writers lock traces in the same order, so that they don't wait for one another in a circle.
+        """
         connection = self._ready()
         db = PostgresDb(connection, self._writer)
         commits = self._commits + 1
         try:
             with connection.pipeline():
                 connection.execute(_SETTINGS, (SCHEMA, str(self._writer)))
+                if traces:
+                    db.execute(_LOCK_TRACES, ([*map(_storable, traces)],))
                 results = [work(db) for work in works]
                 seen = db.execute(_NOTE_COMMIT, (commits, self._writer))
                 if not seen.rowcount:
@@ -438,8 +452,12 @@ class PostgresCommits(Commits):
         fold(db, self._writer)
 
 
-_AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
+_AGAIN: Final = (
+    *(errors.SerializationFailure, errors.DeadlockDetected),
+    errors.ForeignKeyViolation,  # of a stream that was there, or had no rows, when it was looked up
+)
 _SETTINGS: Final = "SELECT set_config('search_path', %s, true), set_config('ragtrace.writer', %s, true)"
+_LOCK_TRACES: Final = "SELECT 1 FROM trace WHERE trace_id = ANY(?) ORDER BY trace_id FOR UPDATE"
 _NOW: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000000 AS BIGINT)"
 _STARTED: Final = "CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000000 AS BIGINT)"
 # A role sees when others' transactions began if it is a member of pg_read_all_stats; else its own alone.
@@ -537,13 +555,16 @@ def postgres_schema() -> str:
     schema += f"""
 CREATE TABLE writer (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seen_ns BIGINT NOT NULL,
-    commits BIGINT NOT NULL DEFAULT 0, is_gone BIGINT NOT NULL DEFAULT 0) WITH (fillfactor = 50);
+    commits BIGINT NOT NULL DEFAULT 0, is_gone BIGINT NOT NULL DEFAULT 0,
+    settings TEXT NOT NULL DEFAULT '') WITH (fillfactor = 50);
 CREATE TABLE stored_bytes (
     writer BIGINT NOT NULL, kind TEXT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (writer, kind))
     WITH (fillfactor = 50);
 CREATE TABLE store_version (version BIGINT NOT NULL);
 INSERT INTO store_version VALUES ({VERSION});
 """
+    # One writer deletes a stream without rows, and another one adds a row: the second to come is told.
+    schema += "ALTER TABLE answer_row ADD FOREIGN KEY (stream) REFERENCES answer_stream (id);\n"
     for trigger in triggers():
         when = f" WHEN ({trigger.when})" if trigger.when else ""
         body = trigger.body.replace("this_writer()", "current_setting('ragtrace.writer')::bigint")
@@ -595,6 +616,7 @@ _TYPES: Final[Mapping[str, str]] = {
     r"\bREAL\b": "DOUBLE PRECISION",
     r"\bBLOB\b": "BYTEA",
     r"\bTEXT\b": 'TEXT COLLATE "C"',
+    r"(?<=writer BIGINT NOT NULL DEFAULT) 0": " current_setting('ragtrace.writer')::bigint",
     r"\) WITHOUT ROWID": ")",
 }
 

@@ -100,12 +100,6 @@ def _hand_over(db: Db, trace_id: str, span_id: str, successor: str) -> None:
         db.execute(f"UPDATE job SET replaces = '' WHERE {_THIS}", (trace_id, span_id))
 
 
-def lock(db: Db, trace_id: str) -> None:
-    """Let no other writer change a trace and its answers until the transaction ends."""
-    if db.for_update:
-        db.execute(f"SELECT 1 FROM trace WHERE trace_id = ?{db.for_update}", (trace_id,))
-
-
 def note_judged(db: Db, job: Job, judged: JudgedInput, *, carrier: str, now_ns: int) -> None:
     """Note which record was judged, and queue it again if spans changed it meanwhile."""
     this = (job.trace_id, job.span_id)

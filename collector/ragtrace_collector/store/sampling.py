@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ragtrace.sql import Db
 from ragtrace.traces.attach import Sample, Screening
+from ragtrace_collector.sampling import LIMIT, Place
 from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.sampler import EarlierDecision, LeftOutAnswer, SamplingChanges
 from ragtrace_collector.sampling.windows import UsefulWindows, WindowRow
-from ragtrace_collector.store.database import Commits
+from ragtrace_collector.store.database import Commits, lock_shared
 from ragtrace_collector.store.records import Job, RelatedAnswer
 
 _THIS: Final = "trace_id = ? AND span_id = ?"
@@ -33,8 +35,8 @@ class SamplingState:
         """
 
         def work(db: Db) -> tuple[tuple[WindowRow, ...], tuple[LowAnswer, ...]]:
-            # what writers left that are gone is the first one's to come
-            db.execute("UPDATE sample_window SET writer = ? WHERE writer = 0", (db.writer,))
+            if db.writer:  # what writers left that are gone is the first one's to come
+                move_windows(db, 0, db.writer)
             query = f"SELECT {WINDOW} FROM sample_window WHERE writer = ?"
             windows = tuple(WindowRow(*row) for row in db.execute(query, (db.writer,)))
             low = db.execute(
@@ -45,6 +47,15 @@ class SamplingState:
             return windows, tuple(map(_low_answer, low))
 
         return await self._commits.submit(work)
+
+    async def sums(self) -> tuple[WindowRow, ...]:
+        """Return the counts of the last windows over all processes, in any order."""
+        query = (
+            "SELECT period, start_ns, tenant, sum(seen), sum(demand), sum(floor), sum(kept)"
+            " FROM sample_window GROUP BY period, start_ns, tenant"
+        )
+        rows = await self._commits.submit(lambda db: db.execute(query).fetchall())
+        return tuple(WindowRow(*row) for row in rows)
 
     async def statuses(self, trace_id: str) -> Mapping[str, EarlierDecision]:
         """Return the earlier decisions about the answers of a trace, by span id; superseded ones are none."""
@@ -60,24 +71,29 @@ class SamplingState:
 
         return await self._commits.submit(work)
 
-    async def save(self, changes: SamplingChanges) -> None:
-        """Store what the decisions changed.
+    async def save(self, changes: SamplingChanges) -> tuple[Place, ...]:
+        """Store what the decisions changed; return the places beyond a limit, which the answers don't have.
 
         A row replaces that of its period, window and tenant. Windows outside a period's horizon are deleted.
         Of a known low answer, the number of related answers that it may still keep is stored; an unknown one
         is ignored. An answer that was left out twice is kept once.
         """
 
-        def work(db: Db) -> None:
+        def work(db: Db) -> tuple[Place, ...]:
+            if changes.places:
+                lock_shared(db)
             _put_windows(db, changes.windows)
+            refused = tuple(_beyond_limits(db, changes.places)) if changes.places and db.writer else ()
             _forget_windows(db, changes.horizons)
             _put_left_out_answers(db, changes.left_out_answers)
             db.executemany(
                 f"UPDATE low_answer SET remaining = ? WHERE {_THIS}",
                 [(low.remaining, low.trace_id, low.span_id) for low in changes.low],
             )
+            return refused
 
-        await self._commits.submit(work)
+        # counts are the newest: with or without places, they are written in the order in which they were made
+        return await self._commits.submit(work, is_last=bool(changes.windows))
 
     async def candidates(self, keys: Sequence[str], *, limit: int) -> tuple[RelatedAnswer, ...]:
         """Return the newest answers that were sampled out, have one of the keys, and still have their spans.
@@ -153,6 +169,38 @@ def _put_windows(db: Db, rows: Sequence[WindowRow]) -> None:
         " demand = excluded.demand, floor = excluded.floor, kept = excluded.kept",
         [(db.writer, *row) for row in rows],
     )
+
+
+def move_windows(db: Db, old: int, new: int) -> None:
+    """Add the counts of a writer to those of another one."""
+    db.execute(
+        f"INSERT INTO sample_window (writer, {WINDOW}) SELECT ?, {WINDOW} FROM sample_window WHERE writer = ?"
+        " ON CONFLICT (writer, period, start_ns, tenant) DO UPDATE SET seen = sample_window.seen +"
+        " excluded.seen, demand = sample_window.demand + excluded.demand, floor = sample_window.floor +"
+        " excluded.floor, kept = sample_window.kept + excluded.kept",
+        (new, old),
+    )
+    db.execute("DELETE FROM sample_window WHERE writer = ?", (old,))
+
+
+def _beyond_limits(db: Db, places: Sequence[Place]) -> Iterator[Place]:
+    """Yield the places that are too many by the counts of all writers, and take them out of this one's."""
+    query = "SELECT tenant, sum(kept) FROM sample_window WHERE period = ? AND start_ns = ? GROUP BY tenant"
+    kept_by_window = {
+        start_ns: Counter(dict(db.execute(query, (LIMIT, start_ns)).fetchall()))
+        for start_ns in {place.start_ns for place in places}
+    }
+    for place in reversed(places):
+        kept = kept_by_window[place.start_ns]
+        is_full = place.answers is not None and kept.total() > place.answers
+        if is_full or (place.per_tenant is not None and kept[place.tenant] > place.per_tenant):
+            kept[place.tenant] -= 1
+            db.execute(
+                "UPDATE sample_window SET kept = kept - 1"
+                " WHERE writer = ? AND period = ? AND start_ns = ? AND tenant = ?",
+                (db.writer, LIMIT, place.start_ns, place.tenant),
+            )
+            yield place
 
 
 def _forget_windows(db: Db, horizons: Sequence[UsefulWindows]) -> None:

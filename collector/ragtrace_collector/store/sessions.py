@@ -8,7 +8,7 @@ from typing import Final
 from ragtrace.answers.index.sessions import put_session
 from ragtrace.answers.sessions import SessionSummary
 from ragtrace.conversations.span import SessionName
-from ragtrace.sql import Db
+from ragtrace.sql import Db, skip_locked
 from ragtrace_collector.store import _outbox
 from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.database import Commits
@@ -41,7 +41,7 @@ class SessionTurns:
             rows = db.execute(
                 "SELECT id, tenant, name FROM session WHERE is_ended = 0 AND not_before_ns <= ?"
                 " AND (newest_ns < ? OR opened_ns < ?) AND owner IN (0, ?)"
-                f" ORDER BY newest_ns LIMIT ?{db.skip_locked}",
+                f" ORDER BY newest_ns LIMIT ?{skip_locked(db)}",
                 (*values[:3], db.writer, limit),
             ).fetchall()
             db.executemany("UPDATE session SET owner = ? WHERE id = ?", [(db.writer, row[0]) for row in rows])

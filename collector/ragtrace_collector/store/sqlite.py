@@ -87,7 +87,6 @@ class SqliteDb(sqlite3.Connection):
 
     writer = 0
     """One process at a time: what it left is its successor's."""
-    for_update = skip_locked = ""
 
 
 class _LostFile(sqlite3.OperationalError):
@@ -96,8 +95,6 @@ class _LostFile(sqlite3.OperationalError):
 
 class SqliteCommits(Commits):
     """The [`Commits`][ragtrace_collector.store.database.Commits] of a file."""
-
-    is_shared = False
 
     def __init__(self, path: Path, cipher: PayloadCipher, lock: StoreLock | None) -> None:
         super().__init__()
@@ -129,6 +126,9 @@ class SqliteCommits(Commits):
 
     def is_alone(self, db: Db) -> bool:
         return True  # the lock sees to it
+
+    def differs(self, db: Db, settings: str) -> bool:
+        return False
 
     async def aclose(self) -> None:
         await super().aclose()

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.index.sums import fold
 from ragtrace.errors import ReadError
-from ragtrace.sql import Db
+from ragtrace.sql import Db, skip_locked
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
@@ -154,6 +154,8 @@ class Store:
             StoreUnavailable: nothing was stored.
         """
 
+        ids = sorted(part.trace_id for part in slices)
+
         def work(db: Db) -> frozenset[str]:
             if not self._has_room(db):
                 raise _Full(
@@ -167,9 +169,7 @@ class Store:
                 "INSERT INTO slice (trace_id, payload) VALUES (?, ?)",
                 [(part.trace_id, self._cipher.encrypt(part.payload, part.trace_id)) for part in slices],
             )
-            reopened = frozenset(
-                part.trace_id for part in slices if revisions.add_slice(db, part.trace_id, now_ns=now_ns)
-            )
+            reopened = frozenset(each for each in ids if revisions.add_slice(db, each, now_ns=now_ns))
             for trace_id in cut:
                 revisions.mark_cut(db, trace_id, now_ns=now_ns)
             _outbox.put(db, self._cipher, forward)
@@ -178,7 +178,7 @@ class Store:
         await self._commits.check(max_bytes=self._max_bytes)
         while True:
             try:
-                return await self._commits.submit(work, is_acknowledged=True)
+                return await self._commits.submit(work, is_acknowledged=True, traces=ids)
             except _Full:
                 made = await self._commits.submit(lambda db: self._has_room(db) or make_room(db))
                 done = "finished work is deleted before its time" if made else "senders are told to wait"
@@ -235,17 +235,10 @@ class Store:
 
     # Quarantine: which traces are being read, noted before they are.
 
-    async def others(self, trace_ids: Collection[str]) -> frozenset[str]:
-        """Return the traces whose last spans came to another process: it has them."""
-
-        def work(db: Db) -> frozenset[str]:
-            query = "SELECT 1 FROM trace WHERE trace_id = ? AND owner NOT IN (0, ?)"
-            return frozenset(each for each in trace_ids if db.execute(query, (each, db.writer)).fetchone())
-
-        return await self._commits.submit(work) if self._commits.is_shared else frozenset()
-
-    async def look(self, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord]:
+    async def look(self, trace_ids: Collection[str]) -> Mapping[str, QuarantineRecord | None]:
         """Note that traces are being read, except suspects, which are returned.
+
+        So are the traces whose last spans came to another process, with ``None``: it has them.
 
         A look ends with the decision, or with ``end_look``. A trace that is being read when the process
         crashes becomes a suspect.
@@ -267,12 +260,11 @@ class Store:
         """
 
         def work(db: Db) -> int:
-            revisions.lock(db, trace_id)
             ended = suspects.set_aside(db, trace_id, poison=poison, now_ns=now_ns)
             self._holds.release_if_done(db, trace_id)
             return ended
 
-        return await self._commits.submit(work)
+        return await self._commits.submit(work, traces=(trace_id,))
 
     # Jobs: answers that wait for the judge, are being judged, or have ended. One is pending until it ends:
     # ``queued`` until it is due, ``leased`` while it is judged.
@@ -311,7 +303,6 @@ class Store:
         """
 
         def work(db: Db) -> TraceDecided:
-            revisions.lock(db, trace_id)
             is_all = not goes_on and revisions.decide_trace(db, trace_id, slices=slices, now_ns=now_ns)
             ended = sum(self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)
             back = sum(select_follow_ups(db, job, now_ns=now_ns) for job in jobs)
@@ -327,7 +318,7 @@ class Store:
                 db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
             return TraceDecided(queued=new + back, ended=ended, brought_back=back, revised=again, moved=gone)
 
-        return await self._commits.submit(work)
+        return await self._commits.submit(work, traces=(trace_id,))
 
     async def take_jobs(
         self, limit: int, *, now_ns: int, seen_before_ns: int | None = None
@@ -377,7 +368,6 @@ class Store:
         ended = FinalOutcome.of(outcome)
 
         def work(db: Db) -> bool | None:
-            revisions.lock(db, job.trace_id)
             is_lost, has_moved = leases.looked_up(db, job)
             if is_lost:
                 return None
@@ -399,7 +389,7 @@ class Store:
             self._holds.release_if_done(db, job.trace_id)
             return is_added
 
-        return await self._commits.submit(work)
+        return await self._commits.submit(work, traces=(job.trace_id,))
 
     async def postpone(self, job: Job, *, due_ns: int, reason: str, failed: bool = True) -> None:
         """Give a leased job back for a retry; ``failed`` says whether the attempt counts.
@@ -408,11 +398,10 @@ class Store:
         """
 
         def work(db: Db) -> None:
-            revisions.lock(db, job.trace_id)
             leases.postpone(db, job, due_ns=due_ns, reason=reason, failed=failed)
             self._holds.release(db, job.trace_id)
 
-        await self._commits.submit(work)
+        await self._commits.submit(work, traces=(job.trace_id,))
 
     async def give_back(self, job: Job) -> None:
         """Give a leased job back unchanged, because its worker was stopped; one that has ended stays so."""
@@ -421,6 +410,10 @@ class Store:
     async def is_alone(self) -> bool:
         """Say whether no other collector goes on with what this one leaves."""
         return await self._commits.submit(self._commits.is_alone)
+
+    async def differs(self, settings: str) -> bool:
+        """Note a digest of this collector's settings; say whether another one has others."""
+        return await self._commits.submit(lambda db: self._commits.differs(db, settings))
 
     async def unfinished(self, *, now_ns: int) -> int:
         """Return how many jobs are due or leased, plus how many outbox items wait.
@@ -536,7 +529,7 @@ class Store:
         await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: _judged.forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
-        await self._all_of(lambda db: fold(db, at_once=_SUMS_AT_ONCE))
+        await self._all_of(lambda db: fold(db, at_once=_SUMS_AT_ONCE, skip_locked=skip_locked(db)))
         if not keeps_content:
             await self._all_of(_judged.forget_content)
             await self._all_of(_judged.forget_questions)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.answers.index.tables import INDEX_TABLES
 
-VERSION: Final = 15
+VERSION: Final = 16
 """Of the tables. A store of another version is refused."""
 
 _STANDS: Final = """CASE
@@ -128,6 +128,8 @@ CREATE INDEX lingering_answer ON lingering (trace_id, span_id);
 CREATE TABLE anchor_run (       -- of the drift check
     id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, evaluator_version TEXT NOT NULL, run TEXT NOT NULL,
     is_past INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE anchor_claim (     -- who makes the run that is due
+    evaluator_version TEXT PRIMARY KEY, owner INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE judge_model (
     requested TEXT NOT NULL, answered TEXT NOT NULL, fingerprint TEXT NOT NULL,
     first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,

@@ -6,7 +6,7 @@ from typing import Final
 
 from ragtrace.sql import Db
 from ragtrace_collector.store.revisions import UNDECIDED
-from ragtrace_collector.store.sampling import WINDOW
+from ragtrace_collector.store.sampling import move_windows
 
 
 def take_back(db: Db, writer: int, *, has_crashed: bool) -> None:
@@ -16,8 +16,8 @@ def take_back(db: Db, writer: int, *, has_crashed: bool) -> None:
         "UPDATE job SET state = 'queued', crashes = crashes + ? WHERE state = 'leased' AND owner = ?",
         (crashed, writer),
     )
-    for table in ("trace", "parcel", "session"):
-        db.execute(f"UPDATE {table} SET owner = 0 WHERE owner = ?{_LEFT[table]}", (writer,))
+    for table, left in _LEFT.items():
+        db.execute(f"UPDATE {table} SET owner = 0 WHERE owner = ?{left}", (writer,))
     db.execute(
         "UPDATE suspect SET is_looked_at = 0, crashes = crashes + ? WHERE is_looked_at = 1 AND owner = ?",
         (crashed, writer),
@@ -28,6 +28,7 @@ _LEFT: Final = {
     "trace": f" AND {UNDECIDED}",
     "parcel": " AND rejected_ns IS NULL",
     "session": " AND is_ended = 0",
+    "anchor_claim": "",
 }
 """What is still to be done, so that others look for it."""
 
@@ -42,14 +43,7 @@ def fold(db: Db, writer: int) -> None:
             (writer,),
         )
         db.execute(f"DELETE FROM {table} WHERE writer = ?", (writer,))
-    db.execute(
-        f"INSERT INTO sample_window (writer, {WINDOW}) SELECT 0, {WINDOW} FROM sample_window WHERE writer = ?"
-        " ON CONFLICT (writer, period, start_ns, tenant) DO UPDATE SET seen = sample_window.seen +"
-        " excluded.seen, demand = sample_window.demand + excluded.demand, floor = sample_window.floor +"
-        " excluded.floor, kept = sample_window.kept + excluded.kept",
-        (writer,),
-    )
-    db.execute("DELETE FROM sample_window WHERE writer = ?", (writer,))
+    move_windows(db, writer, 0)
 
 
 _SUMS: Final = {

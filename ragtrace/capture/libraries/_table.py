@@ -16,7 +16,7 @@ class InstrumentorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """A library and its instrumentation. ``docs/instrumentation.md`` says how they were chosen."""
+    """A library and its instrumentation. ``docs/instrument.md`` says how they were chosen."""
 
     name: str
     """The name in ``only`` and ``exclude``."""

@@ -116,7 +116,7 @@ def check_capture(run: AppRun) -> Iterator[Check]:
             status="fail",
             found="none came",
             advice="ask the application a question while it runs; mark its own code with @ragtrace.rag, "
-            "@ragtrace.retrieval and ragtrace.generation (docs/capture.md)",
+            "@ragtrace.retrieval and ragtrace.generation (docs/instrument.md)",
         )
 
 

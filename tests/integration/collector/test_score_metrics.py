@@ -25,7 +25,7 @@ from tests.backends.prometheus_server import Prometheus, running_prometheus
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace
 
-DOCS = Path(__file__).parents[3] / "docs" / "score-metrics.md"
+DOCS = Path(__file__).parents[3] / "docs" / "monitor.md"
 NUMBER = 40
 WRONG_EVERY = 4
 

@@ -62,7 +62,7 @@ MUTANTS: Final = (
         promise="durability",
         breaks="spans are acknowledged and not stored",
         file="collector/ragtrace_collector/store/store.py",
-        old="                return await self._commits.submit(work, is_acknowledged=True)\n",
+        old="                return await self._commits.submit(work, is_acknowledged=True, traces=ids)\n",
         new="                _, held = self._commits.submit(work, is_acknowledged=True).close(), frozenset[str]()\n"
         "                return held\n",
         tests=("tests/conformance/test_work_store.py::test_what_was_acknowledged_is_there_after_a_restart",),

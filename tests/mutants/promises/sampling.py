@@ -96,10 +96,20 @@ MUTANTS: Final = (
         promise="sampling",
         breaks="more answers a minute are judged than the limit says",
         file=_SAMPLER,
-        old="return self.limits is None or self.limits.take(tenant)",
-        new="return self.limits is None or self.limits.take(tenant) or True",
+        old="has_room = self.limits.take(tenant)",
+        new="has_room = self.limits.take(tenant) or True",
         tests=(
             "tests/unit/collector/test_sampling_windows.py::test_no_window_exceeds_a_limit_whatever_comes",
+        ),
+    ),
+    Mutant(
+        promise="sampling",
+        breaks="each process judges as many answers a minute as the limit says",
+        file="collector/ragtrace_collector/store/sampling.py",
+        old="            yield place\n",
+        new="            yield from ()\n",
+        tests=(
+            "tests/conformance/test_several_writers.py::test_a_limit_of_answers_is_one_for_all_processes",
         ),
     ),
     Mutant(

@@ -13,6 +13,7 @@ _LEASES: Final = "collector/ragtrace_collector/store/leases.py"
 _LEDGER: Final = "collector/ragtrace_collector/store/tables.py"
 _ATTACH: Final = "ragtrace/traces/attach.py"
 _STORE_TESTS: Final = "tests/conformance/test_work_store.py"
+_WRITERS_TESTS: Final = "tests/conformance/test_several_writers.py"
 _ATTACH_TESTS: Final = "tests/unit/traces/test_attach.py"
 _LEDGER_TESTS: Final = "tests/unit/collector/test_ledger.py"
 
@@ -40,6 +41,22 @@ MUTANTS: Final = (
         old="    if _any(db, _SUSPECTS, now_ns):\n",
         new="    if False:\n",
         tests=(f"{_STORE_TESTS}::test_a_job_that_was_leased_when_a_process_ended_is_leased_alone",),
+    ),
+    Mutant(
+        promise="leases",
+        breaks="a process that was missed ends an answer that another one has",
+        file=_STORE,
+        old="            if is_lost:\n",
+        new="            if False:\n",
+        tests=(f"{_WRITERS_TESTS}::test_a_verdict_whose_lease_another_process_has_is_dropped",),
+    ),
+    Mutant(
+        promise="leases",
+        breaks="processes wait for one another in a circle",
+        file="collector/ragtrace_collector/store/postgres.py",
+        old="                if traces:\n",
+        new="                if False:\n",
+        tests=(f"{_WRITERS_TESTS}::test_processes_never_wait_for_one_another_in_a_circle",),
     ),
     Mutant(
         promise="settling",
