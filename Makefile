@@ -107,11 +107,12 @@ sbom: $(third)/.made-from-lock ## write what the container image holds to sbom.j
 audit: $(third)/.made-from-lock ## ask PyPI whether any of that has a known hole; fails where it cannot be asked
 	$(third)/bin/pip-audit --strict --disable-pip --require-hashes --requirement $(image_lock)
 
-backends: venv ## get the real Jaeger, Tempo, Kafka, OpenTelemetry Collector and language model that tests run, into a cache (Go, Maven, 20 minutes, once)
+backends: venv ## get the real Jaeger, Tempo, Helm, Kafka, OpenTelemetry Collector and language model that tests run, into a cache (Go, Maven, 20 minutes, once)
 	@PATH="$(abspath $(bin)):$$PATH" tests/backends/build.sh smollm2
 	@tests/backends/build.sh kafka
 	@tests/backends/build.sh jaeger
 	@tests/backends/build.sh tempo
+	@tests/backends/build.sh helm
 	@tests/backends/build.sh otelcol
 
 frameworks: $(second)/.project-installed ## make the second environment: frameworks, and others' instrumentations
@@ -136,7 +137,7 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	echo mkdocs-material | $(call resolve,requirements-docs.lock,what builds the docs site,-)
 	echo arize-phoenix | $(call resolve,requirements-phoenix.lock,the server of Phoenix,- --no-strip-extras)
 
-of_image := --extra azure --extra collector --extra encryption --extra judge-anthropic --extra kafka
+of_image := --extra azure --extra collector --extra encryption --extra judge-anthropic --extra kafka --extra postgres
 # All but the instrumentors of others' libraries: those are in the second environment, with the libraries.
 of_development := $(addprefix --extra ,azure calibrate collector encryption examples judge-anthropic kafka local nli parquet postgres privacy zstd)
 # Packages that others require, and that the demo can do without: tests/acceptance/test_demo.py runs it without them.

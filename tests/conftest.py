@@ -13,6 +13,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 
 from tests.backends.binary import required, required_binary
+from tests.backends.helm_program import Helm
 from tests.backends.jaeger_server import Jaeger, running_jaeger
 from tests.backends.kafka_server import Kafka, required_java, running_kafka
 from tests.backends.otelcol import OtelCol
@@ -41,6 +42,7 @@ _BACKEND_FIXTURES = {
     "otelcol",
     "balancing_otelcol",
     "gguf",
+    "helm",
     "frameworks",
     "phoenix",
     "postgres",
@@ -140,6 +142,12 @@ def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phoenix]:
     program = required(program, reason=".venv-phoenix is not there: run `make phoenix` (a minute, once)")
     with running_phoenix(program, tmp_path_factory.mktemp("phoenix")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def helm() -> Helm:
+    """Find a real Helm, which renders charts."""
+    return Helm(binary=required_binary("helm"))
 
 
 @pytest.fixture(scope="session")

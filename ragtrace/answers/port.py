@@ -224,8 +224,10 @@ class AnswerIndex(Protocol):
         """Return the names of the metrics that occur, ``faithfulness`` first."""
         ...
 
-    async def trend(self, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
-        """Return a metric over time. Periods are multiples of an hour, counted from 1970."""
+    async def trends(
+        self, metrics: Sequence[str], scope: TrafficScope, *, period_ns: int
+    ) -> Sequence[MetricTrend]:
+        """Return metrics over time, in their order. Periods are multiples of an hour, counted from 1970."""
         ...
 
     async def sums(self, scope: TrafficScope) -> Sums:

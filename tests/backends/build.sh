@@ -2,6 +2,7 @@
 # Get the real back ends that tests run as processes, once, into a cache outside the checkout.
 #   tests/backends/build.sh jaeger            builds it and prints the path of the binary; needs Go
 #   tests/backends/build.sh tempo             the same of Grafana Tempo
+#   tests/backends/build.sh helm              the same of Helm
 #   tests/backends/build.sh otelcol           the same of an OpenTelemetry Collector with the parts that we need
 #   tests/backends/build.sh kafka             downloads Apache Kafka and prints the folder of its jars; needs Maven
 #   tests/backends/build.sh smollm2           downloads a small language model and prints the path of its GGUF file
@@ -10,7 +11,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${RAGTRACE_BACKENDS:-${XDG_CACHE_HOME:-$HOME/.cache}/ragtrace/backends}
-usage="usage: build.sh [--where] jaeger|tempo|otelcol|kafka|smollm2"
+usage="usage: build.sh [--where] jaeger|tempo|helm|otelcol|kafka|smollm2"
 where_only=
 if [ "${1:-}" = --where ]; then where_only=yes; shift; fi
 name=${1:?$usage}
@@ -76,6 +77,7 @@ pip_() {
 case $name in
   jaeger) build_go jaeger github.com/jaegertracing/jaeger/cmd/jaeger ;;
   tempo) build_go tempo github.com/grafana/tempo/cmd/tempo ;;
+  helm) build_go helm helm.sh/helm/v3/cmd/helm ;;
   otelcol) build_go otelcol . ;;
   kafka) fetch_jars kafka ;;
   smollm2) fetch_gguf smollm2 ;;

@@ -26,16 +26,32 @@ __all__ = ["Postgres", "running_postgres"]
 class Postgres:
     """A server that runs. Its methods block."""
 
-    address: str
-    command: Sequence[str]
-    log: Path
+    port: int
+    folder: Path
     _process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=count)
 
+    @property
+    def address(self) -> str:
+        """Its address, without a database."""
+        return f"postgresql://ragtrace@127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.folder / "log"
+
     def start(self) -> None:
         """Start it over its folder, and wait until it takes connections."""
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": self.folder,
+            "max_connections": 200,
+        }
+        command = program("postgres", "-D", self.folder / "data", "-p", self.port)
+        command += [f"--{name}={value}" for name, value in options.items()]
         with self.log.open("ab") as output:
-            process = self._process = subprocess.Popen(self.command, stdout=output, stderr=output)
+            process = self._process = subprocess.Popen(command, stdout=output, stderr=output)
 
         def is_ready() -> bool:
             assert process.poll() is None, self.log.read_text()[-4_000:]
@@ -52,6 +68,38 @@ class Postgres:
         assert self._process is not None
         self._process.send_signal(how)
         self._process.wait(PATIENCE_S)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop all its processes where they are until the block ends, as a machine that hangs."""
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
+        processes = [self._process.pid, *map(int, children.split())]
+        try:
+            for each in processes:
+                os.kill(each, signal.SIGSTOP)
+            yield
+        finally:
+            for each in processes:
+                os.kill(each, signal.SIGCONT)
+
+    @contextmanager
+    def standby(self) -> Iterator[Postgres]:
+        """Run another server, which follows this one and takes no writes, until the block ends."""
+        with _in_new_folder() as standby:
+            copy = ["-D", standby.folder / "data", "-R", "-c", "fast", "-d", f"{self.address}/postgres"]
+            subprocess.run(program("pg_basebackup", *copy), check=True, timeout=PATIENCE_S)
+            with standby.running():
+                yield standby
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run it until the block ends."""
+        self.start()
+        try:
+            yield
+        finally:
+            self.stop()
 
     def new_database(self) -> str:
         """Create an empty database; return its address."""
@@ -82,31 +130,31 @@ class Postgres:
 @contextmanager
 def running_postgres() -> Iterator[Postgres]:
     """Run an empty server until the block ends; skip the test without the program."""
-    programs = required(_programs(), reason="PostgreSQL is not installed: install the package `postgresql`")
+    with _in_new_folder() as server:
+        fill = ["-D", server.folder / "data", "-U", "ragtrace", "-A", "trust", "-E", "UTF8", "--no-locale"]
+        subprocess.run(program("initdb", *fill), capture_output=True, check=True, timeout=PATIENCE_S)
+        with server.running():
+            yield server
+
+
+@contextmanager
+def _in_new_folder() -> Iterator[Postgres]:
     (port,) = free_ports(1)
     # Not among pytest's folders: nobody but their user may enter those, and root may run no server.
     folder = Path(tempfile.mkdtemp(prefix="ragtrace-postgres-"))
-    as_user = []
     if os.geteuid() == 0:
         shutil.chown(folder, "postgres")
-        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-    data = folder / "data"
-    fill = [*as_user, programs / "initdb", "-D", data, "-U", "ragtrace", "-A", "trust", "-E", "UTF8"]
-    subprocess.run([*map(str, fill), "--no-locale"], capture_output=True, check=True, timeout=PATIENCE_S)
-    options = {"listen_addresses": "127.0.0.1", "unix_socket_directories": folder, "max_connections": 200}
-    command = [*as_user, programs / "postgres", "-D", data, "-p", port]
-    command += [f"--{name}={value}" for name, value in options.items()]
-    server = Postgres(
-        f"postgresql://ragtrace@127.0.0.1:{port}",
-        [str(part) for part in command],
-        folder / "log",
-    )
-    server.start()
     try:
-        yield server
+        yield Postgres(port, folder)
     finally:
-        server.stop()
         shutil.rmtree(folder)
+
+
+def program(name: str, *arguments: object) -> list[str]:
+    """Return the command that runs one of the server's programs, as its user; skip the test without it."""
+    found = required(_programs(), reason="PostgreSQL is not installed: install the package `postgresql`")
+    as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+    return [*(as_user if os.geteuid() == 0 else ()), str(found / name), *map(str, arguments)]
 
 
 def _programs() -> Path:

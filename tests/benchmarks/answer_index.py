@@ -196,7 +196,7 @@ async def overviews(index: SqliteAnswerIndex) -> None:
             ("rare", TrafficScope(since_ns=since, service="service-9", model="model-1")),
         ):
             queries: dict[str, Callable[[], Awaitable[object]]] = {
-                "trend": lambda s=scope, p=period: index.trend("faithfulness", s, period_ns=p),  # type: ignore[misc]
+                "trend": lambda s=scope, p=period: index.trends(["faithfulness"], s, period_ns=p),  # type: ignore[misc]
                 "sums": lambda s=scope: index.sums(s),  # type: ignore[misc]
                 "quadrant": lambda s=scope: index.quadrant(s),  # type: ignore[misc]
                 "metrics": lambda s=scope: index.metrics(s),  # type: ignore[misc]

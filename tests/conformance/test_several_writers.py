@@ -11,6 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -27,12 +28,22 @@ from ragtrace_collector.store.store import Store
 from tests.architecture.source import ROOT
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
+from tests.conformance.test_store_index import JOB, SECOND, judge, judge_one, kept, settle
 from tests.patience import PATIENCE_S
-from tests.stores.crew import BUDGET, GONE_S
+from tests.stores.crew import BUDGET, GONE_S, HOURS
 from tests.stores.victim import SAMPLE, SINK, SPAN
 from tests.unit.collector.asked import asked, decide
 
 HITS = 8
+WRONG_SUMS = """
+WITH counted AS (SELECT 1 AS hours, time_ns / 3600000000000 AS first_hour, stream, count(*) AS answers
+    FROM ragtrace.answer_row WHERE is_valid = 1 GROUP BY 2, 3),
+    kept AS (SELECT hours, first_hour, stream, answers FROM ragtrace.answer_sum WHERE hours = 1),
+    held AS (SELECT hours, first_hour FROM ragtrace.answer_touched)
+SELECT * FROM ((SELECT * FROM counted EXCEPT SELECT * FROM kept) UNION ALL
+    (SELECT * FROM kept EXCEPT SELECT * FROM counted)) AS wrong
+WHERE (hours, first_hour) NOT IN (SELECT * FROM held)"""
+"""Sums of hours that are not those of the rows, though nothing says that they do not hold."""
 TRACES = 40
 """That are acknowledged before the last hit."""
 MEMBERS = 3
@@ -228,6 +239,41 @@ async def test_a_run_of_the_anchors_is_made_by_one_process_even_if_that_is_gone(
     await one.aclose()
 
 
+@pytest.mark.parametrize("is_second", [False, True])
+async def test_the_names_of_an_answer_stay_while_another_process_deletes_the_last_that_had_them(
+    postgres: Postgres, *, is_second: bool
+) -> None:
+    url = postgres.new_database()
+    store = await Store.open(PostgresServer(url), max_bytes=1 << 30)
+    await judge_one(store)
+    with psycopg.connect(url) as other:
+        other.execute("SELECT set_config('search_path', 'ragtrace', true)")
+        other.execute("SELECT set_config('ragtrace.writer', '0', true)")
+        other.execute("CREATE TEMP TABLE copy AS SELECT * FROM answer_row")
+        other.execute("UPDATE copy SET id = id + 1, time_ns = 9000000000000000000")
+        if is_second:
+            other.execute("DELETE FROM answer_score")
+            other.execute("DELETE FROM answer_row")
+            other.execute("DELETE FROM answer_stream")
+            await settle(store, replace(JOB, record_sha256="other"), slices=2)
+            working = asyncio.create_task(judge(store, kept(SECOND), slices=2))
+        else:
+            other.execute("INSERT INTO answer_row SELECT * FROM copy")
+            working = asyncio.create_task(
+                store.expire(decided_before_ns=0, ended_before_ns=0, began_before_ns=1 << 62)
+            )
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = '{}'"
+        is_waiting = waits.format(url.rpartition("/")[2])
+        await asyncio.to_thread(
+            eventually, lambda: postgres.execute(is_waiting) == [(1,)], what="one that waits for the other"
+        )
+        other.commit()
+    await working
+    await store.aclose()
+    named = "SELECT answer_stream.id = stream FROM ragtrace.answer_row LEFT JOIN ragtrace.answer_stream"
+    assert postgres.execute(f"{named} ON answer_stream.id = stream", url) == [(True,)]
+
+
 async def put_jobs(store: Store, number: int) -> list[TraceSlice]:
     """Append some traces with an answer each to judge."""
     parts = [TraceSlice(trace_id=f"{each:032x}", payload=b"spans", spans=()) for each in range(number)]
@@ -269,3 +315,9 @@ async def check_laws(url: str, server: Postgres, lines: list[list[str]]) -> None
     assert {(each.state.value, each.reason): each.number for each in ledger.accounts if each.number} == stood
     assert len(judged) <= calls.spent <= calls.most, "more was spent than the limit"
     assert server.execute("SELECT sum(number) FROM ragtrace.outbox WHERE state = 'waiting'", url) == [(0,)]
+    assert server.execute("SELECT count(*) FROM ragtrace.answer_row WHERE is_valid = 1", url) == [
+        (len(judged),)
+    ]
+    assert server.execute(WRONG_SUMS, url) == []
+    ((whole,),) = server.execute("SELECT count(*) FROM ragtrace.answer_sum WHERE hours = 1", url)
+    assert whole == HOURS - 1, "the sums of an hour that is over were not made"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
+import pytest
+
 from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.ledger.account import Delivery
@@ -15,7 +19,8 @@ from ragtrace_collector.store.records import (
     TraceReport,
 )
 from ragtrace_collector.store.store import Store
-from tests.stores.place import Place
+from tests.backends.postgres_server import Postgres
+from tests.stores.place import Place, PostgresPlace
 
 SAMPLE = Sample(rule="ratio", rate=0.5, probability=0.5)
 
@@ -189,6 +194,34 @@ async def test_what_is_unfinished_is_what_is_due_leased_or_undelivered(store: St
     await store.postpone(other, due_ns=9, reason="judge_timeout")
     await store.reject(await store.outbox_items("sink", 1), reason="400", now_ns=4)
     assert await store.unfinished(now_ns=4) == 0
+
+
+@pytest.mark.slow
+async def test_beside_others_only_what_one_has_under_way_is_unfinished(postgres: Postgres) -> None:
+    place = PostgresPlace(postgres, postgres.new_database())
+    async with aclosing(await place.open()) as store:
+        await queue(store, job_of("t1"), job_of("t2"))
+        assert await store.is_alone()
+        assert await store.unfinished(now_ns=3) == 2
+        async with aclosing(await place.open()) as other:
+            assert not await store.is_alone()
+            (job,) = await other.take_jobs(1, now_ns=3)
+            assert await store.unfinished(now_ns=3) == 0
+            assert await other.unfinished(now_ns=3) == 1
+            await other.give_back(job)
+        assert await store.unfinished(now_ns=3) == 2
+
+
+@pytest.mark.slow
+async def test_other_settings_of_another_collector_are_seen_while_it_runs(postgres: Postgres) -> None:
+    place = PostgresPlace(postgres, postgres.new_database())
+    async with aclosing(await place.open()) as store:
+        assert not await store.differs("a")
+        async with aclosing(await place.open()) as other:
+            assert not await other.differs("a")
+            assert await other.differs("b")
+            assert await store.differs("a")
+        assert not await store.differs("a")
 
 
 async def test_the_latest_time_is_the_latest_that_was_written(store: Store) -> None:

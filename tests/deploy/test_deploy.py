@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ragtrace_collector.operations._instruments import METRICS, Measurement, Rea
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.service.check import check_config
 from tests.backends.binary import required_binary
+from tests.backends.helm_program import Helm
 from tests.backends.otelcol import OtelCol
 from tests.dashboards.asked import metrics_in, read, targets_in
 from tests.integration.cli.program import run as program
@@ -27,6 +28,7 @@ from tests.patience import PATIENCE_S
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
 COMPOSE, PROMETHEUS = DEPLOY / "compose", DEPLOY / "prometheus"
+CHART = DEPLOY / "helm" / "ragtrace"
 UNIT = DEPLOY / "systemd" / "ragtrace-collector.service"
 
 
@@ -138,81 +140,176 @@ def test_systemd_takes_the_unit_and_finds_it_hardened(tmp_path: Path) -> None:
     )  # of 100: the lower, the safer
 
 
-@pytest.fixture(params=["compose", "kubernetes"])
-def collector_config(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> CollectorConfig:
-    """The collector's own configuration in a deployment."""
+MANY = ("database.secretName=ragtrace-database", "all.replicas=0", "ingest.replicas=2", "evaluate.replicas=2")
+SCALED = ("evaluate.maxReplicas=6", "autoscaling.queued=500", "database.pods.app=postgres")
+CHARTS = {
+    "one": (),
+    "many": MANY,
+    "scaled": (*MANY, *SCALED),
+    "reviewed": (*MANY, "config.ui.reviews=/var/lib/ragtrace/reviews.jsonl"),
+}
+URL = "postgresql://ragtrace:secret@postgres/ragtrace"
+Manifest = dict[str, Any]
+
+
+def rendered(helm: Helm, values: Sequence[str]) -> list[Manifest]:
+    return helm.manifests(CHART, *(part for value in values for part in ("--set", value)))
+
+
+@pytest.fixture(params=CHARTS)
+def manifests(helm: Helm, request: pytest.FixtureRequest) -> list[Manifest]:
+    """What the chart renders to with values that people set."""
+    return rendered(helm, CHARTS[request.param])
+
+
+def of_kind(manifests: Sequence[Manifest], kind: str) -> list[Manifest]:
+    return [each for each in manifests if each["kind"] == kind]
+
+
+def pods(manifests: Sequence[Manifest]) -> list[Manifest]:
+    return [each["spec"]["template"] for each in of_kind(manifests, "StatefulSet")]
+
+
+def config_of(manifests: Sequence[Manifest]) -> CollectorConfig:
+    (made,) = of_kind(manifests, "ConfigMap")
+    environ = {"DATABASE_URL": URL}
+    return parse_config(made["data"]["collector.yaml"], where="ConfigMap", environ=environ)
+
+
+def test_helm_finds_no_fault_in_the_chart(helm: Helm) -> None:
+    done = helm.run("lint", "--strict", "--kube-version", "1.32.0", CHART)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        pytest.param(("all.replicas=2",), "a file belongs to one process", id="two processes on a file"),
+        pytest.param(("all.maxReplicas=2",), "a file belongs to one process", id="an autoscaler on a file"),
+        pytest.param(("ingest.replicas=1",), "a file belongs to one process", id="a role on a file"),
+        pytest.param((*MANY, "evaluate.replicas=0"), "judged by `all` or `evaluate`", id="nobody judges"),
+        pytest.param(("database.url=postgresql://x",), "url", id="an address outside a secret"),
+    ],
+)
+def test_wrong_values_are_refused(helm: Helm, values: Sequence[str], fault: str) -> None:
+    done = helm.template(CHART, *(part for value in values for part in ("--set", value)))
+    assert done.returncode != 0
+    assert fault in done.stderr
+
+
+def test_the_collector_takes_what_the_chart_configures(
+    manifests: list[Manifest], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test")
-    if request.param == "compose":
-        return load_config(COMPOSE / "collector.yaml", environ={})
-    return parse_config(manifests()["ConfigMap"]["data"]["collector.yaml"], where="ConfigMap", environ={})
-
-
-def manifests() -> dict[str, Any]:
-    """Return what Kubernetes is given, by kind."""
-    return {
-        each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "kubernetes/collector.yaml").read_text())
+    config = config_of(manifests)
+    made = [program("token", "--name", *who) for who in tokens_of_the_chart()]
+    (tmp_path / "tokens.yaml").write_text("".join(done.stdout.split("\n", 1)[1] for done in made))
+    update: dict[str, object] = {
+        "receive": config.receive.model_copy(update={"tokens_file": tmp_path / "tokens.yaml"}),
+        "ui": config.ui.model_copy(update={"reviews": None}),
     }
+    if config.store.url is None:
+        assert config.store.path == Path("/var/lib/ragtrace/ragtrace.db")
+        update["store"] = config.store.model_copy(update={"path": tmp_path / "ragtrace.db"})
+    check_config(config.model_copy(update=update))
+    assert URL not in json.dumps(manifests)
 
 
-def test_a_deployed_configuration_is_fine(collector_config: CollectorConfig, tmp_path: Path) -> None:
-    assert collector_config.store.path == Path("/var/lib/ragtrace/ragtrace.db")
-    update = {"store": collector_config.store.model_copy(update={"path": tmp_path / "ragtrace.db"})}
-    if collector_config.receive.tokens_file:
-        made = [program("token", "--name", *who) for who in manifest_tokens()]
-        (tmp_path / "tokens.yaml").write_text("".join(done.stdout.split("\n", 1)[1] for done in made))
-        tokens = {"tokens_file": tmp_path / "tokens.yaml"}
-        update["receive"] = collector_config.receive.model_copy(update=tokens)
-    check_config(collector_config.model_copy(update=update))
-
-
-def manifest_tokens() -> list[list[str]]:
-    """Return the arguments of the tokens that the manifest's comment makes."""
-    text = (DEPLOY / "kubernetes/collector.yaml").read_text()
-    (listed,) = re.findall(r"for who in (.*); do", text)
+def tokens_of_the_chart() -> list[list[str]]:
+    """Return the arguments of the tokens that the comment on the values makes."""
+    (listed,) = re.findall(r"for who in (.*); do", (CHART / "values.yaml").read_text())
     return [who.split() for who in re.findall("'([^']*)'", listed)]
 
 
-def test_a_stop_is_waited_for_as_long_as_it_may_take(collector_config: CollectorConfig) -> None:
-    pod = manifests()["StatefulSet"]["spec"]["template"]["spec"]
+def test_a_stop_is_waited_for_as_long_as_it_may_take(manifests: list[Manifest]) -> None:
+    config = config_of(manifests)
     waits = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)
     waits += re.findall(r"stop_grace_period: (\d+)s", (COMPOSE / "compose.yaml").read_text())
-    waits.append(pod["terminationGracePeriodSeconds"])
-    longest_s = (collector_config.drain_timeout + collector_config.cancel_timeout).total_seconds()
-    assert len(waits) == 3
+    waits += [pod["spec"]["terminationGracePeriodSeconds"] for pod in pods(manifests)]
+    longest_s = (config.drain_timeout + config.cancel_timeout).total_seconds()
+    assert len(waits) >= 3
     assert all(int(wait) > longest_s for wait in waits)
 
 
-def test_kubernetes_looks_where_the_collector_listens() -> None:
-    config = yaml.safe_load(manifests()["ConfigMap"]["data"]["collector.yaml"])
-    (container,) = manifests()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    listening = [config["receive"]["grpc"], config["telemetry"]["listen"], config["ui"]["listen"]]
-    probes = [probe["httpGet"] for key, probe in container.items() if key.endswith("Probe")]
-    assert [f"0.0.0.0:{port}" for port in ports.values()] == listening
-    assert {probe["path"] for probe in probes} == {"/livez", "/readyz"}
-    assert all(probe["port"] in ports for probe in probes)
+def test_every_pod_plays_its_role_where_it_is_looked_for(manifests: list[Manifest]) -> None:
+    config = config_of(manifests)
+    for owner in of_kind(manifests, "StatefulSet"):
+        pod = owner["spec"]["template"]
+        (container,) = pod["spec"]["containers"]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        listening = [config.receive.grpc, config.telemetry.listen, config.ui.listen]
+        assert [f"0.0.0.0:{port}" for port in ports.values()] == listening
+        probes = {key: probe["httpGet"] for key, probe in container.items() if key.endswith("Probe")}
+        assert {probe["port"] for probe in probes.values()} == {"pages"}
+        assert probes["readinessProbe"]["path"] == "/readyz"
+        role = pod["metadata"]["labels"]["app.kubernetes.io/component"]
+        assert container["args"][3:] == ([] if config.store.url is None else ["--role", role])
+        claims = {each["metadata"]["name"] for each in owner["spec"].get("volumeClaimTemplates", ())}
+        assert claims == (set() if config.store.url and not config.ui.reviews else {"state"})
+        volumes = {each["name"] for each in pod["spec"]["volumes"]} | claims
+        assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_kubernetes_lets_through_what_the_configuration_needs_and_no_more() -> None:
-    documents = [*yaml.safe_load_all((DEPLOY / "kubernetes/collector.yaml").read_text())]
-    policy = manifests()["NetworkPolicy"]["spec"]
-    (container,) = manifests()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
-    names = {port["name"] for port in container["ports"]}
-    served = {
-        port["targetPort"]
-        for each in documents
-        if each["kind"] == "Service"
-        for port in each["spec"]["ports"]
-    }
+def test_selectors_find_the_pods_that_are_made(manifests: list[Manifest]) -> None:
+    made = [pod["metadata"]["labels"] for pod in pods(manifests)]
+    names = {f"{each['metadata']['name']}-0" for each in of_kind(manifests, "StatefulSet")}
+    for each in manifests:
+        if each["kind"] in ("StatefulSet", "Service", "PodDisruptionBudget"):
+            selector = each["spec"]["selector"]
+            wanted = dict(selector.get("matchLabels", selector))
+            assert wanted.pop("statefulset.kubernetes.io/pod-name", min(names)) in names
+            assert any(wanted.items() <= labels.items() for labels in made)
+    (senders,) = [each for each in of_kind(manifests, "Service") if each["metadata"]["name"] == "ragtrace"]
+    taking = [labels for labels in made if senders["spec"]["selector"].items() <= labels.items()]
+    assert {labels["app.kubernetes.io/component"] for labels in taking} <= {"all", "ingest"}
+    assert taking
+
+
+def test_an_autoscaler_is_for_processes_that_there_are(helm: Helm) -> None:
+    manifests = rendered(helm, CHARTS["scaled"])
+    (scaler,) = of_kind(manifests, "HorizontalPodAutoscaler")
+    (scaled,) = [each for each in of_kind(manifests, "StatefulSet") if "replicas" not in each["spec"]]
+    assert scaler["spec"]["scaleTargetRef"]["name"] == scaled["metadata"]["name"] == "ragtrace-evaluate"
+    assert scaler["spec"]["metrics"][1]["external"]["metric"]["name"] in names_in(
+        (PROMETHEUS / "alerts.yml").read_text()
+    )
+
+
+def test_the_network_policy_lets_through_what_the_configuration_needs_and_no_more(
+    manifests: list[Manifest],
+) -> None:
+    config = config_of(manifests)
+    (policy,) = [each["spec"] for each in of_kind(manifests, "NetworkPolicy")]
+    served = {port["targetPort"] for each in of_kind(manifests, "Service") for port in each["spec"]["ports"]}
     let_in = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
-    assert served == names == set(let_in)
+    assert served == set(let_in) == {"otlp-grpc", "pages", "ui"}
     assert all(rule["from"] for rule in policy["ingress"])
     assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
-    config = yaml.safe_load(manifests()["ConfigMap"]["data"]["collector.yaml"])
-    reached = [*(each["endpoint"] for each in config["export"]), config["ui"]["traces"]]
-    needed = {int(address.rpartition(":")[2]) for address in reached} | {53, 443}
-    assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == needed
+    reached = [*(str(each.endpoint) for each in config.export), str(config.ui.traces)]
+    needed = {int(address.rstrip("/").rpartition(":")[2]) for address in reached} | {53, 443}
+    let_out = {port["port"] for rule in policy["egress"] for port in rule["ports"]}
+    assert let_out - {5432} == needed
     assert all(rule["to"] for rule in policy["egress"])
+
+
+@pytest.mark.parametrize("store", [None, URL])
+def test_the_configuration_of_the_containers_is_fine(store: str | None, tmp_path: Path) -> None:
+    environ = {"RAGTRACE_STORE": store or str(tmp_path / "ragtrace.db")}
+    check_config(load_config(COMPOSE / "collector.yaml", environ=environ))
+    assert load_config(COMPOSE / "collector.yaml", environ={}).store.path == Path(
+        "/var/lib/ragtrace/ragtrace.db"
+    )
+
+
+def test_the_containers_over_a_database_share_it_and_play_both_roles() -> None:
+    services = yaml.safe_load((COMPOSE / "many.yaml").read_text())["services"]
+    collectors = [services[name] for name in ("ragtrace", "evaluate")]
+    assert [each["command"][-1] for each in collectors] == ["ingest", "evaluate"]
+    assert collectors[0]["environment"] == collectors[1]["environment"]
+    of_names = {"@postgres/" in each["environment"]["RAGTRACE_STORE"] for each in collectors}
+    assert of_names == {"postgres" in services}
 
 
 def test_every_file_that_a_container_is_given_is_there() -> None:
@@ -225,11 +322,14 @@ def test_every_file_that_a_container_is_given_is_there() -> None:
 
 
 @pytest.mark.slow
-def test_compose_takes_its_file() -> None:
+def test_compose_takes_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
     docker = shutil.which("docker")
     if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode:
         pytest.skip("docker compose is not installed")
     run("docker", "compose", "config", "--quiet", cwd=COMPOSE)
+    both = ("--file", "compose.yaml", "--file", "many.yaml")
+    monkeypatch.setenv("POSTGRES_PASSWORD", "secret")
+    run("docker", "compose", *both, "config", "--quiet", cwd=COMPOSE)
 
 
 def test_jaeger_and_the_collector_in_front_take_their_files(otelcol: OtelCol) -> None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import nullcontext
 
-from tests.faults.catalogue import catalogue
+from tests.backends.postgres_server import running_postgres
+from tests.faults.catalogue import ENGINES, Engine, catalogue
+from tests.faults.scene import on
 from tests.faults.table import heading, rows
 
 __all__ = ["main"]
@@ -25,16 +28,22 @@ def main(arguments: list[str] | None = None) -> int:
         "--times", type=int, default=3, help="tries of what has no moments to choose from (3)"
     )
     parser.add_argument("--at-once", type=int, help="tries at a time (4 a core)")
+    parser.add_argument("--on", choices=ENGINES, action="append", help="what keeps the store (all)")
     options = parser.parse_args(arguments)
-    faults = catalogue(kills=options.kills, every=options.every, times=options.times)
+    return max(_table(engine, options) for engine in options.on or ENGINES)
+
+
+def _table(engine: Engine, options: argparse.Namespace) -> int:
+    faults = catalogue(engine, kills=options.kills, every=options.every, times=options.times, away_s=60)
     chosen = [fault for name, fault in faults.items() if options.only in name]
-    print(heading(), flush=True)
+    print(f"{engine}\n{heading()}", flush=True)
     bad = 0
-    for row in rows(chosen, at_once=options.at_once or 4 * (os.cpu_count() or 1)):
-        print(row, flush=True)
-        bad += bool(row)
-        for reason in row.broken[:2]:
-            print(f"\n{row.fault}:\n{reason}", file=sys.stderr)
+    with running_postgres() if engine == "PostgreSQL" else nullcontext() as server:
+        for row in rows(chosen, on(server), at_once=options.at_once or 4 * (os.cpu_count() or 1)):
+            print(row, flush=True)
+            bad += bool(row)
+            for reason in row.broken[:2]:
+                print(f"\n{row.fault}:\n{reason}", file=sys.stderr)
     return 1 if bad or not chosen else 0
 
 

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import shutil
+import signal
 import sqlite3
+import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from ragtrace_collector.store.maintenance import back_up, send_again
-from ragtrace_collector.store.sqlite import SqliteFile
 from tests.acceptance.judge_server import JudgeServer
+from tests.backends.postgres_server import Postgres
+from tests.backends.process import eventually
 from tests.faults.disk import Blow, Kind, Weather
 from tests.faults.held import HeldScene
-from tests.faults.scene import Scene, Tally
+from tests.faults.scene import Ground, Scene, Tally
 from tests.faults.servers import BackEnd, Mood, MoodyJudge, MoodyServer, closing_all
-from tests.faults.table import Fault, Made, Try
+from tests.faults.table import Fault, Grounds, Made, Try
+from tests.stores.place import PostgresPlace
 
-__all__ = ["catalogue"]
+__all__ = ["ENGINES", "Engine", "catalogue"]
+
+Engine: TypeAlias = Literal["SQLite", "PostgreSQL"]
+ENGINES: Final[Sequence[Engine]] = ("SQLite", "PostgreSQL")
 
 LASTS_S: Final = 1.5
 _HOUR_S: Final = 3600
@@ -57,28 +65,23 @@ _REPLIES: Final[Mapping[str, Any]] = {
 }
 
 
-def catalogue(*, kills: int, every: int, times: int) -> Mapping[str, Made]:
+def catalogue(engine: Engine, *, kills: int, every: int, times: int, away_s: float) -> Mapping[str, Made]:
     """Return all faults by their names.
 
     Args:
+        engine: What keeps the store.
         kills: How often a collector is killed at a random moment.
         every: Each how-manieth statement is one to fail at; 1 is every one.
         times: How often a fault is tried that has no moments to choose from.
+        away_s: How long a server's database is away.
     """
-    ready = (
-        *_kills(kills // 4),
-        *_tried_as_often(times),
-        Fault(
-            name="a damaged page; the backup made meanwhile is restored",
-            tries=[partial(_damaged, seed) for seed in range(8 * times)],
-        ),
-    )
-    counted = {name: partial(_at_statements, name, every) for name in _STATEMENTS}
-    return counted | {fault.name: lambda fault=fault: fault for fault in ready}
+    ready = (*_kills(kills // 4), *_tried_as_often(times), *_OF_ENGINE[engine](times, away_s))
+    counted = {name: partial(_at_statements, name, every) for name in _STATEMENTS[engine]}
+    return counted | {fault.name: lambda _, fault=fault: fault for fault in ready}
 
 
 def _kills(times: int) -> Iterator[Fault]:
-    where: Mapping[str, Callable[[int, Path], Tally]] = {
+    where: Mapping[str, Callable[[int, Ground], Tally]] = {
         "file": _killed_twice,
         "back end, slow judge": _killed_twice_while_judging,
         "hold mode": _killed_twice_while_holding,
@@ -93,6 +96,15 @@ def _tried_as_often(times: int) -> Iterator[Fault]:
         **{f"back end {mood}": partial(_back_end_is, mood) for mood in _BACK_END_MOODS},
         **{f"judge {mood}": partial(_judge_is, mood) for mood in _JUDGE_MOODS},
     }
+    clocks: Mapping[str, Try] = {
+        "clock set back an hour": _clock_set_back,
+        "clock set back an hour over a restart": _clock_set_back_over_restart,
+    }
+    for name, one in {**clocks, **moods}.items():
+        yield Fault(name=name, tries=[one] * times)
+
+
+def _of_sqlite(times: int, _: float) -> Iterator[Fault]:
     others: Mapping[str, Try] = {
         "no file may grow any more, for a while": _files_cannot_grow,
         "disk full for a while": partial(_weather, Weather.FULL),
@@ -102,11 +114,36 @@ def _tried_as_often(times: int) -> Iterator[Fault]:
         "the store's file is moved away, and back": _moved,
         "a second collector on the same store": _second_collector,
         "a store of a newer version": _newer,
-        "clock set back an hour": _clock_set_back,
-        "clock set back an hour over a restart": _clock_set_back_over_restart,
     }
-    for name, one in (others | moods).items():
+    for name, one in others.items():
         yield Fault(name=name, tries=[one] * times)
+    yield Fault(
+        name="a damaged page; the backup made meanwhile is restored",
+        tries=[partial(_damaged, seed) for seed in range(8 * times)],
+    )
+
+
+def _of_postgres(times: int, away_s: float) -> Iterator[Fault]:
+    yield Fault(name="all connections are cut, again and again", tries=[_cut] * times)
+    yield Fault(name="a database that may only be read, for a while", tries=[_read_only] * times)
+    of_server: Mapping[str, Try] = {
+        "the database is killed, and recovers": _database_killed,
+        "the power of all fails": _all_killed,
+        f"the database is stopped for {away_s:g} s": partial(_database_stopped, away_s),
+    }
+    for name, one in of_server.items():
+        yield Fault(name=name, tries=[one] * times, is_for_all=True)
+    name = "the disk of the database is full, for a while"
+    if os.geteuid():
+        yield Fault(name=name, tries=(), not_tried="only root can mount a small one")
+    else:
+        yield Fault(name=name, tries=[_database_full] * times)
+
+
+_OF_ENGINE: Final[Mapping[Engine, Callable[[int, float], Iterator[Fault]]]] = {
+    "SQLite": _of_sqlite,
+    "PostgreSQL": _of_postgres,
+}
 
 
 _BACK_END_MOODS: Final = (
@@ -121,18 +158,18 @@ _BACK_END_MOODS: Final = (
 _JUDGE_MOODS: Final = (Mood.AWAY, Mood.BUSY, Mood.THROTTLES, Mood.HANGS, Mood.CUTS, Mood.GARBAGE)
 
 
-def _killed_twice(seed: int, folder: Path) -> Tally:
-    return _kill_twice(Scene(folder), Random(seed))
+def _killed_twice(seed: int, ground: Ground) -> Tally:
+    return _kill_twice(Scene(ground), Random(seed))
 
 
-def _killed_twice_while_judging(seed: int, folder: Path) -> Tally:
+def _killed_twice_while_judging(seed: int, ground: Ground) -> Tally:
     judge, back_end = MoodyJudge(JudgeServer(_REPLIES), delay_s=0.05), BackEnd()
     with closing_all(judge, back_end):
-        return _kill_twice(Scene(folder, back_end=back_end, changes=_asking(judge)), Random(seed))
+        return _kill_twice(Scene(ground, back_end=back_end, changes=_asking(judge)), Random(seed))
 
 
-def _killed_twice_while_holding(seed: int, folder: Path) -> Tally:
-    return _kill_twice(HeldScene(folder), Random(seed))
+def _killed_twice_while_holding(seed: int, ground: Ground) -> Tally:
+    return _kill_twice(HeldScene(ground), Random(seed))
 
 
 def _kill_twice(scene: Scene, random: Random) -> Tally:
@@ -151,19 +188,19 @@ def _kill_twice(scene: Scene, random: Random) -> Tally:
     return scene.account()
 
 
-def _at_statements(name: str, every: int) -> Fault:
-    kind, scene_of = _STATEMENTS[name]
-    number = _statements(scene_of)
+def _at_statements(name: str, every: int, grounds: Grounds) -> Fault:
+    kind, scene_of = {**_STATEMENTS["SQLite"], **_STATEMENTS["PostgreSQL"]}[name]
+    number = _statements(scene_of, grounds)
     tries = [
         partial(_struck, Blow(kind=kind, at=at), scene_of=scene_of) for at in range(1, number + 1, every)
     ]
     return Fault(name=f"{name}, n = 1, {1 + every} … {number}", tries=tries)
 
 
-def _statements(scene_of: Callable[[Path], Scene]) -> int:
+def _statements(scene_of: Callable[[Ground], Scene], grounds: Grounds) -> int:
     """Count the statements of an undisturbed run."""
     with TemporaryDirectory(prefix="ragtrace-faults-") as folder:
-        scene = scene_of(Path(folder))
+        scene = scene_of(grounds(Path(folder)))
         scene.start()
         scene.send(2)
         scene.await_carriers()
@@ -172,23 +209,31 @@ def _statements(scene_of: Callable[[Path], Scene]) -> int:
     return number
 
 
-def _struck(blow: Blow, folder: Path, *, scene_of: Callable[[Path], Scene] = Scene) -> Tally:
-    scene = scene_of(folder)
+def _struck(blow: Blow, ground: Ground, *, scene_of: Callable[[Ground], Scene] = Scene) -> Tally:
+    scene = scene_of(ground)
     scene.start(blow)
     scene.send(2)
     return scene.account()
 
 
-_STATEMENTS: Final[Mapping[str, tuple[Kind, Callable[[Path], Scene]]]] = {
-    "killed before statement n": ("killed", Scene),
-    "I/O error at statement n": ("io error", Scene),
-    "disk full at statement n": ("full", Scene),
-    "killed before statement n in hold mode": ("killed", HeldScene),
+_STATEMENTS: Final[Mapping[Engine, Mapping[str, tuple[Kind, Callable[[Ground], Scene]]]]] = {
+    "SQLite": {
+        "killed before statement n": ("killed", Scene),
+        "I/O error at statement n": ("io error", Scene),
+        "disk full at statement n": ("full", Scene),
+        "killed before statement n in hold mode": ("killed", HeldScene),
+    },
+    "PostgreSQL": {
+        "killed before statement n": ("killed", Scene),
+        "connection cut at statement or commit n": ("cut", Scene),
+        "disk full at statement n": ("full", Scene),
+        "killed before statement n in hold mode": ("killed", HeldScene),
+    },
 }
 
 
-def _files_cannot_grow(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _files_cannot_grow(ground: Ground) -> Tally:
+    scene = Scene(ground)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -201,8 +246,8 @@ def _files_cannot_grow(folder: Path) -> Tally:
     return scene.account()
 
 
-def _weather(name: str, folder: Path) -> Tally:
-    scene = Scene(folder)
+def _weather(name: str, ground: Ground) -> Tally:
+    scene = Scene(ground)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -212,8 +257,8 @@ def _weather(name: str, folder: Path) -> Tally:
     return scene.account()
 
 
-def _stopped_while_full(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _stopped_while_full(ground: Ground) -> Tally:
+    scene = Scene(ground)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -225,8 +270,8 @@ def _stopped_while_full(folder: Path) -> Tally:
     return scene.account()
 
 
-def _locked(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _locked(ground: Ground) -> Tally:
+    scene = Scene(ground)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -238,8 +283,8 @@ def _locked(folder: Path) -> Tally:
     return scene.account()
 
 
-def _moved(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _moved(ground: Ground) -> Tally:
+    scene = Scene(ground)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -249,16 +294,16 @@ def _moved(folder: Path) -> Tally:
     return scene.account()
 
 
-def _second_collector(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _second_collector(ground: Ground) -> Tally:
+    scene = Scene(ground)
     scene.start()
     with scene.traffic():
         says(scene.refusal(), "in use by another collector")
     return scene.account()
 
 
-def _newer(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _newer(ground: Ground) -> Tally:
+    scene = Scene(ground)
     scene.start()
     scene.send(2)
     scene.stop()
@@ -274,8 +319,8 @@ def _newer(folder: Path) -> Tally:
     return scene.account()
 
 
-def _damaged(seed: int, folder: Path) -> Tally:
-    scene = Scene(folder, changes={"evaluate": {"concurrency": 1}})
+def _damaged(seed: int, ground: Ground) -> Tally:
+    scene = Scene(ground, changes={"evaluate": {"concurrency": 1}})
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -300,8 +345,114 @@ def damage_a_page(file: Path, random: Random) -> None:
         writable.write(random.randbytes(4096))
 
 
-def _clock_set_back(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _cut(ground: Ground) -> Tally:
+    scene = Scene(ground)
+    scene.start()
+    with scene.traffic():
+        for _ in range(5):
+            scene.await_work()
+            _cut_connections(ground)
+    return scene.account()
+
+
+def _cut_connections(ground: Ground) -> None:
+    server, url = _server(ground)
+    server.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid != pg_backend_pid()",
+        url,
+    )
+
+
+def _server(ground: Ground) -> tuple[Postgres, str]:
+    assert isinstance(ground.place, PostgresPlace)
+    return ground.place.server, ground.place.url
+
+
+def _read_only(ground: Ground) -> Tally:
+    server, url = _server(ground)
+    setting = f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_read_only"
+    scene = Scene(ground)
+    scene.start()
+    with scene.traffic():
+        scene.await_work()
+        for is_read_only in (True, False):
+            server.execute(f"{setting} = {is_read_only}")
+            _cut_connections(ground)
+            time.sleep(LASTS_S)
+    return scene.account()
+
+
+def _database_killed(ground: Ground) -> Tally:
+    scene = Scene(ground)
+    scene.start()
+    with scene.traffic():
+        scene.await_work()
+        _strike_server(ground, signal.SIGQUIT, LASTS_S)
+    return scene.account()
+
+
+def _all_killed(ground: Ground) -> Tally:
+    scene = Scene(ground)
+    scene.start()
+    with scene.traffic():
+        scene.await_traffic(answers=20)
+        scene.kill()
+        _strike_server(ground, signal.SIGQUIT, 0)
+    return scene.account()
+
+
+def _database_stopped(away_s: float, ground: Ground) -> Tally:
+    scene = Scene(ground)
+    scene.start()
+    with scene.traffic():
+        scene.await_work()
+        _strike_server(ground, signal.SIGINT, away_s)
+    assert scene.told.keys() == {200, 503}, "senders are to be told to try again"
+    return scene.account()
+
+
+def _strike_server(ground: Ground, how: signal.Signals, away_s: float) -> None:
+    server, _ = _server(ground)
+    server.stop(how)
+    time.sleep(away_s)
+    server.start()
+
+
+def _database_full(ground: Ground) -> Tally:
+    """Keep the tables on a disk of their own, and fill it."""
+    server, url = _server(ground)
+    name = url.rpartition("/")[2]
+    disk = server.log.parent / f"disk_{name}"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], check=True)
+    try:
+        tables = disk / "tables"
+        tables.mkdir()
+        shutil.chown(tables, "postgres")
+        server.execute(f"CREATE TABLESPACE {name} LOCATION '{tables}'")
+        server.execute(f"ALTER DATABASE {name} SET TABLESPACE {name}")
+        scene = Scene(ground)
+        scene.start()
+        with scene.traffic():
+            scene.await_work()
+            filling = disk / "filling"
+            with suppress(OSError), filling.open("wb") as file:
+                while True:
+                    file.write(bytes(4096))
+                    file.flush()
+            eventually(lambda: scene.told[503], what="a sender that is told to try again")
+            filling.unlink()
+        tally = scene.account()
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        server.execute(f"DROP TABLESPACE {name}")
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+    return tally
+
+
+def _clock_set_back(ground: Ground) -> Tally:
+    scene = Scene(ground)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -311,8 +462,8 @@ def _clock_set_back(folder: Path) -> Tally:
     return scene.account()
 
 
-def _clock_set_back_over_restart(folder: Path) -> Tally:
-    scene = Scene(folder)
+def _clock_set_back_over_restart(ground: Ground) -> Tally:
+    scene = Scene(ground)
     scene.start()
     with scene.traffic():
         scene.await_work()
@@ -324,24 +475,24 @@ def _clock_set_back_over_restart(folder: Path) -> Tally:
     return scene.account()
 
 
-def _back_end_is(mood: Mood, folder: Path) -> Tally:
+def _back_end_is(mood: Mood, ground: Ground) -> Tally:
     back_end = BackEnd()
     with closing_all(back_end):
-        scene = Scene(folder, back_end=back_end)
+        scene = Scene(ground, back_end=back_end)
         scene.start()
         with scene.traffic():
             scene.await_work()
             _strike(back_end, mood)
         if mood is Mood.BROKEN:  # OTLP forbids to try again by itself, so a person does
             time.sleep(1)
-            asyncio.run(send_again(SqliteFile(scene.store)))
+            asyncio.run(send_again(scene.place.database))
         return scene.account()
 
 
-def _judge_is(mood: Mood, folder: Path) -> Tally:
+def _judge_is(mood: Mood, ground: Ground) -> Tally:
     judge = MoodyJudge(JudgeServer(_REPLIES))
     with closing_all(judge):
-        scene = Scene(folder, changes=_asking(judge))
+        scene = Scene(ground, changes=_asking(judge))
         scene.start()
         with scene.traffic():
             scene.await_work()

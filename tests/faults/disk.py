@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Blow", "Weather", "fail_where_told"]
+__all__ = ["Blow", "Kind", "Weather", "fail_where_told"]
 
-Kind = Literal["none", "killed", "io error", "full"]
+Kind = Literal["none", "killed", "io error", "full", "cut"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from ragtrace import semconv
-from tests.faults.scene import Scene, Tally
+from tests.faults.scene import Ground, Scene, Tally
 from tests.faults.servers import BackEnd
 from tests.rag_spans import rag_trace
 
@@ -19,9 +18,9 @@ _SCORE: Final = f"{semconv.SCORE_PREFIX}faithfulness"
 class HeldScene(Scene):
     """A collector between the application and its back end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, ground: Ground) -> None:
         self._receiver = BackEnd()
-        super().__init__(folder, back_end=self._receiver)
+        super().__init__(ground, back_end=self._receiver)
         (export,) = self.config["export"]
         self.config = {
             **self.config,

@@ -18,15 +18,16 @@ from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.store.ledger import read_ledger
-from ragtrace_collector.store.sqlite import SqliteFile
+from tests.backends.postgres_server import Postgres
 from tests.backends.process import eventually
 from tests.faults.disk import Blow, Weather
 from tests.faults.servers import BackEnd
 from tests.faults.victim import Died, Refused, Victim
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
+from tests.stores.place import Place, PostgresPlace
 
-__all__ = ["Scene", "Tally"]
+__all__ = ["Ground", "Scene", "Tally", "on"]
 
 _PAUSE_S: Final = 0.05
 
@@ -53,21 +54,43 @@ class Tally:
         return bool(self.lost or self.doubled or self.unaccounted)
 
 
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where a try takes place."""
+
+    folder: Path
+    place: Place | PostgresPlace
+    """Of the store."""
+
+
+def on(server: Postgres | None) -> Callable[[Path], Ground]:
+    """Return what makes grounds on a server, or in files."""
+
+    def ground(folder: Path) -> Ground:
+        place = Place(folder / "store.db") if server is None else PostgresPlace(server, server.new_database())
+        return Ground(folder, place)
+
+    return ground
+
+
 class Scene:
-    """A folder with a store in it, the collectors that run on it one after the other, and the traffic."""
+    """A folder and a store, the collectors that run on it one after the other, and the traffic."""
 
     def __init__(
         self,
-        folder: Path,
+        ground: Ground,
         *,
         back_end: BackEnd | None = None,
         changes: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
+        self.place, folder = ground.place, ground.folder
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "collector.log").touch()  # one that is killed at once writes none
         self.folder = folder
         self.weather = Weather(folder)
-        self.config = _config(folder, back_end, changes)
+        self.config = _config(ground, back_end, changes)
+        self.told: Counter[int] = Counter()
+        """How often the collectors answered with which HTTP status."""
         self._back_end = back_end
         self._victim: Victim | None = None
         self._sent = 0
@@ -76,8 +99,9 @@ class Scene:
 
     @property
     def store(self) -> Path:
-        """The file of the store."""
-        return self.folder / "store.db"
+        """The file of the store, if it is one."""
+        assert isinstance(self.place, Place)
+        return self.place.path
 
     @property
     def log(self) -> str:
@@ -202,7 +226,7 @@ class Scene:
 
     def ledger(self) -> Ledger:
         """Read the ledger."""
-        with SqliteFile(self.store).reading() as db:
+        with self.place.database.reading() as db:
             return read_ledger(db)
 
     def _is_under_way(self) -> bool:
@@ -251,18 +275,22 @@ class Scene:
         connection = http.client.HTTPConnection("127.0.0.1", victim.port, timeout=PATIENCE_S)
         try:
             connection.request("POST", "/v1/traces", body, {"content-type": "application/x-protobuf"})
-            return connection.getresponse().status == 200
+            status = connection.getresponse().status
         except (OSError, http.client.HTTPException):
             return False
         finally:
             connection.close()
+        self.told[status] += 1
+        return status == 200
 
 
 def _config(
-    folder: Path, back_end: BackEnd | None, changes: Mapping[str, Mapping[str, Any]]
+    ground: Ground, back_end: BackEnd | None, changes: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Any]:
     endpoint = (
-        f"otlp-file:{folder / 'out.jsonl'}" if back_end is None else f"http://127.0.0.1:{back_end.port}"
+        f"otlp-file:{ground.folder / 'out.jsonl'}"
+        if back_end is None
+        else f"http://127.0.0.1:{back_end.port}"
     )
     config: dict[str, Any] = {
         "receive": {"grpc": None, "http": "127.0.0.1:0"},
@@ -271,7 +299,7 @@ def _config(
         "evaluate": {"concurrency": 2},
         "attach": {"carrier_time": "target"},
         "export": [{"endpoint": endpoint, "timeout": "500ms"}],
-        "store": {"path": str(folder / "store.db")},
+        "store": ground.place.config,
         "telemetry": {"listen": None},
         "log_level": "warning",
         "drain_timeout": "10s",

@@ -10,12 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
-from tests.faults.scene import Tally
+from tests.faults.scene import Ground, Tally
 
-__all__ = ["Fault", "Made", "Row", "Try", "heading", "rows"]
+__all__ = ["Fault", "Grounds", "Made", "Row", "Try", "heading", "rows"]
 
-Try: TypeAlias = Callable[[Path], Tally]
-"""Strikes a collector in a folder of its own, and gives account."""
+Grounds: TypeAlias = Callable[[Path], Ground]
+"""Makes a ground with an empty store, and a folder that is not there yet."""
+Try: TypeAlias = Callable[[Ground], Tally]
+"""Strikes a collector on a ground of its own, and gives account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class Fault:
     """Why it has no tries."""
 
 
-Made: TypeAlias = Callable[[], Fault]
+Made: TypeAlias = Callable[[Grounds], Fault]
 """A fault, made when it is tried: of some the tries are not known before statements are counted."""
 
 
@@ -60,18 +62,18 @@ def heading() -> str:
     return f"{'fault':<58} {'tries':>5} {'lost':>5} {'doubled':>7} {'unaccounted':>11}"
 
 
-def rows(faults: Sequence[Made], *, at_once: int) -> Iterator[Row]:
+def rows(faults: Sequence[Made], grounds: Grounds, *, at_once: int) -> Iterator[Row]:
     """Try the faults one after the other, several tries of one at a time."""
     with TemporaryDirectory(prefix="ragtrace-faults-") as folder:
-        for number, fault in enumerate(made() for made in faults):
-            folders = [Path(folder, f"{number}-{position}") for position in range(len(fault.tries))]
+        for number, fault in enumerate(made(grounds) for made in faults):
+            its = [grounds(Path(folder, f"{number}-{position}")) for position in range(len(fault.tries))]
             with ThreadPoolExecutor(1 if fault.is_for_all else at_once) as pool:
-                yield _row(fault, list(pool.map(_attempt, fault.tries, folders)))
+                yield _row(fault, list(pool.map(_attempt, fault.tries, its)))
 
 
-def _attempt(one: Try, folder: Path) -> Tally | str:
+def _attempt(one: Try, ground: Ground) -> Tally | str:
     try:
-        return one(folder)
+        return one(ground)
     except Exception:  # noqa: BLE001 -- a try that breaks is told in its row, and the others go on
         return traceback.format_exc()
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.faults.disk import Blow, fail_where_told
+from tests.faults.wire import fail_on_the_wire
 from tests.patience import PATIENCE_S
 
 __all__ = ["Died", "Refused", "Victim"]
@@ -108,7 +109,10 @@ def _run(folder: str, config: str, blow: Blow, ready: Connection) -> None:
     logging.basicConfig(level="WARNING", stream=sys.stderr, force=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who runs the suite
     threading.Thread(target=_end_with_the_suite, daemon=True).start()
-    fail_where_told(Path(folder), blow)
+    if "url" in json.loads(config)["store"]:
+        fail_on_the_wire(Path(folder), blow)
+    else:
+        fail_where_told(Path(folder), blow)
     _follow(Path(folder) / "clock")
     os.environ["JUDGE_KEY"] = "test"
     from ragtrace.errors import RagtraceError

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +23,12 @@ from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.records import Job, StoreUnavailable
 from ragtrace_collector.store.store import Store
-from tests.stores.victim import SAMPLE, SINK, SPAN, payload_of
+from tests.stores.victim import SAMPLE, SINK, SPAN, kept_of, payload_of
+from tests.unit.answers.rows import HOUR_NS
 
 GONE_S: Final = 2
+HOURS: Final = 4
+"""That the answers of each process are from."""
 BUDGET: Final = Budget(name="live", limits={Period.DAY: Limit(calls=300)})
 
 
@@ -64,6 +68,7 @@ class Member:
 
     async def judge(self) -> bool:
         """Judge what is due: a call each, as far as the budget allows."""
+        await self.store.expire(decided_before_ns=0, ended_before_ns=0)  # it makes the sums of the index
         jobs = await self.store.take_jobs(4, now_ns=time.time_ns())
         for job in jobs:
             outcome, carrier = "over_budget:calls", ""
@@ -84,10 +89,18 @@ class Member:
 
     async def _finish(self, job: Job, outcome: str, items: Mapping[str, bytes], carrier: str) -> None:
         """Write a verdict, as the collector does, until the store takes it."""
+        kept = kept_of(job.trace_id)
+        time_ns = kept.summary.time_ns + int(job.trace_id, 16) % HOURS * HOUR_NS
+        summary = replace(kept.summary, time_ns=time_ns, carrier_span_id=carrier)
         while True:
             with suppress(StoreUnavailable):
                 await self.store.finish(
-                    job, outcome, outbox_items=items, now_ns=time.time_ns(), carrier=carrier
+                    job,
+                    outcome,
+                    outbox_items=items,
+                    now_ns=time.time_ns(),
+                    carrier=carrier,
+                    kept=replace(kept, summary=summary) if carrier else None,
                 )
                 return
             await asyncio.sleep(0.1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,16 @@ class Place:
     def address(self) -> str:
         """What names it to another process."""
         return str(self.path)
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """The section ``store`` of a collector there."""
+        return {"path": str(self.path)}
+
+    @property
+    def database(self) -> SqliteFile:
+        """What reads it."""
+        return SqliteFile(self.path)
 
     def after_a_while(self) -> Place:
         """Return it as it is found once a process that was killed is missed: at once."""
@@ -57,6 +67,16 @@ class PostgresPlace:
     def address(self) -> str:
         """What names it to another process."""
         return self.url
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """The section ``store`` of a collector there."""
+        return {"url": self.url}
+
+    @property
+    def database(self) -> PostgresServer:
+        """What reads it."""
+        return PostgresServer(self.url)
 
     def after_a_while(self) -> PostgresPlace:
         """Return it as it is found once a process that was killed is missed."""

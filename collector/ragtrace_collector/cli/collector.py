@@ -118,7 +118,9 @@ def collector(options: ServiceOptions) -> None:
         return
     if options.workers > 1:
         from ragtrace_collector.service.workers import run_workers
+        from ragtrace_collector.telemetry.logs import log_to_stderr
 
+        log_to_stderr(config.log_level, config.log_format)
         click.get_current_context().exit(run_workers(options.workers, partial(_serve, options)))
     _serve(options)
 

@@ -25,6 +25,7 @@ from ragtrace_collector.drift.stage import DriftStage
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.evaluate.workers import WorkerPool
 from ragtrace_collector.judge.live import Live, LiveConfig, SharedEvaluator
+from ragtrace_collector.operations.reload import digest_of
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import assemble_policy_of, sampler_of
@@ -76,6 +77,7 @@ class StorePipeline:
     calendar: Clock
     """For what has the applications' times."""
     _takes_jobs: bool = True
+    _differs: bool = False
 
     @property
     def live(self) -> Live:
@@ -151,6 +153,7 @@ class StorePipeline:
             Stage(name="expire", step=self._expire, pause_s=_EXPIRE_PAUSE_S),
         )
         return (
+            Stage(name="compare", step=self._compare, pause_s=_EXPIRE_PAUSE_S),
             *(ingesting if self.role is not Role.EVALUATE else ()),
             *(evaluating if self.role is not Role.INGEST else ()),
         )
@@ -173,6 +176,18 @@ class StorePipeline:
             and self.config.budget.at_limit == "lower_rate"
         ):
             self.live.sampler.throttle(await guards.budget_guard.find_share())
+        return False
+
+    async def _compare(self) -> bool:
+        """Warn once if another collector on the same store has other settings."""
+        differs = await self.store.differs(digest_of(self.config.of_store()))
+        if differs and not self._differs:
+            log.warning(
+                "another collector on this store has other settings, and either judges answers: give all the"
+                " same configuration, or each cluster a database of its own",
+                extra=event("settings_differ"),
+            )
+        self._differs = differs
         return False
 
     async def _expire(self) -> bool:

@@ -21,6 +21,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -128,6 +129,8 @@ class PostgresServer:
     url: str
     gone_s: float = 30
     """How long after its last heartbeat a writer counts as gone."""
+    old_s: float = 3_600
+    """How long a transaction of anybody may be open before the log warns of it."""
     _idle: list[psycopg.Connection[Any]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -144,21 +147,20 @@ class PostgresServer:
     @property
     def name(self) -> str:
         parts = conninfo_to_dict(self.url)
-        host = parts.get("host") or parts.get("hostaddr") or "localhost"
+        host = str(parts.get("host") or parts.get("hostaddr") or "localhost")
+        host = f"[{host}]" if ":" in host else host
         port = f":{parts['port']}" if parts.get("port") else ""
         return f"postgresql://{host}{port}/{parts.get('dbname') or parts.get('user') or ''}"
 
     @contextmanager
     def reading(self) -> Iterator[PostgresDb]:
         try:
-            connection = self._taken()
+            connection, is_new = self._begun()
         except psycopg.Error as exc:
-            raise ReadError(f"{self.name} cannot be read: {why(exc)}") from exc
+            raise ReadError(f"{self.name} cannot be read: {advised(exc)}") from exc
         try:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            connection.execute(_SET_SCHEMA)
             db = PostgresDb(connection)
-            if not refuse_others(db):
+            if is_new and not refuse_others(db):
                 raise ReadError(f"{self.name} holds no store: start `ragtrace collector` on it once")
             yield db
             connection.rollback()
@@ -169,7 +171,7 @@ class PostgresServer:
             ) from exc
         except psycopg.Error as exc:
             connection.close()
-            raise ReadError(f"{self.name} cannot be read: {why(exc)}") from exc
+            raise ReadError(f"{self.name} cannot be read: {advised(exc)}") from exc
         except BaseException:
             connection.close()
             raise
@@ -186,7 +188,7 @@ class PostgresServer:
         except UnfitFile as exc:
             raise ConfigError(f"`store.url`: {self.name} cannot be used ({exc}): {exc.advice}") from exc
         except psycopg.Error as exc:
-            raise ConfigError(f"`store.url`: {self.name} cannot be used: {why(exc)}") from exc
+            raise ConfigError(f"`store.url`: {self.name} cannot be used: {advised(exc)}") from exc
         return commits
 
     def used_bytes(self, db: Db) -> int:
@@ -215,17 +217,22 @@ class PostgresServer:
         connection.adapters.register_loader("numeric", _NumberLoader)
         return connection
 
-    def _taken(self) -> psycopg.Connection[Any]:
-        with self._lock:
-            while self._idle:
-                found = self._idle.pop()
-                if not found.closed:
-                    with suppress(psycopg.Error):  # the server may have been started again
-                        found.execute("SELECT 1")
-                        found.rollback()
-                        return found
-                found.close()
-        return self.connect()
+    def _begun(self) -> tuple[psycopg.Connection[Any], bool]:
+        """Return a connection whose transaction reads one moment, and whether it is new."""
+        while True:
+            with self._lock:
+                known = self._idle.pop() if self._idle else None
+            connection = known or self.connect()
+            try:
+                with connection.pipeline():
+                    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                    connection.execute(_SET_SCHEMA)
+            except psycopg.Error:
+                connection.close()
+                if known is None:  # else the server may have been started again
+                    raise
+            else:
+                return connection, known is None
 
 
 def _close(connections: list[psycopg.Connection[Any]]) -> None:
@@ -233,7 +240,11 @@ def _close(connections: list[psycopg.Connection[Any]]) -> None:
         connections.pop().close()
 
 
-_SET_SCHEMA: Final = f"SELECT set_config('search_path', '{SCHEMA}', true)"
+# Compiling a query, or starting processes for it, takes longer than any query here.
+_SET_SCHEMA: Final = (
+    f"SELECT set_config('search_path', '{SCHEMA}', true), set_config('jit', 'off', true),"
+    " set_config('max_parallel_workers_per_gather', '0', true)"
+)
 _USED: Final = "SELECT sum(number) FROM stored_bytes"
 
 
@@ -255,6 +266,10 @@ class PostgresCommits(Commits):
         """How many transactions this writer has committed."""
         self._looked_s = 0.0
         """When it looked for writers that are gone, by this machine's monotonic clock."""
+        self._watched_s = -inf
+        """When it looked for transactions that hold back vacuum."""
+        self._unreachable: psycopg.Error | None = None
+        """Why there is no connection for the group under way: the rest of it does not wait for another."""
 
     async def check(self, *, max_bytes: int) -> None:
         """Nothing but its room bounds it."""
@@ -269,6 +284,11 @@ class PostgresCommits(Commits):
         others = "SELECT 1 FROM writer WHERE is_gone = 0 AND id <> ? LIMIT 1"
         return db.execute(others, (self._writer,)).fetchone() is None
 
+    def differs(self, db: Db, settings: str) -> bool:
+        db.execute("UPDATE writer SET settings = ? WHERE id = ?", (settings, self._writer))
+        others = "SELECT 1 FROM writer WHERE is_gone = 0 AND settings NOT IN ('', ?) LIMIT 1"
+        return db.execute(others, (settings,)).fetchone() is not None
+
     def _end(self) -> None:
         with suppress(Exception):  # else others notice it by its heartbeat
             self._alone(self._leave)
@@ -280,16 +300,16 @@ class PostgresCommits(Commits):
 
     def _trouble(self, exc: Exception) -> StoreUnavailable | None:
         if isinstance(exc, (psycopg.Error, _LostWriter)):
-            return StoreUnavailable(f"the store cannot be used: {why(exc)}")
+            return StoreUnavailable(f"the store {self._server.name} cannot be used: {advised(exc)}")
         return None
 
     def _results(self, group: Sequence[Submission]) -> Sequence[Any]:
         """Return what becomes of a group: together if nothing fails, else one by one."""
-        works = [each.work for each in group]
+        works, self._unreachable = [each.work for each in group], None
         traces = {trace_id for each in group for trace_id in each.traces}
         beat: list[Callable[[Db], Any]] = []
         if time.monotonic() - self._looked_s > self._server.gone_s / _BEATS:
-            self._looked_s, beat = time.monotonic(), [self._take_over]
+            self._looked_s, beat = time.monotonic(), [self._take_over, self._watch]
         try:
             return self._committed([*beat, *works], traces)[len(beat) :]
         except _LostWriter as exc:
@@ -360,7 +380,13 @@ class PostgresCommits(Commits):
 
     def _ready(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
-            self._connection = self._server.connect()
+            if self._unreachable is not None:
+                raise self._unreachable
+            try:
+                self._connection = self._server.connect()
+            except psycopg.Error as exc:
+                self._unreachable = exc
+                raise
         if not self._writer:
             self._connection.execute(_SET_SCHEMA)
             (self._writer,) = PostgresDb(self._connection).execute(_REGISTER).fetchone()
@@ -376,16 +402,19 @@ class PostgresCommits(Commits):
 
     def _begin(self) -> None:
         connection = self._connection = self._server.connect()
-        if connection.info.server_version < _OLDEST:
-            raise UnfitFile(
-                f"it is PostgreSQL {connection.info.server_version // 10_000}", "use version 15 or later"
-            )
-        create(connection)
-        db = PostgresDb(connection)
-        connection.execute(_SET_SCHEMA)
-        self._cipher.check(db)
-        connection.commit()
-        self._alone(self._take_over)
+        try:
+            if connection.info.server_version < _OLDEST:
+                raise UnfitFile(
+                    f"it is PostgreSQL {connection.info.server_version // 10_000}", "use version 15 or later"
+                )
+            create(connection)
+            connection.execute(_SET_SCHEMA)
+            self._cipher.check(PostgresDb(connection))
+            connection.commit()
+            self._alone(self._take_over)
+        except BaseException:
+            connection.close()
+            raise
 
     def _take_over(self, db: Db) -> None:
         """Take over from the writers that are gone."""
@@ -401,16 +430,42 @@ class PostgresCommits(Commits):
                 extra=event("writers_gone", number=len(gone)),
             )
 
+    def _watch(self, db: Db) -> None:
+        """Warn of a transaction that is so old that dead rows pile up behind it, once in such a time."""
+        if time.monotonic() - self._watched_s < self._server.old_s:
+            return
+        self._watched_s = time.monotonic()
+        old = db.execute(_OLD_TRANSACTION, (self._server.old_s,)).fetchone()
+        if old is not None:
+            log.warning(
+                "%s: a transaction of %r has been open for %d minutes, and autovacuum frees nothing before"
+                " it ends: SELECT pg_terminate_backend(%d)",
+                self._server.name,
+                old[0],
+                old[1],
+                old[2],
+                extra=event("transaction_old", pid=old[2], minutes=old[1]),
+            )
+
     def _leave(self, db: Db) -> None:
         take_back(db, self._writer, has_crashed=True)
         fold(db, self._writer)
 
 
-_AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
+_AGAIN: Final = (
+    *(errors.SerializationFailure, errors.DeadlockDetected),
+    errors.ForeignKeyViolation,  # of a stream that was there, or had no rows, when it was looked up
+)
 _SETTINGS: Final = "SELECT set_config('search_path', %s, true), set_config('ragtrace.writer', %s, true)"
 _LOCK_TRACES: Final = "SELECT 1 FROM trace WHERE trace_id = ANY(?) ORDER BY trace_id FOR UPDATE"
 _NOW: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000000 AS BIGINT)"
 _STARTED: Final = "CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000000 AS BIGINT)"
+# A role sees when others' transactions began if it is a member of pg_read_all_stats; else its own alone.
+_OLD_TRANSACTION: Final = """
+SELECT coalesce(nullif(application_name, ''), usename, ''),
+    CAST(extract(epoch FROM clock_timestamp() - xact_start) / 60 AS BIGINT), pid
+FROM pg_stat_activity WHERE datname = current_database()
+AND extract(epoch FROM clock_timestamp() - xact_start) > ? ORDER BY xact_start LIMIT 1"""
 _REGISTER: Final = f"INSERT INTO writer (seen_ns) VALUES ({_NOW}) RETURNING id"
 _NOTE_COMMIT: Final = f"UPDATE writer SET commits = ?, seen_ns = {_NOW} WHERE id = ? AND is_gone = 0"
 _COMMITS: Final = f"SELECT commits FROM {SCHEMA}.writer WHERE id = ?"
@@ -426,12 +481,14 @@ def create(connection: psycopg.Connection[Any]) -> None:
     """Create the tables in an empty schema.
 
     Raises:
-        UnfitFile: the schema holds something else, or was written by another ragtrace.
+        UnfitFile: the schema holds something else, was written by another ragtrace, or lacks something.
         psycopg.Error: it cannot be created.
     """
     db = PostgresDb(connection)
     connection.execute(_SET_SCHEMA)
-    if not refuse_others(db):
+    if refuse_others(db):
+        _refuse_incomplete(db)
+    else:
         try:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
             connection.execute(postgres_schema())
@@ -454,18 +511,40 @@ def refuse_others(db: Db) -> bool:
     ]
     if not tables:
         return False
-    if "store_version" not in tables:
+    found = db.execute(_VERSION).fetchone() if "store_version" in tables else None
+    version = found and found[0]
+    if version is None:
         raise UnfitFile(
             f"its schema {SCHEMA!r} holds the tables of another program",
             "give the collector another database",
         )
-    (version,) = db.execute("SELECT version FROM store_version").fetchone()
-    if version != VERSION:
+    if version != str(VERSION):
         raise UnfitFile(
             f"it was written by another ragtrace: it is of version {version}, and this one knows {VERSION}",
             "start the ragtrace that wrote it, or name another database",
         )
     return True
+
+
+def _refuse_incomplete(db: Db) -> None:
+    there = {name for (name,) in db.execute(_PIECES_THERE, (SCHEMA, SCHEMA))}
+    lacking = [made for made in _PIECES.finditer(postgres_schema()) if made[1] not in there]
+    if lacking:
+        remade = [made[0] for made in lacking if " INDEX " in made[0]]
+        raise UnfitFile(
+            f"its schema {SCHEMA!r} lacks {', '.join(made[1] for made in lacking)}",
+            f"run SET search_path = {SCHEMA}; {'; '.join(remade)}"
+            if len(remade) == len(lacking)
+            else "restore a backup",
+        )
+
+
+_VERSION: Final = f"SELECT to_jsonb(found) ->> 'version' FROM {SCHEMA}.store_version found"
+_PIECES: Final = re.compile(r"CREATE (?:TABLE|(?:UNIQUE )?INDEX|TRIGGER) (\w+)[^;]*")
+_PIECES_THERE: Final = """
+SELECT relname FROM pg_class WHERE relnamespace = CAST(? AS regnamespace)
+UNION ALL SELECT tgname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
+WHERE relnamespace = CAST(? AS regnamespace)"""
 
 
 def postgres_schema() -> str:
@@ -476,13 +555,16 @@ def postgres_schema() -> str:
     schema += f"""
 CREATE TABLE writer (
     id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seen_ns BIGINT NOT NULL,
-    commits BIGINT NOT NULL DEFAULT 0, is_gone BIGINT NOT NULL DEFAULT 0) WITH (fillfactor = 50);
+    commits BIGINT NOT NULL DEFAULT 0, is_gone BIGINT NOT NULL DEFAULT 0,
+    settings TEXT NOT NULL DEFAULT '') WITH (fillfactor = 50);
 CREATE TABLE stored_bytes (
     writer BIGINT NOT NULL, kind TEXT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (writer, kind))
     WITH (fillfactor = 50);
 CREATE TABLE store_version (version BIGINT NOT NULL);
 INSERT INTO store_version VALUES ({VERSION});
 """
+    # One writer deletes a stream without rows, and another one adds a row: the second to come is told.
+    schema += "ALTER TABLE answer_row ADD FOREIGN KEY (stream) REFERENCES answer_stream (id);\n"
     for trigger in triggers():
         when = f" WHEN ({trigger.when})" if trigger.when else ""
         body = trigger.body.replace("this_writer()", "current_setting('ragtrace.writer')::bigint")
@@ -534,10 +616,38 @@ _TYPES: Final[Mapping[str, str]] = {
     r"\bREAL\b": "DOUBLE PRECISION",
     r"\bBLOB\b": "BYTEA",
     r"\bTEXT\b": 'TEXT COLLATE "C"',
+    r"(?<=writer BIGINT NOT NULL DEFAULT) 0": " current_setting('ragtrace.writer')::bigint",
     r"\) WITHOUT ROWID": ")",
 }
 
 
 def why(exc: Exception) -> str:
-    """Return what a server or its driver says, in one line. It never holds the password."""
-    return " ".join(str(exc).split()) or type(exc).__name__
+    """Return what a server or its driver says, in one line: never the password, nor what a row holds."""
+    said = exc.diag.message_primary if isinstance(exc, psycopg.Error) else None
+    return " ".join((said or str(exc)).split()) or type(exc).__name__
+
+
+def advised(exc: Exception) -> str:
+    """Return the same, with what to do about it."""
+    for kinds, advice in _ADVICE.items():
+        if isinstance(exc, kinds):
+            return f"{why(exc)}: {advice}"
+    return why(exc)
+
+
+_ADVICE: Final[Mapping[tuple[type[Exception], ...], str]] = {
+    (errors.ReadOnlySqlTransaction,): "name the server that takes writes (of several, by"
+    " ?target_session_attrs=read-write), or set default_transaction_read_only to off for this user",
+    (
+        errors.InsufficientPrivilege,
+    ): f"let its user create the schema {SCHEMA!r} (GRANT CREATE ON DATABASE), or"
+    " make it the owner of that schema and its tables",
+    (errors.DiskFull, errors.OutOfMemory): "make room; it goes on by itself",
+    (errors.UndefinedTable, errors.UndefinedColumn, errors.UndefinedFunction): "restore a backup",
+    (errors.TooManyConnections,): "raise max_connections, or put pgbouncer in front",
+    (
+        psycopg.OperationalError,
+    ): "see that the server runs, and that `store.url` has the right host, port, database,"
+    " user, password and TLS",
+}
+"""By what failed; the last is a connection that could not be made, or was cut."""

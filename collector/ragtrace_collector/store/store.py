@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from ragtrace.answers.index.reading import SqliteAnswerIndex
 from ragtrace.answers.index.sums import fold
 from ragtrace.errors import ReadError
-from ragtrace.sql import Db
+from ragtrace.sql import Db, skip_locked
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
@@ -411,6 +411,10 @@ class Store:
         """Say whether no other collector goes on with what this one leaves."""
         return await self._commits.submit(self._commits.is_alone)
 
+    async def differs(self, settings: str) -> bool:
+        """Note a digest of this collector's settings; say whether another one has others."""
+        return await self._commits.submit(lambda db: self._commits.differs(db, settings))
+
     async def unfinished(self, *, now_ns: int) -> int:
         """Return how many jobs are due or leased, plus how many outbox items wait.
 
@@ -525,7 +529,7 @@ class Store:
         await self._all_of(lambda db: forget_rejected(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: forget_jobs(db, before_ns=ended_before_ns))
         await self._all_of(lambda db: _judged.forget_rows(db, before_ns=began_before_ns, most_rows=most_rows))
-        await self._all_of(lambda db: fold(db, at_once=_SUMS_AT_ONCE))
+        await self._all_of(lambda db: fold(db, at_once=_SUMS_AT_ONCE, skip_locked=skip_locked(db)))
         if not keeps_content:
             await self._all_of(_judged.forget_content)
             await self._all_of(_judged.forget_questions)

@@ -175,9 +175,9 @@ async def read_overview(index: AnswerIndex, scope: TrafficScope, *, now_ns: int)
     worst = AnswerFilter(scope=scope, metric=shown[0] if shown else None)
     return Overview(
         sums=sums,
-        cards=[await _card(index, name, scope) for name in shown],
+        cards=[_card(trend, scope) for trend in await index.trends(shown, scope, period_ns=period_of(scope))],
         more_metrics=names[_MOST_METRICS:],
-        changes=[await _change(index, name, scope, now_ns=now_ns) for name in shown],
+        changes=await _changes(index, shown, scope, now_ns=now_ns),
         quadrant=await index.quadrant(scope),
         worst=(await index.page(worst, sort=SortBy.WORST, limit=_WORST)).answers if shown else (),
     )
@@ -198,8 +198,8 @@ async def _comparisons(index: AnswerIndex, scope: TrafficScope) -> Sequence[Comp
         names = [name for name in await index.values(dimension, scope, limit=_MOST_COMPARED) if name]
         if len(names) > 1:
             parts = [replace(scope, **{dimension: name}) for name in names]  # type: ignore[arg-type]
-            trends = [await index.trend(metric, part, period_ns=_DAY_NS) for part in parts]
-            rows = {name: trend.whole for name, trend in zip(names, trends, strict=True)}
+            trends = [await index.trends([metric], part, period_ns=_DAY_NS) for part in parts]
+            rows = {name: trend.whole for name, (trend,) in zip(names, trends, strict=True)}
             found.append(Comparison(dimension=dimension, rows=rows))
     return found
 
@@ -235,27 +235,33 @@ async def _corrected(
     return replace(overview, cards=cards)
 
 
-async def _card(index: AnswerIndex, metric: str, scope: TrafficScope) -> MetricCard:
-    trend = await index.trend(metric, scope, period_ns=period_of(scope))
+def _card(trend: MetricTrend, scope: TrafficScope) -> MetricCard:
     chart = chart_of(trend, since_ns=scope.since_ns or 0, until_ns=scope.until_ns or 0)
     return MetricCard(trend=trend, chart=chart, mean=trend.whole.mean, passing=trend.whole.passing)
 
 
-async def _change(index: AnswerIndex, metric: str, scope: TrafficScope, *, now_ns: int) -> DailyChange:
+async def _changes(
+    index: AnswerIndex, metrics: Sequence[str], scope: TrafficScope, *, now_ns: int
+) -> Sequence[DailyChange]:
     end_ns = -(-now_ns // _HOUR_NS) * _HOUR_NS
     days = [
         replace(scope, since_ns=end_ns - (ago + 1) * _DAY_NS, until_ns=end_ns - ago * _DAY_NS)
         for ago in (0, 1)
     ]
-    newer, older = [await index.trend(metric, day, period_ns=_HOUR_NS) for day in days]
-    pair = (newer.whole.mean, older.whole.mean)
-    return DailyChange(
-        metric=metric,
-        newer=pair[0],
-        older=pair[1],
-        difference=difference_of(pair[0], pair[1]) if pair[0] and pair[1] else None,
-        lower_is_better=newer.lower_is_better,
-    )
+    last, before = [await index.trends(metrics, day, period_ns=_HOUR_NS) for day in days]
+    found = []
+    for trend, earlier in zip(last, before, strict=True):
+        newer, older = trend.whole.mean, earlier.whole.mean
+        found.append(
+            DailyChange(
+                metric=trend.metric,
+                newer=newer,
+                older=older,
+                difference=difference_of(newer, older) if newer and older else None,
+                lower_is_better=trend.lower_is_better,
+            )
+        )
+    return found
 
 
 async def _choices(index: AnswerIndex, scope: TrafficScope) -> Mapping[str, Sequence[str]]:

@@ -380,7 +380,7 @@ def _unreadable(request: Request, key: AnswerKey, exc: ReadError) -> Response:
 async def _numbers(site: Site, reviews: ReviewStore, tenant: str | None) -> ReviewNumbers:
     reviewed = await reviews.reviewed(tenant=tenant)
     scope = TrafficScope(tenant=tenant)
-    trend = await site.index.trend(METRIC, scope, period_ns=_PERIOD_NS)
+    (trend,) = await site.index.trends([METRIC], scope, period_ns=_PERIOD_NS)
     return ReviewNumbers(
         answers=len(reviewed),
         agreement=agreement(reviewed.values()),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ragtrace.answers.index._scope import Condition, clean, in_streams
+from ragtrace.answers.index._scope import Condition, clean
 from ragtrace.answers.port import AnswerFilter, TrafficScope
 from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictLabel
@@ -28,8 +28,8 @@ def metric_of(chosen: AnswerFilter) -> str:
     return clean(chosen.metric or "faithfulness")
 
 
-def all_of(chosen: AnswerFilter) -> Condition:
-    """Return the condition to be a valid row that meets a filter.
+def all_of(chosen: AnswerFilter, streams: Condition) -> Condition:
+    """Return the condition to be a valid row of some streams that meets a filter.
 
     Raises:
         InputError: the beginning of a trace id is not hexadecimal.
@@ -48,7 +48,7 @@ def all_of(chosen: AnswerFilter) -> Condition:
         )
     return Condition("is_valid = 1").and_(
         times_of(chosen.scope),
-        in_streams(chosen.scope),
+        streams,
         label,
         verdict,
         *named,

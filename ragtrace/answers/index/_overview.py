@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ragtrace.answers.index._filter import times_of
-from ragtrace.answers.index._scope import Condition, clean, in_streams, stream_names
-from ragtrace.answers.index.sums import COLUMNS, HOUR_NS, distinct, occurs, summed
+from ragtrace.answers.index._scope import Condition, clean, stream_names
+from ragtrace.answers.index.sums import COLUMNS, DAY, HOUR_NS, metrics_in, sources, summed
 from ragtrace.answers.port import MetricTrend, Quadrant, Release, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
 from ragtrace.model import Label, VerdictLabel
@@ -28,13 +28,16 @@ _VERDICTS: Final = (
     VerdictLabel.UNJUDGED,
 )
 _LABELS: Final = {Label.PASS: "passed", Label.FAIL: "failed", Label.ERROR: "error", Label.SKIPPED: "skipped"}
+_MOMENTS: Final = tuple(COLUMNS["answer_metric_sum"])
+_MOST_NAMES: Final = 1_000
 _DIMENSIONS: Final = ("service", "model", "prompt_version", "tenant")
 _VERSIONS: Final = ("service_version", "prompt_version")
 
 
 def sums(db: Statements, scope: TrafficScope) -> Sums:
     """Return a scope in numbers."""
-    totals, causes = _totals(db, scope, COLUMNS["answer_sum"]), _causes(db, scope)
+    names = ("answers", "cost_usd", "unpriced", *_LABELS.values(), *_VERDICTS)
+    totals, causes = _totals(db, scope, names), _causes(db, scope)
     return Sums(
         answers=int(totals["answers"]),
         labels={label: int(totals[name]) for label, name in _LABELS.items() if totals[name]},
@@ -54,14 +57,13 @@ def quadrant(db: Statements, scope: TrafficScope) -> Quadrant | None:
 
 
 def _totals(db: Statements, scope: TrafficScope, names: Sequence[str]) -> dict[str, float]:
-    totals = summed(db, "answer_sum", scope, columns=names)
-    return dict(zip(names, totals.get((), [0] * len(names)), strict=True))
+    return dict(zip(names, summed(db, "answer_sum", scope, names)[()], strict=True))
 
 
 def _causes(db: Statements, scope: TrafficScope) -> list[tuple[tuple[str, str], int]]:
     """Return the number of answers by blame and reason."""
-    found = summed(db, "answer_cause_sum", scope, by="blame, reason")
-    return [((str(blame), str(reason)), int(number)) for (blame, reason), (number,) in found.items()]
+    found = summed(db, "answer_cause_sum", scope, ["answers"], by=["blame", "reason"])
+    return [((blame, reason), int(number)) for (blame, reason), (number,) in found.items()]
 
 
 def _most_frequent(found: Iterable[tuple[str, int]]) -> dict[str, int]:
@@ -74,14 +76,19 @@ def _most_frequent(found: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 def metrics(db: Statements, scope: TrafficScope) -> Sequence[str]:
     """Return the names of the metrics that occur, faithfulness first."""
-    found = (
-        name for (name,) in distinct(db, "answer_score", ("metric",), Condition()) if occurs(db, name, scope)
+    parts = sources(db, "answer_metric_sum", scope, ["answers"], Condition("= name"), DAY)
+    occurs = " OR ".join(f"EXISTS ({part.sql})" for part in parts)
+    found = db.execute(
+        f"{metrics_in('answer_score')} AND ({occurs}) LIMIT {_MOST_NAMES}",
+        [value for part in parts for value in part.values],
     )
-    return sorted(found, key=first_faithfulness)
+    return sorted((name for (name,) in found), key=first_faithfulness)
 
 
-def trend(db: Statements, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
-    """Return a metric over time.
+def trends(
+    db: Statements, metrics: Sequence[str], scope: TrafficScope, *, period_ns: int
+) -> list[MetricTrend]:
+    """Return metrics over time.
 
     Raises:
         ValueError: the period is not a multiple of an hour.
@@ -89,22 +96,24 @@ def trend(db: Statements, metric: str, scope: TrafficScope, *, period_ns: int) -
     period, rest = divmod(period_ns, HOUR_NS)
     if rest or period < 1:
         raise ValueError(f"a period of {period_ns} ns is no multiple of an hour")
-    found = summed(db, "answer_metric_sum", scope, by="first_hour", metric=clean(metric), period_hours=period)
-    nothing = [0.0] * len(COLUMNS["answer_metric_sum"])
-    periods: dict[int, list[float]] = {}
-    whole = nothing
-    for (hour,), amounts in found.items():
-        start = hour // period * period
-        periods[start] = [sum(pair) for pair in zip(periods.get(start, nothing), amounts, strict=True)]
-        whole = [sum(pair) for pair in zip(whole, amounts, strict=True)]
-    first_ns = scope.since_ns if scope.since_ns is not None else min(periods, default=0) * HOUR_NS
-    return MetricTrend(
-        metric=metric,
-        lower_is_better=is_lower_better(db, metric),
-        whole=_point(first_ns, whole),
-        points=tuple(_point(start * HOUR_NS, periods[start]) for start in sorted(periods)),
-        period_ns=period_ns,
-    )
+    names = [clean(metric) for metric in metrics]
+    by = ["metric", f"first_hour / {period} * {period}"]
+    found = summed(db, "answer_metric_sum", scope, _MOMENTS, by=by, metrics=names, period_hours=period)
+    shown = []
+    for metric, name in zip(metrics, names, strict=True):
+        periods = {start: amounts for (of, start), amounts in sorted(found.items()) if of == name}
+        first_ns = scope.since_ns if scope.since_ns is not None else min(periods, default=0) * HOUR_NS
+        whole = [sum(each) for each in zip(*periods.values(), strict=True)] or [0] * len(_MOMENTS)
+        shown.append(
+            MetricTrend(
+                metric=metric,
+                lower_is_better=is_lower_better(db, name),
+                whole=_point(first_ns, whole),
+                points=tuple(_point(start * HOUR_NS, amounts) for start, amounts in periods.items()),
+                period_ns=period_ns,
+            )
+        )
+    return shown
 
 
 def is_lower_better(db: Statements, metric: str) -> bool:
@@ -118,7 +127,7 @@ def is_lower_better(db: Statements, metric: str) -> bool:
 
 
 def _point(start_ns: int, found: Sequence[float]) -> TrendPoint:
-    told = dict(zip(COLUMNS["answer_metric_sum"], found, strict=True))
+    told = dict(zip(_MOMENTS, found, strict=True))
 
     def moments(name: str) -> Moments:
         return Moments(
@@ -151,7 +160,7 @@ def values(db: Statements, dimension: str, scope: TrafficScope, *, limit: int) -
         raise ValueError(f"there is no dimension {dimension!r}")
     names = dict(db.execute(f"SELECT id, {dimension} FROM answer_stream").fetchall())
     totals = Counter[str]()
-    for (stream,), (answers,) in summed(db, "answer_sum", scope, by="stream", columns=("answers",)).items():
+    for (stream,), (answers,) in summed(db, "answer_sum", scope, ["answers"], by=["stream"]).items():
         totals[names[stream]] += int(answers)
     return dict(sorted(totals.items(), key=lambda each: (-each[1], each[0]))[:limit])
 
@@ -191,7 +200,7 @@ def newest_ns(db: Statements, scope: TrafficScope) -> int | None:
         f"SELECT time_ns FROM answer_row WHERE is_valid = 1 AND {times.sql}{{}} ORDER BY time_ns DESC LIMIT 1"
     )
     names = stream_names(scope)
-    if not in_streams(scope).sql:
+    if not names.sql:
         row = db.execute(newest.format(""), times.values).fetchone()
     else:
         of_stream = newest.format(" AND stream = answer_stream.id")

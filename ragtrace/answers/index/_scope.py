@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ragtrace.answers.port import TrafficScope
+from ragtrace.sql import Statements
 
 STREAM: Final = ("tenant", "service", "model", "prompt_version")
 _MOST_CHARS: Final = 200
@@ -37,9 +38,11 @@ def stream_names(scope: TrafficScope) -> Condition:
     )
 
 
-def in_streams(scope: TrafficScope) -> Condition:
-    """Return the same condition on rows and sums."""
+def streams_in(db: Statements, scope: TrafficScope) -> Condition:
+    """Return the same condition on rows and sums, with the numbers of streams: their statistics are known."""
     names = stream_names(scope)
     if not names.sql:
         return names
-    return Condition(f"stream IN (SELECT id FROM answer_stream WHERE {names.sql})", names.values)
+    found = db.execute(f"SELECT id FROM answer_stream WHERE {names.sql} ORDER BY id", names.values)
+    numbers = tuple(number for (number,) in found)
+    return Condition(f"stream IN ({', '.join('?' for _ in numbers)})" if numbers else "1 = 0", numbers)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.answers.index._cursor import Place
 from ragtrace.answers.index._filter import all_of, counted_of, metric_of, narrow, times_in, times_of
-from ragtrace.answers.index._scope import Condition, clean, in_streams
+from ragtrace.answers.index._scope import Condition, clean, streams_in
 from ragtrace.answers.index.sums import DAY, HOUR_NS, days_with
 from ragtrace.answers.port import AnswerFilter, SortBy
 from ragtrace.model import Label
@@ -83,26 +83,28 @@ def order_of(sort: SortBy, *, is_lower_better: bool) -> Order:
             return Order(columns=_BY_TIME, is_descending=sort is SortBy.NEWEST)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """One list, in one transaction."""
+    """One list, in one transaction.
 
-    db: Statements
-    chosen: AnswerFilter
-    order: Order
-    few: int = FEW
+    Raises:
+        InputError: the beginning of a trace id is not hexadecimal.
+    """
+
+    def __init__(self, db: Statements, chosen: AnswerFilter, order: Order, few: int = FEW) -> None:
+        self.db = db
+        self.chosen = chosen
+        self.order = order
+        self.few = few
+        self.streams = streams_in(db, chosen.scope)
+        self.meets = all_of(chosen, self.streams)
 
     def find(self, after: Place | None, *, limit: int, is_over: Callable[[], bool]) -> Found:
-        """Return the next places of the list, at most ``limit``; fewer only at the end or if time is over.
-
-        Raises:
-            InputError: the beginning of a trace id is not hexadecimal.
-        """
+        """Return the next places of the list, at most ``limit``; fewer only at the end or if time is over."""
         found = list(narrow(self.chosen, most=self.few + 1))
         if "NOT NULL" in self.order.among:
             found.append(Condition(self.order.among))
         if self.order.columns != _BY_TIME:  # else an index leads through the scope in the order of the list
-            found.append(times_of(self.chosen.scope).and_(in_streams(self.chosen.scope)))
+            found.append(times_of(self.chosen.scope).and_(self.streams))
         few = next((each for each in found if self._count(each) <= self.few), None)
         if few is not None:
             return _page(self._among(few, after, limit), limit)
@@ -120,13 +122,14 @@ class Search:
         if self.order.columns == _BY_SCORE:
             keys = "(SELECT score FROM answer_score WHERE answer = answer_row.id AND metric = ?) AS score"
             values = (metric_of(self.chosen),)
-        meets, after_it = all_of(self.chosen), self.order.after(after)
-        is_known = Condition(f"{self.order.columns[0]} IS NOT NULL").and_(after_it)
+        known = Condition(f"{self.order.columns[0]} IS NOT NULL").and_(self.order.after(after))
         return self.db.execute(
-            f"SELECT {', '.join(self.order.columns)}, id FROM (SELECT {keys}, id FROM answer_row"
-            f" WHERE id IN (SELECT id FROM answer_row WHERE {few.sql}) AND {meets.sql}) AS found"
-            f" WHERE {is_known.sql} ORDER BY {self.order.by()} LIMIT ?",
-            (*values, *few.values, *meets.values, *is_known.values, limit + 1),
+            f"WITH few AS MATERIALIZED (SELECT id FROM answer_row WHERE {few.sql}),"
+            f" found AS MATERIALIZED (SELECT {keys}, id FROM answer_row"
+            f" WHERE id IN (SELECT id FROM few) AND {self.meets.sql})"
+            f" SELECT {', '.join(self.order.columns)}, id FROM found"
+            f" WHERE {known.sql} ORDER BY {self.order.by()} LIMIT ?",
+            (*few.values, *values, *self.meets.values, *known.values, limit + 1),
         ).fetchall()
 
     def _along(self, chunks: Iterator[list[Candidate]], limit: int, is_over: Callable[[], bool]) -> Found:
@@ -146,7 +149,7 @@ class Search:
         elif self.order.columns != _BY_TIME:
             yield from _repeated(self._by_column, after, number)
         else:
-            read = self._windows if in_streams(self.chosen.scope).sql else self._stretch
+            read = self._windows if self.streams.sql else self._stretch
             for low, high in self._stretches(after):
                 yield from read(low, high, after, number)
                 number = _MOST_AT_ONCE
@@ -156,12 +159,12 @@ class Search:
         return self._rows(Condition(self.order.among).and_(self.order.after(after)), number)
 
     def _rows(self, along: Condition, number: int) -> list[Candidate]:
-        meets = all_of(self.chosen)
         where = f" WHERE {along.sql}" if along.sql else ""
         return self._read(
-            f"SELECT {', '.join(self.order.columns)}, id, CASE WHEN {meets.sql} THEN 1 ELSE 0 END"
-            f" FROM answer_row{where} ORDER BY {self.order.by()} LIMIT ?",
-            (*meets.values, *along.values, number),
+            f"SELECT {', '.join(self.order.columns)}, id, CASE WHEN {self.meets.sql} THEN 1 ELSE 0 END"
+            f" FROM (SELECT * FROM answer_row{where} ORDER BY {self.order.by()} LIMIT ?) AS answer_row"
+            f" ORDER BY {self.order.by()}",
+            (*self.meets.values, *along.values, number),
         )
 
     def _by_score(self, after: Place | None, number: int) -> list[Candidate]:
@@ -179,13 +182,12 @@ class Search:
                 f" ORDER BY {self.order.by('answer')} LIMIT ?) AS of_{label.value}"
             )
             values += [*of_label.values, number]
-        meets = all_of(chosen)
         return self._read(
-            f"SELECT score, id, CASE WHEN {meets.sql} THEN 1 ELSE 0 END FROM"
+            f"SELECT score, id, CASE WHEN {self.meets.sql} THEN 1 ELSE 0 END FROM"
             f" (SELECT score, answer FROM ({' UNION ALL '.join(queries)}) AS each_label"
             f" ORDER BY {self.order.by('answer')} LIMIT ?) AS scored"
             f" JOIN answer_row ON answer_row.id = scored.answer ORDER BY {self.order.by()}",
-            (*meets.values, *values, number),
+            (*self.meets.values, *values, number),
         )
 
     def _stretches(self, after: Place | None) -> Iterator[tuple[int, int]]:
@@ -229,7 +231,7 @@ class Search:
         is_back, length = self.order.is_descending, HOUR_NS
         while low <= high:
             begin, end = (max(low, high - length), high) if is_back else (low, min(high, low + length))
-            within = self._fed(begin, end).and_(in_streams(self.chosen.scope), self.order.after(after))
+            within = self._fed(begin, end).and_(self.streams, self.order.after(after))
             chunk = self._rows(within, _MOST_AT_ONCE)
             yield chunk
             if len(chunk) == _MOST_AT_ONCE:

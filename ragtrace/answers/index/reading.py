@@ -22,7 +22,7 @@ from ragtrace.answers.index._rows import (
     rows_of,
     summaries,
 )
-from ragtrace.answers.index._scope import Condition, clean
+from ragtrace.answers.index._scope import Condition, clean, streams_in
 from ragtrace.answers.index._search import BY_POSITION, FEW, Search, order_of
 from ragtrace.answers.index._streams import tenant_in
 from ragtrace.answers.index.sessions import judged_sessions, session_page
@@ -134,14 +134,16 @@ class SqliteAnswerIndex:
         """Return the names of the metrics that occur, ``faithfulness`` first."""
         return await self._read(lambda db: _overview.metrics(db, scope))
 
-    async def trend(self, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
-        """Return a metric over time. The scope is widened to whole hours.
+    async def trends(
+        self, metrics: Sequence[str], scope: TrafficScope, *, period_ns: int
+    ) -> Sequence[MetricTrend]:
+        """Return metrics over time. The scope is widened to whole hours.
 
         Raises:
             ValueError: the period is not a multiple of an hour.
             ReadError: the index cannot be read.
         """
-        return await self._read(lambda db: _overview.trend(db, metric, scope, period_ns=period_ns))
+        return await self._read(lambda db: _overview.trends(db, metrics, scope, period_ns=period_ns))
 
     async def sums(self, scope: TrafficScope) -> Sums:
         """Return a scope in numbers. It is widened to whole hours."""
@@ -189,7 +191,7 @@ class SqliteAnswerIndex:
     ) -> AnswerPage:
         order = order_of(sort, is_lower_better=_overview.is_lower_better(db, metric_of(chosen)))
         place = None if after is None else decode(after, chosen, sort, values=len(order.columns) + 1)
-        search = Search(db=db, chosen=chosen, order=order, few=self._few)
+        search = Search(db, chosen, order, self._few)
         deadline = time.monotonic() + self._limit_s
         found = search.find(place, limit=limit, is_over=lambda: time.monotonic() >= deadline)
         is_by_time = found.is_cut and found.more is not None and sort in (SortBy.NEWEST, SortBy.OLDEST)
@@ -203,7 +205,7 @@ class SqliteAnswerIndex:
     def _random_order(
         self, db: Statements, scope: TrafficScope, after: float, limit: int
     ) -> list[tuple[float, AnswerSummary]]:
-        search = Search(db=db, chosen=AnswerFilter(scope=scope), order=BY_POSITION, few=self._few)
+        search = Search(db, AnswerFilter(scope=scope), BY_POSITION, self._few)
         start = (int(after * POSITIONS), 2**62) if after >= 0 else None
         places = search.find(start, limit=limit, is_over=lambda: False).places
         told = summaries(db, [int(place[-1]) for place in places], self._unseal)
@@ -230,7 +232,9 @@ def _arrivals(
     position = frozenset(
         [number for number in there if number in after or number in set(came)][-_LOOKED_BACK:]
     )
-    wanted = all_of(chosen).and_(Condition(f"id IN ({', '.join('?' for _ in came)})", tuple(came)))
+    wanted = all_of(chosen, streams_in(db, chosen.scope)).and_(
+        Condition(f"id IN ({', '.join('?' for _ in came)})", tuple(came))
+    )
     ids = sorted(row["id"] for row in rows_of(db, wanted)) if came else []
     return Arrivals(answers=tuple(summaries(db, ids, unseal)), position=position, has_more=len(fresh) > limit)
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ragtrace.answers.index._scope import Condition, clean
-from ragtrace.answers.port import SessionKey, SessionPage
+from ragtrace.answers.index._scope import Condition, clean, streams_in
+from ragtrace.answers.port import SessionKey, SessionPage, TrafficScope
 from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import InputError
@@ -90,33 +90,40 @@ def _of_answers(
     """Return sessions at the places of their last answers, and the place up to which was looked, if not to
     the end: a session may have most of a million rows."""
     time_ns, kind, number = place
+    seen, at_once = (time_ns, number if kind else -1), 4 * limit
     of_tenant = _of_tenant(tenant)
     if tenant is not None:  # the few rows of a small tenant are sorted, those of a large one are met in order
-        streams = "SELECT id FROM answer_stream WHERE tenant = ?"
-        some = f"SELECT id FROM answer_row WHERE stream IN ({streams}) LIMIT ?"
-        few = (clean(tenant), _MOST_LOOKED_AT)
+        streams = streams_in(db, TrafficScope(tenant=tenant))
+        some = f"SELECT id FROM answer_row WHERE {streams.sql} LIMIT ?"
+        few = (*streams.values, _FEW)
         (rows_of_it,) = db.execute(f"SELECT count(*) FROM ({some}) AS found", few).fetchone()
-        if rows_of_it < _MOST_LOOKED_AT:
-            of_tenant = Condition(f" AND id IN ({some})", few)
-    rows = db.execute(
-        "SELECT time_ns, id, session, tenant, CASE WHEN EXISTS (SELECT 1 FROM answer_row AS later"
-        " WHERE later.session = answer_row.session AND later.session != '' AND later.id > answer_row.id"
-        " AND later.is_valid = 1 AND later.tenant = answer_row.tenant) THEN 0 ELSE 1 END"
-        f" FROM answer_row WHERE {_HAS_SESSION} AND (time_ns, id) < (?, ?){of_tenant.sql}"
-        " ORDER BY time_ns DESC, id DESC LIMIT ?",
-        (time_ns, number if kind else -1, *of_tenant.values, _MOST_LOOKED_AT),
-    )
+        if rows_of_it < _FEW:
+            of_tenant, at_once = Condition(f" AND id IN ({some})", few), _MOST_LOOKED_AT
     found: list[tuple[_Place, SessionKey]] = []
-    for looked, (time_ns, number, session, owner, is_last) in enumerate(rows, start=1):
-        if is_last:
-            found.append(((time_ns, 1, number), SessionKey(session, owner)))
-        if len(found) > limit or looked == _MOST_LOOKED_AT:
-            return found, (time_ns, 1, number)
-    return found, None
+    looked = 0
+    while looked < _MOST_LOOKED_AT:
+        rows = db.execute(
+            "SELECT time_ns, id, session, tenant, CASE WHEN EXISTS (SELECT 1 FROM answer_row AS later"
+            " WHERE later.session = answer_row.session AND later.session != '' AND later.id > answer_row.id"
+            " AND later.is_valid = 1 AND later.tenant = answer_row.tenant) THEN 0 ELSE 1 END"
+            f" FROM answer_row WHERE {_HAS_SESSION} AND (time_ns, id) < (?, ?){of_tenant.sql}"
+            " ORDER BY time_ns DESC, id DESC LIMIT ?",
+            (*seen, *of_tenant.values, at_once),
+        ).fetchall()
+        for time_ns, number, session, owner, is_last in rows:
+            if is_last:
+                found.append(((time_ns, 1, number), SessionKey(session, owner)))
+            if len(found) > limit:
+                return found, (time_ns, 1, number)
+        if len(rows) < at_once:
+            return found, None
+        seen, looked, at_once = tuple(rows[-1][:2]), looked + len(rows), 4 * at_once
+    return found, (seen[0], 1, seen[1])
 
 
 _MOST_LOOKED_AT: Final = 25_000
 """Rows for one page: about a tenth of a second."""
+_FEW: Final = 4_000
 _HAS_SESSION: Final = "answer_row.is_valid = 1 AND answer_row.session != ''"
 
 

@@ -10,17 +10,18 @@ weights of its answers, of their weighted scores, and of the products of these t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ragtrace.answers.index._scope import Condition, in_streams
+from ragtrace.answers.index._scope import Condition, streams_in
 from ragtrace.answers.port import TrafficScope
 from ragtrace.sql import Statements
 
 HOUR_NS: Final = 3_600_000_000_000
 DAY: Final = 24
 _ROWS: Final = 0
-_MOST_NAMES: Final = 1_000
+_MOST_PARTS: Final = 100
+"""Of a query: if more places do not hold, all rows are read."""
 _LAST: Final = 2_562_047
 """The last hour in 64 bits of nanoseconds."""
 SUM_TABLES: Final = ("answer_touched", "answer_sum", "answer_cause_sum", "answer_metric_sum")
@@ -31,33 +32,50 @@ def _number(condition: str) -> str:
     return f"sum(CASE WHEN {condition} THEN 1 ELSE 0 END)"
 
 
+_QUADRANT: Final = {
+    "healthy": "precise.label = 'pass' AND faithful.label = 'pass'",
+    "generation_problem": "precise.label = 'pass' AND faithful.label = 'fail'",
+    "retrieval_noise": "precise.label = 'fail' AND faithful.label = 'pass'",
+    "retrieval_failure": "precise.label = 'fail' AND faithful.label = 'fail'",
+}
 _CONDITIONS: Final = {
     "passed": "answer_row.label = 'pass'",
     "failed": "answer_row.label = 'fail'",
     "error": "answer_row.label = 'error'",
     "skipped": "answer_row.label = 'skipped'",
-    "healthy": "precise.label = 'pass' AND faithful.label = 'pass'",
-    "generation_problem": "precise.label = 'pass' AND faithful.label = 'fail'",
-    "retrieval_noise": "precise.label = 'fail' AND faithful.label = 'pass'",
-    "retrieval_failure": "precise.label = 'fail' AND faithful.label = 'fail'",
     "unpriced": "cost_usd IS NULL",
+    **_QUADRANT,
 }
-_NUMBERS: Final = ", ".join(f"{_number(condition)} AS {name}" for name, condition in _CONDITIONS.items())
 _COUNTED: Final = (
     *("supported", "contradicted", "unsupported", "unjudged"),
     *("relevant", "partly_relevant", "irrelevant", "unjudged_chunks"),
 )
-_MOMENTS: Final = (
-    *("weight", "score", "passing", "weight_weight"),
-    *("weight_score", "score_score", "weight_passing", "passing_passing"),
-)
-COLUMNS: Final = {
-    "answer_sum": ("answers", *_CONDITIONS, *_COUNTED, "cost_usd"),
-    "answer_cause_sum": ("answers",),
-    "answer_metric_sum": ("answers", "weighed", "left_out", *_MOMENTS),
+COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
+    "answer_sum": {
+        "answers": "count(*)",
+        **{name: _number(condition) for name, condition in _CONDITIONS.items()},
+        **{name: f"sum({name})" for name in _COUNTED},
+        "cost_usd": "coalesce(sum(cost_usd), 0.0)",
+    },
+    "answer_cause_sum": {"answers": "count(*)"},
+    "answer_metric_sum": {
+        **{name: f"sum({name})" for name in ("answers", "weighed", "left_out", "weight", "score", "passing")},
+        "weight_weight": "sum(weight * weight)",
+        "weight_score": "sum(weight * score)",
+        "score_score": "sum(score * score)",
+        "weight_passing": "sum(weight * passing)",
+        "passing_passing": "sum(passing * passing)",
+    },
 }
-_NAMES: Final = {"answer_sum": (), "answer_cause_sum": ("blame", "reason"), "answer_metric_sum": ("metric",)}
-"""The keys of a table between the hours and the first hour: few, and read one by one."""
+"""The numbers of each table, as they are made from rows."""
+_KEYS: Final = {
+    "answer_sum": "first_hour, stream",
+    "answer_cause_sum": "first_hour, stream, blame, reason",
+    "answer_metric_sum": "first_hour, stream, metric",
+}
+_PAIRED: Final = """
+LEFT JOIN answer_score AS precise ON precise.answer = id AND precise.metric = 'chunk_precision'
+LEFT JOIN answer_score AS faithful ON faithful.answer = id AND faithful.metric = 'faithfulness'"""
 _IS_SCORED: Final = "answer_score.score IS NOT NULL AND answer_score.label IN ('pass', 'fail')"
 _IS_WEIGHED: Final = f"{_IS_SCORED} AND probability IS NOT NULL"
 _WEIGHT: Final = "1.0 / CASE WHEN probability < 0.000001 THEN 0.000001 ELSE probability END"
@@ -68,34 +86,13 @@ def _weighted(value: str) -> str:
     return f"sum(CASE WHEN {_IS_WEIGHED} THEN {_WEIGHT} * {value} ELSE 0.0 END)"
 
 
-_OF_ROWS: Final = {
-    "answer_sum": f"""
-SELECT {{hour}} AS first_hour, stream, count(*) AS answers,
-    {_NUMBERS},
-    {", ".join(f"sum({name}) AS {name}" for name in _COUNTED)},
-    coalesce(sum(cost_usd), 0.0) AS cost_usd
-FROM answer_row
-LEFT JOIN answer_score AS precise ON precise.answer = id AND precise.metric = 'chunk_precision'
-LEFT JOIN answer_score AS faithful ON faithful.answer = id AND faithful.metric = 'faithfulness'
-WHERE is_valid = 1 AND {{rows}} GROUP BY {{hour}}, stream""",
-    "answer_cause_sum": """
-SELECT {hour} AS first_hour, stream, blame, reason, count(*) AS answers FROM answer_row
-WHERE is_valid = 1 AND (blame != '' OR reason != '') AND {rows} GROUP BY {hour}, stream, blame, reason""",
-    "answer_metric_sum": f"""
-SELECT first_hour, stream, metric, sum(answers) AS answers, sum(weighed) AS weighed,
-    sum(left_out) AS left_out, sum(weight) AS weight, sum(score) AS score, sum(passing) AS passing,
-    sum(weight * weight) AS weight_weight, sum(weight * score) AS weight_score,
-    sum(score * score) AS score_score, sum(weight * passing) AS weight_passing,
-    sum(passing * passing) AS passing_passing
-FROM (
-    SELECT {{hour}} AS first_hour, stream, metric, count(*) AS answers, {_number(_IS_WEIGHED)} AS weighed,
-        {_number(f"{_IS_SCORED} AND probability IS NULL")} AS left_out, {_weighted("1.0")} AS weight,
-        {_weighted("answer_score.score")} AS score,
-        {_weighted("CASE WHEN answer_score.label = 'pass' THEN 1.0 ELSE 0.0 END")} AS passing
-    FROM answer_row JOIN answer_score ON answer_score.answer = answer_row.id
-    WHERE is_valid = 1 AND {{rows}} GROUP BY {{hour}}, stream, trace_id, metric) AS of_trace
-GROUP BY first_hour, stream, metric""",
-}
+_OF_TRACE: Final = f"""(
+SELECT {{hour}} AS hour, stream, metric, count(*) AS answers, {_number(_IS_WEIGHED)} AS weighed,
+    {_number(f"{_IS_SCORED} AND probability IS NULL")} AS left_out, {_weighted("1.0")} AS weight,
+    {_weighted("answer_score.score")} AS score,
+    {_weighted("CASE WHEN answer_score.label = 'pass' THEN 1.0 ELSE 0.0 END")} AS passing
+FROM answer_row JOIN answer_score ON answer_score.answer = answer_row.id
+WHERE {{rows}} GROUP BY {{hour}}, stream, trace_id, metric) AS of_trace"""
 
 
 class _Part(NamedTuple):
@@ -114,14 +111,19 @@ def touch(db: Statements, times_ns: Iterable[int]) -> None:
     db.executemany(_TOUCH, [(1, hour) for hour in touched])
 
 
-_TOUCH: Final = "INSERT INTO answer_touched (hours, first_hour) VALUES (?, ?)"
+# A writer has a note of its own, and renews it: then no writer waits for another one, and whoever makes the
+# sums waits for the rows that are being written.
+_TOUCH: Final = (
+    "INSERT INTO answer_touched (hours, first_hour) VALUES (?, ?)"
+    " ON CONFLICT (hours, first_hour, writer) DO UPDATE SET hours = excluded.hours"
+)
 
 
-def fold(db: Statements, *, at_once: int, is_open: bool = False) -> int:
+def fold(db: Statements, *, at_once: int, is_open: bool = False, skip_locked: str = "") -> int:
     """Make the sums of touched hours and days anew, inside a transaction of the caller.
 
     Those that have not ended by the time of the newest row are left as they are, unless ``is_open``: they
-    will be touched again.
+    will be touched again. Where several processes write, ``skip_locked`` leaves out what another one makes.
 
     Returns:
         How many it made: at most ``at_once``, so that a transaction stays short. Call it again until it is 0.
@@ -133,56 +135,44 @@ def fold(db: Statements, *, at_once: int, is_open: bool = False) -> int:
         " ORDER BY hours, first_hour LIMIT ?",
         (until, at_once),
     ).fetchall()
-    for hours, first in found:
-        # first the notes: what is noted from here on is not among the rows that are summed
-        db.execute("DELETE FROM answer_touched WHERE hours = ? AND first_hour = ?", (hours, first))
-        for table in COLUMNS:
-            _clear(db, table, hours, first)
-            source = _of_rows(table, _Part(hours, first, first + hours), Condition())
-            names = ", ".join(("first_hour", "stream", *_NAMES[table], *COLUMNS[table]))
-            db.execute(
-                f"INSERT INTO {table} (hours, {names}) SELECT {hours}, {names} FROM ({source.sql}) AS found",
-                source.values,
-            )
-        if hours == 1:
-            db.execute(_TOUCH, (DAY, first // DAY * DAY))
-    return len(found)
+    return sum(_fold(db, hours, first, skip_locked) for hours, first in found)
 
 
-def _clear(db: Statements, table: str, hours: int, first: int) -> None:
-    for named in _named(db, table, hours):
-        where = Condition("hours = ?", (hours,)).and_(named, Condition("first_hour = ?", (first,)))
-        db.execute(f"DELETE FROM {table} WHERE {where.sql}", where.values)
+def _fold(db: Statements, hours: int, first: int, skip_locked: str) -> bool:
+    # Of two processes, one sees a note that the other has locked, and leaves it all to that one.
+    place = "FROM answer_touched WHERE hours = ? AND first_hour = ?"
+    notes = db.execute(f"SELECT writer {place}{skip_locked}", (hours, first)).fetchall()
+    (there,) = db.execute(f"SELECT count(*) {place}", (hours, first)).fetchone()
+    if not notes or len(notes) < there:
+        return False
+    # First the notes: what is noted from here on is not among the rows that are summed.
+    db.executemany(f"DELETE {place} AND writer = ?", [(hours, first, writer) for (writer,) in notes])
+    for table, columns in COLUMNS.items():
+        known = " AND metric IN (" + metrics_in(table, f"hours = {hours}") + ")"
+        db.execute(
+            f"DELETE FROM {table} WHERE hours = ? AND first_hour = ?"
+            + (known if table == "answer_metric_sum" else ""),
+            (hours, first),
+        )
+        source = _of_rows(table, columns, _Part(hours, first, first + hours), Condition())
+        names = f"{_KEYS[table]}, {', '.join(columns)}"
+        db.execute(
+            f"INSERT INTO {table} (hours, {names}) SELECT {hours}, * FROM ({source.sql}) AS found",
+            source.values,
+        )
+    if hours == 1:
+        db.execute(_TOUCH, (DAY, first // DAY * DAY))
+    return True
 
 
-def _named(db: Statements, table: str, hours: int) -> Iterator[Condition]:
-    """Yield a condition for each value of a table's names, which its key finds directly."""
-    columns = _NAMES[table]
-    if not columns:
-        yield Condition()
-        return
-    for place in distinct(db, table, columns, Condition("hours = ?", (hours,))):
-        yield Condition(" AND ".join(f"{column} = ?" for column in columns), place)
-
-
-def distinct(
-    db: Statements, table: str, columns: Sequence[str], among: Condition
-) -> Iterator[tuple[str, ...]]:
-    """Yield the values of the first columns of an index, in order, without going through all rows."""
-    place = tuple("" for _ in columns)
-    names = ", ".join(columns)
-    for _ in range(_MOST_NAMES):
-        for last in reversed(range(len(columns))):
-            same = [Condition(f"{columns[i]} = ?", (place[i],)) for i in range(last)]
-            wanted = among.and_(*same, Condition(f"{columns[last]} > ?", (place[last],)))
-            query = f"SELECT {names} FROM {table} WHERE {wanted.sql} ORDER BY {names} LIMIT 1"
-            row = db.execute(query, wanted.values).fetchone()
-            if row is not None:
-                break
-        else:
-            return
-        place = tuple(row)
-        yield place
+def metrics_in(table: str, among: str = "metric != ''") -> str:
+    """Return a query of the names of metrics in a table, which does not go through all rows."""
+    least = f"SELECT min(metric) FROM {table} WHERE {among}"
+    return (
+        f"WITH RECURSIVE named (name) AS ({least} UNION ALL"
+        f" SELECT ({least} AND metric > name) FROM named WHERE name IS NOT NULL)"
+        " SELECT name FROM named WHERE name IS NOT NULL"
+    )
 
 
 def recount(db: Statements) -> None:
@@ -201,28 +191,29 @@ def summed(
     db: Statements,
     table: str,
     scope: TrafficScope,
+    columns: Collection[str],
     *,
-    by: str = "",
-    columns: Sequence[str] = (),
-    metric: str | None = None,
+    by: Sequence[str] = (),
+    metrics: Sequence[str] = (),
     period_hours: int = 0,
 ) -> dict[tuple[Any, ...], list[float]]:
-    """Return the sums of a scope, widened to whole hours: of some columns, or else of all of the table.
+    """Return the sums of a scope, widened to whole hours, of some columns of a table.
 
-    They are by the values of some keys, such as ``first_hour``, or without any under ``()``. Answers of a
-    trace are one cluster within an hour; within a day, where the period is whole days.
+    They are by the values of some expressions, such as ``first_hour``, or without any under ``()``. Answers
+    of a trace are one cluster within an hour; within a day, where the period is whole days.
     """
-    columns = columns or COLUMNS[table]
-    sums = ", ".join(f"coalesce(sum({name}), 0)" for name in columns)
-    totals: dict[tuple[Any, ...], list[float]] = {}
-    group = f" GROUP BY {by}" if by else ""
-    for source in _sources(db, table, scope, metric, period_hours):
-        query = f"SELECT {sums}{', ' if by else ''}{by} FROM ({source.sql}) AS found{group}"
-        for found in db.execute(query, source.values):
-            amounts, key = found[: len(columns)], found[len(columns) :]
-            known = totals.setdefault(key, [0] * len(columns))
-            totals[key] = [one + other for one, other in zip(known, amounts, strict=True)]
-    return totals
+    keys = [f"key_{place}" for place in range(len(by))]
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    named = [f"{each} AS {key}" for each, key in zip(by, keys, strict=True)]
+    amounts = [f"sum({name}) AS {name}" for name in columns]
+    of_metric = Condition(f"IN ({', '.join('?' for _ in metrics)})", (*metrics,)) if metrics else Condition()
+    found = sources(db, table, scope, columns, of_metric, period_hours)
+    parts = (f"SELECT {', '.join((*named, *amounts))} FROM ({each.sql}) AS part{group}" for each in found)
+    rows = db.execute(
+        f"SELECT {', '.join((*keys, *amounts))} FROM ({' UNION ALL '.join(parts)}) AS found{group}",
+        [value for each in found for value in each.values],
+    )
+    return {tuple(row[: len(by)]): [amount or 0 for amount in row[len(by) :]] for row in rows}
 
 
 def days_with(db: Statements, counted: Sequence[str], blame: str | None) -> set[int] | None:
@@ -236,73 +227,88 @@ def days_with(db: Statements, counted: Sequence[str], blame: str | None) -> set[
     if not queries:
         return None
     found = db.execute(" INTERSECT ".join(queries), (blame,) if blame else ())
-    touched = db.execute("SELECT DISTINCT first_hour FROM answer_touched").fetchall()
-    return {hour for (hour,) in found} | {hour // DAY * DAY for (hour,) in touched}
+    return {hour for (hour,) in found} | {hour // DAY * DAY for _, hour in _touched(db)}
 
 
-def occurs(db: Statements, metric: str, scope: TrafficScope) -> bool:
-    """Return whether an answer of a scope has a metric."""
-    return any(
-        db.execute(f"SELECT 1 FROM ({source.sql}) AS found LIMIT 1", source.values).fetchone()
-        for source in _sources(db, "answer_metric_sum", scope, metric, DAY)
+def sources(
+    db: Statements,
+    table: str,
+    scope: TrafficScope,
+    columns: Collection[str],
+    metric: Condition,
+    period_hours: int,
+) -> list[Condition]:
+    """Return queries that together have the sums of a scope by keys.
+
+    What is added to a name keeps an index on it out of use: it would lead to more rows than the times do.
+    """
+    streams = streams_in(db, scope)
+    beside = streams._replace(sql=streams.sql.replace("stream IN", "stream + 0 IN"))
+    names = f"{_KEYS[table]}, {', '.join(columns)}"
+    found = []
+    for part in _parts(db, scope, period_hours):
+        if part.hours == _ROWS:
+            of_metric = Condition(f"metric || '' {metric.sql}" if metric.sql else "", metric.values)
+            found.append(_of_rows(table, columns, part, streams.and_(of_metric)))
+        else:
+            of_metric = Condition(f"metric {metric.sql}" if metric.sql else "", metric.values)
+            hours = Condition("hours = ? AND first_hour >= ? AND first_hour < ?", part)
+            wanted = hours.and_(of_metric, beside)
+            found.append(Condition(f"SELECT {names} FROM {table} WHERE {wanted.sql}", wanted.values))
+    return found
+
+
+def _of_rows(table: str, columns: Collection[str], part: _Part, within: Condition) -> Condition:
+    """Return a query for the sums of rows: by day for the sums of days, else by hour."""
+    times = (part.first * HOUR_NS, part.end * HOUR_NS)
+    rows = Condition("is_valid = 1 AND time_ns >= ? AND time_ns < ?", times).and_(within)
+    hour = f"time_ns / {DAY * HOUR_NS} * {DAY}" if part.hours == DAY else f"time_ns / {HOUR_NS}"
+    source = f"answer_row{_PAIRED if _QUADRANT.keys() & set(columns) else ''} WHERE {rows.sql}"
+    if table == "answer_cause_sum":
+        source += " AND (blame != '' OR reason != '')"
+    elif table == "answer_metric_sum":
+        source, hour = _OF_TRACE.format(hour=hour, rows=rows.sql), "hour"
+    keys = _KEYS[table].removeprefix("first_hour, ")
+    numbers = ", ".join(f"{COLUMNS[table][name]} AS {name}" for name in columns)
+    return Condition(
+        f"SELECT {hour} AS first_hour, {keys}, {numbers} FROM {source} GROUP BY {hour}, {keys}", rows.values
     )
 
 
-def _sources(
-    db: Statements, table: str, scope: TrafficScope, metric: str | None, period_hours: int
-) -> Iterator[Condition]:
-    streams = in_streams(scope)
-    # not by the index of all scores
-    of_rows = Condition() if metric is None else Condition("metric || '' = ?", (metric,))
-    columns = ", ".join(("first_hour", "stream", *_NAMES[table], *COLUMNS[table]))
-    for part in _parts(db, scope, period_hours):
-        if part.hours == _ROWS:
-            yield _of_rows(table, part, streams.and_(of_rows))
-            continue
-        names = _named(db, table, part.hours) if metric is None else [Condition("metric = ?", (metric,))]
-        for named in names:
-            wanted = Condition("hours = ? AND first_hour >= ? AND first_hour < ?", part).and_(named, streams)
-            yield Condition(f"SELECT {columns} FROM {table} WHERE {wanted.sql}", wanted.values)
+def _touched(db: Statements) -> list[tuple[int, int]]:
+    return db.execute(
+        "SELECT DISTINCT hours, first_hour FROM answer_touched ORDER BY hours, first_hour"
+    ).fetchall()
 
 
-def _of_rows(table: str, part: _Part, within: Condition) -> Condition:
-    """Return a query for the sums of rows: by day for the sums of days, else by hour."""
-    times = (part.first * HOUR_NS, part.end * HOUR_NS)
-    rows = Condition("time_ns >= ? AND time_ns < ?", times).and_(within)
-    hour = f"time_ns / {DAY * HOUR_NS} * {DAY}" if part.hours == DAY else f"time_ns / {HOUR_NS}"
-    return Condition(_OF_ROWS[table].format(hour=hour, rows=rows.sql), rows.values)
-
-
-def _parts(db: Statements, scope: TrafficScope, period_hours: int) -> Iterator[_Part]:
-    """Yield parts that cover a scope, from its first to its last hour, both whole."""
+def _parts(db: Statements, scope: TrafficScope, period_hours: int) -> Sequence[_Part]:
+    """Return parts that cover a scope, from its first to its last hour, both whole."""
     first = 0 if scope.since_ns is None else max(0, scope.since_ns // HOUR_NS)
     end = _LAST if scope.until_ns is None else min(_LAST, -(-scope.until_ns // HOUR_NS))
-    touched = db.execute("SELECT DISTINCT hours, first_hour FROM answer_touched").fetchall()
-    hours = sorted(place for width, place in touched if width == 1)
+    touched = _touched(db)
     days = sorted({place // DAY * DAY for _, place in touched})
-    first_day, end_day = -(-first // DAY) * DAY, end // DAY * DAY
-    if period_hours % DAY or first_day >= end_day:
-        yield from _split(_Part(1, first, end), hours, _ROWS)
+    places = {1: [place for width, place in touched if width == 1], DAY: days}
+    found = list(_cover(first, end, 1 if period_hours % DAY else DAY, places))
+    if len(found) > _MOST_PARTS:
+        return [_Part(_ROWS, first, end)]
+    return found or [_Part(1, first, first)]
+
+
+def _cover(first: int, end: int, width: int, touched: Mapping[int, Sequence[int]]) -> Iterator[_Part]:
+    """Yield the parts of a range: sums by this many hours where they hold, else narrower ones, or rows."""
+    if first >= end or width == _ROWS:
+        yield from [_Part(width, first, end)] if first < end else []
         return
-    yield from _split(_Part(1, first, first_day), hours, _ROWS)
-    for part in _split(_Part(DAY, first_day, end_day), days, 1):
-        yield from [part] if part.hours == DAY else _split(part, hours, _ROWS)
-    yield from _split(_Part(1, end_day, end), hours, _ROWS)
-
-
-def _split(whole: _Part, touched: Sequence[int], instead: int) -> Iterator[_Part]:
-    """Yield the parts of a range, and those of its touched places as what is read instead of them."""
-    at, width = whole.first, whole.hours
-    found: list[_Part] = []
-    for place in (place for place in touched if whole.first <= place < whole.end):
-        if found and found[-1].end == place:
-            found[-1] = found[-1]._replace(end=place + width)
-        else:
-            found.append(_Part(instead, place, place + width))
-    for part in found:
-        if at < part.first:
-            yield _Part(width, at, part.first)
-        yield part
-        at = part.end
-    if at < whole.end:
-        yield _Part(width, at, whole.end)
+    begin, stop = -(-first // width) * width, end // width * width
+    if begin > stop:
+        begin = stop = end
+    within = ((place, place + width) for place in touched[width] if begin <= place < stop)
+    narrower = 1 if width == DAY else _ROWS
+    low = high = first
+    for start, finish in [(first, begin), *within, (stop, end)]:
+        if start > high:
+            yield from _cover(low, high, narrower, touched)
+            yield _Part(width, high, start)
+            low = start
+        high = finish
+    yield from _cover(low, high, narrower, touched)

@@ -33,7 +33,7 @@ CREATE INDEX answer_row_trace ON answer_row (trace_id, carrier);
 CREATE INDEX answer_row_supersedes ON answer_row (trace_id, supersedes) WHERE supersedes != '';
 CREATE INDEX answer_row_position ON answer_row (position);
 CREATE INDEX answer_row_cost ON answer_row (cost_usd) WHERE is_valid = 1 AND cost_usd IS NOT NULL;
-CREATE INDEX answer_row_doubt ON answer_row (is_disputed, doubt) WHERE is_valid = 1;
+CREATE INDEX answer_row_doubt ON answer_row (is_disputed, doubt, id) WHERE is_valid = 1;
 CREATE INDEX answer_row_suspicion ON answer_row (suspicion) WHERE is_valid = 1 AND suspicion IS NOT NULL;
 CREATE INDEX answer_row_session ON answer_row (session, id) WHERE session != '';
 CREATE INDEX answer_row_conversation ON answer_row (time_ns) WHERE is_valid = 1 AND session != '';
@@ -56,8 +56,8 @@ CREATE TABLE answer_session (           -- judged sessions; faults: a JSON list 
 CREATE UNIQUE INDEX answer_session_span ON answer_session (session, tenant, span_id);
 CREATE INDEX answer_session_time ON answer_session (time_ns);
 CREATE TABLE answer_touched (           -- hours (hours = 1) and days (hours = 24) whose sums do not hold
-    id INTEGER PRIMARY KEY, hours INTEGER NOT NULL, first_hour INTEGER NOT NULL);
-CREATE INDEX answer_touched_span ON answer_touched (hours, first_hour);
+    hours INTEGER NOT NULL, first_hour INTEGER NOT NULL, writer INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (hours, first_hour, writer)) WITHOUT ROWID;
 CREATE TABLE answer_sum (               -- valid rows of an hour or of a day, in UTC
     hours INTEGER NOT NULL, first_hour INTEGER NOT NULL, stream INTEGER NOT NULL,
     answers INTEGER NOT NULL,
@@ -70,9 +70,9 @@ CREATE TABLE answer_sum (               -- valid rows of an hour or of a day, in
     cost_usd REAL NOT NULL, unpriced INTEGER NOT NULL,
     PRIMARY KEY (hours, first_hour, stream)) WITHOUT ROWID;
 CREATE TABLE answer_cause_sum (         -- the same, by blame and reason
-    hours INTEGER NOT NULL, blame TEXT NOT NULL, reason TEXT NOT NULL,
-    first_hour INTEGER NOT NULL, stream INTEGER NOT NULL, answers INTEGER NOT NULL,
-    PRIMARY KEY (hours, blame, reason, first_hour, stream)) WITHOUT ROWID;
+    hours INTEGER NOT NULL, first_hour INTEGER NOT NULL, stream INTEGER NOT NULL,
+    blame TEXT NOT NULL, reason TEXT NOT NULL, answers INTEGER NOT NULL,
+    PRIMARY KEY (hours, first_hour, stream, blame, reason)) WITHOUT ROWID;
 CREATE TABLE answer_metric_sum (        -- the same, by metric; weights are one over the probability
     hours INTEGER NOT NULL, metric TEXT NOT NULL, first_hour INTEGER NOT NULL, stream INTEGER NOT NULL,
     answers INTEGER NOT NULL, weighed INTEGER NOT NULL, left_out INTEGER NOT NULL,

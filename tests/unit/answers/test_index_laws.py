@@ -245,7 +245,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(scope=scopes, period=st.sampled_from([1, 24]))
     def trends_are_the_same(self, scope: TrafficScope, period: int) -> None:
         rows = [row for row in self.kept.valid if in_scope(row, scope)]
-        trend = self.run(self.index.trend("hallucination", scope, period_ns=period * HOUR_NS))
+        (trend,) = self.run(self.index.trends(["hallucination"], scope, period_ns=period * HOUR_NS))
         assert sum(point.answers for point in trend.points) == trend.whole.answers == len(rows)
         for point in trend.points:
             within = range(point.start_ns, point.start_ns + period * HOUR_NS)

@@ -145,7 +145,7 @@ async def test_interval_over_days_is_nearly_that_of_the_answers_themselves() -> 
         a_row(n, (n * 7919 % 101) / 100, trace=n // 3, minute=n * 20, probability=(0.1, 0.5, 1.0)[n % 3])
         for n in range(2_000)
     ]
-    trend = await index_of(*rows).trend("faithfulness", TrafficScope(), period_ns=24 * HOUR_NS)
+    (trend,) = await index_of(*rows).trends(["faithfulness"], TrafficScope(), period_ns=24 * HOUR_NS)
     exact = weighted_mean(
         Weighed(row.metrics[0].score or 0.0, row.probability, row.key.trace_id) for row in rows
     )
@@ -158,7 +158,7 @@ async def test_interval_over_days_is_nearly_that_of_the_answers_themselves() -> 
 
 async def test_period_is_whole_hours() -> None:
     with pytest.raises(ValueError, match="multiple of an hour"):
-        await index_of().trend("faithfulness", TrafficScope(), period_ns=HOUR_NS + 1)
+        await index_of().trends(["faithfulness"], TrafficScope(), period_ns=HOUR_NS + 1)
 
 
 async def test_index_in_a_file_is_there_again(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""Connections to PostgreSQL that fail where a test wants them to. They run inside the collector's process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+
+from ragtrace_collector.store import postgres
+from tests.faults.disk import Blow
+
+__all__ = ["fail_on_the_wire"]
+
+_GONE_S: Final = 3
+"""How long after its last heartbeat a collector is missed: a test does not wait for half a minute."""
+_FULL: Final = "DO $$ BEGIN RAISE EXCEPTION 'could not extend a file' USING ERRCODE = 'disk_full'; END $$"
+
+
+def fail_on_the_wire(folder: Path, blow: Blow) -> None:
+    """From now on, this process's connections count their statements and commits, and take the blow.
+
+    The number so far stands in the file ``statements``.
+    """
+    counting = _Counting(folder, blow)
+
+    class Cursor(psycopg.Cursor[Any]):
+        def execute(self, query: Any, params: Any = None, **options: Any) -> Cursor:
+            if not counting.strikes():
+                return super().execute(query, params, **options)
+            if blow.kind == "full":
+                return super().execute(_FULL)
+            with socket.socket(fileno=os.dup(self.connection.fileno())) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
+            return super().execute(query, params, **options)
+
+    class Connection(psycopg.Connection[Any]):
+        def commit(self) -> None:
+            strikes = counting.strikes()
+            super().commit()
+            if strikes:  # and nobody hears that it was
+                self.close()
+                raise psycopg.OperationalError("the connection was cut")
+
+    psycopg.connect = partial(Connection.connect, cursor_factory=Cursor)
+    postgres.PostgresServer = partial(postgres.PostgresServer, gone_s=_GONE_S)  # type: ignore[assignment, misc]
+
+
+class _Counting:
+    def __init__(self, folder: Path, blow: Blow) -> None:
+        self._blow = blow
+        self._count = 0
+        self._tally = os.open(folder / "statements", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+
+    def strikes(self) -> bool:
+        """Count, and say whether this one is struck; a kill ends it here."""
+        self._count += 1
+        os.pwrite(self._tally, f"{self._count:9}".encode(), 0)
+        is_struck = self._count == self._blow.at
+        if is_struck and self._blow.kind == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return is_struck
