@@ -150,6 +150,7 @@ def _fold(db: Statements, hours: int, first: int, skip_locked: str) -> bool:
     for table, columns in COLUMNS.items():
         if table == "answer_metric_sum":
             known = db.execute(metrics_in(table, f"hours = {hours}")).fetchall()
+            keys: list[tuple[Any, ...]]
             gone, keys = " AND metric = ?", [(hours, first, name) for (name,) in known]
         else:
             gone, keys = "", [(hours, first)]
