@@ -75,8 +75,9 @@ class Store:
     **Keys.** A trace id here is a key with the tenant (``store.trace_key``). Times are Unix nanoseconds; the
     caller passes them in, and they may go back.
 
-    **One process.** A store that is opened again was closed or has crashed: leases and looks that are left
-    end then, and count against their answers and traces.
+    **Processes.** A file belongs to one, and leases and looks that are left when it is opened are of a crash:
+    they end, and count against their answers and traces. A database has many: each knows its own by number,
+    and takes over from those that are gone.
 
     **Errors.** Every method raises StoreUnavailable if the disk is full or fails.
     """
