@@ -468,7 +468,7 @@ class Store:
         """Set items aside that their sink refused for good; they stay readable until they expire."""
         rows = [(now_ns, reason, outbox_item.id) for outbox_item in outbox_items]
         statement = "UPDATE parcel SET rejected_ns = ?, reason = ?, owner = 0 WHERE id = ?"
-        await self._commits.submit(lambda db: db.executemany(statement, rows).rowcount)
+        await self._commits.submit(lambda db: db.executemany(statement, rows))
 
     # The ledger: every answer and outbox item, counted by the transaction that changes it. It outlives their
     # rows. Each method reads one moment, sees what earlier calls changed, and keeps no writer waiting.
