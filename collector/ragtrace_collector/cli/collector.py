@@ -117,7 +117,7 @@ def collector(options: ServiceOptions) -> None:
         _say_checked(config, options.config_path, warnings, as_json=options.as_json)
         return
     if options.workers > 1:
-        from ragtrace_collector.service.workers import run_workers
+        from ragtrace_collector.cli.workers import run_workers
         from ragtrace_collector.telemetry.logs import log_to_stderr
 
         log_to_stderr(config.log_level, config.log_format)
