@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
@@ -21,14 +21,13 @@ from ragtrace.model import Label, VerdictLabel
 from ragtrace.reviews.review import ReviewStore, SavedView
 from ragtrace_collector.ui._export import FORMATS, ExportFormat
 from ragtrace_collector.ui._text_search import SearchResult, TextSearch
-from ragtrace_collector.ui.query import FIELDS, ListQuery, check_parameters, read_query
+from ragtrace_collector.ui.query import FIELDS, ListQuery, check_parameters, read_query, values_of
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant, scoped
-from ragtrace_collector.ui.site import Site, site_of, viewer_of
+from ragtrace_collector.ui.site import site_of, viewer_of
 
 _PAGE: Final = 50
 _AT_ONCE: Final = 20
-_MOST_VALUES: Final = 100
 _MOST_NAME: Final = 80
 _MOST_FIELDS: Final = 100
 
@@ -41,21 +40,6 @@ def answers_routes() -> list[Route]:
         Route("/views", save_view, methods=["POST"], name="view_save"),
         Route("/views/delete", delete_view, methods=["POST"], name="view_delete"),
     ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choices:
-    """What the filter form offers."""
-
-    metrics: Sequence[str]
-    services: Sequence[str]
-    models: Sequence[str]
-    prompt_versions: Sequence[str]
-    tenants: Sequence[str]
-    blames: Sequence[str]
-    labels: Sequence[str] = tuple(label.value for label in Label)
-    verdicts: Sequence[str] = tuple(label.value for label in VerdictLabel)
-    sorts: Sequence[str] = tuple(sort.value for sort in SortBy)
 
 
 async def show_answers(request: Request) -> Response:
@@ -77,7 +61,7 @@ async def show_answers(request: Request) -> Response:
         query=query,
         found=page,
         search=search,
-        choices=await _choices(site, TrafficScope(tenant=query.chosen.scope.tenant)),
+        choices=await _choices(site.index, TrafficScope(tenant=query.chosen.scope.tenant)),
         views=await _views(request),
         reviewed=await _reviewed(request, page.answers),
         shown_metrics=_metrics_of(page.answers, query.chosen.metric),
@@ -186,20 +170,15 @@ async def _rows(
     return b"".join(export.row(answer, metrics, found.value) for answer, found in kept)
 
 
-async def _choices(site: Site, scope: TrafficScope) -> _Choices:
-    index: AnswerIndex = site.index
-    services, models, versions, tenants, blames = [
-        tuple(await index.values(dimension, scope, limit=_MOST_VALUES))
-        for dimension in ("service", "model", "prompt_version", "tenant", "blame")
-    ]
-    return _Choices(
-        metrics=await index.metrics(scope),
-        services=services,
-        models=models,
-        prompt_versions=versions,
-        tenants=tenants,
-        blames=blames,
-    )
+async def _choices(index: AnswerIndex, scope: TrafficScope) -> Mapping[str, Sequence[str]]:
+    """Return what the filter form offers."""
+    return {
+        **await values_of(index, scope, "service", "model", "prompt_version", "tenant", "blame"),
+        "metric": await index.metrics(scope),
+        "label": [label.value for label in Label],
+        "verdict": [label.value for label in VerdictLabel],
+        "sort": [sort.value for sort in SortBy],
+    }
 
 
 async def _views(request: Request) -> Sequence[SavedView]:

@@ -23,7 +23,7 @@ from ragtrace.stats import MeanDifference, WeightedMean, difference_of
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.ui._charts import Chart, chart_of
 from ragtrace_collector.ui._review_queue import CorrectedMetric, corrected_metric
-from ragtrace_collector.ui.query import ListQuery, check_parameters, read_query
+from ragtrace_collector.ui.query import ListQuery, check_parameters, read_query, values_of
 from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import scoped
 from ragtrace_collector.ui.site import Site, site_of, viewer_of
@@ -35,7 +35,6 @@ _DAY_NS: Final = 24 * _HOUR_NS
 _FIELDS: Final = ("since", "until", "service", "model", "prompt_version", "tenant")
 _DEFAULT_SINCE: Final = "7d"
 _MOST_METRICS: Final = 6
-_MOST_VALUES: Final = 100
 _WORST: Final = 8
 _COMPARED: Final = ("prompt_version", "model", "service")
 _MOST_COMPARED: Final = 8
@@ -139,7 +138,7 @@ async def show_overview(request: Request) -> Response:
         list_url=_list_url(request, query, scope),
         overview=overview if overview and overview.sums.answers else None,
         newest_ns=await site.index.newest_ns(everything),
-        choices=await _choices(site.index, everything),
+        choices=await values_of(site.index, everything, "service", "model", "prompt_version", "tenant"),
         state=state,
         marks=await _marks(site.index, scope, (state or {}).get("drift") or {}),
         comparisons=await _comparisons(site.index, scope) if overview and overview.cards else (),
@@ -254,11 +253,6 @@ async def _changes(
             )
         )
     return found
-
-
-async def _choices(index: AnswerIndex, scope: TrafficScope) -> Mapping[str, Sequence[str]]:
-    names = ("service", "model", "prompt_version", "tenant")
-    return {name: tuple(await index.values(name, scope, limit=_MOST_VALUES)) for name in names}
 
 
 async def _state(site: Site, tenant: str | None) -> Mapping[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from starlette.requests import Request
 
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.durations import duration_of
 from ragtrace.errors import InputError
@@ -22,6 +23,7 @@ T = TypeVar("T")
 _FEEDBACK: Final = ("up", "down", "any", "none")
 _TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{1,32}")
 _MOST_CHARS: Final = 500
+_MOST_VALUES: Final = 100
 FIELDS: Final = (
     "since",
     "until",
@@ -192,3 +194,8 @@ def _contradictions(chosen: AnswerFilter) -> Iterator[tuple[str, str]]:
         yield "until", "This is not after the begin: no answer can be between."
     if chosen.min_score is not None and chosen.max_score is not None and chosen.min_score > chosen.max_score:
         yield "max", "This is below the lowest score: no answer can be between."
+
+
+async def values_of(index: AnswerIndex, scope: TrafficScope, *dimensions: str) -> Mapping[str, Sequence[str]]:
+    """Return what a form offers of dimensions: the most frequent values of each."""
+    return {name: tuple(await index.values(name, scope, limit=_MOST_VALUES)) for name in dimensions}

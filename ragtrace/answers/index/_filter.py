@@ -57,12 +57,12 @@ def all_of(chosen: AnswerFilter, streams: Condition) -> Condition:
     )
 
 
-_LABELS: Final = {Label.PASS: "passed", Label.FAIL: "failed", Label.ERROR: "error", Label.SKIPPED: "skipped"}
+LABELS: Final = {Label.PASS: "passed", Label.FAIL: "failed", Label.ERROR: "error", Label.SKIPPED: "skipped"}
 
 
 def counted_of(chosen: AnswerFilter) -> list[str]:
     """Return conditions on the sums of a day: one that does not meet them has no row that meets a filter."""
-    found = [] if chosen.label is None or chosen.metric is not None else [f"{_LABELS[chosen.label]} > 0"]
+    found = [] if chosen.label is None or chosen.metric is not None else [f"{LABELS[chosen.label]} > 0"]
     return found if chosen.verdict is None else [*found, _VERDICTS[chosen.verdict]]
 
 

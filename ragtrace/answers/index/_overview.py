@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from ragtrace.answers.index._filter import times_of
+from ragtrace.answers.index._filter import LABELS, times_of
 from ragtrace.answers.index._scope import Condition, clean, stream_names
 from ragtrace.answers.index.sums import COLUMNS, DAY, HOUR_NS, metrics_in, sources, summed
 from ragtrace.answers.port import MetricTrend, Quadrant, Release, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
-from ragtrace.model import Label, VerdictLabel
+from ragtrace.model import VerdictLabel
 from ragtrace.sql import Statements
 from ragtrace.stats import Moments, mean_of
 
@@ -27,7 +27,6 @@ _VERDICTS: Final = (
     VerdictLabel.UNSUPPORTED,
     VerdictLabel.UNJUDGED,
 )
-_LABELS: Final = {Label.PASS: "passed", Label.FAIL: "failed", Label.ERROR: "error", Label.SKIPPED: "skipped"}
 _MOMENTS: Final = tuple(COLUMNS["answer_metric_sum"])
 _MOST_NAMES: Final = 1_000
 _DIMENSIONS: Final = ("service", "model", "prompt_version", "tenant")
@@ -36,11 +35,11 @@ _VERSIONS: Final = ("service_version", "prompt_version")
 
 def sums(db: Statements, scope: TrafficScope) -> Sums:
     """Return a scope in numbers."""
-    names = ("answers", "cost_usd", "unpriced", *_LABELS.values(), *_VERDICTS)
+    names = ("answers", "cost_usd", "unpriced", *LABELS.values(), *_VERDICTS)
     totals, causes = _totals(db, scope, names), _causes(db, scope)
     return Sums(
         answers=int(totals["answers"]),
-        labels={label: int(totals[name]) for label, name in _LABELS.items() if totals[name]},
+        labels={label: int(totals[name]) for label, name in LABELS.items() if totals[name]},
         verdicts={verdict: int(totals[verdict.value]) for verdict in _VERDICTS if totals[verdict.value]},
         blames=_most_frequent((blame, number) for (blame, _), number in causes),
         reasons=_most_frequent((reason, number) for (_, reason), number in causes),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.index.sessions import put_session
@@ -25,6 +25,8 @@ _FORM: Final = SqliteForm(
     steps=(INDEX_TABLES,),
     pragmas=("synchronous = NORMAL", "cache_size = -65536"),
 )
+T = TypeVar("T")
+
 _AT_ONCE: Final = 500
 _MOST_ROWS: Final = 1_000_000
 
@@ -47,7 +49,7 @@ class OwnIndex(AnswerIndex):
         """
         waiting = list(summaries)
         for start in range(0, len(waiting), _AT_ONCE):
-            await asyncio.to_thread(self._put, waiting[start : start + _AT_ONCE])
+            await self._write(put, waiting[start : start + _AT_ONCE])
         return await asyncio.to_thread(self._settle)
 
     async def add_sessions(self, sessions: Sequence[SessionSummary]) -> None:
@@ -56,7 +58,7 @@ class OwnIndex(AnswerIndex):
         Raises:
             WriteError: the file cannot be written.
         """
-        await asyncio.to_thread(self._put_sessions, sessions)
+        await self._write(put_session, sessions)
 
     async def note_feedback(self, key: AnswerKey, feedback: str) -> None:
         """Note ``up`` or ``down`` on an answer, which may come later.
@@ -64,7 +66,7 @@ class OwnIndex(AnswerIndex):
         Raises:
             WriteError: the file cannot be written.
         """
-        await asyncio.to_thread(self._note, key, feedback)
+        await self._write(lambda db, told: note_feedback(db, key, told), [feedback])
 
     async def aclose(self) -> None:
         """Close the file."""
@@ -76,6 +78,14 @@ class OwnIndex(AnswerIndex):
         with self._lock:
             yield self._db
 
+    async def _write(self, put_one: Callable[[sqlite3.Connection, T], None], every: Iterable[T]) -> None:
+        def put_all() -> None:
+            with self._writing() as db:
+                for each in every:
+                    put_one(db, each)
+
+        await asyncio.to_thread(put_all)
+
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         try:
@@ -83,11 +93,6 @@ class OwnIndex(AnswerIndex):
                 yield self._db
         except sqlite3.Error as exc:
             raise WriteError(f"the index of answers cannot be written: {exc}") from exc
-
-    def _put(self, summaries: Iterable[AnswerSummary]) -> None:
-        with self._writing() as db:
-            for summary in summaries:
-                put(db, summary)
 
     def _settle(self) -> int:
         """Keep to the bound, make the sums, and return the number of rows."""
@@ -97,15 +102,6 @@ class OwnIndex(AnswerIndex):
             while fold(db, at_once=_AT_ONCE, is_open=True):
                 pass
             return size(db)
-
-    def _put_sessions(self, sessions: Sequence[SessionSummary]) -> None:
-        with self._writing() as db:
-            for session in sessions:
-                put_session(db, session)
-
-    def _note(self, key: AnswerKey, feedback: str) -> None:
-        with self._writing() as db:
-            note_feedback(db, key, feedback)
 
 
 def open_index(path: Path | None = None) -> OwnIndex:

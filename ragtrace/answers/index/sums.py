@@ -150,11 +150,10 @@ def _fold(db: Statements, hours: int, first: int, skip_locked: str) -> bool:
     for table, columns in COLUMNS.items():
         if table == "answer_metric_sum":
             known = db.execute(metrics_in(table, f"hours = {hours}")).fetchall()
-            keys: list[tuple[Any, ...]]
-            gone, keys = " AND metric = ?", [(hours, first, name) for (name,) in known]
+            gone = f"DELETE FROM {table} WHERE hours = ? AND first_hour = ? AND metric = ?"
+            db.executemany(gone, [(hours, first, name) for (name,) in known])
         else:
-            gone, keys = "", [(hours, first)]
-        db.executemany(f"DELETE FROM {table} WHERE hours = ? AND first_hour = ?{gone}", keys)
+            db.execute(f"DELETE FROM {table} WHERE hours = ? AND first_hour = ?", (hours, first))
         source = _of_rows(table, columns, _Part(hours, first, first + hours), Condition())
         names = f"{_KEYS[table]}, {', '.join(columns)}"
         db.execute(

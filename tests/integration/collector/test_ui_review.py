@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
@@ -68,7 +69,7 @@ class ReviewPages:
             opened[key] = open_answer(trace, key, ExtractRules(), read_from="memory:test")
             summary = summary_of(spans[-1])
             assert summary
-            self.index._put([summary])
+            asyncio.run(self.index.add([summary]))
             self.keys.append(key)
         self.clock = HandClock()
         self.reviews = ReviewFile(folder / "reviews.db")
@@ -186,7 +187,7 @@ def test_the_queue_begins_where_evaluators_disagree(pages: ReviewPages) -> None:
     last = summary_of(judged(0)[1][-1])
     assert last
     other = replace(last, key=pages.keys[1], carrier_span_id="d" * 16, label=Label.PASS, judge="other:judge")
-    pages.index._put([other])
+    asyncio.run(pages.index.add([other]))
     page = pages.client().get("/review/next?queue=uncertain")
     assert page.url.path.split("/")[2] == pages.keys[1].trace_id
 

@@ -53,7 +53,7 @@ def a_session(number: int = 1, **changes: Any) -> SessionSummary:
 
 def pages_with(*sessions: SessionSummary, **options: Any) -> Pages:
     pages = Pages(**options)
-    pages.index._put_sessions(sessions)
+    asyncio.run(pages.index.add_sessions(sessions))
     return pages
 
 

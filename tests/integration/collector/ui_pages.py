@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -140,7 +142,8 @@ class Pages:
         scheme = "https" if self.is_secure else "http"
         client = TestClient(app, base_url=f"{scheme}://{LISTEN}", client=(address, 50_000), **options)
         if self.rows:
-            self.index._put(self.rows)
+            with ThreadPoolExecutor() as beside:  # a test may have an event loop of its own
+                beside.submit(asyncio.run, self.index.add(self.rows)).result()
             self.rows = ()
         return client
 
