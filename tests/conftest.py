@@ -40,7 +40,6 @@ _BACKEND_FIXTURES = {
     "kafka",
     "kafka_jars",
     "otelcol",
-    "balancing_otelcol",
     "gguf",
     "helm",
     "frameworks",
@@ -154,12 +153,6 @@ def helm() -> Helm:
 def otelcol(tmp_path_factory: pytest.TempPathFactory) -> OtelCol:
     """Find a real OpenTelemetry Collector; the test gives it a configuration to validate or run."""
     return OtelCol(binary=required_binary("jaeger"), folder=tmp_path_factory.mktemp("otelcol"))
-
-
-@pytest.fixture(scope="session")
-def balancing_otelcol(tmp_path_factory: pytest.TempPathFactory) -> OtelCol:
-    """An OpenTelemetry Collector with the load-balancing exporter, which Jaeger's distribution lacks."""
-    return OtelCol(binary=required_binary("otelcol"), folder=tmp_path_factory.mktemp("balancing"))
 
 
 @pytest.fixture(scope="session")

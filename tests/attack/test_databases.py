@@ -29,6 +29,7 @@ from ragtrace_collector.store.store import Store
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
+from tests.integration.cli.program import run
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
@@ -189,7 +190,7 @@ def test_a_user_with_a_right_to_its_own_schema_needs_no_more(postgres: Postgres)
     opened(url.replace("ragtrace@", f"{name}_owner@"))
 
 
-def test_a_password_may_have_any_character_and_is_never_shown(postgres: Postgres) -> None:
+def test_a_password_may_have_any_character_and_is_never_shown(postgres: Postgres, tmp_path: Path) -> None:
     url = postgres.new_database()
     user, name = "hard", url.rpartition("/")[2]
     rules = postgres.folder / "data" / "pg_hba.conf"
@@ -202,10 +203,21 @@ def test_a_password_may_have_any_character_and_is_never_shown(postgres: Postgres
             psycopg.sql.SQL("GRANT CREATE ON DATABASE {} TO hard").format(psycopg.sql.Identifier(name))
         )
     place = f"127.0.0.1:{postgres.port}/{name}"
-    opened(f"postgresql://hard:{quote(SECRET, safe='')}@{place}")
+    address = f"postgresql://hard:{quote(SECRET, safe='')}@{place}"
     wrong = refused(f"postgresql://hard:{quote(SECRET, safe='')}x@{place}")
     assert 'password authentication failed for user "hard": see that' in wrong
     assert "%XX for special characters" in refused(f"postgresql://hard:{SECRET}@{place}")
+    with collector_process(tmp_path, config(address)) as collector:
+        file = str(tmp_path / "collector.yaml")
+        told = [page(collector, path).text for path in ("/status", "/metrics", "/readyz", "/ledger")]
+        told += [
+            run(*words, "--config", file).output
+            for words in (["doctor"], ["ledger"], ["collector", "--check"])
+        ]
+    for text in (*told, collector.log.read_text()):
+        assert text
+        assert SECRET not in text
+        assert quote(SECRET, safe="") not in text
 
 
 @pytest.mark.parametrize(

@@ -212,10 +212,12 @@ def _running() -> Panels:
     )
     coverage = [Ask(expr=f"{scored} / ({chosen} > 0)")]  # of all collectors together
     parts = [Ask(expr=scored, name="scored"), Ask(expr=chosen, name="chosen")]
-    states = Ask(expr=f"sum by (state) ({gauge('ragtrace.answers')})", name="{{state}}")
+    states = Ask(
+        expr=f"sum by (state) (max by (job, state, reason) ({gauge('ragtrace.answers')}))", name="{{state}}"
+    )
     health = [
         Ask(expr=f"min({gauge('ragtrace.collector.ready')})", name="ready"),
-        Ask(expr=f"sum({gauge('ragtrace.judge.stopped')})", name="judge stopped"),
+        Ask(expr=f"max({gauge('ragtrace.judge.stopped')})", name="judge stopped"),
         Ask(expr=f"max({gauge('ragtrace.answers.oldest_pending')})", name="oldest pending, s"),
     ]
     return (

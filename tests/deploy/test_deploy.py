@@ -15,6 +15,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragtrace_collector.config import CollectorConfig, load_config, parse_config
+from ragtrace_collector.config.kafka import KafkaConfig
 from ragtrace_collector.operations._instruments import METRICS, Measurement, Readings
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.service.check import check_config
@@ -341,3 +342,15 @@ def test_jaeger_and_the_collector_in_front_take_their_files(otelcol: OtelCol) ->
 @pytest.mark.slow
 def test_tempo_takes_its_file() -> None:
     run(str(required_binary("tempo")), f"-config.file={COMPOSE / 'tempo.yaml'}", "-config.verify=true")
+
+
+def test_the_collector_in_front_of_kafka_writes_what_ragtrace_reads(otelcol: OtelCol) -> None:
+    file = DEPLOY / "kafka" / "otelcol.yaml"
+    done = otelcol.validate(file)
+    assert done.returncode == 0, done.stderr
+    config, receiver = yaml.safe_load(file.read_text()), KafkaConfig(brokers=("127.0.0.1:9092",))
+    exporter, pipelines = config["exporters"]["kafka"], config["service"]["pipelines"]
+    assert exporter["partition_traces_by_id"] is True
+    assert exporter["traces"] == {"topic": receiver.topics[0], "encoding": receiver.encoding}
+    assert "filter/carriers" in pipelines["traces/ragtrace"]["processors"]
+    assert "filter/carriers" not in pipelines["traces/backend"]["processors"]

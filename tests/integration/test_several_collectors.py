@@ -1,8 +1,4 @@
-"""Three collectors with a file each, one of them killed and started again: each answer is judged once.
-
-They read one topic of a real Kafka in one group, or are behind a real OpenTelemetry Collector that balances
-them by trace id.
-"""
+"""Three collectors with a file each read a topic of a real Kafka; one is killed: all is judged once."""
 
 from __future__ import annotations
 
@@ -13,10 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import grpc
 import httpx
 import pytest
-import yaml
 from confluent_kafka import Producer
 
 from ragtrace import semconv
@@ -24,16 +18,12 @@ from ragtrace.traces.otlp import decode_json, encode
 from ragtrace.traces.trace import Span
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.backends.kafka_server import Kafka
-from tests.backends.otelcol import OtelCol
-from tests.backends.otlp_receiver import running_receiver
-from tests.backends.process import eventually, free_ports
+from tests.backends.process import eventually
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-SCALE = Path(__file__).parents[2] / "examples" / "scale"
-EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 PARTITIONS = 6
 SCORE = f"{semconv.SCORE_PREFIX}faithfulness"
 
@@ -186,43 +176,3 @@ def test_an_answer_whose_spans_were_split_when_partitions_moved_is_told_by_both(
         whole = set(range(len(traces))) - split
         eventually(lambda: all(("judged", "") in told(number) for number in whole), what="the others")
         assert not any(("ineligible", "no_retrieval") in told(number) for number in whole)
-
-
-@contextmanager
-def balancing(otelcol: OtelCol, folder: Path, ports: Sequence[int]) -> Iterator[int]:
-    """Run the OpenTelemetry Collector of the example in front of these ports; yield its own."""
-    config = yaml.safe_load((SCALE / "otelcol-loadbalancing.yaml").read_text())
-    config["exporters"]["loadbalancing"]["resolver"]["static"]["hostnames"] = [
-        f"127.0.0.1:{port}" for port in ports
-    ]
-    file = folder / "otelcol-loadbalancing.yaml"
-    file.write_text(yaml.safe_dump(config))
-    (port,) = free_ports(1)
-    with running_receiver() as back_end:
-        variables = {"OTELCOL_OTLP_GRPC": f"127.0.0.1:{port}", "TRACES_ENDPOINT": back_end.endpoint}
-        with otelcol.run(file, env=variables, listens_on=[port]):
-            yield port
-
-
-def send_apart(port: int, numbers: range) -> None:
-    """Send each span of these traces in a request of its own, until it is acknowledged."""
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        export = channel.unary_unary(EXPORT)
-        for span in (span for number in numbers for span in rag_trace(number)):
-            export(encode([span]), timeout=PATIENCE_S)
-
-
-def test_a_collector_behind_a_balancer_that_is_killed_and_comes_back_has_its_answers_judged_once(
-    balancing_otelcol: OtelCol, tmp_path: Path
-) -> None:
-    ports = free_ports(3)
-    members = [Member(tmp_path / f"collector-{port}", {"grpc": f"127.0.0.1:{port}"}) for port in ports]
-    with running(*members), balancing(balancing_otelcol, tmp_path, ports) as port:
-        send_apart(port, range(60))
-        eventually(members[0].carriers, what="a verdict of the first")
-        members[0].kill()
-        send_apart(port, range(60, 120))  # the balancer keeps what is for the first
-        members[0].start()
-        send_apart(port, range(120, 150))
-        await_judged_once(members, 150)
-        assert all(member.carriers() for member in members)

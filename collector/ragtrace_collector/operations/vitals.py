@@ -48,6 +48,8 @@ class Vitals:
     """Reads how the receiver of topics is, if there is one."""
     has_listeners: bool = True
     """Whether spans may come in without it."""
+    judges: bool = True
+    """Whether it judges answers. Else what waits in a shared store for a second attempt is others'."""
     phase: Phase = Phase.STARTING
     lag: LoopLag = field(default_factory=LoopLag)
     reloads: Counter[str] = field(default_factory=Counter)
@@ -116,7 +118,7 @@ class Vitals:
         return {
             **readings,
             "ragtrace.outbox": tuple(self._named(reading) for reading in readings["ragtrace.outbox"]),
-            **self._covered(ledger),
+            **(self._covered(ledger) if self.judges else {}),
             "ragtrace.store.limit": (Measurement(self.store_limit_bytes),),
             **drift_readings(await self.drift()),
             "ragtrace.index.rows": (Measurement(index.rows),),

@@ -169,6 +169,7 @@ def _collector(
         drift=pipeline.drift.state,
         kafka=(lambda: kafka.state) if kafka else None,
         has_listeners=config.has_listeners,
+        judges=pipeline.role is not Role.INGEST,
         sink_names={
             **{key: sink.name for key, sink in shared.sinks.items()},
             **{key: f"forward:logs:{sink.name}" for key, sink in shared.log_sinks.items()},

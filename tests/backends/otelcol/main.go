@@ -4,7 +4,6 @@ package main
 import (
 	"log"
 
-	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/loadbalancingexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/filterprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/tailsamplingprocessor"
@@ -50,9 +49,7 @@ func components() (otelcol.Factories, error) {
 	if err != nil {
 		return otelcol.Factories{}, err
 	}
-	exporters, err := otelcol.MakeFactoryMap(
-		debugexporter.NewFactory(), otlpexporter.NewFactory(), loadbalancingexporter.NewFactory(),
-	)
+	exporters, err := otelcol.MakeFactoryMap(debugexporter.NewFactory(), otlpexporter.NewFactory())
 	if err != nil {
 		return otelcol.Factories{}, err
 	}
