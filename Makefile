@@ -29,7 +29,7 @@ workers = $(shell $(bin)/python -c 'import os; print(2 * os.cpu_count())')
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: train-lexical help demo test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak soak-day fuzz sbom audit \
+.PHONY: train-lexical help demo nightly test test-fast check format venv lock docs backends frameworks phoenix stories recordings soak soak-day fuzz sbom audit \
   test-cluster test-faults test-stats mutants bench bench-check bench-page pictures dashboards
 
 help: ## say what there is
@@ -38,8 +38,15 @@ help: ## say what there is
 demo: $(sixth)/.project-installed ## see a wrong claim beside the chunk that contradicts it, in a small environment (ARGS="--no-open")
 	@$(sixth)/bin/ragtrace demo $(ARGS)
 
+# Faults, floods and simulations: an hour and more, before an issue is closed and not with each push.
+at_night := tests/faults tests/fuzz tests/soak tests/statistics
+
+nightly: venv ## the tests that take an hour: faults, soak, cluster, fuzz, statistics, mutants, benchmarks
+	$(bin)/python -m pytest -n $(workers) $(at_night)
+	$(MAKE) test-faults test-stats test-cluster soak fuzz mutants bench-check
+
 test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends frameworks phoenix stories) ## run all tests, two for each core at a time (ARGS="-k carrier")
-	$(bin)/python -m pytest -n $(workers) $(ARGS)
+	$(bin)/python -m pytest -n $(workers) $(addprefix --ignore=,$(at_night)) $(ARGS)
 
 test-fast: venv ## run the tests that start no process (under two minutes)
 	$(bin)/python -m pytest -m "not slow" -n $(workers) $(ARGS)

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from ragtrace.answer_sources.addresses import parse_address
 from ragtrace.answers.carrier import is_carrier
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.opened import AnswerDamaged, AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.opening import in_order, open_answer
-from ragtrace.answers.port import AnswerIndex
 from ragtrace.answers.rows import ReportLine, read_line, trace_ids_in
 from ragtrace.answers.summary import AnswerKey, key_of
 from ragtrace.backends.http_api import ConnectionSettings

@@ -1,14 +1,13 @@
-"""The port of an index of judged answers: filters, pages and sums over rows without content."""
+"""What an index of judged answers is asked and returns: filters, pages and sums of rows without content."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from ragtrace.answers.sessions import SessionSummary
-from ragtrace.answers.summary import AnswerKey, AnswerSummary
+from ragtrace.answers.summary import AnswerSummary
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.stats import WeightedMean
 
@@ -171,97 +170,3 @@ class Release:
     dimension: str
     """``service_version`` or ``prompt_version``."""
     value: str
-
-
-class AnswerIndex(Protocol):
-    """Searches judged answers. Only the valid evaluation of an answer counts, not those it supersedes.
-
-    **Errors.** Every method raises ReadError if the index cannot be read, and InputError if a cursor is
-    not one of this filter.
-    """
-
-    async def page(
-        self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST, after: str | None = None, limit: int = 50
-    ) -> AnswerPage:
-        """Return a page of a list. ``chosen.text`` is ignored: the index has no text."""
-        ...
-
-    def every(self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST) -> AsyncIterator[AnswerSummary]:
-        """Yield all answers of a list, for an export."""
-        ...
-
-    async def arrivals(
-        self, chosen: AnswerFilter, *, after: frozenset[int] | None = None, limit: int = 500
-    ) -> Arrivals:
-        """Return the valid evaluations that came after a position; without one, only the position now.
-
-        An evaluation that is written again does not come again.
-        """
-        ...
-
-    async def versions(self, key: AnswerKey) -> Sequence[AnswerSummary]:
-        """Return all evaluations of an answer, the valid one first; empty if it is not known."""
-        ...
-
-    async def session(self, session: str, *, tenant: str | None, limit: int = 100) -> Sequence[AnswerSummary]:
-        """Return the answers of a session in the order of time."""
-        ...
-
-    async def sessions(
-        self, *, tenant: str | None, label: Label | None = None, after: str | None = None, limit: int = 50
-    ) -> SessionPage:
-        """Return a page of the sessions of answers, the newest answer first.
-
-        With a label, they are those that were judged so as a whole, the newest verdict first.
-        """
-        ...
-
-    async def judged_sessions(self, session: str, *, tenant: str | None) -> Sequence[SessionSummary]:
-        """Return the judged sessions under an id, the newest first: of several tenants, or far apart."""
-        ...
-
-    async def metrics(self, scope: TrafficScope) -> Sequence[str]:
-        """Return the names of the metrics that occur, ``faithfulness`` first."""
-        ...
-
-    async def trends(
-        self, metrics: Sequence[str], scope: TrafficScope, *, period_ns: int
-    ) -> Sequence[MetricTrend]:
-        """Return metrics over time, in their order. Periods are multiples of an hour, counted from 1970."""
-        ...
-
-    async def sums(self, scope: TrafficScope) -> Sums:
-        """Return a scope in numbers."""
-        ...
-
-    async def quadrant(self, scope: TrafficScope) -> Quadrant | None:
-        """Return the quadrant; ``None`` if no answer has both metrics."""
-        ...
-
-    async def values(self, dimension: str, scope: TrafficScope, *, limit: int = 100) -> Mapping[str, int]:
-        """Return the values of ``service``, ``model``, ``prompt_version``, ``tenant`` or ``blame``.
-
-        They come with their number of answers, the most frequent first.
-
-        Raises:
-            ValueError: there is no such dimension.
-        """
-        ...
-
-    async def releases(self, scope: TrafficScope) -> Sequence[Release]:
-        """Return the releases of a scope, in order of time."""
-        ...
-
-    async def newest_ns(self, scope: TrafficScope) -> int | None:
-        """Return the time of the newest answer; ``None`` without any."""
-        ...
-
-    async def random_order(
-        self, scope: TrafficScope, *, after: float, limit: int
-    ) -> Sequence[tuple[float, AnswerSummary]]:
-        """Return the next answers in random order, which does not depend on when they came.
-
-        Each comes with its position in [0, 1). ``after`` is the last known position, or -1 to begin. Fewer
-        than ``limit`` come only at the end.
-        """
-        ...

@@ -124,11 +124,11 @@ RULE_APPLICATION: Final = "application"
 _NOT_WANTED: Final = Rule(
     name=RULE_APPLICATION,
     drop=True,
-    attributes={semconv.EVALUATE: ValueTest(one_of=(False, "false", "False", "off", "0"))},
+    attributes={semconv.EVALUATE: ValueTest((False, "false", "False", "off", "0"))},
 )
 _WANTED: Final = Rule(
     name=RULE_APPLICATION,
-    attributes={semconv.EVALUATE: ValueTest(one_of=(True, "true", "True", "on", "1"))},
+    attributes={semconv.EVALUATE: ValueTest((True, "true", "True", "on", "1"))},
 )
 
 

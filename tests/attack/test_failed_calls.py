@@ -80,7 +80,7 @@ def spent(folder: Path) -> tuple[int, int]:
 async def test_no_storm_of_failures_passes_a_limit_of_calls(tmp_path: Path, storm: str) -> None:
     answers, most = 40, 24
     with hostile_judge(STORMS[storm]) as judge:
-        async with running_collector(config(tmp_path, judge.base_url, {"calls": most})) as collector:
+        async with running_collector(config(tmp_path, judge.base_url, f"{most} calls")) as collector:
             for number in range(answers):
                 await post(collector, request_of(*rag_trace(number, answer=ANSWER)))
             stopped = collector.vitals.judge_stopped
@@ -148,7 +148,7 @@ def process_config(folder: Path, judge: HostileJudge, most: int) -> Mapping[str,
         "assemble": {"quiet_period": "100ms", "deadline": "5s"},
         "judge": {"use": "openai:m", "base_url": judge.base_url, "sentinel_rate": 0, "timeout": "10m"},
         "evaluate": {"concurrency": 1, "max_crashes": 20, "deadline": "12h"},
-        "budget": {"live": {"month": {"calls": most}}},
+        "budget": {"live": {"month": f"{most} calls"}},
         "export": [{"endpoint": f"otlp-file:{folder / 'out.jsonl'}"}],
         "store": {"path": str(folder / "store.db")},
         "telemetry": {"listen": "127.0.0.1:0"},
@@ -188,7 +188,7 @@ async def after_one_answer(folder: Path, rule: Rule, *, patience: str) -> tuple[
     with hostile_judge(rule) as judge:
         changes = {"judge": {"timeout": patience}, "evaluate": {"retry_delays": []}}
         async with stepped_collector(
-            config(folder, judge.base_url, {"calls": 100, "tokens": 1_000_000}, **changes)
+            config(folder, judge.base_url, ["100 calls", "1000000 tokens"], **changes)
         ) as spans:
             await spans.send(*rag_trace(0, answer=ANSWER))
             await spans.pass_time(1)
@@ -219,7 +219,7 @@ async def test_a_call_that_may_have_cost_its_tokens_stays_counted_as_estimated(
 async def test_a_call_that_never_left_is_none(tmp_path: Path) -> None:
     with hostile_judge(well) as judge:
         gone = judge.base_url
-    unreachable = config(tmp_path, gone, {"calls": 100, "tokens": 1_000_000})
+    unreachable = config(tmp_path, gone, ["100 calls", "1000000 tokens"])
     async with stepped_collector(unreachable) as spans:
         await spans.send(*rag_trace(0, answer=ANSWER))
         await spans.pass_time(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -19,10 +20,13 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.traces.otlp import decode_json, encode
+from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.ledger import read_ledger
+from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.sqlite import SqliteFile
 from tests.acceptance.collector_process import CollectorProcess, collector_process
 from tests.attack.power_loss import Disk
+from tests.backends.postgres_server import Postgres, running_postgres
 from tests.backends.process import eventually
 from tests.integration.cli.program import start
 from tests.patience import PATIENCE_S
@@ -57,8 +61,13 @@ def config_of(folder: Path) -> Mapping[str, Any]:
     }
 
 
-def acknowledged_until_the_power_fails(collector: CollectorProcess, *, answers: int) -> set[str]:
-    """Send from several threads at once, and kill the collector when so many answers are acknowledged."""
+def acknowledged_until_the_power_fails(
+    collector: CollectorProcess, *, answers: int, server: Postgres | None = None
+) -> set[str]:
+    """Send from several threads at once, and kill the collector when so many answers are acknowledged.
+
+    Its database goes first, so that nothing can be acknowledged that it did not have.
+    """
     acknowledged: set[str] = set()
     enough = threading.Event()
 
@@ -81,6 +90,8 @@ def acknowledged_until_the_power_fails(collector: CollectorProcess, *, answers: 
     for sender in senders:
         sender.start()
     assert enough.wait(PATIENCE_S)
+    if server is not None:
+        server.stop(signal.SIGQUIT)
     collector.kill()
     for sender in senders:
         sender.join()
@@ -107,8 +118,8 @@ def delivered(store: Path) -> set[str]:
         return {row[0] for row in db.execute("SELECT trace_id FROM carrier WHERE state = 'delivered'")}
 
 
-def accounted(folder: Path) -> tuple[int, int]:
-    with SqliteFile(folder / "store.db").reading() as db:
+def accounted(database: Database) -> tuple[int, int]:
+    with database.reading() as db:
         ledger = read_ledger(db)
     assert ledger.adds_up
     return ledger.seen, ledger.pending + ledger.outbox_items_in("waiting")
@@ -123,15 +134,38 @@ def test_what_was_acknowledged_outlives_a_power_loss_and_is_judged_once(
             preloaded.setenv(name, value)
         with collector_process(disk.root, config_of(disk.root)) as collector:
             acknowledged = acknowledged_until_the_power_fails(collector, answers=answers)
+    store = SqliteFile(disk.root / "store.db")
     for left in [disk.after_power_loss(Random(answers), luck=luck) for luck in LUCKS]:
         disk.restore(left)
         with collector_process(disk.root, config_of(disk.root)) as collector:
             eventually(lambda: acknowledged <= carriers(disk.root).keys(), what="every answer's carrier")
-            eventually(lambda: accounted(disk.root)[1] == 0, what="nothing to be under way")
+            eventually(
+                lambda: accounted(SqliteFile(disk.root / "store.db"))[1] == 0, what="nothing to be under way"
+            )
             assert collector.stop() == 0
         found = carriers(disk.root)
         assert set(found.values()) == {1}, "a carrier stands there twice"
-        assert accounted(disk.root) == (len(found), 0)
+        assert accounted(store) == (len(found), 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("answers", [1, 120])
+def test_what_was_acknowledged_outlives_a_loss_of_the_database_with_the_power(
+    tmp_path: Path, answers: int
+) -> None:
+    with running_postgres() as server:
+        database = PostgresServer(server.new_database())
+        config = {**config_of(tmp_path), "store": {"url": database.url}}
+        with collector_process(tmp_path, config) as collector:
+            acknowledged = acknowledged_until_the_power_fails(collector, answers=answers, server=server)
+        server.start()
+        with collector_process(tmp_path, config) as collector:
+            eventually(lambda: acknowledged <= carriers(tmp_path).keys(), what="every answer's carrier")
+            eventually(lambda: accounted(database)[1] == 0, what="nothing to be under way")
+            assert collector.stop() == 0
+        found = carriers(tmp_path)
+        assert set(found.values()) == {1}, "a carrier stands there twice"
+        assert accounted(database) == (len(found), 0)
 
 
 _MOST_ANSWERS: Final = 40

@@ -76,7 +76,7 @@ def config(folder: Path, url: str, *, tokens: int = 10_000_000) -> CollectorConf
     return config_of(
         folder,
         judge={"use": "openai:m", "base_url": url, "sentinel_rate": 0},
-        budget={"live": {"month": {"calls": 1_000, "tokens": tokens}}},
+        budget={"live": {"month": ["1000 calls", f"{tokens} tokens"]}},
     )
 
 

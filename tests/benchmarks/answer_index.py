@@ -1,28 +1,37 @@
-"""The index of judged answers at a million rows: bytes a row, rows a second, and every kind of query."""
+"""The index of judged answers at a million rows: bytes a row, rows a second, and every kind of query.
+
+    python -m tests.benchmarks.answer_index [--engine postgres] [--rows 1000000] [--keep FILE]
+
+The rows are written to SQLite in any case; PostgreSQL gets a copy of them, in a server of its own.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import random
+import re
 import sqlite3
 import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.index.sums import fold
 from ragtrace.answers.index.tables import INDEX_TABLES
 from ragtrace.answers.index.writes import forget, note_feedback, put
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, MetricSummary
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
+from ragtrace_collector.store.postgres import PostgresServer, create
+from ragtrace_collector.store.reader import index_of
 from ragtrace_collector.ui.overview import read_overview
+from tests.backends.postgres_server import running_postgres
 
 HOUR_NS: Final = 3_600_000_000_000
 END_NS: Final = 1_795_262_400_000_000_000
@@ -168,7 +177,7 @@ def filters() -> Iterator[tuple[str, AnswerFilter]]:
     )
 
 
-async def pages(index: SqliteAnswerIndex) -> None:
+async def pages(index: AnswerIndex) -> None:
     """Measure lists: each filter in each order, on the first page and deep ones."""
     print(f"{'list':40} {'order':8} {'rows':>5} {'cut':>4} {'p50 ms':>8} {'p95 ms':>8}")
     for name, chosen in filters():
@@ -183,7 +192,7 @@ async def pages(index: SqliteAnswerIndex) -> None:
             _print(f"{name:40} {sort.value:8} {found:>5} {cut:>4}", spent)
 
 
-async def overviews(index: SqliteAnswerIndex) -> None:
+async def overviews(index: AnswerIndex) -> None:
     """Measure overviews of several ranges, with and without a scope."""
     print(f"{'overview':61} {'p50 ms':>8} {'p95 ms':>8}")
     for days in (1, 7, 30, 90):
@@ -208,9 +217,11 @@ async def overviews(index: SqliteAnswerIndex) -> None:
             for title, query in queries.items():
                 await _measure(f"{days:>2} days, {name}: {title}", query)
     await _measure("session", lambda: index.session("what", tenant=None))
+    for tenant in (None, "tenant-1"):
+        await _measure(f"sessions of {tenant or 'all'}", lambda t=tenant: index.sessions(tenant=t))  # type: ignore[misc]
 
 
-async def _whole(index: SqliteAnswerIndex, scope: TrafficScope) -> None:
+async def _whole(index: AnswerIndex, scope: TrafficScope) -> None:
     await read_overview(index, replace(scope, until_ns=END_NS), now_ns=END_NS)
 
 
@@ -243,7 +254,7 @@ def _print(name: str, spent: list[float]) -> None:
     print(f"{name} {middle * 1e3:>8.1f} {high * 1e3:>8.1f}", flush=True)
 
 
-def reader(path: Path) -> SqliteAnswerIndex:
+def reader(path: Path) -> AnswerIndex:
     """Open the file as pages do: anew for each query, read-only."""
 
     @contextmanager
@@ -253,12 +264,33 @@ def reader(path: Path) -> SqliteAnswerIndex:
             db.execute("BEGIN")
             yield db
 
-    return SqliteAnswerIndex(connect)
+    return AnswerIndex(connect)
+
+
+@contextmanager
+def copied(path: Path) -> Iterator[AnswerIndex]:
+    """Copy the rows of a file to PostgreSQL, and read them there as pages do."""
+    with running_postgres() as server:
+        database = PostgresServer(server.new_database())
+        with database.connect() as connection, closing(sqlite3.connect(path)) as db:
+            create(connection)
+            connection.execute("SET search_path = ragtrace")
+            connection.execute("SET ragtrace.writer = 1")
+            for table in re.findall(r"CREATE TABLE (\w+)", INDEX_TABLES):
+                rows = db.execute(f"SELECT * FROM {table}")
+                names = ", ".join(column[0] for column in rows.description)
+                with connection.cursor().copy(f"COPY {table} ({names}) FROM STDIN".encode()) as copy:
+                    for row in rows:
+                        copy.write_row(row)
+        server.execute("VACUUM ANALYZE", database.url)
+        yield index_of(database)
+        database.close()
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--engine", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--keep", type=Path, help="use this file again, or make it")
     given = parser.parse_args()
@@ -266,9 +298,9 @@ def main() -> None:
         path = given.keep or Path(folder) / "index.db"
         if not path.exists():
             fill(path, given.rows)
-        index = reader(path)
-        asyncio.run(pages(index))
-        asyncio.run(overviews(index))
+        with copied(path) if given.engine == "postgres" else nullcontext(reader(path)) as index:
+            asyncio.run(pages(index))
+            asyncio.run(overviews(index))
         _forget(path)
     print("slowest:")
     for high, name, _ in sorted(SPENT, reverse=True)[:12]:

@@ -17,12 +17,15 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from ragtrace.answers.index.sums import fold
+from ragtrace.answers.index.writes import put
 from ragtrace.budget import Budget, Spend
 from ragtrace.sampling import SamplingPlan
+from ragtrace.sql import skip_locked
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.sampling import Limits, Sampler
-from ragtrace_collector.store.postgres import PostgresServer
+from ragtrace_collector.store.postgres import PostgresDb, PostgresServer, create
 from ragtrace_collector.store.records import Job, StoreUnavailable
 from ragtrace_collector.store.store import Store
 from tests.architecture.source import ROOT
@@ -32,6 +35,7 @@ from tests.conformance.test_store_index import JOB, SECOND, judge, judge_one, ke
 from tests.patience import PATIENCE_S
 from tests.stores.crew import BUDGET, GONE_S, HOURS
 from tests.stores.victim import SAMPLE, SINK, SPAN
+from tests.unit.answers.rows import a_row
 from tests.unit.collector.asked import asked, decide
 
 HITS = 8
@@ -282,6 +286,33 @@ async def put_jobs(store: Store, number: int) -> list[TraceSlice]:
         job = Job(trace_id=part.trace_id, span_id=SPAN, sample=SAMPLE)
         await store.decide_trace(part.trace_id, jobs=[job], outcomes=[], keep_spans=True, now_ns=1)
     return parts
+
+
+def test_sums_that_one_process_makes_are_left_to_it(postgres: Postgres) -> None:
+    server = PostgresServer(postgres.new_database())
+    with server.connect() as making, server.connect() as other:
+        create(making)
+        one, two = PostgresDb(making, 1), PostgresDb(other, 2)
+        for writer, db in enumerate((one, two), start=1):
+            db.execute("SELECT set_config('search_path', 'ragtrace', false)")
+            db.execute("SELECT set_config('ragtrace.writer', ?, false)", [str(writer)])
+            db.execute("SET lock_timeout = '1s'")
+            put(db, a_row(writer))
+            db.connection.commit()
+        assert fold(one, at_once=9, is_open=True, skip_locked=skip_locked(one)) == 1
+        two.execute("SELECT set_config('ragtrace.writer', '3', false)")
+        put(two, a_row(3))
+        assert fold(two, at_once=9, is_open=True, skip_locked=skip_locked(two)) == 0
+        making.commit()
+        other.commit()
+        while fold(two, at_once=9, is_open=True, skip_locked=skip_locked(two)):
+            pass
+        assert two.execute(
+            "SELECT hours, sum(answers) FROM answer_sum GROUP BY hours ORDER BY hours"
+        ).fetchall() == [
+            (1, 3),
+            (24, 3),
+        ]
 
 
 def await_traces(said: Path, number: int) -> None:

@@ -91,7 +91,7 @@ def test_what_a_page_shows_keeps_to_it(document: Any) -> None:
     [
         "assemble: {quiet_period: '${env:QUIET:-2s}', max_open_traces: '${env:MANY:-50}'}",
         "sample: {ratio: '${env:RATIO:-0.5}', rules: [{name: a, service: [shop, web], rate: 0.5}]}",
-        "sample: {rules: [{name: a, attributes: {tier: 3, vip: true, x: {matches: y}}, slower_than: 1.5s}]}",
+        "sample: {rules: [{name: a, attributes: {tier: 3, vip: true, x: /y/}, slower_than: 1.5s}]}",
         "receive: {insecure: '${env:OPEN:-false}', grpc: null, max_message_bytes: 1048576}",
         "receive: {max_message_bytes: 16 MB, limits: {attribute_bytes: 1kB}}",
         "receive: {kafka: {brokers: 'k:9092', topics: [a], tls: {}, options: {client.rack: '${env:HOME}'}}}",
@@ -103,7 +103,7 @@ def test_what_a_page_shows_keeps_to_it(document: Any) -> None:
         "extract: {mapping: {question: app.question, context: [a, 'b[].c']}}",
         "store: {path: null, max_bytes: 500MB, retention: 30d}",
         "attach: {carrier_time: now, max_claims: 90, content: false}",
-        "budget: {live: {day: {usd: 1.5, calls: 100}}}",
+        "budget: {live: {day: [1.5 USD, 100 calls]}}",
     ],
 )
 def test_what_the_program_takes_the_schema_takes(text: str) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from ragtrace_collector.config import parse_config
 from ragtrace_collector.config.sampling import (
-    ComparisonConfig,
     FollowUpConfig,
     RuleConfig,
     SampleConfig,
@@ -30,7 +29,7 @@ def test_an_example_is_a_configuration(example: str) -> None:
 
 @pytest.mark.parametrize(
     "section",
-    [SampleConfig, RuleConfig, ComparisonConfig, TenantFloorConfig, SampleLimitConfig, FollowUpConfig],
+    [SampleConfig, RuleConfig, TenantFloorConfig, SampleLimitConfig, FollowUpConfig],
 )
 def test_every_key_is_explained(section: type[SampleConfig]) -> None:
     assert {key for key in section.model_fields if not re.search(rf"\b{key}\b", PAGE)} == set()

@@ -79,7 +79,7 @@ JUDGE: Mapping[str, Setting] = {
     "cheaper": Setting(
         value=f"{LIKELY}cheaper",
         enters_version=False,
-        beside={"budget.at_limit": "cheaper", "budget.live.day.calls": 1_000_000},
+        beside={"budget.at_limit": "cheaper", "budget.live.day": "1000000 calls"},
     ),
     "embedder": Setting(value=f"{EMBEDDER}other"),
     "batch_size": Setting(value=1),
@@ -96,11 +96,8 @@ SECOND: Mapping[str, Setting] = {
     "use": Setting(value=f"{LIKELY}other"),
     "base_url": Setting(value="http://localhost:2/v1", enters_version=False),
     "api_key_env": Setting(value="ANOTHER_KEY", enters_version=False),
-    "api_key": Setting(value="a-key", enters_version=False),
-    "tls": Setting(value={"ca": "{folder}/ca.crt"}, enters_version=False),
     "headers": Setting(value={"x-team": "search"}, enters_version=False),
     "extra_body": Setting(value={"seed": 7}),
-    "timeout": Setting(value="30s", enters_version=False),
 }
 METRIC: Mapping[str, Setting] = {
     "name": Setting(value="hallucination"),

@@ -30,7 +30,7 @@ __all__ = ["LINGER_S", "Traffic", "Wire", "open_wire"]
 _EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _PROTOBUF = {"content-type": "application/x-protobuf"}
 _LOST = "connection lost"
-_TRY_AGAIN = frozenset({"UNAVAILABLE", "503", _LOST})
+_TRY_AGAIN = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "503", _LOST})
 _LATE_S = 4.0
 LINGER_S = 20.0
 """How long the collector keeps the spans of a trace that it has settled."""

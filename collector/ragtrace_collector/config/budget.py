@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from ragtrace_collector.config.values import Section
+from ragtrace.budget import Limit
+from ragtrace_collector.config.values import AlternativeForm, Section, one_or_more
+
+_AMOUNT: Final = re.compile(r"(\d{1,15}(?:\.\d+)?) *(calls|tokens|usd)", re.IGNORECASE)
+_MOST_USD: Final = 1e9
 
 
-class BudgetLimitConfig(Section):
-    """What may be spent in one window."""
+def limit_of(amounts: tuple[str, ...]) -> Limit:
+    """Return what amounts such as ``5 USD`` and ``1000 calls`` allow in one window.
 
-    calls: int | None = Field(default=None, gt=0)
-    tokens: int | None = Field(default=None, gt=0)
-    usd: float | None = Field(default=None, gt=0, lt=1e9, allow_inf_nan=False)
+    Raises:
+        ValueError: one is no amount, or two limit the same.
+    """
+    found: dict[str, float] = {}
+    for each in amounts:
+        amount = _AMOUNT.fullmatch(each.strip())
+        number, unit = (float(amount[1]), amount[2].lower()) if amount else (0.0, "")
+        if not number or (number >= _MOST_USD and unit == "usd") or (unit != "usd" and number % 1):
+            raise ValueError("write an amount such as 5 USD, 1000 calls or 200000 tokens, or a list of them")
+        if unit in found:
+            raise ValueError(f"two amounts of {unit}: write one")
+        found[unit] = number
+    whole = {unit: int(found[unit]) if unit in found else None for unit in ("calls", "tokens")}
+    return Limit.of(calls=whole["calls"], tokens=whole["tokens"], usd=found.get("usd"))
+
+
+def _readable(amounts: tuple[str, ...]) -> tuple[str, ...]:
+    limit_of(amounts)
+    return amounts
+
+
+Amounts = Annotated[
+    tuple[str, ...], AfterValidator(_readable), BeforeValidator(one_or_more), AlternativeForm("string")
+]
 
 
 class BudgetPeriodsConfig(Section):
     """Limits by the length of their windows. All hold."""
 
-    minute: BudgetLimitConfig = BudgetLimitConfig()
-    day: BudgetLimitConfig = BudgetLimitConfig()
-    month: BudgetLimitConfig = BudgetLimitConfig()
+    minute: Amounts = ()
+    day: Amounts = ()
+    month: Amounts = ()
 
 
 class BudgetConfig(Section):

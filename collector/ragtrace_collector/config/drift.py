@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from pydantic import Field
 
-from ragtrace_collector.config.budget import BudgetLimitConfig
+from ragtrace_collector.config.budget import Amounts
 from ragtrace_collector.config.values import Section, Timeout
 
 
@@ -16,7 +16,7 @@ class DriftConfig(Section):
     anchors: str | None = None
     """A file of labeled answers, or ``builtin``."""
     every: Timeout = timedelta(hours=24)
-    budget: BudgetLimitConfig = BudgetLimitConfig()
+    budget: Amounts = ()
     """What all checks of a UTC day may spend, apart from ``budget.live``."""
     alpha: float = Field(default=0.01, gt=0, le=0.5)
     """The largest chance that a steady judge is ever accused, over the whole life of a baseline."""

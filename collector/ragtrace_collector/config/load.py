@@ -219,8 +219,7 @@ def _paths_beside(folder: Path, tls: _Model | None) -> _Model | None:
 
 
 def _judge_beside(folder: Path, judge: SecondJudgeConfig) -> SecondJudgeConfig:
-    found = {"use": named_beside(judge.use, folder), "tls": _paths_beside(folder, judge.tls)}
-    return judge.model_copy(update=found)
+    return judge.model_copy(update={"use": named_beside(judge.use, folder)})
 
 
 def _metric_beside(folder: Path, metric: MetricConfig) -> MetricConfig:

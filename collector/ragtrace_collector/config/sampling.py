@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Annotated, Final, Literal
 
@@ -18,7 +17,7 @@ from ragtrace.sampling import (
     SuspicionRate,
     ValueTest,
 )
-from ragtrace_collector.config.values import AlternativeForm, Duration, Pattern, Section, Timeout
+from ragtrace_collector.config.values import AlternativeForm, Duration, Section, Timeout
 
 _RESERVED: Final = (RULE_RATIO, RULE_SUSPICION, "tenant", "neighbour")
 _CONDITIONS: Final = (
@@ -35,42 +34,20 @@ _CONDITIONS: Final = (
 )
 
 
-class ComparisonConfig(Section):
-    """What one value must be."""
-
-    one_of: tuple[Scalar, ...] = ()
-    matches: Pattern | None = None
-    above: float | None = None
-    below: float | None = None
-    exists: bool = True
-
-    @model_validator(mode="after")
-    def _asks_one_thing(self) -> ComparisonConfig:
-        if not self.exists and self.model_fields_set != {"exists"}:
-            raise ValueError("what does not exist has no value: leave the rest out with `exists: false`")
-        return self
-
-    def opened(self) -> ValueTest:
-        """Return what a rule takes."""
-        matches = re.compile(self.matches) if self.matches is not None else None
-        return ValueTest(one_of=self.one_of, matches=matches, above=self.above, below=self.below)
-
-
 def _compared(value: object) -> object:
     """Let a comparison be written as the one value that is asked for, or as several."""
-    if isinstance(value, dict | ComparisonConfig):
-        return value
-    values = value if isinstance(value, list) else [value]
+    values = value if isinstance(value, list | tuple) else (value,)
     if not values or any(not isinstance(each, str | bool | int | float) for each in values):
         raise ValueError(
-            "compare with a text, a number, true, false, a list of them, "
-            "or {matches: PATTERN}, {above: N}, {below: N}, {exists: BOOL}"
+            'compare with a text, a number, true, false, "/PATTERN/", "> N", "< N", "*" for any value, or'
+            " a list of them"
         )
-    return {"one_of": values}
+    ValueTest.written(values)
+    return values
 
 
 Compared = Annotated[
-    ComparisonConfig, BeforeValidator(_compared), AlternativeForm("string", "number", "boolean", "array")
+    tuple[Scalar, ...], BeforeValidator(_compared), AlternativeForm("string", "number", "boolean")
 ]
 
 
@@ -82,7 +59,7 @@ class RuleConfig(Section):
     drop: bool = False
     service: Compared | None = None
     status: Literal["error"] | None = None
-    attributes: dict[str, Compared] = {}
+    attributes: dict[str, Compared | None] = {}
     tenant: Compared | None = None
     model: Compared | None = None
     prompt_version: Compared | None = None
@@ -109,8 +86,8 @@ class RuleConfig(Section):
             drop=self.drop,
             service=_opened(self.service),
             error=self.status == "error",
-            attributes={key: each.opened() for key, each in self.attributes.items() if each.exists},
-            absent=frozenset(key for key, each in self.attributes.items() if not each.exists),
+            attributes={key: ValueTest.written(each) for key, each in self.attributes.items() if each},
+            absent=frozenset(key for key, each in self.attributes.items() if each is None),
             tenant=_opened(self.tenant),
             model=_opened(self.model),
             prompt_version=_opened(self.prompt_version),
@@ -120,18 +97,9 @@ class RuleConfig(Section):
             answer_chars=_opened(self.answer_chars),
         )
 
-    @field_validator(
-        "service", "tenant", "model", "prompt_version", "session", "question_chars", "answer_chars"
-    )
-    @classmethod
-    def _exists(cls, value: ComparisonConfig | None) -> ComparisonConfig | None:
-        if value is not None and not value.exists:
-            raise ValueError("`exists: false` is for `attributes`")
-        return value
 
-
-def _opened(comparison: ComparisonConfig | None) -> ValueTest | None:
-    return comparison.opened() if comparison else None
+def _opened(values: tuple[Scalar, ...] | None) -> ValueTest | None:
+    return ValueTest.written(values) if values else None
 
 
 class TenantFloorConfig(Section):

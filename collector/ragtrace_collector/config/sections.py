@@ -149,11 +149,8 @@ class SecondJudgeConfig(Section):
     use: str
     base_url: HttpUrl | None = None
     api_key_env: EnvName | None = None
-    api_key: SecretStr | None = None
-    tls: TlsConfig | None = None
     headers: Headers | None = None
     extra_body: dict[str, JsonValue] | None = None
-    timeout: Timeout | None = None
 
 
 class CacheConfig(Section):

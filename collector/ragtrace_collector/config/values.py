@@ -129,7 +129,8 @@ class Section(BaseModel):
     )
 
 
-def _listed(value: object) -> object:
+def one_or_more(value: object) -> object:
+    """Let a list of one text be written as the text."""
     return (value,) if isinstance(value, str) else value
 
 
@@ -146,16 +147,12 @@ def _pattern(value: str) -> str:
 
 
 Paths = Annotated[
-    tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(_listed), AlternativeForm("string")
+    tuple[Annotated[str, AfterValidator(_path)], ...], BeforeValidator(one_or_more), AlternativeForm("string")
 ]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
-def _one_or_more(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
-Files = Annotated[tuple[Path, ...], BeforeValidator(_one_or_more), AlternativeForm("string")]
+Files = Annotated[tuple[Path, ...], BeforeValidator(one_or_more), AlternativeForm("string")]
 
 
 def named(key: str) -> Callable[[object], object]:

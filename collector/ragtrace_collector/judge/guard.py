@@ -29,7 +29,7 @@ from ragtrace.judge import AdaptiveLimiter, limiter_of
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Clock, Embedder, Judge
 from ragtrace_collector.config import CollectorConfig
-from ragtrace_collector.config.budget import BudgetLimitConfig, BudgetPeriodsConfig
+from ragtrace_collector.config.budget import BudgetPeriodsConfig, limit_of
 from ragtrace_collector.judge.breaker import Breaker, BreakerState
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.telemetry.logs import event
@@ -218,9 +218,5 @@ def guards_of(config: CollectorConfig, *, clock: Clock, spend_ledger: SpendLedge
 def budget_of(name: str, config: BudgetPeriodsConfig) -> Budget:
     """Return the configured budget, without the periods that have no limit."""
     by_period = {Period.MINUTE: config.minute, Period.DAY: config.day, Period.MONTH: config.month}
-    limits = {period: _limit(given) for period, given in by_period.items()}
+    limits = {period: limit_of(given) for period, given in by_period.items()}
     return Budget(name=name, limits={period: limit for period, limit in limits.items() if limit != Limit()})
-
-
-def _limit(config: BudgetLimitConfig) -> Limit:
-    return Limit.of(calls=config.calls, tokens=config.tokens, usd=config.usd)

@@ -68,11 +68,8 @@ def judge_spec_of(config: JudgeConfig) -> JudgeSpec:
 def _sibling(judge: JudgeSpec, config: SecondJudgeConfig) -> JudgeSpec:
     given = {
         "api_key_env": config.api_key_env,
-        "api_key": config.api_key.get_secret_value() if config.api_key else None,
-        "tls": config.tls.opened() if config.tls else None,
         "headers": None if config.headers is None else _plain(config.headers),
         "extra_body": config.extra_body,
-        "timeout_s": config.timeout.total_seconds() if config.timeout else None,
     }
     own = {name: value for name, value in given.items() if value is not None}
     return judge.sibling(config.use, base_url=config.base_url, **own)

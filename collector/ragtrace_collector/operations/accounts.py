@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ragtrace.answers.port import AnswerIndex
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.errors import InputError
 from ragtrace.ports import Clock
 from ragtrace_collector.judge.live import LiveConfig

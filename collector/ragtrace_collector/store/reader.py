@@ -10,7 +10,7 @@ from typing import Final
 
 from ragtrace import semconv
 from ragtrace.answer_sources import KeptAnswer
-from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import CodecError, ReadError
 from ragtrace.model import RagRecord
@@ -23,12 +23,12 @@ from ragtrace_collector.store.database import Database
 from ragtrace_collector.store.trace_key import BEHIND_ID, tenant_of, trace_id_of, trace_key
 
 
-def index_of(database: Database, cipher: PayloadCipher = NO_CIPHER) -> SqliteAnswerIndex:
+def index_of(database: Database, cipher: PayloadCipher = NO_CIPHER) -> AnswerIndex:
     """Return the index of the judged answers in a store, which a collector may be writing meanwhile.
 
     Its methods raise ReadError if there is no store, or none of this version.
     """
-    return SqliteAnswerIndex(database.reading, unseal=cipher.decrypt_or_nothing)
+    return AnswerIndex(database.reading, unseal=cipher.decrypt_or_nothing)
 
 
 class StoreReader:

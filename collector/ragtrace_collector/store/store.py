@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.index.sums import fold
 from ragtrace.errors import ReadError
 from ragtrace.sql import Db, skip_locked
@@ -97,7 +97,7 @@ class Store:
         self._holds = HeldTraces(sinks=tuple(forward_to), cipher=cipher)
         self._max_bytes = max_bytes
         self._accounts = Accounts()
-        self.answers: SqliteAnswerIndex = index_of(database, cipher)
+        self.answers: AnswerIndex = index_of(database, cipher)
         """The rows of judged answers. Each method reads one moment, and keeps no writer waiting."""
         self.content = StoreReader(database, cipher)
         """What answers are opened from; it keeps no writer waiting."""

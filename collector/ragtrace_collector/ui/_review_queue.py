@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ragtrace.answers.port import AnswerFilter, AnswerIndex, MetricTrend, SortBy, TrafficScope
+from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.port import AnswerFilter, MetricTrend, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label
 from ragtrace.reviews.averages import CorrectedMean, corrected_mean, random_prefix

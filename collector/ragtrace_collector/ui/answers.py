@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ragtrace.answers.port import AnswerIndex, AnswerPage, SortBy, TrafficScope
+from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.port import AnswerPage, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictLabel

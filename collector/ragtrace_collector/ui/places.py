@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from ragtrace.answer_sources import open_source
 from ragtrace.answers.index.own_file import open_index
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.opened import AnswerSource
-from ragtrace.answers.port import AnswerIndex
 from ragtrace_collector.ui.searching import AnswerSearch
 
 

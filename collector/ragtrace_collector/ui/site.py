@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.opened import AnswerSource
-from ragtrace.answers.port import AnswerIndex
 from ragtrace.ports import Clock
 from ragtrace.reviews.review import ReviewStore
 

@@ -1,5 +1,5 @@
-"""The index of judged answers in SQLite: rows without content, and hourly sums that overviews read.
+"""The index of judged answers in SQL: rows without content, and sums of hours and days that overviews read.
 
-`ragtrace.answers.index.writes` keeps it, inside the transactions of whoever owns the file, and
-`ragtrace.answers.index.reading.SqliteAnswerIndex` searches it.
+`ragtrace.answers.index.writes` keeps it, inside the transactions of whoever owns the tables, and
+`ragtrace.answers.index.reading.AnswerIndex` searches it.
 """

@@ -103,12 +103,12 @@ def trends(
     for metric, name in zip(metrics, names, strict=True):
         periods = {start: amounts for (of, start), amounts in sorted(found.items()) if of == name}
         first_ns = scope.since_ns if scope.since_ns is not None else min(periods, default=0) * HOUR_NS
-        whole = [sum(each) for each in zip(*periods.values(), strict=True)] or [0] * len(_MOMENTS)
+        whole: list[float] = [sum(each) for each in zip(*periods.values(), strict=True)]
         shown.append(
             MetricTrend(
                 metric=metric,
                 lower_is_better=is_lower_better(db, name),
-                whole=_point(first_ns, whole),
+                whole=_point(first_ns, whole or [0.0] * len(_MOMENTS)),
                 points=tuple(_point(start * HOUR_NS, amounts) for start, amounts in periods.items()),
                 period_ns=period_ns,
             )

@@ -117,19 +117,18 @@ class Search:
 
     def _among(self, few: Condition, after: Place | None, limit: int) -> list[Place]:
         """Look at all of a few candidates, and sort those that match."""
-        keys = ", ".join(self.order.columns)
-        values: tuple[object, ...] = ()
-        if self.order.columns == _BY_SCORE:
-            keys = "(SELECT score FROM answer_score WHERE answer = answer_row.id AND metric = ?) AS score"
-            values = (metric_of(self.chosen),)
+        source = Condition(
+            f"(SELECT * FROM answer_row WHERE {few.sql} LIMIT ?) AS answer_row", (*few.values, self.few)
+        )
         known = Condition(f"{self.order.columns[0]} IS NOT NULL").and_(self.order.after(after))
+        if self.order.columns == _BY_SCORE:  # scores are looked up, and not gone through
+            source = source._replace(sql=f"{source.sql} CROSS JOIN answer_score AS scored")
+            known = Condition("scored.answer = id AND metric = ?", (metric_of(self.chosen),)).and_(known)
+        wanted = known.and_(self.meets)
         return self.db.execute(
-            f"WITH few AS MATERIALIZED (SELECT id FROM answer_row WHERE {few.sql}),"
-            f" found AS MATERIALIZED (SELECT {keys}, id FROM answer_row"
-            f" WHERE id IN (SELECT id FROM few) AND {self.meets.sql})"
-            f" SELECT {', '.join(self.order.columns)}, id FROM found"
-            f" WHERE {known.sql} ORDER BY {self.order.by()} LIMIT ?",
-            (*few.values, *values, *self.meets.values, *known.values, limit + 1),
+            f"SELECT {', '.join(self.order.columns)}, id FROM {source.sql} WHERE {wanted.sql}"
+            f" ORDER BY {self.order.by()} LIMIT ?",
+            (*source.values, *wanted.values, limit + 1),
         ).fetchall()
 
     def _along(self, chunks: Iterator[list[Candidate]], limit: int, is_over: Callable[[], bool]) -> Found:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.index.sessions import put_session
 from ragtrace.answers.index.sums import fold
 from ragtrace.answers.index.tables import INDEX_TABLES
@@ -29,8 +29,8 @@ _AT_ONCE: Final = 500
 _MOST_ROWS: Final = 1_000_000
 
 
-class OwnIndex(SqliteAnswerIndex):
-    """An [`AnswerIndex`][ragtrace.answers.port.AnswerIndex] that can also be filled. Threads take turns."""
+class OwnIndex(AnswerIndex):
+    """An index that can also be filled. Threads take turns."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         super().__init__(self._turn)

@@ -56,8 +56,12 @@ _LOOKED_BACK: Final = 1_000
 ReadT = TypeVar("ReadT")
 
 
-class SqliteAnswerIndex:
-    """An [`AnswerIndex`][ragtrace.answers.port.AnswerIndex] that reads in threads while another may write."""
+class AnswerIndex:
+    """Searches judged answers, in threads, while others may write. Superseded evaluations do not count.
+
+    **Errors.** Every method raises ReadError if the index cannot be read, and InputError if a cursor is not
+    one of this filter, or a trace id is not hexadecimal.
+    """
 
     def __init__(
         self, connect: Connect, *, unseal: Seal = as_it_is, limit_s: float = _LIMIT_S, few: int = FEW
@@ -71,12 +75,7 @@ class SqliteAnswerIndex:
     async def page(
         self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST, after: str | None = None, limit: int = 50
     ) -> AnswerPage:
-        """Return a page of a list. ``chosen.text`` is ignored: the index has no text.
-
-        Raises:
-            InputError: the cursor is not one of this filter and order, or a trace id is not hexadecimal.
-            ReadError: the index cannot be read.
-        """
+        """Return a page of a list. ``chosen.text`` is ignored: the index has no text."""
         return await self._read(lambda db: self._page(db, chosen, sort, after, limit))
 
     async def every(
@@ -97,9 +96,7 @@ class SqliteAnswerIndex:
     ) -> Arrivals:
         """Return the valid evaluations that came after a position; without one, only the position now.
 
-        Raises:
-            InputError: a trace id is not hexadecimal.
-            ReadError: the index cannot be read.
+        An evaluation that is written again does not come again.
         """
         return await self._read(lambda db: _arrivals(db, chosen, after, limit, self._unseal))
 
@@ -117,10 +114,6 @@ class SqliteAnswerIndex:
         """Return a page of the sessions of answers, the newest answer first.
 
         With a label, they are those that were judged so as a whole, the newest verdict first.
-
-        Raises:
-            InputError: the cursor is none.
-            ReadError: the index cannot be read.
         """
         return await self._read(
             lambda db: session_page(db, tenant=tenant, label=label, after=after, limit=limit)
@@ -137,11 +130,12 @@ class SqliteAnswerIndex:
     async def trends(
         self, metrics: Sequence[str], scope: TrafficScope, *, period_ns: int
     ) -> Sequence[MetricTrend]:
-        """Return metrics over time. The scope is widened to whole hours.
+        """Return metrics over time, in their order. The scope is widened to whole hours.
+
+        Periods are multiples of an hour, counted from 1970.
 
         Raises:
             ValueError: the period is not a multiple of an hour.
-            ReadError: the index cannot be read.
         """
         return await self._read(lambda db: _overview.trends(db, metrics, scope, period_ns=period_ns))
 
@@ -158,7 +152,6 @@ class SqliteAnswerIndex:
 
         Raises:
             ValueError: there is no such dimension.
-            ReadError: the index cannot be read.
         """
         return await self._read(lambda db: _overview.values(db, dimension, scope, limit=limit))
 
@@ -173,7 +166,11 @@ class SqliteAnswerIndex:
     async def random_order(
         self, scope: TrafficScope, *, after: float, limit: int
     ) -> Sequence[tuple[float, AnswerSummary]]:
-        """Return the next answers in random order, with their positions in [0, 1)."""
+        """Return the next answers in random order, which does not depend on when they came.
+
+        Each comes with its position in [0, 1). ``after`` is the last known position, or -1 to begin. Fewer
+        than ``limit`` come only at the end.
+        """
         return await self._read(lambda db: self._random_order(db, scope, after, limit))
 
     async def _read(self, query: Callable[[Statements], ReadT]) -> ReadT:

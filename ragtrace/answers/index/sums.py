@@ -148,12 +148,13 @@ def _fold(db: Statements, hours: int, first: int, skip_locked: str) -> bool:
     # First the notes: what is noted from here on is not among the rows that are summed.
     db.executemany(f"DELETE {place} AND writer = ?", [(hours, first, writer) for (writer,) in notes])
     for table, columns in COLUMNS.items():
-        known = " AND metric IN (" + metrics_in(table, f"hours = {hours}") + ")"
-        db.execute(
-            f"DELETE FROM {table} WHERE hours = ? AND first_hour = ?"
-            + (known if table == "answer_metric_sum" else ""),
-            (hours, first),
-        )
+        if table == "answer_metric_sum":
+            known = db.execute(metrics_in(table, f"hours = {hours}")).fetchall()
+            keys: list[tuple[Any, ...]]
+            gone, keys = " AND metric = ?", [(hours, first, name) for (name,) in known]
+        else:
+            gone, keys = "", [(hours, first)]
+        db.executemany(f"DELETE FROM {table} WHERE hours = ? AND first_hour = ?{gone}", keys)
         source = _of_rows(table, columns, _Part(hours, first, first + hours), Condition())
         names = f"{_KEYS[table]}, {', '.join(columns)}"
         db.execute(

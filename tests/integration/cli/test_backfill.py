@@ -138,7 +138,7 @@ def test_an_empty_file_is_nothing_to_do(tmp_path: Path) -> None:
 
 def test_rules_of_a_collector_choose_the_same_answers(source: str, scripted: str, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(
-        "sample: {ratio: 1.0, rules: [{name: long, answer_chars: {above: 5}, rate: 0.5}]}"
+        "sample: {ratio: 1.0, rules: [{name: long, answer_chars: '> 5', rate: 0.5}]}"
     )
     (tmp_path / "other.yaml").write_text("export: []")
     verdicts = tmp_path / "verdicts.jsonl"

@@ -31,7 +31,7 @@ from tests.unit.backfill.stored_traces import rag_trace, write_traces
 CONFIG = """
 export: [{endpoint: "http://localhost:4317"}]
 store: {path: "%s"}
-budget: {backfill: {month: {calls: 8}}}
+budget: {backfill: {month: 8 calls}}
 """
 
 
@@ -159,7 +159,7 @@ def test_a_collector_without_a_store_is_told(config: Path) -> None:
 
 
 def test_a_purse_in_dollars_wants_a_price_for_the_judge(config: Path) -> None:
-    config.write_text(config.read_text().replace("calls: 8", "usd: 5"))
+    config.write_text(config.read_text().replace("8 calls", "5 USD"))
     budget = read_shared_budget(config)
     budget.check(JudgeIdentity(provider="openai", model="gpt-4o-mini"), load_prices())
     with pytest.raises(ConfigError, match="no price for openai:some-model"):

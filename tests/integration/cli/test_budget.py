@@ -14,7 +14,7 @@ from tests.stores.place import open_budget
 
 CONFIG = """
 export: [{endpoint: "http://localhost:4317"}]
-budget: {live: {month: {usd: 5, calls: 1000}}}
+budget: {live: {month: [5 USD, 1000 calls]}}
 store: {path: %s}
 """
 
@@ -46,7 +46,7 @@ async def test_it_tells_machines_the_same_in_dollars(config: Path) -> None:
 
 
 def test_the_budget_of_the_drift_check_is_shown_if_there_are_anchors(config: Path) -> None:
-    config.write_text(config.read_text() + "drift: {anchors: builtin, budget: {calls: 200}}\n")
+    config.write_text(config.read_text() + "drift: {anchors: builtin, budget: 200 calls}\n")
     lines = run("budget", "--config", str(config)).output.splitlines()
     assert lines[-2] == "drift"
     assert lines[-1].startswith("  day_calls      0 of 200 (0%), until 20")

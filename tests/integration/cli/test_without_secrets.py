@@ -42,7 +42,7 @@ def configured(tmp_path_factory: pytest.TempPathFactory) -> Path:
             *settings["export"],
             {"endpoint": "http://127.0.0.1:9", "headers": {"authorization": "${env:RAGTRACE_TEST_TOKEN}"}},
         ],
-        "judge": {"use": "lexical", "second": {"use": "lexical", "api_key": "${file:not-there}"}},
+        "judge": {"use": "lexical", "api_key": "${file:not-there}"},
         "drain_timeout": "1s",
     }
     with pytest.MonkeyPatch.context() as patched:

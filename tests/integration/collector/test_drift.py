@@ -154,7 +154,7 @@ async def test_anchors_are_never_answered_from_the_cache(tmp_path: Path, model: 
 async def test_a_spent_budget_makes_a_run_partial_and_never_a_verdict(
     tmp_path: Path, model: DriftingModel
 ) -> None:
-    config = drift_config(tmp_path, model, drift={"budget": {"calls": 60}})
+    config = drift_config(tmp_path, model, drift={"budget": "60 calls"})
     async with week(config) as simulated:
         assert (await simulated.drift.run()).result is RunResult.BASELINE
         model.strictness = 1.0

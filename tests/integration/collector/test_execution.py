@@ -251,7 +251,7 @@ async def test_an_error_in_a_metric_ends_its_answer_and_no_other(tmp_path: Path,
 
 
 def limited(limit: str, number: float, period: str = "day", **more: Any) -> dict[str, Any]:
-    return {"live": {period: {limit: number}}, **more}
+    return {"live": {period: f"{number} {limit}"}, **more}
 
 
 async def test_at_the_wall_answers_wait_for_the_next_window(tmp_path: Path, name: str, judge: Paid) -> None:

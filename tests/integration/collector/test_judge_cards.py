@@ -101,7 +101,7 @@ def test_no_judge_without_a_card_labels_anything_if_cards_are_required(
 ) -> None:
     budget: dict[str, Any] = {}
     if role == "cheaper":
-        budget = {"budget": {"live": {"day": {"calls": 5}}, "at_limit": "cheaper"}}
+        budget = {"budget": {"live": {"day": "5 calls"}, "at_limit": "cheaper"}}
     required: dict[str, Any] = {"use": "openai:first", "api_key": "k", "require_card": True}
     if role is not None:
         required[role] = "openai:other"

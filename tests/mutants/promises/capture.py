@@ -14,8 +14,6 @@ _SEALING: Final = "collector/ragtrace_collector/store/cipher.py"
 _HOSTILE_TESTS: Final = "tests/unit/capture/test_hostile.py"
 _MODES_TESTS: Final = "tests/unit/capture/test_content_modes.py"
 _SEALED_TESTS: Final = "tests/integration/collector/test_sealed_store.py"
-_EXPLAIN_TESTS: Final = "tests/integration/cli/test_explain_store.py"
-_NO_CONTENT_TESTS: Final = "tests/integration/collector/test_no_content.py"
 
 MUTANTS: Final = (
     *(
@@ -66,47 +64,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         promise="no content",
-        breaks="a metric's error is logged with what it quotes",
-        file="ragtrace/pipeline/evaluation.py",
-        old='message = f"{type(exc).__name__} in {frame.name} (line {frame.lineno})"',
-        new='message = f"{type(exc).__name__}: {exc} in {frame.name} (line {frame.lineno})"',
-        tests=(
-            "tests/unit/metrics/test_faithfulness.py::test_a_broken_metric_fails_alone_and_tells_no_content",
-        ),
-    ),
-    Mutant(
-        promise="no content",
-        breaks="httpx logs the user and password of a URL",
-        file="ragtrace/http/client.py",
-        old="    if request.url.userinfo:\n",
-        new="    if False:\n",
-        tests=("tests/unit/http/test_client.py::test_a_login_in_the_url_is_sent_and_never_logged",),
-    ),
-    Mutant(
-        promise="no content",
         breaks="with content off, texts are recorded all the same",
         file=_POLICY,
         old='        if value is None or self.policy.mode == "off":\n',
         new="        if value is None:\n",
         tests=(f"{_MODES_TESTS}::test_off_nothing_is_computed_from_a_text",),
-    ),
-    Mutant(
-        promise="no content",
-        breaks="redacted, a text is recorded as it is",
-        file=_POLICY,
-        old="            result = self._with_pseudonyms(text, limit)\n",
-        new="            result = text\n",
-        tests=(
-            f"{_MODES_TESTS}::test_redacted_the_same_value_is_the_same_pseudonym_in_all_spans_of_a_trace",
-        ),
-    ),
-    Mutant(
-        promise="no content",
-        breaks="without the extra, redacted content is recorded as it is",
-        file="ragtrace/capture/privacy/settings.py",
-        old='install_command(\'privacy\')}")\n        return "off"\n',
-        new='install_command(\'privacy\')}")\n        return "on"\n',
-        tests=(f"{_MODES_TESTS}::test_redacted_without_the_extra_content_is_off_and_says_so_once",),
     ),
     Mutant(
         promise="no content",
@@ -117,36 +79,12 @@ MUTANTS: Final = (
         tests=(f"{_MODES_TESTS}::test_metadata_that_is_not_listed_is_dropped_and_counted",),
     ),
     Mutant(
-        promise="no content",
-        breaks="a carrier holds texts where content is off",
-        file="ragtrace/traces/attach.py",
-        old="max_claims=options.max_claims, content=options.content, within=interval",
-        new="max_claims=options.max_claims, content=True, within=interval",
-        tests=("tests/unit/traces/test_attach.py::test_without_content_no_text_is_written",),
-    ),
-    Mutant(
         promise="encryption",
         breaks="with keys, the store is written in the clear",
         file=_SEALING,
         old="        if not self.keys:\n            return payload\n        key_id, key",
         new="        if self.keys:\n            return payload\n        key_id, key",
         tests=(f"{_SEALED_TESTS}::test_no_content_stands_in_the_file",),
-    ),
-    Mutant(
-        promise="encryption",
-        breaks="what was sealed in one place opens in another",
-        file=_SEALING,
-        old="key.encrypt(nonce, payload, place.encode())))\n\n    def decrypt(self, payload: bytes, place: str) -> bytes:\n",
-        new='key.encrypt(nonce, payload, b"")))\n\n    def decrypt(self, payload: bytes, place: str) -> bytes:\n        place = ""\n',
-        tests=(f"{_SEALED_TESTS}::test_what_is_sealed_is_opened_with_the_same_key_at_the_same_place_alone",),
-    ),
-    Mutant(
-        promise="encryption",
-        breaks="a store whose key is missing is called damaged",
-        file="collector/ragtrace_collector/store/reader.py",
-        old="        if missing := self._cipher.missing_key(payload):\n",
-        new="        if (missing := self._cipher.missing_key(payload)) is None:\n",
-        tests=(f"{_EXPLAIN_TESTS}::test_without_keys_the_store_is_called_encrypted_and_not_damaged",),
     ),
     Mutant(
         promise="encryption",

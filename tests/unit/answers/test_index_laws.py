@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.index.sums import SUM_TABLES, fold
 from ragtrace.answers.index.tables import INDEX_TABLES
 from ragtrace.answers.index.writes import forget, note_feedback, put, size
@@ -157,8 +157,8 @@ class IndexMachine(RuleBasedStateMachine):
         self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self.db.executescript(INDEX_TABLES)
         self.kept = Kept()
-        self.index = SqliteAnswerIndex(self.connect)
-        self.along = SqliteAnswerIndex(self.connect, few=0)  # never looks at all candidates
+        self.index = AnswerIndex(self.connect)
+        self.along = AnswerIndex(self.connect, few=0)  # never looks at all candidates
         self.runner = asyncio.Runner()
         self.run = self.runner.run
 

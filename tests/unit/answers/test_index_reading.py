@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace.answers.index.own_file import OwnIndex, open_index
-from ragtrace.answers.index.reading import SqliteAnswerIndex
+from ragtrace.answers.index.own_file import open_index
+from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.index.tables import INDEX_TABLES
 from ragtrace.answers.index.writes import forget, put
-from ragtrace.answers.port import AnswerFilter, AnswerIndex, SortBy, TrafficScope
+from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import InputError, ReadError, WriteError
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
@@ -21,7 +21,7 @@ from ragtrace.stats import Weighed, weighted_mean
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row, hex_id
 
 
-def empty_index(*, limit_s: float = 10) -> tuple[sqlite3.Connection, SqliteAnswerIndex]:
+def empty_index(*, limit_s: float = 10) -> tuple[sqlite3.Connection, AnswerIndex]:
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     db.executescript(INDEX_TABLES)
 
@@ -29,12 +29,10 @@ def empty_index(*, limit_s: float = 10) -> tuple[sqlite3.Connection, SqliteAnswe
     def connect() -> Iterator[sqlite3.Connection]:
         yield db
 
-    return db, SqliteAnswerIndex(connect, limit_s=limit_s)
+    return db, AnswerIndex(connect, limit_s=limit_s)
 
 
-def index_of(
-    *rows: AnswerSummary, limit_s: float = 10, steps: Callable[[], bool] = bool
-) -> SqliteAnswerIndex:
+def index_of(*rows: AnswerSummary, limit_s: float = 10, steps: Callable[[], bool] = bool) -> AnswerIndex:
     db, index = empty_index(limit_s=limit_s)
     for row in rows:
         put(db, row)
@@ -174,10 +172,9 @@ async def test_index_in_a_file_is_there_again(tmp_path: Path) -> None:
 
 
 async def test_every_yields_all_answers_in_order() -> None:
-    index: OwnIndex = open_index()
-    port: AnswerIndex = index
+    index = open_index()
     await index.add(a_row(n, minute=n) for n in range(2_500))
-    found = [row async for row in port.every(AnswerFilter(), sort=SortBy.OLDEST)]
+    found = [row async for row in index.every(AnswerFilter(), sort=SortBy.OLDEST)]
     assert numbers(found) == list(range(2_500))
     await index.aclose()
 
@@ -196,7 +193,7 @@ async def test_index_without_tables_cannot_be_read() -> None:
         yield db
 
     with pytest.raises(ReadError, match="cannot be read"):
-        await SqliteAnswerIndex(connect).sums(TrafficScope())
+        await AnswerIndex(connect).sums(TrafficScope())
 
 
 async def test_arrivals_are_each_valid_evaluation_once_in_the_order_in_which_they_came() -> None:

@@ -65,8 +65,8 @@ async def test_carriers_say_that_they_are_a_backfills_and_how_they_were_sampled(
 
 async def test_rules_choose_what_the_collector_would_choose() -> None:
     sink = MemorySink()
-    errors = Rule(name="asked", attributes={"ragtrace.kind": ValueTest(one_of=("rag",))}, rate=1.0)
-    plan = SamplingPlan(ratio=0.0, rules=(errors, Rule(name="other", model=ValueTest(one_of=("x",)))))
+    errors = Rule(name="asked", attributes={"ragtrace.kind": ValueTest(("rag",))}, rate=1.0)
+    plan = SamplingPlan(ratio=0.0, rules=(errors, Rule(name="other", model=ValueTest(("x",)))))
     report = await backfill(
         StoredTraces(rag_trace(0), plain_trace(1)),
         sink,

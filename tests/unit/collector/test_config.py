@@ -75,16 +75,12 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
             "`sample.rules[0]`: what is dropped has no rate",
         ),
         (
-            "sample: {rules: [{name: a, model: {mtches: b}}]}\n" + EXPORT,
-            "unknown key `sample.rules[0].model.mtches`: did you mean `matches`?",
+            "sample: {rules: [{name: a, model: {matches: b}}]}\n" + EXPORT,
+            "`sample.rules[0].model`: compare with a text",
         ),
         (
-            "sample: {rules: [{name: a, model: {matches: '('}}]}\n" + EXPORT,
-            "`sample.rules[0].model.matches`: '(' is no regular expression",
-        ),
-        (
-            "sample: {rules: [{name: a, model: {exists: false}}]}\n" + EXPORT,
-            "`sample.rules[0].model`: `exists: false` is for `attributes`",
+            "sample: {rules: [{name: a, model: '/(/'}]}\n" + EXPORT,
+            "`sample.rules[0].model`: '/(/' is no regular expression",
         ),
         ("sample: {limit: {}}\n" + EXPORT, "`sample.limit`: write `answers`, `per_tenant` or both"),
         (

@@ -26,7 +26,7 @@ WRONG: tuple[Any, ...] = (
     None, True, -1, 0, 2, 0.5, 1e300, float("inf"), float("nan"), 10**30, "", "x" * 5_000, "no such thing",
     "1ZB", b"\xff", date(2026, 1, 1), [], [[]], [None], ["a", 1], [{}], {}, {"a": None}, {1: 2}, {None: 1},
     {"name": 1, "rate": 3}, {True: {"a": date(2026, 1, 1)}}, {"use": "a", "headers": {"a": 1, "b c": "d"}},
-    [{"name": "a", "attributes": {"b": {"one_of": [[1], None]}, "c": {"above": "x", "exists": 7}}}],
+    [{"name": "a", "attributes": {"b": [[1], None], "c": {"above": "x"}}}],
     [{"name": "n" * 65, "service": "a"}],
     [{"endpoint": "a:1", "headers": {1: [2]}, "tls": {"cert": "a"}}], [{"name": "a", "options": {"b": {1}}}],
     {"answers": 0}, {"below": 0, "same": []}, {"same": ["nobody"], "below": 5, "most": 10**6},
