@@ -36,7 +36,7 @@ class Statements(Protocol):
         """Run a statement."""
         ...
 
-    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Rows:
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
         """Run a statement once for each row of values."""
         ...
 

@@ -30,7 +30,16 @@ ANSWERS = 12
 SECRET = b"what nobody may read in a log"
 
 
-def config_of(folder: Path, broker: str, topic: str | list[str], **kafka: Any) -> dict[str, Any]:
+SASL = {"sasl.mechanism": "PLAIN", "sasl.username": USERNAME, "sasl.password": "${env:KAFKA_PASSWORD}"}
+
+
+def config_of(
+    folder: Path,
+    broker: str,
+    topic: str | list[str],
+    options: Mapping[str, str] | None = None,
+    **kafka: Any,
+) -> dict[str, Any]:
     """Return the configuration of a collector that has no other receiver."""
     return {
         "receive": {
@@ -40,7 +49,7 @@ def config_of(folder: Path, broker: str, topic: str | list[str], **kafka: Any) -
                 "brokers": broker,
                 "topics": topic,
                 "group": f"group-of-{topic}",
-                "session_timeout": "6s",
+                "options": {"session.timeout.ms": "6000", **(options or {})},
                 **kafka,
             },
         },
@@ -357,11 +366,10 @@ def test_credentials_open_the_topic_and_wrong_ones_are_told(
 ) -> None:
     topic = kafka.create("credentials")
     kafka.write_traces(topic, rag_trace(0))
-    sasl = {"mechanism": "PLAIN", "username": USERNAME, "password": "${env:KAFKA_PASSWORD}"}
-    config = config_of(tmp_path, kafka.sasl_broker, topic, sasl=sasl)
+    config = config_of(tmp_path, kafka.sasl_broker, topic, {"security.protocol": "SASL_PLAINTEXT", **SASL})
     monkeypatch.setenv("KAFKA_PASSWORD", "expired-password")
     with collector_process(tmp_path, config) as collector:
-        await_trouble(collector, "the brokers refuse the credentials of `receive.kafka.sasl`")
+        await_trouble(collector, "the brokers refuse the credentials in `receive.kafka.options`")
     assert "expired-password" not in collector.log.read_text()
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     with collector_process(tmp_path, config):
@@ -374,11 +382,11 @@ def test_a_broker_with_tls_is_believed_by_its_authority_alone(
     topic = kafka.create("tls")
     kafka.write_traces(topic, rag_trace(0))
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
-    sasl = {"mechanism": "PLAIN", "username": USERNAME, "password": "${env:KAFKA_PASSWORD}"}
-    distrusting = config_of(tmp_path, kafka.tls_broker, topic, sasl=sasl, tls={})
+    options = {"security.protocol": "SASL_SSL", **SASL}
+    distrusting = config_of(tmp_path, kafka.tls_broker, topic, options)
     with collector_process(tmp_path, distrusting) as collector:
         await_trouble(collector, "certificate verify failed")
-    trusting = config_of(tmp_path, kafka.tls_broker, topic, sasl=sasl, tls={"ca": str(kafka.ca)})
+    trusting = config_of(tmp_path, kafka.tls_broker, topic, {**options, "ssl.ca.location": str(kafka.ca)})
     with collector_process(tmp_path, trusting):
         await_carriers(tmp_path, 1)
 
@@ -430,7 +438,7 @@ def test_a_collector_that_is_replaced_under_its_own_name_gives_way(kafka: Kafka,
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
-    one, two = (config_of(each, kafka.broker, topic, group_instance_id="pod-0") for each in folders)
+    one, two = (config_of(each, kafka.broker, topic, {"group.instance.id": "pod-0"}) for each in folders)
     with collector_process(folders[0], one) as first:
         eventually(lambda: page(first, "/status")["kafka"]["partitions"] == 1, what="its partition")
         with collector_process(folders[1], two) as second:

@@ -34,7 +34,7 @@ BENCHMARKS: Final = tuple(
         _benchmark,
         (
             *("startup", "capture", "judge_client", "ingest", "pipeline", "visible", "traffic", "backfill"),
-            *("answer_index", "judge_cost"),
+            *("answer_index", "judge_cost", "store"),
         ),
     )
 )

@@ -292,27 +292,24 @@ def test_sums_that_one_process_makes_are_left_to_it(postgres: Postgres) -> None:
     server = PostgresServer(postgres.new_database())
     with server.connect() as making, server.connect() as other:
         create(making)
-        one, two = PostgresDb(making, 1), PostgresDb(other, 2)
-        for writer, db in enumerate((one, two), start=1):
-            db.execute("SELECT set_config('search_path', 'ragtrace', false)")
-            db.execute("SELECT set_config('ragtrace.writer', ?, false)", [str(writer)])
-            db.execute("SET lock_timeout = '1s'")
-            put(db, a_row(writer))
-            db.connection.commit()
-        assert fold(one, at_once=9, is_open=True, skip_locked=skip_locked(one)) == 1
-        two.execute("SELECT set_config('ragtrace.writer', '3', false)")
-        put(two, a_row(3))
-        assert fold(two, at_once=9, is_open=True, skip_locked=skip_locked(two)) == 0
-        making.commit()
-        other.commit()
-        while fold(two, at_once=9, is_open=True, skip_locked=skip_locked(two)):
-            pass
-        assert two.execute(
-            "SELECT hours, sum(answers) FROM answer_sum GROUP BY hours ORDER BY hours"
-        ).fetchall() == [
-            (1, 3),
-            (24, 3),
-        ]
+        with PostgresDb(making, 1) as one, PostgresDb(other, 2) as two:
+            for db in (one, two):
+                db.execute("SELECT set_config('search_path', 'ragtrace', false)")
+                db.execute("SELECT set_config('ragtrace.writer', ?, false)", [str(db.writer)])
+                db.execute("SET lock_timeout = '1s'")
+                put(db, a_row(db.writer))
+                db.execute("COMMIT").fetchall()
+                db.execute("BEGIN")
+            assert fold(one, at_once=9, is_open=True, skip_locked=skip_locked(one)) == 1
+            two.execute("SELECT set_config('ragtrace.writer', '3', false)")
+            put(two, a_row(3))
+            assert fold(two, at_once=9, is_open=True, skip_locked=skip_locked(two)) == 0
+            for db in (one, two):
+                db.execute("COMMIT").fetchall()
+            while fold(two, at_once=9, is_open=True, skip_locked=skip_locked(two)):
+                pass
+            sums = "SELECT hours, sum(answers) FROM answer_sum GROUP BY hours ORDER BY hours"
+            assert two.execute(sums).fetchall() == [(1, 3), (24, 3)]
 
 
 def await_traces(said: Path, number: int) -> None:

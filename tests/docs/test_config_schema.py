@@ -94,7 +94,7 @@ def test_what_a_page_shows_keeps_to_it(document: Any) -> None:
         "sample: {rules: [{name: a, attributes: {tier: 3, vip: true, x: /y/}, slower_than: 1.5s}]}",
         "receive: {insecure: '${env:OPEN:-false}', grpc: null, max_message_bytes: 1048576}",
         "receive: {max_message_bytes: 16 MB, limits: {attribute_bytes: 1kB}}",
-        "receive: {kafka: {brokers: 'k:9092', topics: [a], tls: {}, options: {client.rack: '${env:HOME}'}}}",
+        "receive: {kafka: {brokers: 'k:9092', topics: [a], options: {client.rack: '${env:HOME}'}}}",
         "receive: {grpc: null, http: null, kafka: {brokers: ['k:9092', 'l:9092'], dead_letter: null}}",
         "judge: {use: openai:m, second: openai:n, cache: j.db, headers: {x: '${env:HOME}'}}",
         "judge: {use: openai:m, extra_body: {a: [1]}}",

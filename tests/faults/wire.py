@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -12,11 +13,12 @@ from typing import Any, Final
 import psycopg
 
 from ragtrace_collector.store import postgres
+from ragtrace_collector.store.postgres import PostgresDb, PostgresRows
 from tests.faults.disk import Blow
 
 __all__ = ["fail_on_the_wire"]
 
-_GONE_S: Final = 3
+_GONE_S: Final = 8
 """How long after its last heartbeat a collector is missed: a test does not wait for half a minute."""
 _FULL: Final = "DO $$ BEGIN RAISE EXCEPTION 'could not extend a file' USING ERRCODE = 'disk_full'; END $$"
 
@@ -26,17 +28,15 @@ def fail_on_the_wire(folder: Path, blow: Blow) -> None:
 
     The number so far stands in the file ``statements``.
     """
-    counting = _Counting(folder, blow)
+    counting, unharmed = _Counting(folder, blow), PostgresDb.execute
 
-    class Cursor(psycopg.Cursor[Any]):
-        def execute(self, query: Any, params: Any = None, **options: Any) -> Cursor:
-            if not counting.strikes():
-                return super().execute(query, params, **options)
+    def execute(db: PostgresDb, statement: str, values: Sequence[Any] = (), /) -> PostgresRows:
+        if counting.strikes():
             if blow.kind == "full":
-                return super().execute(_FULL)
-            with socket.socket(fileno=os.dup(self.connection.fileno())) as wire:
+                return unharmed(db, _FULL)
+            with socket.socket(fileno=os.dup(db.connection.fileno())) as wire:
                 wire.shutdown(socket.SHUT_RDWR)
-            return super().execute(query, params, **options)
+        return unharmed(db, statement, values)
 
     class Connection(psycopg.Connection[Any]):
         def commit(self) -> None:
@@ -46,7 +46,8 @@ def fail_on_the_wire(folder: Path, blow: Blow) -> None:
                 self.close()
                 raise psycopg.OperationalError("the connection was cut")
 
-    psycopg.connect = partial(Connection.connect, cursor_factory=Cursor)
+    psycopg.connect = Connection.connect
+    PostgresDb.execute = execute  # type: ignore[method-assign]
     postgres.PostgresServer = partial(postgres.PostgresServer, gone_s=_GONE_S)  # type: ignore[assignment, misc]
 
 

@@ -99,17 +99,21 @@ def await_judged_once(members: Sequence[Member], sent: int) -> None:
     assert +states == {"judged": sent}
 
 
-def group_of_three(kafka: Kafka, folder: Path, topic: str, **section: Any) -> Sequence[Member]:
-    """Return the members; ``NUMBER`` in a value is the member's."""
+def group_of_three(kafka: Kafka, folder: Path, topic: str, options: Mapping[str, str]) -> Sequence[Member]:
+    """Return the members; ``NUMBER`` in an option is the member's."""
     kafka.create(topic, partitions=PARTITIONS)
-    section = {"brokers": kafka.broker, "topics": topic, "group": topic, **section}
+    section = {"brokers": kafka.broker, "topics": topic, "group": topic}
     return [
         Member(
             folder / f"collector-{number}",
-            {"kafka": {key: value.replace("NUMBER", str(number)) for key, value in section.items()}},
+            {"kafka": {**section, "options": _numbered(options, number)}},
         )
         for number in range(3)
     ]
+
+
+def _numbered(options: Mapping[str, str], number: int) -> Mapping[str, str]:
+    return {key: value.replace("NUMBER", str(number)) for key, value in options.items()}
 
 
 def write(kafka: Kafka, topic: str, requests: Iterable[Sequence[Span]]) -> None:
@@ -131,7 +135,7 @@ def await_shares(*members: Member) -> None:
 def test_a_member_of_the_group_that_is_killed_and_comes_back_has_its_answers_judged_once(
     kafka: Kafka, tmp_path: Path
 ) -> None:
-    members = group_of_three(kafka, tmp_path, "several", group_instance_id="several-NUMBER")
+    members = group_of_three(kafka, tmp_path, "several", {"group.instance.id": "several-NUMBER"})
     with running(*members):
         await_shares(*members)
         write(kafka, "several", map(rag_trace, range(60)))
@@ -147,7 +151,7 @@ def test_a_member_of_the_group_that_is_killed_and_comes_back_has_its_answers_jud
 def test_an_answer_whose_spans_were_split_when_partitions_moved_is_told_by_both(
     kafka: Kafka, tmp_path: Path
 ) -> None:
-    members = group_of_three(kafka, tmp_path, "split", session_timeout="6s")
+    members = group_of_three(kafka, tmp_path, "split", {"session.timeout.ms": "6000"})
     with running(*members):
         await_shares(*members)
         traces = [rag_trace(number) for number in range(12)]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from ragtrace_collector.config.security import TlsConfig
-from ragtrace_collector.config.values import Address, AlternativeForm, Section, Timeout
+from ragtrace_collector.config.values import Address, AlternativeForm, Section, one_or_more
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PLACEHOLDER: Final = "{topic}"
@@ -22,18 +20,8 @@ _OWN_OPTIONS: Final = frozenset(
         "enable.auto.offset.store",
         "enable.partition.eof",
         "group.id",
-        "group.instance.id",
         "metadata.broker.list",
         "partition.assignment.strategy",
-        "sasl.mechanism",
-        "sasl.mechanisms",
-        "sasl.password",
-        "sasl.username",
-        "security.protocol",
-        "session.timeout.ms",
-        "ssl.ca.location",
-        "ssl.certificate.location",
-        "ssl.key.location",
         "transactional.id",
     }
 )
@@ -53,23 +41,11 @@ def _dead_letter(value: str) -> str:
     return value
 
 
-def _one_or_more(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 Topic = Annotated[str, AfterValidator(_topic)]
 
 
-class SaslConfig(Section):
-    """How the collector identifies itself to the brokers."""
-
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
-    username: str = Field(min_length=1)
-    password: SecretStr = Field(min_length=1)
-
-
 Brokers = Annotated[
-    tuple[Address, ...], Field(min_length=1), BeforeValidator(_one_or_more), AlternativeForm("string")
+    tuple[Address, ...], Field(min_length=1), BeforeValidator(one_or_more), AlternativeForm("string")
 ]
 
 
@@ -78,18 +54,15 @@ class KafkaConfig(Section):
 
     brokers: Brokers
     topics: Annotated[
-        tuple[Topic, ...], Field(min_length=1), BeforeValidator(_one_or_more), AlternativeForm("string")
+        tuple[Topic, ...], Field(min_length=1), BeforeValidator(one_or_more), AlternativeForm("string")
     ] = ("otlp_spans",)
     group: str = Field(default="ragtrace", min_length=1)
     start: Literal["earliest", "latest"] = "earliest"
     dead_letter: Annotated[str, AfterValidator(_dead_letter)] | None = "{topic}.dead-letter"
-    group_instance_id: str | None = Field(default=None, min_length=1)
-    session_timeout: Timeout = timedelta(seconds=45)
     encoding: Literal["otlp_proto", "otlp_json"] = "otlp_proto"
     tenant: str | None = Field(default=None, min_length=1)
-    tls: TlsConfig | None = None
-    sasl: SaslConfig | None = None
     options: dict[str, SecretStr] = {}
+    """Of librdkafka, by its names: how the brokers are reached and the member is known."""
 
     def client_settings(self) -> dict[str, Any]:
         """Return what librdkafka needs for a connection. It holds secrets."""
@@ -99,31 +72,22 @@ class KafkaConfig(Section):
             # the callbacks say it: librdkafka would write lines of its own, the worst ones at any level
             "log_level": 0,
             "logger": _SILENT,
-            "security.protocol": f"{'SASL_' if self.sasl else ''}{'SSL' if self.tls else 'PLAINTEXT'}",
             "topic.metadata.refresh.interval.ms": _REFRESH_MS,
         }
-        if self.sasl:
-            settings["sasl.mechanism"] = self.sasl.mechanism
-            settings["sasl.username"] = self.sasl.username
-            settings["sasl.password"] = self.sasl.password.get_secret_value()
-        if self.tls:
-            files = {
-                "ssl.ca.location": self.tls.ca,
-                "ssl.certificate.location": self.tls.cert,
-                "ssl.key.location": self.tls.key,
-            }
-            settings.update({name: str(path) for name, path in files.items() if path is not None})
         return {**settings, **{name: value.get_secret_value() for name, value in self.options.items()}}
 
     @property
     def sends_open_password(self) -> bool:
         """Whether other machines could read the password on its way."""
         return (
-            self.sasl is not None
-            and self.tls is None
-            and self.sasl.mechanism == "PLAIN"
+            self._option("security.protocol").upper() == "SASL_PLAINTEXT"
+            and (self._option("sasl.mechanism") or self._option("sasl.mechanisms")).upper() == "PLAIN"
             and not all(map(_is_here, self.brokers))
         )
+
+    def _option(self, name: str) -> str:
+        value = self.options.get(name)
+        return value.get_secret_value() if value else ""
 
     @field_validator("options")
     @classmethod

@@ -206,11 +206,7 @@ def _drift_beside(folder: Path, drift: DriftConfig) -> DriftConfig:
 
 def _receive_beside(folder: Path, receive: ReceiveConfig) -> ReceiveConfig:
     tokens_file = receive.tokens_file and folder / receive.tokens_file
-    kafka = receive.kafka and receive.kafka.model_copy(
-        update={"tls": _paths_beside(folder, receive.kafka.tls)}
-    )
-    update = {"tls": _paths_beside(folder, receive.tls), "tokens_file": tokens_file, "kafka": kafka}
-    return receive.model_copy(update=update)
+    return receive.model_copy(update={"tls": _paths_beside(folder, receive.tls), "tokens_file": tokens_file})
 
 
 def _paths_beside(folder: Path, tls: _Model | None) -> _Model | None:

@@ -80,13 +80,13 @@ class ReceiveConfig(Section):
     @model_validator(mode="after")
     def _sends_no_open_password(self) -> ReceiveConfig:
         if self.kafka is not None and self.kafka.sends_open_password and not self.insecure:
-            raise ValueError(f"`kafka.sasl` {_OPEN_PASSWORD.format('kafka')}")
+            raise ValueError(f"`kafka.options` {_OPEN_PASSWORD}")
         return self
 
 
 _OPEN_PASSWORD: Final = (
-    "would send the password readable to other machines: set `{}.tls: {{}}`, use SCRAM-SHA-512, or set "
-    "`receive.insecure: true` if the network protects it"
+    "would send the password readable to other machines: set `security.protocol: SASL_SSL`, use"
+    " SCRAM-SHA-512, or set `receive.insecure: true` if the network protects it"
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +37,7 @@ _OF_CONNECTION: Final = frozenset({_AUTHENTICATION, KafkaError._SSL, KafkaError.
 
 
 class ClientEnded(RagtraceError):
-    """The client cannot go on, as when another one took its ``group_instance_id``: a new one can try."""
+    """The client cannot go on, as when another one took its ``group.instance.id``: a new one can try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +70,6 @@ def check_settings(config: KafkaConfig) -> None:
     """
     settings = _consumer_settings(config)
     del settings["bootstrap.servers"]
-    for key, path in config.tls or ():
-        if path is not None and not os.access(path, os.R_OK):
-            raise ConfigError(f"`receive.kafka.tls.{key}`: the file {str(path)!r} cannot be read")
     try:
         Consumer(settings).close()
     except KafkaException as exc:
@@ -177,7 +173,7 @@ class GroupConsumer:
         return found
 
     def close(self) -> None:
-        """Leave the group, unless the member has a ``group_instance_id``, after the last commit."""
+        """Leave the group, unless the member has a ``group.instance.id``, after the last commit."""
         self._consumer.close()
 
     def _look_after_trouble(self) -> None:
@@ -244,7 +240,7 @@ class GroupConsumer:
 
     def _because(self, error: KafkaError) -> str:
         if error.code() == _AUTHENTICATION:
-            return f"{_REFUSED} of `receive.kafka.sasl`: {text_of(error)}"
+            return f"{_REFUSED} in `receive.kafka.options`: {text_of(error)}"
         if self._last_error and self._last_error.startswith(_REFUSED):
             return self._last_error  # that its connections end says less
         return text_of(error)
@@ -278,19 +274,16 @@ class GroupConsumer:
 
 
 def _consumer_settings(config: KafkaConfig, **callbacks: Callable[..., None]) -> dict[str, Any]:
-    settings = {
+    return {
         "group.id": config.group,
         "auto.offset.reset": config.start,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "partition.assignment.strategy": "cooperative-sticky",
-        "session.timeout.ms": int(config.session_timeout.total_seconds() * 1000),
         "queued.max.messages.kbytes": _QUEUED_KILOBYTES,
         **callbacks,
+        **config.client_settings(),
     }
-    if config.group_instance_id:
-        settings["group.instance.id"] = config.group_instance_id
-    return {**settings, **config.client_settings()}
 
 
 def _message_of(message: Message) -> TopicMessage:
@@ -315,9 +308,12 @@ def _of_topic(topic: str, error: KafkaError) -> str:
     return f"topic {topic!r}: {text_of(error)}"
 
 
+_OPEN: Final = {"security.protocol", "sasl.mechanism", "sasl.mechanisms", "ssl.ca.location"}
+"""Options whose values are no secrets, and may be parts of messages."""
+
+
 def _without_secrets(text: str, config: KafkaConfig) -> str:
-    secrets = [value.get_secret_value() for value in config.options.values()]
-    secrets += [config.sasl.password.get_secret_value()] if config.sasl else []
+    secrets = [value.get_secret_value() for name, value in config.options.items() if name not in _OPEN]
     for secret in filter(None, secrets):
         text = text.replace(secret, "…")
     return text

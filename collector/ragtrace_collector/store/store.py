@@ -75,8 +75,9 @@ class Store:
     **Keys.** A trace id here is a key with the tenant (``store.trace_key``). Times are Unix nanoseconds; the
     caller passes them in, and they may go back.
 
-    **One process.** A store that is opened again was closed or has crashed: leases and looks that are left
-    end then, and count against their answers and traces.
+    **Processes.** A file belongs to one, and leases and looks that are left when it is opened are of a crash:
+    they end, and count against their answers and traces. A database has many: each knows its own by number,
+    and takes over from those that are gone.
 
     **Errors.** Every method raises StoreUnavailable if the disk is full or fails.
     """
@@ -467,7 +468,7 @@ class Store:
         """Set items aside that their sink refused for good; they stay readable until they expire."""
         rows = [(now_ns, reason, outbox_item.id) for outbox_item in outbox_items]
         statement = "UPDATE parcel SET rejected_ns = ?, reason = ?, owner = 0 WHERE id = ?"
-        await self._commits.submit(lambda db: db.executemany(statement, rows).rowcount)
+        await self._commits.submit(lambda db: db.executemany(statement, rows))
 
     # The ledger: every answer and outbox item, counted by the transaction that changes it. It outlives their
     # rows. Each method reads one moment, sees what earlier calls changed, and keeps no writer waiting.

@@ -53,7 +53,17 @@ def test_what_is_fine_leaves_nothing_behind(tmp_path: Path) -> None:
         ({"judge": {"cache": "/dev/null/judge.db"}}, "`judge.cache.path`: the folder"),
         ({"receive": {"tokens_file": "no-tokens.yaml"}}, "`receive.tokens_file`"),
         ({"receive": {"tls": {"cert": "no.crt", "key": "no.key"}}}, "no.crt"),
-        ({"receive": {"kafka": {"brokers": "k:9092", "tls": {"ca": "no-ca.crt"}}}}, "no-ca.crt"),
+        (
+            {
+                "receive": {
+                    "kafka": {
+                        "brokers": "k:9092",
+                        "options": {"security.protocol": "ssl", "ssl.ca.location": "no-ca.crt"},
+                    }
+                }
+            },
+            "ssl.ca.location",
+        ),
         (
             {"receive": {"kafka": {"brokers": "k:9092", "options": {"fetch.max": "1"}}}},
             '`receive.kafka`: No such configuration property: "fetch.max"',

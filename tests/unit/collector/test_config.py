@@ -53,9 +53,9 @@ def test_the_commented_default_file_says_the_defaults_of_the_program() -> None:
             "`receive.kafka.options`: 'enable.auto.commit' is set by the collector",
         ),
         (
-            "receive: {kafka: {brokers: 'k:9092', sasl: {mechanism: PLAIN, username: u, password: p}}}\n"
-            + EXPORT,
-            "`receive`: `kafka.sasl` would send the password readable to other machines",
+            "receive: {kafka: {brokers: 'k:9092',"
+            " options: {security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN}}}\n" + EXPORT,
+            "`receive`: `kafka.options` would send the password readable to other machines",
         ),
         ("receive: {kafka: {brokers: 'k:9092', encoding: jaeger}}\n" + EXPORT, "`receive.kafka.encoding`: "),
         ("judge: {base_url: localhost}\n" + EXPORT, "`judge.base_url`: write a URL such as"),
