@@ -19,8 +19,10 @@ from ragtrace_collector.store.cipher import PayloadCipher
 from ragtrace_collector.store.records import Job, ReleasedTraces
 from ragtrace_collector.store.revisions import UNDECIDED
 
-_OPEN_JOB: Final = "SELECT 1 FROM job WHERE trace_id = ? AND state != 'ended'"
-_UNDECIDED: Final = f"SELECT 1 FROM trace WHERE trace_id = ? AND {UNDECIDED}"
+_IS_DONE: Final = (
+    " AND NOT EXISTS (SELECT 1 FROM job WHERE job.trace_id = held.trace_id AND state != 'ended')"
+    f" AND NOT EXISTS (SELECT 1 FROM trace WHERE trace.trace_id = held.trace_id AND {UNDECIDED})"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +62,9 @@ class HeldTraces:
         """Return what goes to sinks that don't get the originals, because they always need a carrier."""
         return {sink: payload for sink, payload in outbox_items.items() if sink not in self.sinks}
 
-    def release(self, db: Db, trace_id: str) -> None:
+    def release(self, db: Db, trace_id: str, *, condition: str = "") -> None:
         """Forward the held spans of a trace, in order of arrival, with their additions."""
-        if not db.execute("DELETE FROM held WHERE trace_id = ?", (trace_id,)).rowcount:
+        if not db.execute(f"DELETE FROM held WHERE trace_id = ?{condition}", (trace_id,)).rowcount:
             return
         rows = db.execute("SELECT span_id, payload FROM addition WHERE trace_id = ?", (trace_id,)).fetchall()
         additions = {span_id: self.cipher.opened(sealed, trace_id) for span_id, sealed in rows}
@@ -73,8 +75,7 @@ class HeldTraces:
 
     def release_if_done(self, db: Db, trace_id: str) -> None:
         """Release a trace that waits for nothing: no answer to judge, no decision to make."""
-        if not (_exists(db, _OPEN_JOB, trace_id) or _exists(db, _UNDECIDED, trace_id)):
-            self.release(db, trace_id)
+        self.release(db, trace_id, condition=_IS_DONE)
 
     def release_overdue(
         self, db: Db, *, before_ns: int, now_ns: int, most_bytes: int, limit: int

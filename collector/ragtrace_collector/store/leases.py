@@ -31,9 +31,11 @@ def take(db: Db, limit: int, *, now_ns: int, seen_before_ns: int | None) -> tupl
     if seen_before_ns is not None:
         return _lease(db, _OLD, seen_before_ns, limit)
     own = " AND owner = ?"
-    if _any(db, f"{LEASED_SUSPECTS}{own}", db.writer):
+    is_leased = db.execute(f"SELECT 1 FROM {LEASED_SUSPECTS}{own} LIMIT 1", (db.writer,))
+    is_due = db.execute(f"SELECT 1 FROM {_SUSPECTS} LIMIT 1", (now_ns,))
+    if is_leased.fetchone():
         return ()
-    if _any(db, _SUSPECTS, now_ns):
+    if is_due.fetchone():
         if _any(db, f"{_LEASED}{own}", db.writer) or _any(db, f"{_SUSPECT_TRACES}{own}", db.writer):
             return ()
         return _lease(db, _SUSPECTS, now_ns, 1)

@@ -108,6 +108,8 @@ class PostgresDb:
     def __init__(self, connection: psycopg.Connection[Any], writer: int = 0) -> None:
         self.writer = writer
         self.connection = connection
+        self.used_bytes: int | None = None
+        """When it was asked first: what comes in one transaction does not fill a store."""
         self._pgconn = connection.pgconn
         self._transformer = Transformer(connection)
         self._waiting: deque[PostgresRows] = deque()
@@ -274,8 +276,11 @@ class PostgresServer:
         return commits
 
     def used_bytes(self, db: Db) -> int:
-        (number,) = db.execute(_USED).fetchone()
-        return int(number or 0)
+        assert isinstance(db, PostgresDb)
+        if db.used_bytes is None:
+            (number,) = db.execute(_USED).fetchone()
+            db.used_bytes = int(number or 0)
+        return db.used_bytes
 
     def close(self) -> None:
         with self._lock:

@@ -63,8 +63,8 @@ def revise(db: Db, job: Job, *, slices: int | None, now_ns: int) -> int:
         f"UPDATE job SET wanted = ?, wanted_slices = coalesce(?, wanted_slices), is_moved = 0 WHERE {_THIS}",
         (job.record_sha256, slices, job.trace_id, job.span_id),
     )
-    back = db.execute(_BACK, (now_ns, now_ns, job.trace_id, job.span_id)).rowcount
-    return back + db.execute(_AGAIN, (now_ns, now_ns, job.trace_id, job.span_id)).rowcount
+    again = [db.execute(each, (now_ns, now_ns, job.trace_id, job.span_id)) for each in (_BACK, _AGAIN)]
+    return sum(each.rowcount for each in again)
 
 
 def move(db: Db, trace_id: str, moved: Mapping[str, str | None], *, now_ns: int) -> int:
@@ -103,9 +103,8 @@ def _hand_over(db: Db, trace_id: str, span_id: str, successor: str) -> None:
 def note_judged(db: Db, job: Job, judged: JudgedInput, *, carrier: str, now_ns: int) -> None:
     """Note which record was judged, and queue it again if spans changed it meanwhile."""
     this = (job.trace_id, job.span_id)
-    if carrier:
-        db.execute(f"UPDATE job SET carriers = carriers + 1, replaces = ? WHERE {_THIS}", (carrier, *this))
-    db.execute(f"UPDATE job SET judged = ? WHERE {_THIS}", (judged.record_sha256, *this))
+    replaces, values = (", carriers = carriers + 1, replaces = ?", (carrier,)) if carrier else ("", ())
+    db.execute(f"UPDATE job SET judged = ?{replaces} WHERE {_THIS}", (judged.record_sha256, *values, *this))
     db.execute(f"{_AGAIN} AND wanted_slices > ?", (now_ns, now_ns, *this, judged.slices))
 
 

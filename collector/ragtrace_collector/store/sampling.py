@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ragtrace.sql import Db
+from ragtrace.sql import Db, Rows
 from ragtrace.traces.attach import Sample, Screening
 from ragtrace_collector.sampling import LIMIT, Place
 from ragtrace_collector.sampling.follow_up import LowAnswer
@@ -122,20 +122,19 @@ class SamplingState:
             )
             for job in jobs:
                 db.execute(f"DELETE FROM lingering WHERE {_THIS}", (job.trace_id, job.span_id))
-            return sum(select_follow_ups(db, job, now_ns=now_ns) for job in jobs)
+            return sum(select_follow_up(db, job, now_ns=now_ns).rowcount for job in jobs)
 
         return await self._commits.submit(work)
 
 
-def select_follow_ups(db: Db, job: Job, *, now_ns: int) -> int:
-    """Queue an answer that was sampled out; return 1, or 0 if it was not."""
-    cursor = db.execute(
+def select_follow_up(db: Db, job: Job, *, now_ns: int) -> Rows:
+    """Queue an answer that was sampled out; it changes no row if it was not."""
+    return db.execute(
         "UPDATE job SET rule = ?, rate = ?, probability = ?, suspicion = ?, screened = ?,"
         " state = 'queued', seen_ns = ?, due_ns = ?,"
         f" ended_ns = NULL, outcome = '' WHERE {_THIS} AND outcome = 'sampled_out'",
         (*chosen(job.sample), now_ns, now_ns, job.trace_id, job.span_id),
     )
-    return cursor.rowcount
 
 
 CHOSEN: Final = "rule, rate, probability, suspicion, screened"

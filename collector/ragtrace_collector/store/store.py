@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.index.sums import fold
 from ragtrace.errors import ReadError
-from ragtrace.sql import Db, skip_locked
+from ragtrace.sql import Db, Rows, skip_locked
 from ragtrace.traces.extract import Unread
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace_collector.ledger.account import Ledger
@@ -44,7 +44,7 @@ from ragtrace_collector.store.records import (
 )
 from ragtrace_collector.store.reports import Reports
 from ragtrace_collector.store.retention import forget_jobs, forget_rejected, forget_traces, make_room
-from ragtrace_collector.store.sampling import CHOSEN, SamplingState, chosen, select_follow_ups
+from ragtrace_collector.store.sampling import CHOSEN, SamplingState, chosen, select_follow_up
 from ragtrace_collector.store.sessions import SessionTurns, add_turn
 from ragtrace_collector.store.writers import take_back
 from ragtrace_collector.telemetry.logs import event
@@ -305,10 +305,14 @@ class Store:
 
         def work(db: Db) -> TraceDecided:
             is_all = not goes_on and revisions.decide_trace(db, trace_id, slices=slices, now_ns=now_ns)
-            ended = sum(self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)
-            back = sum(select_follow_ups(db, job, now_ns=now_ns) for job in jobs)
-            new = sum(self._queue(db, job, now_ns=now_ns) for job in jobs)
+            # looked at together: a server's answers come at once
+            changed = (
+                [self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes],
+                [select_follow_up(db, job, now_ns=now_ns) for job in jobs],
+                [self._queue(db, job, now_ns=now_ns) for job in jobs],
+            )
             again = sum(revisions.revise(db, job, slices=slices, now_ns=now_ns) for job in jobs)
+            ended, back, new = (sum(rows.rowcount for rows in each) for each in changed)
             gone = revisions.move(db, trace_id, moved, now_ns=now_ns)
             _judged.note(db, trace_id, feedback)
             if is_all:
@@ -563,7 +567,7 @@ class Store:
             total += number
         return total
 
-    def _queue(self, db: Db, job: Job, *, now_ns: int) -> int:
+    def _queue(self, db: Db, job: Job, *, now_ns: int) -> Rows:
         return db.execute(
             f"INSERT INTO job (trace_id, span_id, account, tenant, service, {CHOSEN}, revisions_left, state,"
             " seen_ns, due_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?)"
@@ -572,9 +576,9 @@ class Store:
                 *(job.trace_id, job.span_id, self._accounts.of(db, job.tenant), job.tenant, job.service),
                 *(*chosen(job.sample), job.revisions_left, now_ns, now_ns),
             ),
-        ).rowcount
+        )
 
-    def _end_unqueued(self, db: Db, trace_id: str, ended: Outcome, *, now_ns: int) -> int:
+    def _end_unqueued(self, db: Db, trace_id: str, ended: Outcome, *, now_ns: int) -> Rows:
         return db.execute(
             f"INSERT INTO job (trace_id, span_id, account, tenant, service, {CHOSEN},"
             " state, seen_ns, due_ns, ended_ns, outcome)"
@@ -585,7 +589,7 @@ class Store:
                 *(trace_id, ended.span_id, self._accounts.of(db, ended.tenant), ended.tenant, ended.service),
                 *(*chosen(ended.sample), now_ns, now_ns, now_ns, str(FinalOutcome.of(ended.outcome))),
             ),
-        ).rowcount
+        )
 
 
 @asynccontextmanager
