@@ -427,17 +427,12 @@ class Store:
         """
 
         def work(db: Db) -> int:
-            own = (
-                ("SELECT count(*) FROM job WHERE state = 'leased' AND owner = ?", (db.writer,)),
-                ("SELECT count(*) FROM parcel WHERE rejected_ns IS NULL AND owner = ?", (db.writer,)),
+            # One statement, because each sees a moment of its own, and jobs move meanwhile.
+            is_alone = self._commits.is_alone(db)
+            sums = (
+                db.execute(_UNFINISHED, (now_ns,)) if is_alone else db.execute(_OWN, (db.writer, db.writer))
             )
-            everything = (
-                ("SELECT count(*) FROM job WHERE state = 'leased'", ()),
-                ("SELECT count(*) FROM job WHERE state = 'queued' AND due_ns <= ?", (now_ns,)),
-                ("SELECT count(*) FROM parcel WHERE rejected_ns IS NULL", ()),
-            )
-            queries = everything if self._commits.is_alone(db) else own
-            return sum(int(db.execute(*each).fetchone()[0]) for each in queries)
+            return int(sums.fetchone()[0])
 
         return await self._commits.submit(work)
 
@@ -651,6 +646,12 @@ def _readable() -> Iterator[None]:
         raise StoreUnavailable(str(exc)) from exc
 
 
+_UNFINISHED: Final = """
+SELECT (SELECT count(*) FROM job WHERE state = 'leased' OR state = 'queued' AND due_ns <= ?)
+    + (SELECT count(*) FROM parcel WHERE rejected_ns IS NULL)"""
+_OWN: Final = """
+SELECT (SELECT count(*) FROM job WHERE state = 'leased' AND owner = ?)
+    + (SELECT count(*) FROM parcel WHERE rejected_ns IS NULL AND owner = ?)"""
 _TIMES: Final = (
     "SELECT max(last_arrival_ns) FROM trace",
     "SELECT max(settled_ns) FROM trace",

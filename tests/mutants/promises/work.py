@@ -51,8 +51,8 @@ MUTANTS: Final = (
         promise="ledger",
         breaks="what was sampled out is not counted",
         file=_STORE,
-        old="ended = sum(self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes)",
-        new="ended = 0",
+        old="[self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes]",
+        new="[]",
         tests=(
             "tests/integration/collector/test_sampling_rules.py::test_each_answer_is_judged_by_the_rule_that_names_it",
         ),
