@@ -32,6 +32,7 @@ TITLES: Final = {
     "backfill": "Back-fill",
     "answer_index": "The page's queries",
     "judge_cost": "Other tools' judging",
+    "store": "The store in PostgreSQL",
 }
 
 
