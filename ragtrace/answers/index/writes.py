@@ -44,11 +44,14 @@ def put(db: Statements, summary: AnswerSummary, seal: Seal = as_it_is) -> None:
     Raises:
         ValueError: an id of its key or its carrier is not hexadecimal.
     """
+    # All three are asked before one is looked at: a database answers them together.
+    trace_id = hex_of(summary.key.trace_id, 32)
+    first = db.execute("SELECT 1 FROM answer_row WHERE trace_id = ? LIMIT 1", (trace_id,))
+    waiting = db.execute(_TAKE_WAITING, _waiting_key(summary.key))
     stream, tenant = stream_of(db, summary)
     row, scores = row_of(summary, tenant=tenant, stream=stream, seal=seal), scores_of(summary)
-    first = db.execute("SELECT 1 FROM answer_row WHERE trace_id = ? LIMIT 1", (row["trace_id"],)).fetchone()
-    feedback = row["feedback"] or _waiting_feedback(db, summary.key)
-    if first is None:  # as most are: then there is nothing to compare it with
+    feedback = row["feedback"] or next((str(told) for (told,) in waiting.fetchall()), "")
+    if first.fetchone() is None:  # as most are: then there is nothing to compare it with
         _insert(db, {**row, "feedback": feedback}, scores)
         return
     row = {**row, "feedback": feedback or _feedback_before(db, row), "is_valid": int(_is_last(db, row))}
@@ -152,13 +155,9 @@ def _waiting_key(key: AnswerKey) -> tuple[str, str, str]:
     return hex_of(key.trace_id, 32), hex_of(key.span_id, 16), clean(key.tenant)
 
 
-def _waiting_feedback(db: Statements, key: AnswerKey) -> str:
-    """Take the feedback that waits for an answer."""
-    waiting = db.execute(
-        "DELETE FROM answer_feedback WHERE trace_id = ? AND span_id = ? AND tenant = ? RETURNING feedback",
-        _waiting_key(key),
-    ).fetchall()
-    return str(waiting[0][0]) if waiting else ""
+_TAKE_WAITING: Final = (
+    "DELETE FROM answer_feedback WHERE trace_id = ? AND span_id = ? AND tenant = ? RETURNING feedback"
+)
 
 
 def _feedback_before(db: Statements, row: Row) -> str:
