@@ -93,8 +93,11 @@ def _config(store: str, judge: str) -> Mapping[str, Any]:
         "receive": {"grpc": "127.0.0.1:0", "http": None},
         "assemble": {"quiet_period": "200ms", "deadline": "5s", "max_open_traces": 2 * _BACKLOG},
         "judge": {
-            "use": "openai:rule", "base_url": judge, "api_key_env": KEY,
-            "max_concurrency": _AT_ONCE, "sentinel_rate": 0,
+            "use": "openai:rule",
+            "base_url": judge,
+            "api_key_env": KEY,
+            "max_concurrency": _AT_ONCE,
+            "sentinel_rate": 0,
         },
         "evaluate": {"concurrency": _AT_ONCE},
         "store": store,
