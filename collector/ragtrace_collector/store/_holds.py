@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ragtrace.sql import Db
+from ragtrace.sql import Db, Rows
 from ragtrace.traces.additions import add_to_spans
 from ragtrace.traces.log_records import without_stand_ins
 from ragtrace.traces.otlp import TraceSlice
@@ -47,16 +47,17 @@ class HeldTraces:
         else:
             self._forward(db, part.payload)
 
-    def add(self, db: Db, job: Job, addition: bytes) -> bool:
-        """Store what to add to the answer span; say whether its trace is still held."""
-        if not _exists(db, "SELECT 1 FROM held WHERE trace_id = ?", job.trace_id):
-            return False
+    def ask(self, db: Db, trace_id: str) -> Rows:
+        """Look up whether a trace is held. If not, no other transaction holds it, since it is known."""
+        return db.execute("SELECT 1 FROM held WHERE trace_id = ?", (trace_id,))
+
+    def add(self, db: Db, job: Job, addition: bytes) -> None:
+        """Store what to add to the answer span, when its held trace is released."""
         db.execute(
             "INSERT INTO addition (trace_id, span_id, payload) VALUES (?, ?, ?)"
             " ON CONFLICT (trace_id, span_id) DO UPDATE SET payload = excluded.payload",
             (job.trace_id, job.span_id, self.cipher.encrypt(addition, job.trace_id)),
         )
-        return True
 
     def of_others(self, outbox_items: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Return what goes to sinks that don't get the originals, because they always need a carrier."""

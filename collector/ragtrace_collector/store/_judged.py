@@ -13,7 +13,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from ragtrace.answers.index.writes import forget, note_feedback, put
+from ragtrace.answers.index.writes import Known, forget, note_feedback, put
 from ragtrace.answers.index.writes import size as rows_in
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.model import RagRecord
@@ -28,12 +28,12 @@ _ROWS_AT_ONCE: Final = 200
 """A row changes its sums, too: so many take as long as what else is deleted at once."""
 
 
-def keep(db: Db, job: Job, kept: KeptCarrier, cipher: PayloadCipher) -> None:
+def keep(db: Db, job: Job, kept: KeptCarrier, cipher: PayloadCipher, known: Known | None) -> None:
     """Add an evaluation to the index and keep its carrier, inside the transaction that ends the job."""
     summary = kept.summary
     if summary.supersedes:
         summary = replace(summary, supersedes=_superseded(db, job, summary.supersedes))
-    put(db, summary, cipher.encrypt)
+    put(db, summary, cipher.encrypt, known)
     record = None if kept.record is None else cipher.encrypt(_packed(kept.record), job.trace_id)
     db.execute(
         "INSERT INTO kept_carrier (trace_id, carrier, span_id, supersedes, payload, record, tenant)"

@@ -26,6 +26,7 @@ class Submission(NamedTuple):
     is_acknowledged: bool
     traces: Collection[str]
     is_last: bool
+    ask: Callable[[Db], None] | None
 
 
 class Commits(ABC):
@@ -57,6 +58,7 @@ class Commits(ABC):
         is_acknowledged: bool = False,
         traces: Collection[str] = (),
         is_last: bool = False,
+        ask: Callable[[Db], None] | None = None,
     ) -> T:
         """Run ``work`` inside a transaction; when it returns, it is durable. If it raises, nothing is kept.
 
@@ -69,6 +71,8 @@ class Commits(ABC):
                 as later work will: a lease that was committed but reported as failed would have no owner.
             traces: The known traces that it changes. No other writer changes them until it is committed.
             is_last: It calls `lock_shared`, so it runs behind the rest of its group.
+            ask: Gives statements about its ``traces``, whose rows ``work`` looks at. Those of a whole group
+                may be given before the first work, so that a server answers them at once.
 
         Raises:
             StoreUnavailable: the database is full, away, damaged or closed: nothing is kept.
@@ -76,7 +80,7 @@ class Commits(ABC):
         if self._is_closed:
             raise StoreUnavailable("the store cannot be used: it is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._submissions.put(Submission(work, future, is_acknowledged, traces, is_last))
+        self._submissions.put(Submission(work, future, is_acknowledged, traces, is_last, ask))
         try:
             return await future
         except Exception as exc:

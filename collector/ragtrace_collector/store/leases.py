@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ragtrace.sql import Db, skip_locked
+from ragtrace.sql import Db, Rows, skip_locked
 from ragtrace_collector.store.records import Job
 from ragtrace_collector.store.sampling import CHOSEN, CHOSEN_COLUMNS, sample_in
 
@@ -51,10 +51,14 @@ def postpone(db: Db, job: Job, *, due_ns: int, reason: str, failed: bool) -> Non
     )
 
 
-def looked_up(db: Db, job: Job) -> tuple[bool, bool]:
+def ask(db: Db, job: Job) -> Rows:
+    """Look a leased job up, for `looked_up`."""
+    return db.execute(f"SELECT owner, is_moved FROM job WHERE {_THIS}", (job.trace_id, job.span_id))
+
+
+def looked_up(db: Db, found: Rows) -> tuple[bool, bool]:
     """Say of a leased job whether another writer has it now, and whether its answer moved to another span."""
-    row = db.execute(f"SELECT owner, is_moved FROM job WHERE {_THIS}", (job.trace_id, job.span_id)).fetchone()
-    owner, is_moved = row or (0, 0)
+    owner, is_moved = found.fetchone() or (0, 0)
     return owner not in (0, db.writer), bool(is_moved)
 
 

@@ -19,12 +19,12 @@ import select
 import threading
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -335,6 +335,12 @@ _SET_SCHEMA: Final = (
 _USED: Final = "SELECT sum(number) FROM stored_bytes"
 
 
+class _Work(NamedTuple):
+    run: Callable[[Db], Any]
+    traces: Collection[str] = ()
+    ask: Callable[[Db], None] | None = None
+
+
 class _LostWriter(Exception):
     """This process must go on as another writer, without what it has under way."""
 
@@ -378,7 +384,7 @@ class PostgresCommits(Commits):
 
     def _end(self) -> None:
         with suppress(Exception):  # else others notice it by its heartbeat
-            self._alone(self._leave)
+            self._alone(_Work(self._leave))
             connection = self._ready()
             connection.execute(f"DELETE FROM {SCHEMA}.writer WHERE id = %s", (self._writer,))
             connection.commit()
@@ -392,41 +398,43 @@ class PostgresCommits(Commits):
 
     def _results(self, group: Sequence[Submission]) -> Sequence[Any]:
         """Return what becomes of a group: together if nothing fails, else one by one."""
-        works, self._unreachable = [each.work for each in group], None
-        traces = {trace_id for each in group for trace_id in each.traces}
-        beat: list[Callable[[Db], Any]] = []
+        self._unreachable = None
+        beat: list[_Work] = []
         if time.monotonic() - self._looked_s > self._server.gone_s / _BEATS:
-            self._looked_s, beat = time.monotonic(), [self._take_over, self._watch]
+            self._looked_s, beat = time.monotonic(), [_Work(self._take_over), _Work(self._watch)]
+        works = [_Work(each.work, each.traces, each.ask) for each in group]
         try:
-            return self._committed([*beat, *works], traces)[len(beat) :]
+            return self._committed([*beat, *works])[len(beat) :]
         except _LostWriter as exc:
             self._writer = 0  # the next group registers another one
             return [exc] * len(works)
         except Exception as exc:  # noqa: BLE001 -- the one that failed is found below
             if len(works) == 1 and not isinstance(exc, _AGAIN):
                 return [exc]
-        return [self._singly(each) for each in group]
+        return [self._singly(each) for each in works]
 
-    def _singly(self, one: Submission) -> Any:
+    def _singly(self, work: _Work) -> Any:
         try:
-            return self._alone(one.work, one.traces)
+            return self._alone(work)
         except Exception as exc:  # noqa: BLE001 -- its caller hears of it
             return exc
 
-    def _alone(self, work: Callable[[Db], Any], traces: Collection[str] = ()) -> Any:
+    def _alone(self, work: _Work) -> Any:
         for left in reversed(range(_TRIES)):
             try:
-                return self._committed([work], traces)[0]
+                return self._committed([work])[0]
             except _AGAIN:
                 if not left:
                     raise
         raise AssertionError
 
-    def _committed(self, works: Sequence[Callable[[Db], Any]], traces: Collection[str]) -> list[Any]:
+    def _committed(self, works: Sequence[_Work]) -> list[Any]:
         """Run works in one transaction and commit it. If that fails, nothing of it is kept.
 
         All writers lock traces in the same order, so that they don't wait for one another in a circle.
         """
+        traces = Counter(trace_id for each in works for trace_id in each.traces)
+        early = [each.ask if all(traces[one] == 1 for one in each.traces) else None for each in works]
         connection = self._ready()
         commits = self._commits + 1
         try:
@@ -435,7 +443,13 @@ class PostgresCommits(Commits):
                 db.execute(_SETTINGS, (SCHEMA, str(self._writer)))
                 if traces:
                     db.execute(_LOCK_TRACES, ([*map(_storable, traces)],))
-                results = [work(db) for work in works]
+                for ask in filter(None, early):
+                    ask(db)
+                results = []
+                for work, asked in zip(works, early, strict=True):
+                    if work.ask and not asked:
+                        work.ask(db)
+                    results.append(work.run(db))
                 seen = db.execute(_NOTE_COMMIT, (commits, self._writer))
                 if not seen.rowcount:
                     raise _LostWriter("it was away for too long, and others have its work")
@@ -501,7 +515,7 @@ class PostgresCommits(Commits):
             with PostgresDb(connection) as db:
                 self._cipher.check(db)
             connection.commit()
-            self._alone(self._take_over)
+            self._alone(_Work(self._take_over))
         except BaseException:
             connection.close()
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ragtrace.sql import Db
+from ragtrace.sql import Db, Rows
 from ragtrace_collector.store.records import Job, JudgedInput
 
 UNDECIDED: Final = "slices > settled_slices"
@@ -47,24 +47,22 @@ def mark_cut(db: Db, trace_id: str, *, now_ns: int) -> None:
     )
 
 
-def decide_trace(db: Db, trace_id: str, *, slices: int | None, now_ns: int) -> bool:
-    """Note up to which slice the trace is decided; say whether more came since."""
-    row = db.execute(
+def decide_trace(db: Db, trace_id: str, *, slices: int | None, now_ns: int) -> Rows:
+    """Note up to which slice the trace is decided; a row says by 1 that more came since."""
+    return db.execute(
         "UPDATE trace SET settled_ns = ?, settled_slices = coalesce(?, slices) WHERE trace_id = ?"
         f" RETURNING CASE WHEN {UNDECIDED} THEN 1 ELSE 0 END",
         (now_ns, slices, trace_id),
-    ).fetchone()
-    return row is None or not row[0]
+    )
 
 
-def revise(db: Db, job: Job, *, slices: int | None, now_ns: int) -> int:
-    """Note the record of a known answer, and queue it again if another record was judged."""
+def revise(db: Db, job: Job, *, slices: int | None, now_ns: int) -> list[Rows]:
+    """Note the record of a known answer, and queue it again if another was judged: then it changes a row."""
     db.execute(
         f"UPDATE job SET wanted = ?, wanted_slices = coalesce(?, wanted_slices), is_moved = 0 WHERE {_THIS}",
         (job.record_sha256, slices, job.trace_id, job.span_id),
     )
-    again = [db.execute(each, (now_ns, now_ns, job.trace_id, job.span_id)) for each in (_BACK, _AGAIN)]
-    return sum(each.rowcount for each in again)
+    return [db.execute(each, (now_ns, now_ns, job.trace_id, job.span_id)) for each in (_BACK, _AGAIN)]
 
 
 def move(db: Db, trace_id: str, moved: Mapping[str, str | None], *, now_ns: int) -> int:

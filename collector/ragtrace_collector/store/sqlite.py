@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,7 +200,7 @@ class SqliteCommits(Commits):
         self._refuse_other_files(connection)
         self._cut_log(connection)
         connection.execute("BEGIN IMMEDIATE")
-        results = [_run_one(connection, each.work) for each in group]
+        results = [_run_one(connection, each) for each in group]
         connection.execute("COMMIT")
         return results
 
@@ -228,10 +228,12 @@ class SqliteCommits(Commits):
             connection.execute(f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}")
 
 
-def _run_one(connection: SqliteDb, work: Callable[[Db], Any]) -> Any:
+def _run_one(connection: SqliteDb, one: Submission) -> Any:
     connection.execute("SAVEPOINT one")
     try:
-        result = work(connection)
+        if one.ask:
+            one.ask(connection)
+        result = one.work(connection)
     except Exception as exc:
         if isinstance(exc, MemoryError) or not connection.in_transaction:
             raise  # the whole group: on a full disk, SQLite has rolled it back itself

@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager, contextmanager
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from ragtrace.answers.index import writes as index
 from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.index.sums import fold
+from ragtrace.answers.index.writes import Known
 from ragtrace.errors import ReadError
 from ragtrace.sql import Db, Rows, skip_locked
 from ragtrace.traces.extract import Unread
@@ -303,27 +305,35 @@ class Store:
             unread: What the trace holds if nothing in it was read: counted by its producer.
         """
 
+        asked: list[Rows] = []
+
+        def ask(db: Db) -> None:
+            late = [] if goes_on else [revisions.decide_trace(db, trace_id, slices=slices, now_ns=now_ns)]
+            asked[:] = [self._holds.ask(db, trace_id), *late]
+
         def work(db: Db) -> TraceDecided:
-            is_all = not goes_on and revisions.decide_trace(db, trace_id, slices=slices, now_ns=now_ns)
+            held, *late = asked
             # looked at together: a server's answers come at once
             changed = (
                 [self._end_unqueued(db, trace_id, outcome, now_ns=now_ns) for outcome in outcomes],
                 [select_follow_up(db, job, now_ns=now_ns) for job in jobs],
                 [self._queue(db, job, now_ns=now_ns) for job in jobs],
+                [rows for job in jobs for rows in revisions.revise(db, job, slices=slices, now_ns=now_ns)],
             )
-            again = sum(revisions.revise(db, job, slices=slices, now_ns=now_ns) for job in jobs)
-            ended, back, new = (sum(rows.rowcount for rows in each) for each in changed)
+            ended, back, new, again = (sum(rows.rowcount for rows in each) for each in changed)
+            is_all = bool(late) and late[0].fetchone() != (1,)
             gone = revisions.move(db, trace_id, moved, now_ns=now_ns)
             _judged.note(db, trace_id, feedback)
             if is_all:
                 _unread.note(db, trace_id, unread)
             suspects.clear(db, trace_id)
-            self._holds.release_if_done(db, trace_id)
+            if held.fetchone():
+                self._holds.release_if_done(db, trace_id)
             if is_all and not keep_spans:
                 db.execute("DELETE FROM slice WHERE trace_id = ?", (trace_id,))
             return TraceDecided(queued=new + back, ended=ended, brought_back=back, revised=again, moved=gone)
 
-        return await self._commits.submit(work, traces=(trace_id,))
+        return await self._commits.submit(work, traces=(trace_id,), ask=ask)
 
     async def take_jobs(
         self, limit: int, *, now_ns: int, seen_before_ns: int | None = None
@@ -371,30 +381,42 @@ class Store:
             ValueError: the state is unknown.
         """
         ended = FinalOutcome.of(outcome)
+        asked: list[Rows] = []
+        known: list[Known] = []
+
+        def ask(db: Db) -> None:
+            asked[:] = leases.ask(db, job), self._holds.ask(db, job.trace_id)
+            known[:] = [index.ask(db, kept.summary)] if kept else []
 
         def work(db: Db) -> bool | None:
-            is_lost, has_moved = leases.looked_up(db, job)
+            lease, held = asked
+            is_lost, has_moved = leases.looked_up(db, lease)
+            is_held = held.fetchone() is not None
             if is_lost:
                 return None
             if has_moved:
                 _end(db, job, FinalOutcome(State.SUPERSEDED), now_ns=now_ns)
-                self._holds.release_if_done(db, job.trace_id)
+                if is_held:
+                    self._holds.release_if_done(db, job.trace_id)
                 return None
-            is_added = bool(addition) and self._holds.add(db, job, addition)
+            is_added = bool(addition) and is_held
+            if is_added:
+                self._holds.add(db, job, addition)
             _end(db, job, ended, now_ns=now_ns, carrier=carrier, evaluator=evaluator, is_on_span=is_added)
             if judged is not None:
                 said_by = job.span_id if is_added else carrier
                 revisions.note_judged(db, job, judged, carrier=said_by, now_ns=now_ns)
             if kept is not None:
-                _judged.keep(db, job, kept, self._cipher)
+                _judged.keep(db, job, kept, self._cipher, *known)
             if turn is not None:
                 add_turn(db, turn, self._cipher, now_ns=now_ns)
             items = self._holds.of_others(outbox_items) if is_added else outbox_items
             _outbox.put(db, self._cipher, items, job=job)
-            self._holds.release_if_done(db, job.trace_id)
+            if is_held:
+                self._holds.release_if_done(db, job.trace_id)
             return is_added
 
-        return await self._commits.submit(work, traces=(job.trace_id,))
+        return await self._commits.submit(work, traces=(job.trace_id,), ask=ask)
 
     async def postpone(self, job: Job, *, due_ns: int, reason: str, failed: bool = True) -> None:
         """Give a leased job back for a retry; ``failed`` says whether the attempt counts.

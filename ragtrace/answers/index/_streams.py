@@ -6,7 +6,7 @@ from typing import Final
 
 from ragtrace.answers.index._scope import clean
 from ragtrace.answers.summary import AnswerSummary
-from ragtrace.sql import Statements
+from ragtrace.sql import Rows, Statements
 
 OTHERS: Final = "(others)"
 """In place of all names of a kind beyond the bound."""
@@ -16,22 +16,23 @@ MOST_STREAMS: Final = 5_000
 
 _NAMES: Final = ("tenant", "service", "model", "prompt_version", "service_version")
 _KEY: Final = ", ".join(_NAMES)
-_FIND: Final = f"SELECT id FROM answer_stream WHERE {' AND '.join(f'{name} = ?' for name in _NAMES)}"
+FIND_STREAM: Final = f"SELECT id FROM answer_stream WHERE {' AND '.join(f'{name} = ?' for name in _NAMES)}"
 
 
-def stream_of(db: Statements, summary: AnswerSummary) -> tuple[int, str]:
-    """Return the number of where an answer comes from, which may be new, and the tenant under which it is."""
-    given = (
-        summary.key.tenant,
-        summary.service,
-        summary.model,
-        summary.prompt_version,
-        summary.service_version,
-    )
-    names = tuple(clean(text) for text in given)
-    known = db.execute(_FIND, names).fetchone()
-    if known is not None:
-        return int(known[0]), names[0]
+def names_of(summary: AnswerSummary) -> tuple[str, ...]:
+    """Return the names of where an answer comes from, its tenant first."""
+    given = (summary.key.tenant, summary.service, summary.model)
+    return tuple(clean(text) for text in (*given, summary.prompt_version, summary.service_version))
+
+
+def stream_of(db: Statements, names: tuple[str, ...], known: Rows) -> tuple[int, str]:
+    """Return the number of where an answer comes from, which may be new, and the tenant under which it is.
+
+    ``known`` has what `FIND_STREAM` found.
+    """
+    found = known.fetchone()
+    if found is not None:
+        return int(found[0]), names[0]
     tenant, *others = (_bounded(db, kind, text) for kind, text in zip(_NAMES, names, strict=True))
     (streams,) = db.execute("SELECT count(*) FROM answer_stream").fetchone()
     if streams >= MOST_STREAMS:  # then it is told by its tenant alone, so that none sees another's answers

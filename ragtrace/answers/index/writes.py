@@ -7,7 +7,7 @@ answers that the lists have, and no trend outlives its rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragtrace.answers.index._rows import (
     COLUMNS,
@@ -26,17 +26,43 @@ from ragtrace.answers.index._rows import (
     scores_of,
 )
 from ragtrace.answers.index._scope import Condition, clean
-from ragtrace.answers.index._streams import stream_of, tenant_in
+from ragtrace.answers.index._streams import FIND_STREAM, names_of, stream_of, tenant_in
 from ragtrace.answers.index.sessions import forget_sessions
 from ragtrace.answers.index.sums import touch
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
-from ragtrace.sql import Statements
+from ragtrace.sql import Rows, Statements
 
 _MOST_WAITING: Final = 100_000
 """Kept feedback on answers that are not here yet."""
 
 
-def put(db: Statements, summary: AnswerSummary, seal: Seal = as_it_is) -> None:
+class Known(NamedTuple):
+    """What the index knows of an answer before it is put there."""
+
+    names: tuple[str, ...]
+    stream: Rows
+    others: Rows
+    """Of its trace."""
+    feedback: Rows
+    """Feedback that waits for it."""
+
+
+def ask(db: Statements, summary: AnswerSummary) -> Known:
+    """Ask what `put` looks at, some time before it.
+
+    Raises:
+        ValueError: an id of its key is not hexadecimal.
+    """
+    names, trace_id = names_of(summary), hex_of(summary.key.trace_id, 32)
+    return Known(
+        names=names,
+        stream=db.execute(FIND_STREAM, names),
+        others=db.execute("SELECT 1 FROM answer_row WHERE trace_id = ? LIMIT 1", (trace_id,)),
+        feedback=db.execute(_WAITING, _waiting_key(summary.key)),
+    )
+
+
+def put(db: Statements, summary: AnswerSummary, seal: Seal = as_it_is, known: Known | None = None) -> None:
     """Add an answer, or replace what its carrier said before.
 
     The evaluation that it supersedes leaves all counts and lists, whichever of the two comes first.
@@ -44,27 +70,27 @@ def put(db: Statements, summary: AnswerSummary, seal: Seal = as_it_is) -> None:
     Raises:
         ValueError: an id of its key or its carrier is not hexadecimal.
     """
-    # All three are asked before one is looked at: a database answers them together.
-    trace_id = hex_of(summary.key.trace_id, 32)
-    first = db.execute("SELECT 1 FROM answer_row WHERE trace_id = ? LIMIT 1", (trace_id,))
-    waiting = db.execute(_TAKE_WAITING, _waiting_key(summary.key))
-    stream, tenant = stream_of(db, summary)
+    known = known or ask(db, summary)
+    key, waiting, others = _waiting_key(summary.key), known.feedback.fetchall(), known.others.fetchone()
+    stream, tenant = stream_of(db, known.names, known.stream)
     row, scores = row_of(summary, tenant=tenant, stream=stream, seal=seal), scores_of(summary)
-    feedback = row["feedback"] or next((str(told) for (told,) in waiting.fetchall()), "")
-    if first.fetchone() is None:  # as most are: then there is nothing to compare it with
+    if waiting:
+        db.execute("DELETE FROM answer_feedback WHERE trace_id = ? AND span_id = ? AND tenant = ?", key)
+    feedback = row["feedback"] or next((str(told) for (told,) in waiting), "")
+    if others is None:  # as most are: then there is nothing to compare it with
         _insert(db, {**row, "feedback": feedback}, scores)
         return
     row = {**row, "feedback": feedback or _feedback_before(db, row), "is_valid": int(_is_last(db, row))}
     before = rows_of(db, _of_carrier(row, row["carrier"]))
-    for known in before:
-        row = {**row, "is_valid": known["is_valid"]}
-        is_same = known == {
+    for there in before:
+        row = {**row, "is_valid": there["is_valid"]}
+        is_same = there == {
             **row,
-            "id": known["id"],
-            "is_disputed": known["is_disputed"],
-            "question": known["question"],
+            "id": there["id"],
+            "is_disputed": there["is_disputed"],
+            "question": there["question"],
         }
-        if is_same and scores_by_id(db, [known["id"]])[known["id"]] == scores:
+        if is_same and scores_by_id(db, [there["id"]])[there["id"]] == scores:
             return
     _insert(db, row, scores)
     _delete(db, before)  # now, so that their stream stays
@@ -76,8 +102,9 @@ def put(db: Statements, summary: AnswerSummary, seal: Seal = as_it_is) -> None:
 
 
 def _insert(db: Statements, row: Row, scores: list[Score]) -> None:
-    ((number,),) = db.execute(_INSERT, [row[name] for name in COLUMNS]).fetchall()
-    db.executemany(_INSERT_SCORE, [(number, *score) for score in scores])
+    db.execute(_INSERT, [row[name] for name in COLUMNS])
+    this = (row["trace_id"], row["carrier"], row["tenant"])
+    db.executemany(_INSERT_SCORE, [(*score, *this) for score in scores])
     touch(db, [row["time_ns"]])
 
 
@@ -85,8 +112,13 @@ def _marks(names: Sequence[str]) -> str:
     return f"({', '.join(names)}) VALUES ({', '.join('?' for _ in names)})"
 
 
-_INSERT: Final = f"INSERT INTO answer_row {_marks(COLUMNS)} RETURNING id"
-_INSERT_SCORE: Final = f"INSERT INTO answer_score {_marks(('answer', *Score._fields))}"
+_INSERT: Final = f"INSERT INTO answer_row {_marks(COLUMNS)}"
+# The row is named by what it is, since to wait for its number would cost a round trip.
+_INSERT_SCORE: Final = (
+    f"INSERT INTO answer_score (answer, {', '.join(Score._fields)})"
+    f" SELECT max(id), {', '.join('?' for _ in Score._fields)} FROM answer_row"
+    " WHERE trace_id = ? AND carrier = ? AND tenant = ?"
+)
 
 
 def _delete(db: Statements, rows: Sequence[Row]) -> None:
@@ -155,9 +187,7 @@ def _waiting_key(key: AnswerKey) -> tuple[str, str, str]:
     return hex_of(key.trace_id, 32), hex_of(key.span_id, 16), clean(key.tenant)
 
 
-_TAKE_WAITING: Final = (
-    "DELETE FROM answer_feedback WHERE trace_id = ? AND span_id = ? AND tenant = ? RETURNING feedback"
-)
+_WAITING: Final = "SELECT feedback FROM answer_feedback WHERE trace_id = ? AND span_id = ? AND tenant = ?"
 
 
 def _feedback_before(db: Statements, row: Row) -> str:
