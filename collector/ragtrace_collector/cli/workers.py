@@ -30,7 +30,6 @@ log = logging.getLogger("ragtrace.collector")
 Serve = Callable[[int, Callable[[], None]], None]
 """Serves as one of the workers, counted from 0, and calls when it is ready."""
 _RESTART_PAUSE_S: Final = 1.0
-_UNUSABLE_EXIT: Final = 2
 
 
 def run_workers(number: int, serve: Serve) -> int:
@@ -131,7 +130,7 @@ def _work(serve: Serve, worker: int, says_ready: Connection) -> None:
         serve(worker, lambda: says_ready.send(True))
     except RagtraceError as exc:
         talk(f"Error: {exc}")
-        sys.exit(_UNUSABLE_EXIT)
+        sys.exit(2)  # as the program does where a setting is wrong
     except KeyboardInterrupt:
         sys.exit(1)
 
