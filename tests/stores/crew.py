@@ -132,7 +132,7 @@ async def _work(url: str, folder: Path, name: str) -> None:
         try:
             steps = (member.append, member.decide, member.judge, member.send)
             is_busy = [await step() for step in steps]
-            left = await store.unfinished(now_ns=time.time_ns())
+            left = any((await store.ledger()).left().values())
         except StoreUnavailable:
             await asyncio.sleep(0.1)
             continue

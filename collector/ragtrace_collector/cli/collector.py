@@ -117,16 +117,24 @@ def collector(options: ServiceOptions) -> None:
         _say_checked(config, options.config_path, warnings, as_json=options.as_json)
         return
     if options.workers > 1:
-        from ragtrace_collector.cli.workers import run_workers
+        from ragtrace_collector.cli.workers import Workers
         from ragtrace_collector.telemetry.logs import log_to_stderr
 
         log_to_stderr(config.log_level, config.log_format)
-        click.get_current_context().exit(run_workers(options.workers, partial(_serve, options)))
-    _serve(options)
+        click.get_current_context().exit(Workers(partial(_serve, options)).run(options.workers))
+    _serve(options, config=config)
 
 
-def _serve(options: ServiceOptions, worker: int = 0, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Serve as one process; ``worker`` is its place among those that share the ports."""
+def _serve(
+    options: ServiceOptions,
+    worker: int = 0,
+    on_ready: Callable[[], None] = lambda: None,
+    config: CollectorConfig | None = None,
+) -> None:
+    """Serve as one process; ``worker`` is its place among those that share the ports.
+
+    Without a ``config`` it is read: a worker that is started again takes what the file says then.
+    """
     with needs_extra("collector"):
         from ragtrace_collector.config import load_config
         from ragtrace_collector.service import run as service
@@ -141,7 +149,7 @@ def _serve(options: ServiceOptions, worker: int = 0, on_ready: Callable[[], None
         if options.as_json:
             _say_ready(running)
 
-    config = read()
+    config = config or read()
     logs.log_to_stderr(config.log_level, config.log_format)
     if config.telemetry.verdict_log:
         verdict_log.log_verdicts()

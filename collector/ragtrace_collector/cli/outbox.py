@@ -40,11 +40,12 @@ def outbox(options: OutboxOptions) -> None:
       ragtrace outbox --config collector.yaml
       ragtrace outbox --retry --sink http://localhost:4317
     """
+    section, sink = options.at.section(), options.sink
     from ragtrace.sync import wait_for
     from ragtrace_collector.store.maintenance import refused, send_again
     from ragtrace_collector.store.open import database_of
 
-    store, sink = database_of(options.at.section()), options.sink
+    store = database_of(section)
     found = [each for each in refused(store) if sink in (None, each.sink)]
     for each in found:
         _print(each, as_json=options.json.wanted)

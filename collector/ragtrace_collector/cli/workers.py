@@ -30,28 +30,26 @@ log = logging.getLogger("ragtrace.collector")
 Serve = Callable[[int, Callable[[], None]], None]
 """Serves as one of the workers, counted from 0, and calls when it is ready."""
 _RESTART_PAUSE_S: Final = 1.0
-_UNUSABLE_EXIT: Final = 2
 
 
-def run_workers(number: int, serve: Serve) -> int:
-    """Run ``serve`` in so many processes until a signal stops them; return the exit code.
+class Workers:
+    """Processes that serve."""
 
-    SIGINT, SIGTERM and SIGHUP are passed on. A worker that ends is started again; if one ends before it was
-    ever ready, all stop, and its exit code is returned.
-    """
-    return _Workers(serve).run(number)
-
-
-class _Workers:
     def __init__(self, serve: Serve) -> None:
         self._serve = serve
         self._context = multiprocessing.get_context("spawn")
         self._running: dict[int, tuple[SpawnProcess, Connection]] = {}
         self._ready: set[int] = set()
+        """Workers that have been ready: these are started again."""
         self._stops = False
         self._exit_code = 0
 
     def run(self, number: int) -> int:
+        """Serve in so many processes until a signal stops them; return the exit code.
+
+        SIGINT, SIGTERM and SIGHUP are passed on. A worker that ends is started again; if one ends before it
+        was ever ready, all stop, and its exit code is returned.
+        """
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, self._pass_on)
         for worker in range(number):
@@ -93,7 +91,6 @@ class _Workers:
         if self._stops:
             self._exit_code = self._exit_code or abs(code)
         elif worker in self._ready:
-            self._ready.discard(worker)
             log.error(
                 "worker %d ended with %d and is started again",
                 worker,
@@ -109,8 +106,8 @@ class _Workers:
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            for process, _ in self._running.values():
-                if process.pid:
+            for worker, (process, _) in self._running.items():
+                if process.pid and worker in self._ready:  # before, it would end by it
                     os.kill(process.pid, number)
         else:
             self._stop_all()
@@ -131,7 +128,7 @@ def _work(serve: Serve, worker: int, says_ready: Connection) -> None:
         serve(worker, lambda: says_ready.send(True))
     except RagtraceError as exc:
         talk(f"Error: {exc}")
-        sys.exit(_UNUSABLE_EXIT)
+        sys.exit(2)  # as the program does where a setting is wrong
     except KeyboardInterrupt:
         sys.exit(1)
 

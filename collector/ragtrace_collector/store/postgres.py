@@ -23,6 +23,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -188,17 +189,11 @@ class PostgresDb:
                 return answer
 
 
-_statements: Final[dict[str, bytes]] = {}
-"""As libpq takes them. The store has some hundreds."""
-
-
+@lru_cache(maxsize=2_048)
 def _translated(statement: str) -> bytes:
-    known = _statements.get(statement)
-    if known is None:
-        first, *others = statement.split("?")
-        numbered = first + "".join(f"${number}{part}" for number, part in enumerate(others, 1))
-        known = _statements[statement] = numbered.encode()
-    return known
+    """Return a statement as libpq takes it. The store has some hundreds, and lists of the page more."""
+    first, *others = statement.split("?")
+    return (first + "".join(f"${number}{part}" for number, part in enumerate(others, 1))).encode()
 
 
 def _storable(value: Any) -> Any:
