@@ -19,9 +19,10 @@ from ragtrace.cli.render import by_kind, many, talk
 from ragtrace.cli.report_options import ReportOptions
 from ragtrace.cli.settings import given_selection
 from ragtrace.errors import RagtraceError
+from ragtrace.model import JudgedAnswer
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Judge, Metric, pass_condition
-from ragtrace.reports import JudgedAnswer, Report, RunEnd, RunInfo, SkippedAnswers, open_report
+from ragtrace.reports import Report, RunEnd, RunInfo, SkippedAnswers, open_report
 
 
 class Reports:

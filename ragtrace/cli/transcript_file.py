@@ -8,10 +8,9 @@ from types import TracebackType
 from typing import Self
 
 from ragtrace.metrics import StepLimits
-from ragtrace.model import JudgeIdentity
+from ragtrace.model import JudgedAnswer, JudgeIdentity
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.pipeline.spec import MetricSpec
-from ragtrace.reports import JudgedAnswer
 from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded
 
 

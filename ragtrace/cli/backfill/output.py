@@ -11,8 +11,8 @@ from ragtrace.budget import Prices
 from ragtrace.cli.backfill.estimate import estimate_json, estimate_lines
 from ragtrace.cli.outcomes import OutcomeTable
 from ragtrace.cli.render import by_kind, open_console, print_json
+from ragtrace.model import JudgedAnswer
 from ragtrace.ports import Metric
-from ragtrace.reports import JudgedAnswer
 
 if TYPE_CHECKING:
     from rich.console import Console

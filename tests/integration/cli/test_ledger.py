@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.traces.attach import Sample
+from ragtrace.model import Sample
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.records import Job, Outcome
 from ragtrace_collector.store.store import Store
