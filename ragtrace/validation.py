@@ -45,7 +45,6 @@ _WORDS: Final[Mapping[str, str]] = {
     "finite_number": "write a number that is not infinite",
     "greater_than": "write a number above {gt}",
     "greater_than_equal": "write {ge} or more",
-    "less_than": "write a number below {lt}",
     "less_than_equal": "write {le} or less",
     "byte_size": _SIZE,
     "byte_size_unit": _SIZE,

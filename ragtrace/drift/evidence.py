@@ -33,6 +33,8 @@ from ragtrace.drift.runs import AnchorFlip, AnchorRun
 
 REFERENCE_RUNS: Final = 7
 """So many first runs are the baseline. Later ones only compare: a slow drift does not become normal."""
+DRIFT_FROM: Final = 100.0
+"""What ``1/alpha`` is: of a hundred steady judges, one at most is ever accused."""
 _STAKES: Final = (0.5, 0.9)
 _EQUAL: Final = 1e-12
 _YEAR: Final = 365
@@ -52,9 +54,10 @@ class DriftEvidence:
     e_value: float
     """Of this run alone."""
 
-    def is_drift(self, alpha: float) -> bool:
-        """Whether a steady judge reaches this in at most a share ``alpha`` of all baselines."""
-        return self.total >= 1 / alpha
+    @property
+    def is_drift(self) -> bool:
+        """Whether a steady judge reaches this in at most one of a hundred baselines."""
+        return self.total >= DRIFT_FROM
 
 
 def look_weight(look: int) -> float:

@@ -46,7 +46,6 @@ class Rule:
     tenant: ValueTest | None = None
     model: ValueTest | None = None
     prompt_version: ValueTest | None = None
-    session: ValueTest | None = None
     slower_than_s: float | None = None
     """The answer's span took longer."""
     question_chars: ValueTest | None = None
@@ -70,7 +69,6 @@ class Rule:
             (self.tenant, tenant or None),
             (self.model, record.model),
             (self.prompt_version, record.prompt_version),
-            (self.session, record.session_id or record.conversation_id),
             (self.question_chars, len(record.question or "")),
             (self.answer_chars, len(record.answer or "")),
         )

@@ -114,7 +114,7 @@ def changed(collector: CollectorProcess, **reloads: int) -> dict[str, Any] | Non
 
 def test_a_process_that_does_not_end_is_ended_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "judge.py").write_text(HANGS)
-    config = config_of(tmp_path, judge={"use": "./judge.py:open_it"}, drain_timeout="1s", cancel_timeout="1s")
+    config = config_of(tmp_path, judge={"use": "./judge.py:open_it"}, drain_timeout="1s")
     with collector_process(tmp_path, config) as collector:
         assert collector.stop() == 1
     assert events(collector)[-1] == "stop_forced"

@@ -53,7 +53,6 @@ def config_of(folder: Path, judge: str, **changes: Any) -> dict[str, Any]:
         "store": {"path": str(folder / "store.db")},
         "telemetry": {"listen": "127.0.0.1:0"},
         "drain_timeout": "500ms",
-        "cancel_timeout": "500ms",
         **changes,
     }
 

@@ -197,7 +197,7 @@ def test_a_refused_link_is_named_with_what_to_do(tmp_path: Path, victim: Path) -
     "changes",
     [
         {"export": [{"endpoint": "otlp-file:LINK"}]},
-        {"judge": {"use": "openai:m", "base_url": "http://127.0.0.1:9/v1", "cache": {"path": "LINK"}}},
+        {"judge": {"use": "openai:m", "base_url": "http://127.0.0.1:9/v1", "cache": "LINK"}},
     ],
     ids=["export", "cache"],
 )

@@ -196,7 +196,7 @@ def _by(dimension: Dimension) -> table.Panel:
         Ask(expr=judged(by=by, window=RANGE), name="scores"),
     ]
     title = f"${METRIC} by {dimension.key.replace('_', ' ')}"
-    found = joined_table(title, "`other` has all values beyond the bound of telemetry.scores.", asks)
+    found = joined_table(title, "`other` has all values beyond the bound of telemetry.scores_by.", asks)
     return found.override_by_name(
         label(dimension.attribute), properties(displayName=dimension.key.replace("_", " "))
     )

@@ -59,14 +59,16 @@ service:
 """
 
 
-def test_an_opentelemetry_collector_gets_its_metrics_over_grpc(otelcol: OtelCol, tmp_path: Path) -> None:
+def test_an_opentelemetry_collector_gets_its_metrics_over_grpc(
+    otelcol: OtelCol, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
     grpc, page = free_ports(2)
     file = tmp_path / "metrics.yaml"
     file.write_text(RECEIVES.format(grpc=grpc, page=page))
     telemetry = {
         "listen": "127.0.0.1:0",
         "otlp_endpoint": f"grpc://127.0.0.1:{grpc}",
-        "otlp_interval": "200ms",
     }
     with (
         otelcol.run(file, env={}, listens_on=[grpc, page]),

@@ -93,7 +93,7 @@ def test_what_a_page_shows_keeps_to_it(document: Any) -> None:
         "sample: {ratio: '${env:RATIO:-0.5}', rules: [{name: a, service: [shop, web], rate: 0.5}]}",
         "sample: {rules: [{name: a, attributes: {tier: 3, vip: true, x: /y/}, slower_than: 1.5s}]}",
         "receive: {insecure: '${env:OPEN:-false}', grpc: null, max_message_bytes: 1048576}",
-        "receive: {max_message_bytes: 16 MB, limits: {attribute_bytes: 1kB}}",
+        "receive: {max_message_bytes: 16 MB}",
         "receive: {kafka: {brokers: 'k:9092', topics: [a], options: {client.rack: '${env:HOME}'}}}",
         "receive: {grpc: null, http: null, kafka: {brokers: ['k:9092', 'l:9092'], dead_letter: null}}",
         "judge: {use: openai:m, second: openai:n, cache: j.db, headers: {x: '${env:HOME}'}}",

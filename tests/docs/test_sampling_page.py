@@ -13,7 +13,6 @@ from ragtrace_collector.config.sampling import (
     RuleConfig,
     SampleConfig,
     SampleLimitConfig,
-    TenantFloorConfig,
 )
 from ragtrace_collector.service.from_config import sampler_of
 
@@ -29,7 +28,7 @@ def test_an_example_is_a_configuration(example: str) -> None:
 
 @pytest.mark.parametrize(
     "section",
-    [SampleConfig, RuleConfig, TenantFloorConfig, SampleLimitConfig, FollowUpConfig],
+    [SampleConfig, RuleConfig, SampleLimitConfig, FollowUpConfig],
 )
 def test_every_key_is_explained(section: type[SampleConfig]) -> None:
     assert {key for key in section.model_fields if not re.search(rf"\b{key}\b", PAGE)} == set()

@@ -96,8 +96,6 @@ SECOND: Mapping[str, Setting] = {
     "use": Setting(value=f"{LIKELY}other"),
     "base_url": Setting(value="http://localhost:2/v1", enters_version=False),
     "api_key_env": Setting(value="ANOTHER_KEY", enters_version=False),
-    "headers": Setting(value={"x-team": "search"}, enters_version=False),
-    "extra_body": Setting(value={"seed": 7}),
 }
 METRIC: Mapping[str, Setting] = {
     "name": Setting(value="hallucination"),
@@ -112,9 +110,7 @@ METRIC: Mapping[str, Setting] = {
 ATTACH: Mapping[str, Setting] = {
     "mode": Setting(value="append", enters_version=False),
     "hold_timeout": Setting(value="31s", enters_version=False),
-    "hold_max_bytes": Setting(value="1MiB", enters_version=False),
     "carrier_time": Setting(value="now", enters_version=False),
-    "tempo_slack": Setting(value="1s", enters_version=False),
     "max_claims": Setting(value=1, enters_version=False),
     "content": Setting(value=False, enters_version=False),
     "mark_failed_as_error": Setting(value=True, enters_version=False),

@@ -194,7 +194,6 @@ def _config(name: str, judge: str) -> Mapping[str, Any]:
         "evaluate": {"retry_delays": ["2s", "5s"], "probe_delays": ["5s"]},
         "store": {"max_bytes": "1MiB" if name.startswith("store fills") else "64MiB"},
         "drain_timeout": "1s",
-        "cancel_timeout": "1s",
     }
 
 

@@ -104,11 +104,12 @@ async def _accept(config: CollectorConfig) -> None:
 
 
 def _read(config: CollectorConfig) -> _Shown:
+    from ragtrace.drift.evidence import DRIFT_FROM
     from ragtrace_collector.store.drift import read_models, read_runs
     from ragtrace_collector.store.open import database_of
 
     with database_of(config.store).reading() as db:
-        return _Shown(runs=read_runs(db), models=read_models(db), alpha=config.drift.alpha)
+        return _Shown(runs=read_runs(db), models=read_models(db), drifted_from=DRIFT_FROM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ class _Shown:
 
     runs: Sequence[AnchorRun]
     models: Sequence[SeenModel]
-    alpha: float
+    drifted_from: float
 
     @property
     def last(self) -> AnchorRun | None:
@@ -146,7 +147,7 @@ class _Shown:
             "drifted": self.is_drifted if self.last else None,
             "runs": [_run_json(run) for run in self.runs],
             "evidence": self.last.evidence if self.last else None,
-            "drifted_from": 1 / self.alpha,
+            "drifted_from": self.drifted_from,
             "flips": [
                 {"anchor": flip.anchor, "metric": flip.metric, "before": flip.before, "now": flip.now}
                 for flip in self.flips
@@ -170,7 +171,7 @@ class _Shown:
             yield _run_line(run)
         if self.last and self.earlier:
             what = "DRIFT: the judge has changed" if self.is_drifted else "no drift"
-            yield f"{what} (evidence {self.last.evidence:.3g}, drift from {1 / self.alpha:g})"
+            yield f"{what} (evidence {self.last.evidence:.3g}, drift from {self.drifted_from:g})"
         yield from self._flip_lines()
         yield from self._model_lines()
 

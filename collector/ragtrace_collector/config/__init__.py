@@ -12,7 +12,6 @@ from ragtrace_collector.config.schema import schema_text
 from ragtrace_collector.config.sections import (
     AssembleConfig,
     AttachConfig,
-    CacheConfig,
     CollectorConfig,
     EvaluateConfig,
     ExportConfig,
@@ -27,7 +26,6 @@ from ragtrace_collector.config.sections import (
 )
 from ragtrace_collector.config.security import (
     ReceiveTlsConfig,
-    SpanLimitsConfig,
     TlsConfig,
     TokenConfig,
     TokenLimitsConfig,

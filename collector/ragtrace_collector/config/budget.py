@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator
 
 from ragtrace.budget import Limit
 from ragtrace_collector.config.values import AlternativeForm, Section, one_or_more
@@ -57,4 +57,3 @@ class BudgetConfig(Section):
     live: BudgetPeriodsConfig = BudgetPeriodsConfig()
     backfill: BudgetPeriodsConfig = BudgetPeriodsConfig()
     at_limit: Literal["stop", "cheaper", "lower_rate"] = "stop"
-    cheaper_from: float = Field(default=0.8, gt=0, lt=1)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pydantic import Field
-
 from ragtrace_collector.config.budget import Amounts
 from ragtrace_collector.config.values import Section, Timeout
 
@@ -18,5 +16,3 @@ class DriftConfig(Section):
     every: Timeout = timedelta(hours=24)
     budget: Amounts = ()
     """What all checks of a UTC day may spend, apart from ``budget.live``."""
-    alpha: float = Field(default=0.01, gt=0, le=0.5)
-    """The largest chance that a steady judge is ever accused, over the whole life of a baseline."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -17,7 +16,7 @@ from ragtrace.sampling import (
     SuspicionRate,
     ValueTest,
 )
-from ragtrace_collector.config.values import AlternativeForm, Duration, Section, Timeout
+from ragtrace_collector.config.values import AlternativeForm, Duration, Section
 
 _RESERVED: Final = (RULE_RATIO, RULE_SUSPICION, "tenant", "neighbour")
 _CONDITIONS: Final = (
@@ -27,7 +26,6 @@ _CONDITIONS: Final = (
     "tenant",
     "model",
     "prompt_version",
-    "session",
     "slower_than",
     "question_chars",
     "answer_chars",
@@ -63,7 +61,6 @@ class RuleConfig(Section):
     tenant: Compared | None = None
     model: Compared | None = None
     prompt_version: Compared | None = None
-    session: Compared | None = None
     slower_than: Duration | None = None
     question_chars: Compared | None = None
     answer_chars: Compared | None = None
@@ -91,7 +88,6 @@ class RuleConfig(Section):
             tenant=_opened(self.tenant),
             model=_opened(self.model),
             prompt_version=_opened(self.prompt_version),
-            session=_opened(self.session),
             slower_than_s=self.slower_than.total_seconds() if self.slower_than is not None else None,
             question_chars=_opened(self.question_chars),
             answer_chars=_opened(self.answer_chars),
@@ -100,13 +96,6 @@ class RuleConfig(Section):
 
 def _opened(values: tuple[Scalar, ...] | None) -> ValueTest | None:
     return ValueTest.written(values) if values else None
-
-
-class TenantFloorConfig(Section):
-    """How many answers of each tenant are judged at least."""
-
-    answers: int = Field(gt=0)
-    window: Timeout = timedelta(hours=1)
 
 
 class SampleLimitConfig(Section):
@@ -132,7 +121,6 @@ class FollowUpConfig(Section):
     )
     rate: float = Field(default=1.0, gt=0, le=1)
     most: int = Field(default=20, gt=0, le=1_000)
-    window: Timeout = timedelta(minutes=10)
 
 
 class SuspicionRateConfig(Section):
@@ -150,7 +138,8 @@ class SampleConfig(Section):
     tenant: str = Field(default=semconv.TENANT, min_length=1)
     on_request: bool = False
     suspicion: SuspicionRateConfig | None = None
-    tenant_floor: TenantFloorConfig | None = None
+    tenant_floor: int | None = Field(default=None, gt=0)
+    """How many answers of each tenant are judged an hour at least."""
     limit: SampleLimitConfig | None = None
     neighbours: FollowUpConfig | None = None
 

@@ -30,7 +30,7 @@ from ragtrace_collector.config.budget import BudgetConfig
 from ragtrace_collector.config.drift import DriftConfig
 from ragtrace_collector.config.kafka import KafkaConfig
 from ragtrace_collector.config.sampling import SampleConfig
-from ragtrace_collector.config.security import ReceiveTlsConfig, SpanLimitsConfig, TlsConfig, TokenConfig
+from ragtrace_collector.config.security import ReceiveTlsConfig, TlsConfig, TokenConfig
 from ragtrace_collector.config.values import (
     Address,
     AlternativeForm,
@@ -66,7 +66,6 @@ class ReceiveConfig(Section):
     tokens_file: Path | None = None
     insecure: bool = False
     allowed_hosts: tuple[HostName, ...] = ()
-    limits: SpanLimitsConfig = SpanLimitsConfig()
     kafka: KafkaConfig | None = None
 
     @model_validator(mode="after")
@@ -149,15 +148,6 @@ class SecondJudgeConfig(Section):
     use: str
     base_url: HttpUrl | None = None
     api_key_env: EnvName | None = None
-    headers: Headers | None = None
-    extra_body: dict[str, JsonValue] | None = None
-
-
-class CacheConfig(Section):
-    """Where replies are kept: content, on disk."""
-
-    path: Path
-    max_bytes: Size = ByteSize(256 << 20)
 
 
 class JudgeConfig(Section):
@@ -203,7 +193,7 @@ class JudgeConfig(Section):
     require_card: bool = False
     second_look: bool = False
     sentinel_rate: float = Field(default=1.0, ge=0, le=1)
-    cache: Annotated[CacheConfig, BeforeValidator(named("path")), AlternativeForm("string")] | None = None
+    cache: Path | None = None
     prices: Path | None = None
 
     @model_validator(mode="after")
@@ -292,9 +282,7 @@ class AttachConfig(Section):
 
     mode: Literal["append", "hold"] = "append"
     hold_timeout: Duration = timedelta(seconds=30)
-    hold_max_bytes: Size = ByteSize(256 << 20)
     carrier_time: CarrierTime = "auto"
-    tempo_slack: Duration = timedelta(seconds=120)
     max_claims: int = Field(default=30, ge=1, le=90)
     content: bool = True
     mark_failed_as_error: bool = False
@@ -309,7 +297,6 @@ class ExportConfig(Section):
     forward: bool = False
     openinference: bool | Literal["auto"] = "auto"
     carrier_time: CarrierTime | None = None
-    timeout: Timeout = timedelta(seconds=10)
 
     @model_validator(mode="after")
     def _can_forward(self) -> ExportConfig:
@@ -382,27 +369,8 @@ def _store_at(place: object) -> object:
 class IndexConfig(Section):
     """What is kept of judged answers for the pages."""
 
-    enabled: bool = True
     content: bool = True
     max_age: Timeout = timedelta(days=90)
-    max_rows: int = Field(default=1_000_000, gt=0)
-
-    @property
-    def keeps_content(self) -> bool:
-        """Whether questions, chunks, answers and claims stay as long as the rows."""
-        return self.enabled and self.content
-
-
-class ScoresConfig(Section):
-    """What the metrics tell of verdicts."""
-
-    enabled: bool = True
-    by: tuple[Literal["service", "model", "prompt_version", "tenant"], ...] = (
-        "service",
-        "model",
-        "prompt_version",
-        "tenant",
-    )
 
 
 class TelemetryConfig(Section):
@@ -410,9 +378,12 @@ class TelemetryConfig(Section):
 
     listen: Address | None = "127.0.0.1:4329"
     otlp_endpoint: OtlpUrl | None = None
-    otlp_interval: Timeout = timedelta(seconds=60)
-    trace_ratio: float = Field(default=1.0, ge=0, le=1)
-    scores: ScoresConfig = ScoresConfig()
+    scores_by: tuple[Literal["service", "model", "prompt_version", "tenant"], ...] = (
+        "service",
+        "model",
+        "prompt_version",
+        "tenant",
+    )
     verdict_log: bool = False
 
 
@@ -423,7 +394,6 @@ class SessionsConfig(Section):
     idle: Duration = timedelta(minutes=30)
     max_length: Duration = timedelta(hours=24)
     keep: Duration = timedelta(hours=24)
-    max_turns: int = Field(default=1_000, ge=2, le=10_000)
     contradictions: bool = True
     earlier_turns: int = Field(default=20, ge=1, le=200)
     context_turns: int = Field(default=0, ge=0, le=20)
@@ -441,9 +411,8 @@ class SessionsConfig(Section):
         return SessionSettings(
             idle_ns=nanoseconds(self.idle),
             keep_ns=nanoseconds(self.keep),
-            max_turns=self.max_turns,
-            earlier_turns=self.earlier_turns,
             contradictions=self.contradictions,
+            earlier_turns=self.earlier_turns,
             context_turns=self.context_turns,
             tenant=tenant,
         )
@@ -456,7 +425,6 @@ class UiConfig(Section):
     public_url: PageUrl | None = None
     traces: str | None = None
     links: dict[str, TraceUrl] = {}
-    session: Timeout = timedelta(hours=12)
     reviews: Path | None = None
 
 
@@ -479,7 +447,6 @@ class CollectorConfig(Section):
     ui: UiConfig = UiConfig()
     sessions: SessionsConfig = SessionsConfig()
     drain_timeout: Duration = timedelta(seconds=20)
-    cancel_timeout: Timeout = timedelta(seconds=10)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
@@ -500,14 +467,14 @@ class CollectorConfig(Section):
 
     def of_store(self) -> CollectorConfig:
         """Return the same without what collectors on one store may have each for itself."""
-        own = ("receive", "telemetry", "ui", "drain_timeout", "cancel_timeout", "log_level", "log_format")
+        own = ("receive", "telemetry", "ui", "drain_timeout", "log_level", "log_format")
         defaults = CollectorConfig()
         return self.model_copy(update={name: getattr(defaults, name) for name in own})
 
     @property
     def most_index_rows(self) -> int:
         """How many rows the index may have: they take at most two fifths of ``store.max_bytes``."""
-        return min(self.index.max_rows, 2 * self.store.max_bytes // 5 // _INDEX_ROW_BYTES)
+        return 2 * self.store.max_bytes // 5 // _INDEX_ROW_BYTES
 
     @property
     def has_listeners(self) -> bool:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import ByteSize, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ragtrace.http.tls import ClientTls
 from ragtrace_collector.config.values import Section, Size
@@ -43,7 +43,6 @@ class ReceiveTlsConfig(Section):
 class TokenLimitsConfig(Section):
     """What one token may send a minute."""
 
-    requests: int | None = Field(default=None, gt=0)
     spans: int | None = Field(default=None, gt=0)
     bytes: Size | None = None
 
@@ -64,12 +63,3 @@ class TokenConfig(Section):
             # not quoted: it may be the token itself
             raise ValueError("write the 64 hex digits that `ragtrace token` prints, never the token itself")
         return value.lower()
-
-
-class SpanLimitsConfig(Section):
-    """What one span may hold. A trace with one that holds more is passed on, and not judged."""
-
-    attributes: int = Field(default=1_000, gt=0)
-    attribute_bytes: Size = ByteSize(4 << 20)
-    events: int = Field(default=1_000, gt=0)
-    links: int = Field(default=1_000, gt=0)

@@ -51,19 +51,19 @@ class DriftCheck:
         judging = AnchorJudging.of(self.config, self.spend_ledger, self.clock)
         judged = await judging.run(anchors)
         runs = await self.store.runs()
-        run = compared(runs, judged, alpha=self.config.drift.alpha)
+        run = compared(runs, judged)
         await self.store.add_run(run)
         _tell(runs, run)
         return run, judging.guards
 
 
-def compared(runs: Sequence[AnchorRun], run: AnchorRun, *, alpha: float) -> AnchorRun:
+def compared(runs: Sequence[AnchorRun], run: AnchorRun) -> AnchorRun:
     """Return a run with its result: compared with the complete runs of its series, if there are any."""
     earlier = series_of(runs, run)
     if not run.is_complete or not earlier:
         return run
     evidence = weigh(earlier, run)
-    result = RunResult.DRIFTED if evidence.is_drift(alpha) else RunResult.STEADY
+    result = RunResult.DRIFTED if evidence.is_drift else RunResult.STEADY
     return replace(run, result=result, evidence=evidence.total)
 
 

@@ -37,9 +37,7 @@ async def in_its_session(
     return with_earlier_turns(record, map(turn_of_json, found), settings)
 
 
-def kept_turn(
-    job: Job, record: RagRecord, evaluation: Evaluation, carrier: Span, *, most_turns: int
-) -> KeptTurn | None:
+def kept_turn(job: Job, record: RagRecord, evaluation: Evaluation, carrier: Span) -> KeptTurn | None:
     """Return what to keep of an evaluated answer; ``None`` if it has no session or no answer."""
     placed = placed_turn(record, evaluation, carrier, tenant=_tenant_of(job))
     if placed is None:
@@ -55,7 +53,6 @@ def kept_turn(
         supersedes=supersedes if isinstance(supersedes, str) else "",
         turn=turn.to_json(),
         place=encode([placed.place]),
-        most_turns=most_turns,
     )
 
 

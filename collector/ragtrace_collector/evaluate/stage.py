@@ -280,7 +280,6 @@ class EvaluateStage:
         )
         options = setup.live.attach
         span = build(options=options)
-        sessions = setup.live.config.sessions
         await self._end(
             job,
             outcome,
@@ -295,8 +294,8 @@ class EvaluateStage:
             judged=judged,
             index=setup.live.config.index,
             record=record,
-            turn=kept_turn(job, record, evaluation, span, most_turns=sessions.max_turns)
-            if sessions.enabled and span
+            turn=kept_turn(job, record, evaluation, span)
+            if setup.live.config.sessions.enabled and span
             else None,
         )
 
@@ -316,9 +315,9 @@ class EvaluateStage:
     ) -> None:
         payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
         outbox_items = self._payloads(carrier, payload, elsewhere or {}) if carrier else {}
-        is_indexed = index is not None and index.enabled
+        is_indexed = index is not None
         summary = _summary(job, carrier) if carrier and (is_indexed or self._tells) else None
-        content = record if index is not None and index.keeps_content else None
+        content = record if index is not None and index.content else None
         addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
         finish = partial(
             self.store.finish,

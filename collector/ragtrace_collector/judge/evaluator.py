@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ragtrace.clock import SystemClock
 from ragtrace.judge.spec import JudgeSpec
@@ -13,6 +14,9 @@ from ragtrace.pipeline.spec import EmbedderAround, EvaluatorSpec, JudgeAround, J
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.guard import JudgeGuard, JudgeGuards, Unavailable, guards_of
 from ragtrace_collector.judge.spec import cheaper_spec_of, evaluator_spec_of
+
+_CHEAPER_FROM: Final = 0.8
+"""Where the budget asks a cheaper judge at its limit, that one judges from this share of it on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +77,7 @@ async def open_evaluator(
     """
     guards = guards or guards_of(config, clock=SystemClock(), spend_ledger=None)
     spec, cheaper = evaluator_spec_of(config), cheaper_spec_of(config)
-    share = config.budget.cheaper_from if cheaper else 1.0
+    share = _CHEAPER_FROM if cheaper else 1.0
     key_place = spec.embedder.key_place if spec.embedder else ""
     around_embedder = guards.embedder("embedder", key_place=key_place)
     async with _opened("judge", spec, guards, share=share, around_embedder=around_embedder) as guarded:

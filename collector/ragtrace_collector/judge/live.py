@@ -101,7 +101,6 @@ def attach_options_of(config: CollectorConfig) -> AttachOptions:
     attach = config.attach
     return AttachOptions(
         carrier_time=attach.carrier_time,
-        tempo_slack_s=attach.tempo_slack.total_seconds(),
         max_claims=attach.max_claims,
         content=attach.content,
         mark_failed_as_error=attach.mark_failed_as_error,

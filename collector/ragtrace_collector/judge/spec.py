@@ -59,19 +59,14 @@ def judge_spec_of(config: JudgeConfig) -> JudgeSpec:
         extra_body=config.extra_body,
         timeout_s=config.timeout.total_seconds(),
         max_concurrency=config.max_concurrency,
-        cache=CacheSettings(path=cache.path, max_bytes=cache.max_bytes) if cache else None,
+        cache=CacheSettings(path=cache) if cache else None,
         max_retries=config.max_retries,
         reply_rules=ReplyRules(strict_json=config.strict_json, max_corrections=config.max_corrections),
     )
 
 
 def _sibling(judge: JudgeSpec, config: SecondJudgeConfig) -> JudgeSpec:
-    given = {
-        "api_key_env": config.api_key_env,
-        "headers": None if config.headers is None else _plain(config.headers),
-        "extra_body": config.extra_body,
-    }
-    own = {name: value for name, value in given.items() if value is not None}
+    own = {"api_key_env": config.api_key_env} if config.api_key_env else {}
     return judge.sibling(config.use, base_url=config.base_url, **own)
 
 

@@ -17,18 +17,15 @@ _NEEDS_A_RESTART: Final = (
     "receive.max_message_bytes",
     "receive.tls",
     "receive.insecure",
-    "receive.limits",
     "receive.kafka",
     "evaluate.concurrency",
     "attach.mode",
     "attach.hold_timeout",
-    "attach.hold_max_bytes",
     "export",
     "store",
     "telemetry",
     "ui",
     "drain_timeout",
-    "cancel_timeout",
     "log_format",
 )
 """Settings that are used once, at the start."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from typing import Any
 
+from opentelemetry.sdk.environment_variables import OTEL_METRIC_EXPORT_INTERVAL
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -79,7 +81,8 @@ class Operations:
     def _beating(self) -> Iterator[Coroutine[Any, Any, None]]:
         yield self.vitals.lag.watch()
         if self.config.otlp_endpoint:
-            yield _every(self.config.otlp_interval.total_seconds(), self._push)
+            interval_ms = float(os.environ.get(OTEL_METRIC_EXPORT_INTERVAL, 60_000))
+            yield _every(interval_ms / 1000, self._push)
         if pause_s := watchdog_pause_s():
             yield _every(pause_s, _notify_watchdog)
 

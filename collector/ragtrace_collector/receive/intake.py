@@ -29,7 +29,7 @@ from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.receive.inbound import Inbound
 from ragtrace_collector.receive.loop_guard import may_hold_carriers
 from ragtrace_collector.receive.memory import RequestMemory
-from ragtrace_collector.receive.span_limits import SpanLimits
+from ragtrace_collector.receive.span_limits import oversized_in
 from ragtrace_collector.receive.tenants import stamp_tenant
 from ragtrace_collector.sampling import Sampler
 from ragtrace_collector.store.records import HoldMode, StoreUnavailable
@@ -93,7 +93,6 @@ class Intake:
         received: asyncio.Event,
         room: RequestMemory,
         holding: Callable[[], HoldMode],
-        span_limits: SpanLimits,
     ) -> None:
         self.room = room
         self._store = store
@@ -106,7 +105,6 @@ class Intake:
         self._received = received
         """Set when there is something new to forward."""
         self._holding = holding
-        self._span_limits = span_limits
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
         self._under_way: set[asyncio.Task[Any]] = set()
         """Accepted requests, also those whose sender has gone."""
@@ -275,7 +273,7 @@ class Intake:
         if not split.slices:
             return split, ()
         trace_ids = [trace_id_of(part.trace_id) for part in split.slices]
-        oversized = self._span_limits.exceeded_in(request, trace_ids, body_bytes=body_bytes)
+        oversized = oversized_in(request, trace_ids, body_bytes=body_bytes)
         cut = [
             part
             for part in split.slices

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ragtrace_collector.sampling.windows import Windows
 
 _PERIOD = "tenant_floor"
+_HOUR_NS = 3600 * 10**9
 
 
 class TenantFloor:
@@ -14,7 +15,7 @@ class TenantFloor:
     answers in the last window, the first ``answers`` are always kept.
     """
 
-    def __init__(self, *, answers: int, window_ns: int) -> None:
+    def __init__(self, *, answers: int, window_ns: int = _HOUR_NS) -> None:
         self.windows = Windows(_PERIOD, window_ns)
         self._answers = answers
 

@@ -31,7 +31,7 @@ class FollowUpPolicy:
     rate: float = 1.0
     most: int = 20
     """For each low answer."""
-    window_ns: int
+    window_ns: int = 600 * 10**9
 
     def is_low(self, evaluation: Evaluation) -> bool:
         """Say whether one of the scores is low."""

@@ -81,8 +81,8 @@ def _check_store(config: CollectorConfig) -> None:
 
 def _check_cache(config: CollectorConfig) -> None:
     if cache := config.judge.cache:
-        _check_file(cache.path, key="judge.cache.path", makes_folder=True)
-        _check_database(cache.path, key="judge.cache.path")
+        _check_file(cache, key="judge.cache", makes_folder=True)
+        _check_database(cache, key="judge.cache")
 
 
 def _check_page(config: CollectorConfig) -> None:

@@ -50,7 +50,7 @@ def sampler_of(config: SampleConfig) -> Sampler:
     floor, limit, near = config.tenant_floor, config.limit, config.neighbours
     return Sampler(
         plan=config.plan(),
-        fairness=TenantFloor(answers=floor.answers, window_ns=nanoseconds(floor.window)) if floor else None,
+        fairness=TenantFloor(answers=floor) if floor else None,
         limits=Limits(answers=limit.answers, per_tenant=limit.per_tenant) if limit else None,
         follow_ups=FollowUps(_follow_up_policy(near)) if near else None,
     )
@@ -63,7 +63,6 @@ def _follow_up_policy(config: FollowUpConfig) -> FollowUpPolicy:
         relations=config.same,
         rate=config.rate,
         most=config.most,
-        window_ns=nanoseconds(config.window),
     )
 
 
@@ -88,5 +87,5 @@ def _access(export: ExportConfig) -> ConnectionSettings:
     return ConnectionSettings(
         headers={name: value.get_secret_value() for name, value in export.headers.items()},
         tls=export.tls.opened() if export.tls else None,
-        timeout_s=export.timeout.total_seconds(),
+        timeout_s=10,
     )

@@ -197,7 +197,7 @@ class StorePipeline:
             ended_before_ns=now_ns - nanoseconds(self.config.store.retention),
             began_before_ns=self.calendar.now_ns() - nanoseconds(self.config.index.max_age),
             most_rows=self.config.most_index_rows,
-            keeps_content=self.config.index.keeps_content,
+            keeps_content=self.config.index.content,
         )
         return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from ragtrace.process import settle_memory
 from ragtrace_collector.config import CollectorConfig
@@ -11,6 +12,9 @@ from ragtrace_collector.operations.signals import Signals
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.service.pipeline import Role
 from ragtrace_collector.service.wiring import open_collector
+
+CANCEL_S: Final = 10
+"""How long after ``drain_timeout`` the process is killed, if what it cancelled has not ended."""
 
 
 async def run_collector(
@@ -31,7 +35,7 @@ async def run_collector(
         KeyboardInterrupt: a second signal came, and it left at once.
     """
     settle_memory()
-    signals = Signals(longest_stop_s=(config.drain_timeout + config.cancel_timeout).total_seconds())
+    signals = Signals(longest_stop_s=config.drain_timeout.total_seconds() + CANCEL_S)
     with signals.handled():
         async with open_collector(config, role=role, shares_ports=shares_ports) as collector:
             reloads = Reloads(asked=signals.reload, read=reread) if reread else None

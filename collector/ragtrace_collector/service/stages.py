@@ -25,7 +25,6 @@ from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.coverage import Coverage
 from ragtrace_collector.receive.intake import Intake
 from ragtrace_collector.receive.memory import RequestMemory
-from ragtrace_collector.receive.span_limits import SpanLimits
 from ragtrace_collector.sample.stage import SampleStage
 from ragtrace_collector.service.from_config import forward_to
 from ragtrace_collector.service.pipeline import Role, StorePipeline
@@ -98,10 +97,13 @@ class StageParts:
         )
 
     def _holder(self) -> HoldStage:
-        attach = self.config.attach
+        timeout_ns, most_bytes = (
+            nanoseconds(self.config.attach.hold_timeout),
+            self.config.store.max_bytes // 8,
+        )
         return HoldStage(
             store=self.store,
-            limits=HoldLimits(timeout_ns=nanoseconds(attach.hold_timeout), most_bytes=attach.hold_max_bytes),
+            limits=HoldLimits(timeout_ns=timeout_ns, most_bytes=most_bytes),
             is_judge_away=lambda: self.live.now.is_judge_unavailable,
             counters=self.shared.counters,
             clock=self.clock,
@@ -109,7 +111,6 @@ class StageParts:
         )
 
     def _intake(self, holder: HoldStage) -> Intake:
-        receive = self.config.receive
         return Intake(
             store=self.store,
             assembly=self.assembly,
@@ -120,7 +121,6 @@ class StageParts:
             clock=self.clock,
             received=self.done,
             room=self.shared.room,
-            span_limits=SpanLimits(**receive.limits.model_dump()),
             holding=holder.holding if self.holds else lambda: HoldMode.OFF,
         )
 

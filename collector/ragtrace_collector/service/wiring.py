@@ -83,9 +83,7 @@ async def open_collector(
     check_anchors(config)
     check_kafka(config)
     async with AsyncExitStack() as stack:
-        tracer = await stack.enter_async_context(
-            open_tracer(config.telemetry.otlp_endpoint, ratio=config.telemetry.trace_ratio)
-        )
+        tracer = await stack.enter_async_context(open_tracer(config.telemetry.otlp_endpoint))
         shared = _open_shared(config, SteadyClock(clock), tracer, stack)
         store = await open_store(config.store, forward_to=release_to(config))
         stack.push_async_callback(store.aclose)
@@ -192,8 +190,8 @@ def _collector(
 
 
 def _open_scores(config: CollectorConfig, clock: Clock) -> Scores | None:
-    chosen = config.telemetry.scores
-    return Scores(clock=clock, by=chosen.by) if chosen.enabled else None
+    by = config.telemetry.scores_by
+    return Scores(clock=clock, by=by) if by else None
 
 
 def _opened(sinks: Mapping[str, SpanSink], tracer: Tracer, stack: AsyncExitStack) -> Mapping[str, SpanSink]:

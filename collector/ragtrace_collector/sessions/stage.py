@@ -113,7 +113,7 @@ class SessionStage:
         items = dict.fromkeys(self.sinks, encode([span])) if is_new else {}
         for sink, time in self.carrier_times.items() if is_new else ():
             items[sink] = encode([build(options=replace(live.attach, carrier_time=time))])
-        is_indexed = is_new and live.config.index.enabled
+        is_indexed = is_new
         summary = session_summary_of(span, tenant=session.name.tenant) if is_indexed else None
         await self._end(session, span_id=span.span_id, items=items, summary=summary)
         self._told(session, findings)

@@ -92,7 +92,7 @@ class Counts(StrEnum):
     )
     HOLDS_OVER_BYTES = (
         "holds_over_bytes",
-        "held traces released without all scores: more than attach.hold_max_bytes was held",
+        "held traces released without all scores: more than an eighth of store.max_bytes was held",
     )
     HOLDS_WITHOUT_JUDGE = (
         "holds_without_judge",

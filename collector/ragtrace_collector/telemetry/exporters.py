@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from ragtrace.http import exporters
 
 _TIMEOUT_S: Final = 3
-"""Short, because a stop flushes the exporter within ``cancel_timeout``."""
+"""Short, because a stop flushes the exporter before the collector exits."""
 
 
 def open_metric_exporter(endpoint: str) -> MetricExporter:

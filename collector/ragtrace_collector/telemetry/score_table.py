@@ -26,7 +26,7 @@ class Dimension(NamedTuple):
     """What traffic is told apart by."""
 
     key: str
-    """In ``telemetry.scores.by``."""
+    """In ``telemetry.scores_by``."""
     attribute: str
 
 

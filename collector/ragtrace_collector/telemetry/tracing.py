@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager, contextmanager
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 from opentelemetry.trace import Link, NoOpTracer, Span, SpanContext, StatusCode, TraceFlags, Tracer
 
 from ragtrace import semconv
@@ -24,14 +23,12 @@ NO_TRACER: Tracer = NoOpTracer()
 
 
 @asynccontextmanager
-async def open_tracer(otlp_endpoint: str | None, *, ratio: float) -> AsyncIterator[Tracer]:
+async def open_tracer(otlp_endpoint: str | None) -> AsyncIterator[Tracer]:
     """Open the tracer of the collector's own work. Without an endpoint, it costs almost nothing."""
-    if otlp_endpoint is None or not ratio:
+    if otlp_endpoint is None:
         yield NO_TRACER
         return
-    provider = TracerProvider(
-        sampler=TraceIdRatioBased(ratio), resource=own_resource(), shutdown_on_exit=False
-    )
+    provider = TracerProvider(resource=own_resource(), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(open_span_exporter(otlp_endpoint)))
     try:
         yield provider.get_tracer(semconv.SCOPE_COLLECTOR)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import closing
+from typing import Final
 
 from starlette.applications import Starlette
 
@@ -44,8 +45,11 @@ def configured_app(
         links=tuple(TraceLink(name=name, template=url) for name, url in ui.links.items()),
     )
     is_secure = auth.certificate is not None or (ui.public_url or "").startswith("https:")
-    sessions = Sessions(auth.access, clock, lifetime_s=ui.session.total_seconds())
+    sessions = Sessions(auth.access, clock, lifetime_s=_LOGIN_S)
     return ui_app(site, access=UiAccess(tokens=auth.access, sessions=sessions, is_secure=is_secure))
+
+
+_LOGIN_S: Final = 12 * 3600
 
 
 async def serve_until(

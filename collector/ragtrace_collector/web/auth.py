@@ -131,7 +131,7 @@ def _missing(receive: ReceiveConfig) -> str:
 
 def _grant(token: TokenConfig) -> TokenGrant:
     limits = token.limits
-    a_minute = {"requests": limits.requests, "spans": limits.spans, "bytes": limits.bytes}
+    a_minute = {"spans": limits.spans, "bytes": limits.bytes}
     return TokenGrant(
         name=token.name,
         digest=bytes.fromhex(token.sha256),

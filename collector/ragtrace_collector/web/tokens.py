@@ -37,7 +37,7 @@ class TokenGrant:
     tenant: str | None = None
     may: frozenset[Permission] = frozenset({"send"})
     a_minute: Mapping[str, int] = field(default_factory=dict)
-    """The limits of ``requests``, ``spans`` and ``bytes``; one that is not named is unlimited."""
+    """The limits of ``spans`` and ``bytes``; one that is not named is unlimited."""
 
 
 class TokenSender:

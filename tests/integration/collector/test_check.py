@@ -36,7 +36,7 @@ def checked(folder: Path, **others: Any) -> Any:
 
 
 def test_what_is_fine_leaves_nothing_behind(tmp_path: Path) -> None:
-    cache = {"path": str(tmp_path / "cache" / "judge.db")}
+    cache = str(tmp_path / "cache" / "judge.db")
     result = checked(tmp_path, judge={"use": "openai:m", "api_key": "k", "cache": cache})
     assert result.exit_code == 0, result.output
     assert "is fine" in result.stdout
@@ -50,7 +50,7 @@ def test_what_is_fine_leaves_nothing_behind(tmp_path: Path) -> None:
         ({"export": [{"endpoint": "otlp-file:/dev/null/out"}]}, "the folder '/dev/null' is no folder"),
         ({"store": {"path": "/no/such/store.db"}}, "`store.path`: the folder '/no/such' does not exist"),
         ({"store": {"path": "/"}}, "`store.path`: '/' is a folder"),
-        ({"judge": {"cache": "/dev/null/judge.db"}}, "`judge.cache.path`: the folder"),
+        ({"judge": {"cache": "/dev/null/judge.db"}}, "`judge.cache`: the folder"),
         ({"receive": {"tokens_file": "no-tokens.yaml"}}, "`receive.tokens_file`"),
         ({"receive": {"tls": {"cert": "no.crt", "key": "no.key"}}}, "no.crt"),
         (

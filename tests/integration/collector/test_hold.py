@@ -222,7 +222,8 @@ async def test_nothing_is_held_for_a_judge_that_is_too_slow_until_it_has_caught_
 
 async def test_beyond_the_bytes_the_oldest_traces_go_on(tmp_path: Path, downstream: OtlpReceiver) -> None:
     size = len(request_of(*rag_trace(0)))
-    config = holding(tmp_path, downstream, {"hold_max_bytes": 2 * size}, assemble={"quiet_period": "10s"})
+    store = {"path": str(tmp_path / "store.db"), "max_bytes": 8 * 2 * size}
+    config = holding(tmp_path, downstream, {}, assemble={"quiet_period": "10s"}, store=store)
     async with running_collector(config) as collector:
         for number in range(5):
             await post(collector, request_of(*rag_trace(number)))

@@ -108,14 +108,6 @@ async def test_a_store_that_is_not_there_says_what_to_do(tmp_path: Path) -> None
         await index_of(SqliteFile(tmp_path / "none.db")).versions(KEY)
 
 
-async def test_without_the_index_nothing_is_kept(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path, index={"enabled": False})) as spans:
-        await judge(spans)
-        assert len(spans.carriers()) == 1
-        assert await spans.collector.pipeline.store.index_size() == IndexSize(rows=0, oldest_ns=None)
-        assert (await reader(tmp_path).kept(KEY)).carriers == []
-
-
 async def test_both_carriers_of_a_revised_answer_are_kept(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path)) as spans:
         await judge(spans)
@@ -249,20 +241,7 @@ async def test_a_copy_of_the_store_has_the_index_and_the_carriers(
         assert await spans.collector.pipeline.store.index_size() == IndexSize(rows=1, oldest_ns=ROOT.start_ns)
 
 
-async def test_the_index_is_switched_by_a_reload(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await spans.collector.reload(config(tmp_path, index={"enabled": False}))
-        await judge(spans)
-        assert (await spans.collector.pipeline.store.index_size()).rows == 0
-
-
-@pytest.mark.parametrize(
-    ("max_rows", "max_bytes", "most"),
-    [(1_000_000, "2GiB", 1_000_000), (1_000_000, "160MB", 80_000), (10, "2GiB", 10)],
-    ids=["the default", "two fifths of the store", "the number"],
-)
-def test_the_index_takes_at_most_two_fifths_of_the_store(
-    tmp_path: Path, max_rows: int, max_bytes: str, most: int
-) -> None:
+@pytest.mark.parametrize(("max_bytes", "most"), [("2GiB", 1_073_741), ("160MB", 80_000)])
+def test_the_index_takes_at_most_two_fifths_of_the_store(tmp_path: Path, max_bytes: str, most: int) -> None:
     store = {"path": str(tmp_path / "store.db"), "max_bytes": max_bytes}
-    assert config(tmp_path, store=store, index={"max_rows": max_rows}).most_index_rows == most
+    assert config(tmp_path, store=store).most_index_rows == most

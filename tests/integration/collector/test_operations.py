@@ -166,9 +166,13 @@ async def test_pages_with_numbers_ask_for_a_token_and_probes_do_not(tmp_path: Pa
 PAGES = ("/", "/livez", "/readyz", "/metrics", "/status")
 
 
-async def test_own_metrics_are_pushed_as_otlp_with_the_same_numbers(tmp_path: Path) -> None:
+async def test_own_metrics_are_pushed_as_otlp_with_the_same_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "50")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     with http_server(lambda _: HttpAnswer()) as server:
-        telemetry = {"otlp_endpoint": server.url, "otlp_interval": "50ms", "trace_ratio": 0}
+        telemetry = {"otlp_endpoint": server.url}
         async with running_collector(config_of(tmp_path, telemetry=telemetry)) as collector:
             await post(collector, request_of(*rag_trace(0)))
             await until(lambda: carriers_in(tmp_path / "out.jsonl"))

@@ -194,7 +194,7 @@ async def test_a_restart_neither_lifts_a_limit_nor_changes_its_rates(tmp_path: P
 
 
 async def test_a_small_tenant_is_judged_beside_a_loud_one(tmp_path: Path, clock: SetClock) -> None:
-    sample = {"ratio": 0.0, "tenant": "app.customer", "tenant_floor": {"answers": 2}}
+    sample = {"ratio": 0.0, "tenant": "app.customer", "tenant_floor": 2}
     loud = (trace_of(number, **{"app.customer": "loud"}) for number in range(30))
     async with at(clock, tmp_path, **sample) as collector:
         await take(collector, *loud)

@@ -169,14 +169,16 @@ service:
 """
 
 
-def test_an_opentelemetry_collector_gets_the_same_numbers(otelcol: OtelCol, tmp_path: Path) -> None:
+def test_an_opentelemetry_collector_gets_the_same_numbers(
+    otelcol: OtelCol, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
     port, page = free_ports(2)
     file = tmp_path / "metrics.yaml"
     file.write_text(PIPELINE.format(grpc=port, page=page))
     telemetry = {
         "listen": "127.0.0.1:0",
         "otlp_endpoint": f"grpc://127.0.0.1:{port}",
-        "otlp_interval": "200ms",
     }
     count = r"ragtrace_evaluation_score_weighted_count\{.*?\} ([\d.]+)"
 

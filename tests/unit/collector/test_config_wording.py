@@ -97,7 +97,6 @@ EXPECTED = {
     "int_parsing",
     "int_type",
     "invalid-json-value",
-    "less_than",
     "less_than_equal",
     "literal_error",
     "missing",

@@ -110,7 +110,6 @@ def test_the_choice_is_independent_of_a_head_sampler_on_the_same_ids() -> None:
         ({"model": "m"}, True),
         ({"model": "/gpt/"}, False),
         ({"prompt_version": "p7"}, True),
-        ({"session": "s1"}, True),
         ({"slower_than": "800ms"}, True),
         ({"slower_than": "1s"}, False),
         ({"answer_chars": ">10"}, True),
