@@ -37,10 +37,10 @@ from ragtrace.judge._support_features import (
 from ragtrace.judge._support_model import SupportModel, shipped_model
 from ragtrace.judge._word_index import PassageSentence, WordIndex
 from ragtrace.judge._words import word_count
-from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.layers import limited
 from ragtrace.judge.phrases import SENTENCE_ENDS, is_meta, without_source
 from ragtrace.judge.refusals import declines, requests
+from ragtrace.judge.spec import JudgeSettings
 from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,

@@ -24,13 +24,13 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnable
 from ragtrace.extras import install_command
-from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.lexical import abstaining, sentences_as_claims
 from ragtrace.judge.nli._address import Cuts, NliAddress
 from ragtrace.judge.nli._families import Family, family_of
 from ragtrace.judge.nli._folder import ModelFolder
 from ragtrace.judge.nli._verifier import PairFinding, Verifier, WindowPair
 from ragtrace.judge.nli._windows import Window, windows_of, words_of
+from ragtrace.judge.spec import JudgeSettings
 from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,

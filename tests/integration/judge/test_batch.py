@@ -21,14 +21,11 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.judge import open_judge, spent_by
+from ragtrace.judge.access import Access
 from ragtrace.judge.base_url import BaseUrl
-from ragtrace.judge.batch_settings import BatchSettings
-from ragtrace.judge.openai._batch_api import BatchApi
-from ragtrace.judge.openai._batch_lane import BatchLane
-from ragtrace.judge.openai._batch_log import BatchLog
-from ragtrace.judge.openai._client import Access
-from ragtrace.judge.openai.batch import BatchJudge, batches_of
-from ragtrace.judge.openai.judge import OpenAICompatibleJudge
+from ragtrace.judge.batch import BatchApi, BatchJudge, BatchLane, BatchLog, batches_of
+from ragtrace.judge.openai import OpenAICompatibleJudge
+from ragtrace.judge.spec import BatchSettings, JudgeSettings
 from ragtrace.ports import FreeText, Judge, JudgeRequest
 from tests.batch_server import Answer, BatchServer, Fault, running_batch_server
 from tests.gullible_model import completion
@@ -320,7 +317,7 @@ async def test_a_queue_that_stays_full_is_given_up_after_growing_pauses(
         settings=BatchSettings(path=path, poll_s=0.02),
         sleep=pause,
     )
-    model = OpenAICompatibleJudge(model="m", api_key="none", base_url=server.url, instead=lane)
+    model = OpenAICompatibleJudge(JudgeSettings(argument="m"), access, instead=lane)
     async with aclosing(model) as judge:
         failures = await asked(judge, "a", "b", "c")
         assert {type(each) for each in failures} == {JudgeTimeout}

@@ -21,13 +21,13 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.judge import open_judge, unwrapped
-from ragtrace.judge.openai.dialect import OutputMode
-from ragtrace.judge.openai.judge import OpenAICompatibleJudge
+from ragtrace.judge.openai import OpenAICompatibleJudge, OutputMode
 from ragtrace.judge.replies import ReplyRules
 from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
 from ragtrace.model import Chunk, MetricFailure, RagRecord, Usage
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest
+from tests.integration.judge.conftest import bare_judge
 from tests.planted import answered
 
 SECRET = "sk-very-secret"
@@ -80,7 +80,7 @@ def request() -> JudgeRequest[ExtractReply]:
 
 @pytest.fixture
 async def judge(endpoint: Any) -> AsyncIterator[OpenAICompatibleJudge]:
-    opened = OpenAICompatibleJudge(model="m", api_key=SECRET, base_url=endpoint.url, timeout_s=20)
+    opened = bare_judge(endpoint.url, key=SECRET, timeout_s=20)
     yield opened
     await opened.aclose()
 
@@ -333,7 +333,7 @@ async def test_errors_never_quote_prompts_or_keys(endpoint: Any, judge: OpenAICo
 
 async def test_silence_is_a_timeout(endpoint: Any) -> None:
     endpoint.hold = asyncio.Event()
-    judge = OpenAICompatibleJudge(model="m", api_key="k", base_url=endpoint.url, timeout_s=0.05)
+    judge = bare_judge(endpoint.url, key="k", timeout_s=0.05)
     with pytest.raises(JudgeTimeout, match=r"within 0\.05 s") as caught:
         await judge.ask(request())
     assert caught.value.usage == Usage(calls=1, unmetered_calls=1)
@@ -341,7 +341,7 @@ async def test_silence_is_a_timeout(endpoint: Any) -> None:
 
 
 async def test_nobody_listening_is_unavailable() -> None:
-    judge = OpenAICompatibleJudge(model="m", api_key="k", base_url="http://127.0.0.1:1/v1", timeout_s=5)
+    judge = bare_judge("http://127.0.0.1:1/v1", key="k", timeout_s=5)
     with pytest.raises(JudgeUnavailable):
         await judge.ask(request())
     await judge.aclose()

@@ -10,8 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeDeclined, JudgeNonsense, JudgeRefused
-from ragtrace.judge.openai.judge import OpenAICompatibleJudge
+from ragtrace.judge.openai import OpenAICompatibleJudge
 from ragtrace.ports import FreeText, JudgeRequest, SamplingParameters
+from tests.integration.judge.conftest import bare_judge
 
 RAGAS_LIKE = SamplingParameters(temperature=0.01, top_p=0.1, json_object=True)
 
@@ -48,7 +49,7 @@ def rejection(message: str) -> tuple[int, Any]:
 
 @pytest.fixture
 async def judge(endpoint: Any) -> AsyncIterator[OpenAICompatibleJudge]:
-    opened = OpenAICompatibleJudge(model="m", api_key="k", base_url=endpoint.url, timeout_s=20)
+    opened = bare_judge(endpoint.url, key="k", timeout_s=20)
     yield opened
     await opened.aclose()
 
