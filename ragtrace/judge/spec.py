@@ -55,7 +55,7 @@ _JUDGES: Final = PluginKind(
         "anthropic": "ragtrace.judge.openai:open_anthropic",
         "azure": "ragtrace.judge.openai:open_azure",
         "lexical": "ragtrace.judge.lexical:open_lexical",
-        "nli": "ragtrace.judge.nli.judge:open_nli",
+        "nli": "ragtrace.judge.nli:open_nli",
         "openai": "ragtrace.judge.openai:open_openai",
         "scripted": "ragtrace.judge.scripted:open_scripted",
     },
