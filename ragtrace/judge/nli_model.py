@@ -405,9 +405,7 @@ class Finding:
     """By token of the claim: the probability that no window supports it."""
 
     @classmethod
-    def of(
-        cls, pair: WindowPair, support: float, contradiction: float, novel: tuple[float, ...] = ()
-    ) -> Self:
+    def of(cls, pair: WindowPair, support: float, against: float, novel: tuple[float, ...] = ()) -> Self:
         """Begin with a window."""
         return cls(
             support=support,

@@ -30,7 +30,7 @@ from ragtrace.errors import (
 from ragtrace.judge.access import Access, anthropic_access, azure_access, openai_access
 from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, fewest_tokens, made
 from ragtrace.judge.endpoint import Endpoint, RequestRejected, Transport
-from ragtrace.judge.refusals import declines
+from ragtrace.judge.phrases import declines
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
 from ragtrace.judge.spec import JudgeSettings
 from ragtrace.model import JudgeIdentity, Usage

@@ -7,8 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from ragtrace.judge._support_model import shipped_model
-from ragtrace.judge.lexical import LexicalJudge
+from ragtrace.judge.lexical import LexicalJudge, shipped_model
 from ragtrace.labeled_data import read_labeled
 from ragtrace.model import Label, MetricResult, RagRecord, SkipReason, VerdictLabel
 from ragtrace.pipeline.evaluation import evaluate
