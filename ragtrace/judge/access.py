@@ -70,10 +70,10 @@ class Access:
         """The name of the host, for messages."""
         return urlsplit(self.place.url).hostname
 
-    def client(self, *, timeout_s: float, most_bytes: int) -> AsyncOpenAI:
-        """Open the SDK's client, bound to the loop that first asks it. It neither retries nor redirects.
+    def open(self, *, timeout_s: float, most_bytes: int) -> tuple[AsyncOpenAI, Any]:
+        """Open the SDK's client and the HTTP client beneath it, bound to the loop that first asks them.
 
-        A reply has at most ``most_bytes``.
+        They neither retry nor redirect. A reply has at most ``most_bytes``.
 
         Raises:
             ConfigError: the environment's proxy, or the SDK's version, cannot be used.
@@ -103,7 +103,7 @@ class Access:
                 verify=(self.tls or ClientTls()).context(),
                 timeout=openai.Timeout(None, connect=5.0),
             )
-            return openai.AsyncOpenAI(
+            sdk = openai.AsyncOpenAI(
                 base_url=self.place.url,
                 default_headers={_SDK_WRITES.get(name, name): value for name, value in headers.items()},
                 default_query=dict(parse_qsl(self.place.query, keep_blank_values=True)),
@@ -118,6 +118,7 @@ class Access:
             raise ConfigError(
                 "OpenAI's workload identity needs a newer SDK: pip install --upgrade openai"
             ) from None
+        return sdk, http
 
 
 async def _unsign(request: Any) -> None:

@@ -163,7 +163,9 @@ class Endpoint:
         self._timeout_s = timeout_s
         self._who = who
         self._credential = access.credential
-        self._client = access.client(timeout_s=timeout_s, most_bytes=most_bytes)
+        self._client, self._http = access.open(timeout_s=timeout_s, most_bytes=most_bytes)
+        self._first: dict[str, Any] = {}
+        """By path a request without a body, whose address and headers all others have."""
 
     async def post(self, path: str, call: JudgeCall) -> Any:
         """Post a JSON document; return the JSON of the reply. Its objects are `JsonObject`.
@@ -176,14 +178,8 @@ class Endpoint:
             RequestRejected: the status is 400 or 422.
             JudgeError: there is no reply, or it is not JSON.
         """
-        import httpx
-
-        async def send(client: openai.AsyncOpenAI) -> bytes:
-            response = await client.post(path, cast_to=httpx.Response, content=call.asked.document)
-            return response.content
-
         try:
-            reply = await self.fetch(send, call)
+            reply = await self.fetch(lambda _: self._send(path, call.asked.document), call)
         except RequestRejected as rejected:
             if rejected.is_adaptable:
                 raise
@@ -230,6 +226,32 @@ class Endpoint:
         await self._client.close()
         if close := getattr(self._credential, "aclose", None):
             await close()
+
+    async def _send(self, path: str, document: bytes) -> bytes:
+        import httpx
+        import openai
+
+        if not isinstance(self._credential, str):  # the SDK asks for a token before each request
+            return (await self._client.post(path, cast_to=httpx.Response, content=document)).content
+        # it would also make address and headers anew each time, which takes as long as the rest of a call
+        if (first := self._first.get(path)) is None:
+            url, query = f"{str(self._client.base_url).rstrip('/')}{path}", self._client.default_query
+            named = self._client.default_headers.items()
+            headers = {name: told for name, told in named if isinstance(told, str)}
+            first = self._http.build_request("POST", url, params=query or None, headers=headers)
+            del first.headers["content-length"]
+            self._first[path] = first
+        request = type(first)("POST", first.url, headers=first.headers, content=document)
+        try:
+            response = await self._http.send(request)
+        except UnreadableBody:
+            raise
+        except Exception as exc:
+            raise openai.APIConnectionError(request=request) from exc
+        if not response.is_success:
+            raise openai.APIStatusError("", response=response, body=None)
+        content: bytes = response.content
+        return content
 
     def _failure(self, exc: Exception, call: JudgeCall) -> JudgeError:
         import openai
