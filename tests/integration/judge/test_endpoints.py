@@ -20,8 +20,7 @@ from ragtrace.errors import ConfigError, JudgeRefused, JudgeUnavailable
 from ragtrace.http.tls import ClientTls
 from ragtrace.judge import CacheSettings, open_embedder, open_judge
 from ragtrace.metrics import metric_named
-from ragtrace.model import Chunk, RagRecord
-from ragtrace.pipeline.evaluation import evaluate, evaluator_version
+from ragtrace.pipeline.evaluation import evaluator_version
 from ragtrace.ports import Judge
 from tests.integration.collector.certificates import Authority
 from tests.integration.judge.test_transports import completion, request
@@ -123,12 +122,6 @@ async def test_user_and_password_of_the_base_url_are_sent_as_basic_authorization
     assert "p:ss" not in caplog.text
 
 
-async def test_a_login_in_the_url_needs_no_key(strict: Strict) -> None:
-    url = strict.url.replace("//", "//me:pw@")
-    assert await ask(open_judge("openai:m", base_url=url, api_key_env="NOT_SET", environ={})) == "hm"
-    assert strict.last.headers["authorization"] == basic("me:pw")
-
-
 async def test_no_error_shows_the_login(strict: Strict) -> None:
     strict.status = 403
     url = strict.url.replace("//", "//me:secret-word@")
@@ -136,16 +129,6 @@ async def test_no_error_shows_the_login(strict: Strict) -> None:
         await ask(open_judge("openai:m", base_url=url, environ={}))
     assert "secret-word" not in str(caught.value)
     assert "127.0.0.1" in str(caught.value)
-
-
-async def test_an_embedder_takes_login_and_headers(strict: Strict) -> None:
-    strict.answer = {"data": [{"index": 0, "embedding": [1.0, 0.0]}]}
-    url = strict.url.replace("//", "//me:pw@")
-    embedder = open_embedder("openai:e", base_url=url, environ={}, headers={"x-team": "search"})
-    await embedder.embed(["word"])
-    await embedder.aclose()
-    assert strict.last.headers["authorization"] == basic("me:pw")
-    assert strict.last.headers["x-team"] == "search"
 
 
 @pytest.mark.parametrize(
@@ -301,11 +284,3 @@ async def test_a_redirect_is_not_followed_and_it_is_said_where_it_pointed(status
     assert f"redirects to {other.url}/v1/chat/completions" in said
     assert "pw" not in said
     assert "abc" not in said
-
-
-async def test_scores_of_further_parameters_are_told_by_the_same_judge(strict: Strict) -> None:
-    judge = open_judge("openai:m", base_url=strict.url, environ={}, extra_body={"a": 1})
-    record = RagRecord(id="1", question="?", chunks=(Chunk(id="c", text="It rains."),), answer="It rains.")
-    evaluation = await evaluate(record, judge=judge)
-    await judge.aclose()
-    assert (evaluation.judge.provider, evaluation.judge.model) == ("openai", "m")

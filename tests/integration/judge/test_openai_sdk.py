@@ -42,14 +42,6 @@ async def test_a_proxy_of_the_environment_tunnels_to_a_host_of_the_own_authority
     assert proxy.asked[0].headers["authorization"] == "Bearer k"
 
 
-async def test_no_proxy_exempts_a_host(strict: Strict, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    with pytest.raises(JudgeUnavailable):
-        await ask(open_judge("openai:m", base_url=strict.url, environ={}, max_retries=0))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    assert await ask(open_judge("openai:m", base_url=strict.url, environ={}, max_retries=0)) == "hm"
-
-
 @pytest.mark.parametrize("proxy", ["socks5://me:SECRET@127.0.0.1:1", "ftp://me:SECRET@127.0.0.1:1"])
 def test_a_proxy_that_cannot_be_used_is_named_without_its_password(
     proxy: str, monkeypatch: pytest.MonkeyPatch

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeTimeout
-from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
+from ragtrace.judge import CacheFile, CacheSettings, ScriptedJudge, cached
 from ragtrace.judge.cache import _FORM
 from ragtrace.judge_forms import GivenVerdict, NumberedText, VerifyInput, VerifyReply
-from ragtrace.model import Chunk, RagRecord, Usage
-from ragtrace.pipeline.evaluation import evaluate
+from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
 
 CHUNKS = (NumberedText(number=1, text="Refunds take 14 days."),)
@@ -115,15 +114,6 @@ async def test_a_verdict_that_was_given_beside_other_claims_is_not_reused(file_o
     assert calls == [1, 1, 0]
 
 
-async def test_other_chunks_make_another_question(file_of: Any) -> None:
-    inner = ScriptedJudge(verdicts)
-    judge = cached(inner, file_of())
-    await judge.ask(verify_request({1: "one"}))
-    await judge.ask(verify_request({1: "one"}, chunks=(NumberedText(number=1, text="Refunds take a year."),)))
-    await judge.aclose()
-    assert claims_asked(inner) == [["one"], ["one"]]
-
-
 async def test_an_abstention_is_kept_with_its_reason(file_of: Any) -> None:
     def unsure(request: JudgeRequest[Any]) -> JudgeReply[Any]:
         return JudgeReply(
@@ -189,20 +179,6 @@ async def test_the_same_model_elsewhere_is_another_judge(file_of: Any) -> None:
     for place in ("here:1/v1", "there:2/v1"):
         await cached(inner, file_of(), place=place).ask(text_request("?"))
     assert len(inner.requests) == 2
-
-
-async def test_an_evaluation_repeated_is_the_same_without_a_call(file_of: Any) -> None:
-    record = RagRecord(
-        id="r",
-        question="How long? \ud800",
-        chunks=(Chunk(id="faq", text="Refunds take 14 days."),),
-        answer="Refunds take 30 days. Shipping is free.",
-    )
-    judge = cached(ScriptedJudge(Script(claims={"Shipping is free.": "supported"})), file_of())
-    first, second = [await evaluate(record, judge=judge) for _ in range(2)]
-    await judge.aclose()
-    assert first.results[0].verdicts == second.results[0].verdicts
-    assert (first.usage.calls, second.usage.calls) == (2, 0)
 
 
 async def test_only_its_owner_can_read_the_file(file_of: Any, path: Path) -> None:
@@ -309,14 +285,6 @@ async def test_a_file_may_be_closed_twice(file_of: Any) -> None:
     await reopened.aclose()
 
 
-async def test_a_value_too_large_for_the_file_is_not_kept(file_of: Any) -> None:
-    file = file_of(max_bytes=100_000)
-    await file.put(b"small", b"s")
-    await file.put(b"large", b"l" * 90_000)
-    assert list(await held(file, [b"small", b"large"])) == [b"small"]
-    await file.aclose()
-
-
 async def test_a_file_that_may_hold_less_than_before_shrinks(file_of: Any, path: Path) -> None:
     for max_bytes in (2_000_000, 300_000):
         file = file_of(max_bytes=max_bytes)
@@ -325,16 +293,6 @@ async def test_a_file_that_may_hold_less_than_before_shrinks(file_of: Any, path:
                 await file.put(b"%d %d" % (number, part), b"x" * 1000)
         await file.aclose()
     assert 100_000 < len(content(path)) <= 300_000
-
-
-async def test_two_judges_share_a_file(file_of: Any) -> None:
-    one, other = file_of(), file_of()
-    for number in range(50):
-        await (one if number % 2 else other).put(b"%d" % number, b"v")
-    found = await held(one, [b"%d" % number for number in range(50)])
-    await one.aclose()
-    await other.aclose()
-    assert len(found) == 50
 
 
 WRITER = """

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -78,13 +77,6 @@ async def test_retries_end() -> None:
     with pytest.raises(JudgeUnavailable):
         await retrying(inner, Backoff(max_retries=2), sleep=waits.sleep).ask(text_request())
     assert (len(inner.requests), len(waits.taken)) == (3, 2)
-
-
-async def test_the_pause_an_endpoint_asks_for_is_kept() -> None:
-    waits = Waits()
-    await retrying(failing(busy(retry_after_s=20)), sleep=waits.sleep).ask(text_request())
-    [waited] = waits.taken
-    assert 20 <= waited <= 25
 
 
 async def test_a_pause_longer_than_patience_is_not_waited_for() -> None:
@@ -196,12 +188,3 @@ async def test_a_judge_that_computes_is_not_remembered(tmp_path: Any) -> None:
     await judge.ask(text_request())
     await judge.aclose()
     assert list(tmp_path.iterdir()) == []
-
-
-async def test_a_silent_judge_is_asked_once(tmp_path: Any) -> None:
-    inner = Talker(gate=asyncio.Event())
-    judge = around(inner, tmp_path, timeout_s=0.002)
-    with pytest.raises(JudgeTimeout):
-        await judge.ask(text_request())
-    await judge.aclose()
-    assert len(inner.requests) == 1
