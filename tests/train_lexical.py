@@ -22,11 +22,19 @@ import numpy.typing as npt
 from ragtrace.calibration.card import digest_of, judge_card
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
 from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
-from ragtrace.judge._support_features import ClaimedWords, best_windows, support_features
-from ragtrace.judge._support_model import MODEL_FILE, Feature, SupportModel
-from ragtrace.judge._word_index import WordIndex
-from ragtrace.judge.lexical import LexicalJudge, claim_kind, may_be_supported
-from ragtrace.judge.word_share import WordShareJudge
+from ragtrace.judge._words import WordIndex
+from ragtrace.judge.lexical import (
+    MODEL_FILE,
+    ClaimedWords,
+    Feature,
+    LexicalJudge,
+    SupportModel,
+    WordShareJudge,
+    best_windows,
+    claim_kind,
+    may_be_supported,
+    support_features,
+)
 from ragtrace.judge_forms import NumberedText
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.metrics.judge_card import CardFigure, CardSet, JudgeCard

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ragtrace.calibration.intervals import IntervalEstimate
 from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupResult, Results
-from ragtrace.judge.word_share import WordShareJudge
+from ragtrace.judge.lexical import WordShareJudge
 from ragtrace.metrics.judge_card import (
     CardAnswers,
     CardFigure,

@@ -2,7 +2,7 @@
 
 | who | which failures | waits |
 | --- | --- | --- |
-| a judge (`ragtrace.judge.retry`) | ``JudgeUnavailable`` | `Backoff`, two retries, partly random |
+| a judge (`ragtrace.judge.layers`) | ``JudgeUnavailable`` | `Backoff`, two retries, partly random |
 | readers, and back-fill's carriers | `REPEATABLE`, no connection | `ReadRetries`, two minutes |
 | the collector's outbox | ``SendRetryable``: `OTLP`, `REPEATABLE` | `Backoff`, up to a minute, for ever |
 

@@ -26,10 +26,11 @@ class BaseUrl:
     """The ``authorization`` header for the user and password of the URL."""
 
     @classmethod
-    def of(cls, base_url: str) -> BaseUrl:
-        """Parse a base URL."""
+    def of(cls, base_url: str, *, version: str = "") -> BaseUrl:
+        """Parse a base URL. Its path ends in ``version``, which is added if it is missing."""
         url = urlsplit(base_url)
         path = _ROUTE.sub("", url.path.rstrip("/"))
+        path = path if path.endswith(version) else f"{path}{version}"
         host = url.netloc.rpartition("@")[2]
         return cls(url=f"{url.scheme}://{host}{path}", query=url.query, login=_login(url))
 
@@ -45,11 +46,6 @@ class BaseUrl:
         if not api_key:
             return {}
         return {"api-key": api_key} if self.is_deployment else {"authorization": f"Bearer {api_key}"}
-
-    def address(self, path: str) -> str:
-        """Return the URL of a path, with the query."""
-        mark = "&" if "?" in path else "?"
-        return f"{self.url}{path}{mark}{self.query}" if self.query else f"{self.url}{path}"
 
 
 def _login(url: SplitResult) -> str | None:

@@ -1,4 +1,4 @@
-"""The cache layer, the outermost one.
+"""The cache of replies, the outermost layer: a bounded key-value file that several processes share.
 
 The key of a request is all of its content: judge, step, instructions, material, form of the reply and
 sampling. A verdict belongs to the claims that were judged beside it: an instruction in one of them may have
@@ -7,22 +7,52 @@ decided it. Errors are not cached, nor replies that failed a canary claim or a c
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
+from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError
-from ragtrace.judge._cache_file import CacheFile
-from ragtrace.judge.content import asked, digest, read_reply, write_reply
 from ragtrace.judge.layers import JudgeLayer
-from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, YesProbability
+from ragtrace.model import DecidedBy, Usage
+from ragtrace.ports import Clock, FreeText, Judge, JudgeReply, JudgeRequest, YesProbability
+from ragtrace.sqlite_file import SqliteForm, is_busy, open_private, transaction
 
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 _VERSION: Final = 2
 """Part of every key: changes with the format of the entries."""
 _WANTS_A_DRAW: Final = 0.1
 """Requests above this temperature are not cached: they need a new random draw each time."""
+_PAGE_BYTES: Final = 4096
+_LARGEST_SHARE: Final = 16
+"""The largest value is this fraction of the file."""
+_SCHEMA: Final = """\
+CREATE TABLE IF NOT EXISTS entries (
+    key BLOB PRIMARY KEY, value BLOB NOT NULL, used INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS entries_used ON entries (used);
+"""
+_FORM: Final = SqliteForm(
+    application_id=0x72616774,  # "ragt"
+    steps=(_SCHEMA,),
+    pragmas=(f"page_size = {_PAGE_BYTES}", "synchronous = NORMAL"),
+    busy_s=2.0,
+    discard="DROP TABLE IF EXISTS entries",
+)
 
 
 def cached(judge: Judge, file: CacheFile, *, place: str = "") -> Judge:
@@ -50,13 +80,17 @@ class _Cached(JudgeLayer):
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         if request.sampling and (request.sampling.temperature or 0.0) > _WANTS_A_DRAW:
             return await self.inner.ask(request)
-        key = digest([*asked(request, self._who), _material(request), request.max_output_tokens])
-        found = await self._file.get([key])
-        if key in found and (known := read_reply(found[key], request.reply_type)):
+        material: Any = request.user
+        if issubclass(request.reply_type, YesProbability) and type(request.inputs).model_fields:
+            # a claim's questions differ between records only in their fences
+            material = [type(request.inputs).__qualname__, request.inputs.model_dump()]
+        key = digest([*asked(request, self._who), material, request.max_output_tokens])
+        found = await self._file.get(key)
+        if found is not None and (known := read_reply(found, request.reply_type)):
             return known
         reply = await self.inner.ask(request)
         if not (isinstance(reply.value, FreeText) and reply.value.cut_off) and _is_believed(reply, request):
-            await self._file.put({key: write_reply(reply)})
+            await self._file.put(key, write_reply(reply))
         return reply
 
     async def aclose(self) -> None:
@@ -74,9 +108,187 @@ def _is_believed(reply: JudgeReply[ReplyT], request: JudgeRequest[ReplyT]) -> bo
     return True
 
 
-def _material(request: JudgeRequest[Any]) -> Any:
-    # a claim's questions differ between records only in their fences
-    inputs = request.inputs
-    if issubclass(request.reply_type, YesProbability) and type(inputs).model_fields:
-        return [type(inputs).__qualname__, inputs.model_dump()]
-    return request.user
+def asked(request: JudgeRequest[Any], who: list[Any]) -> list[Any]:
+    """List the parts of a request except its material: who is asked, what for, and the form of the reply."""
+    sampling = asdict(request.sampling) if request.sampling else None
+    form: type[BaseModel] = request.reply_type
+    return [*who, request.step, request.system, _form(form), sampling]
+
+
+@lru_cache(maxsize=256)
+def _form(reply_type: type[BaseModel]) -> str:
+    return json.dumps([reply_type.__qualname__, reply_type.model_json_schema()], sort_keys=True)
+
+
+def digest(parts: list[Any]) -> bytes:
+    """Return the SHA-256 of JSON values."""
+    return hashlib.sha256(as_json(parts)).digest()
+
+
+def as_json(value: Any) -> bytes:
+    """Encode equal values to equal bytes."""
+    return json.dumps(value, sort_keys=True, default=str).encode()  # ASCII: lone surrogates pass
+
+
+def write_reply(reply: JudgeReply[Any]) -> bytes:
+    """Encode the judge's reply without its usage."""
+    value = reply.value.model_dump(by_alias=True)
+    kept = {"value": value, "abstained": sorted(reply.abstained), "notes": dict(reply.notes)}
+    sometimes = {"support": dict(reply.support), "decided_by": dict(reply.decided_by)}
+    return as_json({**kept, **{name: said for name, said in sometimes.items() if said}})
+
+
+def read_reply(
+    kept: bytes, reply_type: type[ReplyT], *, usage: Usage | None = None
+) -> JudgeReply[ReplyT] | None:
+    """Decode what `write_reply` wrote; ``None`` (a miss) if it has another form."""
+    try:
+        stored = json.loads(kept)
+        return JudgeReply(
+            value=reply_type.model_validate(stored["value"]),
+            usage=usage or Usage(),
+            abstained=frozenset(stored["abstained"]),
+            notes={int(number): note for number, note in stored["notes"].items()},
+            support={int(number): support for number, support in stored.get("support", {}).items()},
+            decided_by={int(number): DecidedBy(who) for number, who in stored.get("decided_by", {}).items()},
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSettings:
+    """Path and size limit of the cache of replies."""
+
+    path: str | Path
+    max_bytes: int = 256 * 1024 * 1024
+    """Limit of the database file. While in use, it has a write-ahead log of a few megabytes."""
+
+
+def default_cache_path() -> Path:
+    """Return ``judge.db`` in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``)."""
+    folder = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(folder).expanduser() / "ragtrace" / "judge.db"
+
+
+class CacheFile:
+    """Keeps values by key on disk; if it is full, it deletes the least recently used ones.
+
+    The values hold content: only the owner can read the file (mode 0600). If it cannot be used, one warning
+    is logged. From then on every look-up misses and nothing is stored: a cache never stops judging.
+    """
+
+    def __init__(self, settings: CacheSettings, *, clock: Clock | None = None) -> None:
+        self._path = Path(settings.path).expanduser()
+        self._max_bytes = max(settings.max_bytes, 16 * _PAGE_BYTES)
+        self._clock = clock or SystemClock()
+        # its own thread: waiting for another process's lock must not block the event loop
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ragtrace-cache")
+        self._database: sqlite3.Connection | None = None
+        self._touched: dict[bytes, int] = {}
+        self._broken = False
+        self._closed = False
+
+    async def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key, if it is stored."""
+
+        def find(database: sqlite3.Connection) -> bytes | None:
+            row: tuple[bytes] | None = database.execute(
+                "SELECT value FROM entries WHERE key = ?", (key,)
+            ).fetchone()
+            if row is not None:
+                self._touched[key] = self._clock.now_ns()
+            return row[0] if row else None
+
+        return await self._tried(find)
+
+    async def put(self, key: bytes, value: bytes) -> None:
+        """Store a value."""
+
+        def keep(database: sqlite3.Connection) -> None:
+            while True:
+                try:
+                    return self._write(database, (key, value, self._clock.now_ns()))
+                except sqlite3.OperationalError as exc:
+                    if exc.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                        raise
+                    if not _forget_some(database):
+                        return None  # the value exceeds the file's limit
+
+        if len(value) <= self._max_bytes // _LARGEST_SHARE:
+            await self._tried(keep)
+
+    async def aclose(self) -> None:
+        """Close the file. Closing twice is allowed."""
+        if not self._closed:
+            self._closed = True
+            if self._touched:
+                await self._tried(self._write)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+            self._thread.shutdown(wait=False)
+
+    async def _tried(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._try, work)
+
+    def _try(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        if self._broken:
+            return None
+        try:
+            if self._database is None:
+                self._database = _opened(self._path, self._max_bytes)
+            return work(self._database)
+        except (sqlite3.Error, OSError) as exc:
+            if not is_busy(exc):
+                self._broken = True
+                self._close()
+                _log.warning(
+                    "the judge's cache %s cannot be used (%s): judging continues without it;"
+                    " delete the file or set another path",
+                    self._path,
+                    exc,
+                )
+            return None
+
+    def _write(self, database: sqlite3.Connection, *rows: tuple[bytes, bytes, int]) -> None:
+        with transaction(database):
+            # times of use are written with the next value: a hit alone writes nothing
+            touched = [(used, key) for key, used in self._touched.items()]
+            database.executemany("UPDATE entries SET used = ? WHERE key = ?", touched)
+            database.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", rows)
+        self._touched.clear()
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+
+def _opened(path: Path, max_bytes: int) -> sqlite3.Connection:
+    database = open_private(path, _FORM)
+    try:
+        if _number(database, "PRAGMA page_count") * _PAGE_BYTES > max_bytes:  # it had a higher limit before
+            in_use = "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
+            while _number(database, in_use) * _PAGE_BYTES > max_bytes and _forget_some(database):
+                pass
+            database.execute("VACUUM")
+        database.execute(f"PRAGMA max_page_count = {max_bytes // _PAGE_BYTES}")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _forget_some(database: sqlite3.Connection) -> bool:
+    """Delete the least recently used tenth; return whether anything was deleted."""
+    with transaction(database):
+        some = _number(database, "SELECT count(*) FROM entries") // 10 + 1
+        gone = database.execute(
+            "DELETE FROM entries WHERE key IN (SELECT key FROM entries ORDER BY used LIMIT ?)", (some,)
+        )
+    return gone.rowcount > 0
+
+
+def _number(database: sqlite3.Connection, query: str) -> int:
+    value = database.execute(query).fetchone()[0]
+    assert isinstance(value, int)
+    return value

@@ -1,40 +1,28 @@
-"""Layers around a judge: a layer wraps a judge, is a judge, and adds one thing."""
+"""Layers around a judge: a layer wraps a judge, is a judge, and adds one thing.
+
+`open_judge` puts on, from the outside: cache, usage, limit, retries, the caller's own layer, adaptive limit,
+time-out.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.errors import JudgeTimeout
-from ragtrace.model import JudgeIdentity
-from ragtrace.ports import Judge, JudgeReply, JudgeRequest
+from ragtrace.errors import JudgeError, JudgeTimeout, JudgeUnavailable
+from ragtrace.http.retry import Backoff, Sleep
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.ports import Embeddings, Judge, JudgeReply, JudgeRequest
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
-
-
-def limited(judge: Judge, max_concurrency: int) -> Judge:
-    """Limit concurrent requests; the others wait in order."""
-    return _Limited(judge, max_concurrency)
-
-
-def timed(judge: Judge, timeout_s: float) -> Judge:
-    """Raise ``JudgeTimeout`` after ``timeout_s`` seconds of a request."""
-    return _Timed(judge, timeout_s)
-
-
-def folding_contradicted(judge: Judge) -> Judge:
-    """Let the judge's verdict *contradicted* count as *unsupported*."""
-    return judge if judge.identity.folds_contradicted else _Folding(judge)
-
-
-def unwrapped(judge: Judge) -> Judge:
-    """Return the innermost judge, without layers."""
-    while isinstance(judge, JudgeLayer):
-        judge = judge.inner
-    return judge
+AnswerT = TypeVar("AnswerT", bound="JudgeReply[Any] | Embeddings")
+LayerT = TypeVar("LayerT", bound="JudgeLayer")
 
 
 class JudgeLayer:
@@ -57,12 +45,62 @@ class JudgeLayer:
         await self.inner.aclose()
 
 
+def layer_of(judge: Judge, kind: type[LayerT]) -> LayerT | None:
+    """Return the outermost layer of a kind, if there is one."""
+    while isinstance(judge, JudgeLayer):
+        if isinstance(judge, kind):
+            return judge
+        judge = judge.inner
+    return None
+
+
+def unwrapped(judge: Judge) -> Judge:
+    """Return the innermost judge, without layers."""
+    while isinstance(judge, JudgeLayer):
+        judge = judge.inner
+    return judge
+
+
+def folding_contradicted(judge: Judge) -> Judge:
+    """Let the judge's verdict *contradicted* count as *unsupported*."""
+    return judge if judge.identity.folds_contradicted else _Folding(judge)
+
+
 class _Folding(JudgeLayer):
     """The step that asks for verdicts folds them: it has the evidence."""
 
     @property
     def identity(self) -> JudgeIdentity:
         return replace(self.inner.identity, contradicts=False, folds_contradicted=True)
+
+
+def metered(judge: Judge) -> Judge:
+    """Sum up the judge's usage, failed requests included; `spent_by` returns it."""
+    return _Metered(judge)
+
+
+def spent_by(judge: Judge) -> Usage:
+    """Return a judge's usage so far, over all callers; empty if no layer counts it."""
+    layer = layer_of(judge, _Metered)
+    return layer.spent if layer else Usage()
+
+
+class _Metered(JudgeLayer):
+    spent = Usage()
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        try:
+            reply = await self.inner.ask(request)
+        except JudgeError as failed:
+            self.spent += failed.usage
+            raise
+        self.spent += reply.usage
+        return reply
+
+
+def limited(judge: Judge, max_concurrency: int) -> Judge:
+    """Limit concurrent requests; the others wait in order."""
+    return _Limited(judge, max_concurrency)
 
 
 class _Limited(JudgeLayer):
@@ -73,6 +111,125 @@ class _Limited(JudgeLayer):
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         async with self._slots:
             return await self.inner.ask(request)
+
+
+def retrying(judge: Judge, backoff: Backoff | None = None, *, sleep: Sleep = asyncio.sleep) -> Judge:
+    """Retry only after ``JudgeUnavailable`` (429, 5xx, no connection).
+
+    A time-out is not retried: a slow server would need as long again.
+    """
+    return _Retrying(judge, backoff or Backoff(), sleep)
+
+
+class _Retrying(JudgeLayer):
+    def __init__(self, judge: Judge, backoff: Backoff, sleep: Sleep) -> None:
+        super().__init__(judge)
+        self._backoff = backoff
+        self._sleep = sleep
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        return await retried(lambda: self.inner.ask(request), self._backoff, self._sleep)
+
+
+async def retried(
+    attempt: Callable[[], Awaitable[AnswerT]], backoff: Backoff, sleep: Sleep = asyncio.sleep
+) -> AnswerT:
+    """Retry until there is an answer. Its usage, or the error's, covers all attempts.
+
+    Raises:
+        JudgeError: the last attempt failed, or a retry cannot help.
+    """
+    spent = Usage()
+    for retry in range(backoff.max_retries + 1):
+        try:
+            answer = await attempt()
+        except JudgeError as failed:
+            spent = failed.usage = spent + failed.usage
+            if not isinstance(failed, JudgeUnavailable):
+                raise
+            wait_s = backoff.wait_s(retry, failed.retry_after_s, random.random())
+            if wait_s is None:
+                raise
+            await sleep(wait_s)
+        else:
+            return replace(answer, usage=spent + answer.usage) if retry else answer
+    raise AssertionError("the last retry gives up")
+
+
+def adaptively_limited(judge: Judge, most: int) -> Judge:
+    """Limit concurrent requests by what the judge can take, with ``most`` as the upper bound."""
+    return _AdaptivelyLimited(judge, AdaptiveLimiter(most))
+
+
+def limiter_of(judge: Judge) -> AdaptiveLimiter | None:
+    """Return the adaptive limiter among a judge's layers, if there is one."""
+    layer = layer_of(judge, _AdaptivelyLimited)
+    return layer.limiter if layer else None
+
+
+class _AdaptivelyLimited(JudgeLayer):
+    def __init__(self, judge: Judge, limiter: AdaptiveLimiter) -> None:
+        super().__init__(judge)
+        self.limiter = limiter
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        async with self.limiter.turn():
+            return await self.inner.ask(request)
+
+
+class AdaptiveLimiter:
+    """Halves the number of concurrent requests after an overload, adds one after a clean round.
+
+    A time-out or an unavailable endpoint (429, 5xx, no connection) is an overload.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.limit = most
+        """The current limit of concurrent requests."""
+        self._slots = asyncio.Semaphore(most)
+        self._surplus = 0
+        """Slots to remove as soon as they are free."""
+        self._cuts = 0
+        self._clean = 0
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a slot, then adapt the limit to the request's outcome."""
+        while self._surplus and not self._slots.locked():
+            await self._slots.acquire()
+            self._surplus -= 1
+        await self._slots.acquire()
+        cuts_before = self._cuts
+        try:
+            yield
+        except (JudgeUnavailable, JudgeTimeout):
+            if cuts_before == self._cuts:  # else the request began before the last cut
+                lower = max(1, self.limit // 2)
+                self._surplus += self.limit - lower
+                self.limit = lower
+                self._cuts += 1
+                self._clean = 0
+            raise
+        else:
+            self._clean += 1
+            if self._clean >= self.limit < self.most:
+                self.limit += 1
+                self._clean = 0
+                self._free()
+        finally:
+            self._free()
+
+    def _free(self) -> None:
+        if self._surplus:
+            self._surplus -= 1
+        else:
+            self._slots.release()
+
+
+def timed(judge: Judge, timeout_s: float) -> Judge:
+    """Raise ``JudgeTimeout`` after ``timeout_s`` seconds of a request."""
+    return _Timed(judge, timeout_s)
 
 
 class _Timed(JudgeLayer):

@@ -21,26 +21,46 @@ A claim in a language that no chunk is in is left open, without a probability.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Set
-from typing import Any, TypeVar, cast
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from operator import or_
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeUnable
-from ragtrace.judge._support_features import (
-    WINDOW_SENTENCES,
-    BestWindow,
-    ClaimedWords,
-    best_windows,
-    support_features,
+from ragtrace.judge._grammars import ENGLISH, Grammar
+from ragtrace.judge._words import (
+    POLARITY,
+    PREFIX_CHARS,
+    PassageSentence,
+    Readings,
+    StemmedWord,
+    WordIndex,
+    claimed_numbers,
+    content_stems,
+    has_negation,
+    names,
+    neighbors,
+    ordered_stems,
+    stem,
+    word_count,
 )
-from ragtrace.judge._support_model import SupportModel, shipped_model
-from ragtrace.judge._word_index import PassageSentence, WordIndex
-from ragtrace.judge._words import word_count
-from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.layers import limited
-from ragtrace.judge.phrases import SENTENCE_ENDS, is_meta, without_source
-from ragtrace.judge.refusals import declines, requests
+from ragtrace.judge.phrases import (
+    SENTENCE_ENDS,
+    announces_answer,
+    declines,
+    is_meta,
+    is_refusal,
+    requests,
+    without_source,
+)
+from ragtrace.judge.spec import JudgeSettings
 from ragtrace.judge_forms import (
     ChunksInput,
     ChunksReply,
@@ -55,6 +75,7 @@ from ragtrace.judge_forms import (
     VerifyInput,
     VerifyReply,
 )
+from ragtrace.languages import one_spelling
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 
@@ -239,3 +260,292 @@ def _lacking(claimed: ClaimedWords, passages: WordIndex) -> str:
 
 def _silent(claim: NumberedText, reason: str) -> GivenVerdict:
     return GivenVerdict(id=claim.number, chunks=[], quote="", label="not_mentioned", reason=reason[:400])
+
+
+WINDOW_SENTENCES = 3
+FEATURE_LENGTHS = (1, 2, 3, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedWords:
+    """The parts of a claim that a chunk must contain."""
+
+    text: str
+    words: tuple[StemmedWord, ...]
+    stems: frozenset[str]
+    """Of the content words; outside English, with whether the claim negates."""
+    numbers: frozenset[Readings]
+    names: Mapping[str, str]
+    """With the stem of each."""
+    negated: bool
+    grammar: Grammar
+
+    @classmethod
+    def of(cls, text: str, grammar: Grammar = ENGLISH) -> ClaimedWords:
+        """Take a claim apart by the rules of the chunks' language."""
+        spelled = one_spelling(text)
+        bare = without_source(spelled)
+        words = ordered_stems(bare, grammar)
+        return cls(
+            text=spelled,
+            words=words,
+            stems=content_stems(bare, words, grammar),
+            numbers=claimed_numbers(bare, grammar),
+            names={name: stem(name, grammar) for name in names(bare, grammar)},
+            negated=has_negation(bare, grammar),
+            grammar=grammar,
+        )
+
+    @property
+    def order(self) -> list[str]:
+        """The stems of all words."""
+        return [word.stem for word in self.words]
+
+    @property
+    def content(self) -> frozenset[str]:
+        """The stems of the content words alone."""
+        return self.stems - POLARITY
+
+    def missing_names(self, passages: WordIndex) -> list[str]:
+        """Return the names that no chunk has; without capital letters, any content word may be one."""
+        if not self.grammar.has_capitals:
+            return sorted(self.content - passages.places.keys())
+        return [name for name, held in self.names.items() if held not in passages.places]
+
+
+@dataclass(frozen=True, slots=True)
+class BestWindow:
+    """The neighboring sentences that hold most content words of a claim."""
+
+    chunk: int
+    window: range
+    covered: int
+    """Number of the claim's content words in it."""
+
+
+def best_windows(
+    claimed: ClaimedWords,
+    passages: WordIndex,
+    lengths: Sequence[int] = FEATURE_LENGTHS,
+    *,
+    with_numbers: bool = False,
+) -> Mapping[int, BestWindow]:
+    """Return, by length, the window of so many sentences with most words of the claim; the first of several.
+
+    At the end of a chunk, windows are shorter. ``with_numbers`` takes only windows that hold all numbers of
+    the claim.
+    """
+    wanted = claimed.numbers if with_numbers else frozenset[Readings]()
+    held = windows = passages.bits(claimed.stems)
+    best: dict[int, BestWindow] = {}
+    for length in range(1, max(lengths) + 1):
+        if length > 1:
+            windows = list(map(or_, windows, held[length - 1 :]))
+        if length in lengths:
+            best[length] = _best(list(map(int.bit_count, windows)), length, passages, wanted)
+    return best
+
+
+def _best(
+    covers: Sequence[int], length: int, passages: WordIndex, numbers: frozenset[Readings]
+) -> BestWindow:
+    """Return the first window with most words, of those that hold these numbers.
+
+    ``covers`` says for each start how many words the window covers.
+    """
+    most = max(covers, default=0)
+    if not numbers:
+        return _window(passages, covers.index(most), length, most) if most else _NO_WINDOW
+    by_cover = sorted(range(len(covers)), key=covers.__getitem__, reverse=True)
+    windows = (_window(passages, start, length, covers[start]) for start in by_cover if covers[start])
+    return next((found for found in windows if passages.holds(found.window, numbers)), _NO_WINDOW)
+
+
+def _window(passages: WordIndex, start: int, length: int, covered: int) -> BestWindow:
+    while not passages.sentences[start][1].text:  # begins in a gap: the next chunk has it all
+        start += 1
+    return BestWindow(passages.sentences[start][0], range(start, start + length), covered)
+
+
+_NO_WINDOW = BestWindow(0, range(0), 0)
+
+
+def support_features(
+    claimed: ClaimedWords,
+    passages: WordIndex,
+    windows: Mapping[int, BestWindow],
+    sequences: Set[tuple[str | None, ...]],
+) -> Mapping[str, float]:
+    """Return the features of a claim against the chunks, by name.
+
+    ``windows`` are its `best_windows`, ``sequences`` those of its words that the chunks have.
+    """
+    return {
+        **_coverage(claimed, passages, windows),
+        **_sequences(claimed, passages, sequences),
+        **_numbers_and_names(claimed, passages),
+        **_wording(claimed),
+        "log_passages": math.log1p(passages.count),
+    }
+
+
+def _coverage(
+    claimed: ClaimedWords, passages: WordIndex, windows: Mapping[int, BestWindow]
+) -> dict[str, float]:
+    stems = claimed.stems
+    wanted = max(1, len(stems))
+    missing = [held for held in stems if held not in passages.places]
+    rarity = {
+        held: math.log((passages.count + 1) / (len(passages.places.get(held, ())) + 0.5)) for held in stems
+    }
+    near = sum(held[:PREFIX_CHARS] in passages.prefixes for held in missing if len(held) >= PREFIX_CHARS)
+    total = math.fsum(rarity.values()) or 1.0  # in whichever order the set is
+    found = {f"cover_{length}": best.covered / wanted if stems else 1.0 for length, best in windows.items()}
+    window = windows[3].window
+    return found | {
+        "cover_all": 1 - len(missing) / wanted,
+        "rare_cover_all": 1 - math.fsum(rarity[held] for held in missing) / total,
+        "missing_words": math.log1p(len(missing)),
+        "near_words": near / wanted,
+        "numbers_elsewhere": float(
+            not passages.holds(window, claimed.numbers - passages.lacking(claimed.numbers))
+        ),
+        "negation_differs": float(_negation_differs(claimed, passages, windows[1].window)),
+    }
+
+
+def _negation_differs(claimed: ClaimedWords, passages: WordIndex, window: range) -> bool:
+    return any(passages.negates(passages.sentences[at][1]) != claimed.negated for at in window)
+
+
+def _sequences(
+    claimed: ClaimedWords, passages: WordIndex, there: Set[tuple[str | None, ...]]
+) -> dict[str, float]:
+    order = claimed.order
+    shares = {f"sequences_{length}": _share_held(order, there, length) for length in (2, 3)}
+    run = longest = 0
+    for word in claimed.words:
+        if word.is_content:
+            run = 0 if word.stem in passages.places else run + 1
+            longest = max(longest, run)
+    return shares | {"new_run": math.log1p(longest)}
+
+
+def _share_held(order: Sequence[str], there: Set[tuple[str | None, ...]], length: int) -> float:
+    found = list(map(there.__contains__, neighbors(order, length)))
+    return sum(found) / len(found) if found else 1.0
+
+
+def _numbers_and_names(claimed: ClaimedWords, passages: WordIndex) -> dict[str, float]:
+    no_number = len(passages.lacking(claimed.numbers))
+    no_name = len(claimed.missing_names(passages)) if claimed.names else 0
+    return {
+        "missing_numbers": math.log1p(no_number),
+        "missing_numbers_share": no_number / max(1, len(claimed.numbers)),
+        "missing_names": math.log1p(no_name),
+        "missing_names_share": no_name / max(1, len(claimed.names)),
+        "has_numbers": float(bool(claimed.numbers)),
+        "has_names": float(bool(claimed.names)),
+    }
+
+
+def _wording(claimed: ClaimedWords) -> dict[str, float]:
+    text = claimed.text
+    return {
+        "log_words": math.log1p(len(claimed.words)),
+        "few_words": float(len(claimed.content) < 3),
+        "about_answer": float(announces_answer(text) or is_meta(text)),
+        "refusal": float(is_refusal(text)),
+        "heading": float(len(claimed.words) <= 4 and text.strip(" *_")[-1:] not in SENTENCE_ENDS),
+        "hedged": float(bool(claimed.grammar.hedges.search(text))),
+        "negated": float(claimed.negated and claimed.grammar.is_english),  # else it is a content word
+    }
+
+
+MODEL_FILE: Final = "support_model.json"
+
+
+class Feature(NamedTuple):
+    """One input of the model: it is standardized, then weighted."""
+
+    mean: float
+    scale: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportModel:
+    """Coefficients and cuts."""
+
+    name: str
+    """Changes with the coefficients: it is the name of the judge's model."""
+    bias: float
+    features: Mapping[str, Feature]
+    number_missing: float
+    """The share of supported claims among those with a number that no chunk has: an upper limit."""
+    unsupported_below: float
+    supported_from: float
+
+    def support(self, features: Mapping[str, float]) -> float:
+        """Return the probability that the chunks support a claim with these features."""
+        logit = self.bias + sum(
+            weight * (features[name] - mean) / scale for name, (mean, scale, weight) in self.features.items()
+        )
+        probability = 1 / (1 + math.exp(-max(-30.0, min(30.0, logit))))
+        return min(probability, self.number_missing) if features["missing_numbers"] else probability
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> SupportModel:
+        """Read the saved form."""
+        return cls(
+            name=saved["name"],
+            bias=saved["bias"],
+            features={name: Feature(**values) for name, values in saved["features"].items()},
+            number_missing=saved["number_missing"],
+            unsupported_below=saved["unsupported_below"],
+            supported_from=saved["supported_from"],
+        )
+
+
+@cache
+def shipped_model() -> SupportModel:
+    """Return the model of the package."""
+    return SupportModel.of(json.loads(files(__package__).joinpath(MODEL_FILE).read_text(encoding="utf-8")))
+
+
+SUPPORTED_FROM: Final = 0.75
+"""The cut of the share; chosen on the development files of RAGTruth."""
+
+
+class WordShareJudge:
+    """Calls a claim supported if three quarters of its content words are anywhere in the chunks."""
+
+    identity = JudgeIdentity(provider="floor", model="word-share", computes=True, contradicts=False)
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        """Answer a request for verdicts.
+
+        Raises:
+            JudgeUnable: it asks for something else.
+        """
+        if not isinstance(request.inputs, VerifyInput) or request.reply_type is not VerifyReply:
+            raise JudgeUnable(f"the floor only gives verdicts, no {request.step!r}", usage=Usage())
+        given: VerifyInput = request.inputs
+        index = await WordIndex.of(given.chunks)
+        shares: dict[int, float] = {}
+        for claim in given.claims:
+            await asyncio.sleep(0)
+            stems = ClaimedWords.of(claim.text, index.grammar).content
+            shares[claim.number] = sum(held in index.places for held in stems) / len(stems) if stems else 1.0
+        cited = [given.chunks[0].number] if given.chunks else []
+        verdicts = [
+            GivenVerdict(id=number, chunks=cited, quote="", label="supported", reason="")
+            if share >= SUPPORTED_FROM
+            else GivenVerdict(id=number, chunks=[], quote="", label="not_mentioned", reason="")
+            for number, share in shares.items()
+        ]
+        reply = JudgeReply(value=VerifyReply(verdicts=verdicts), usage=Usage(calls=1), support=shares)
+        return cast("JudgeReply[ReplyT]", reply)
+
+    async def aclose(self) -> None:
+        """Do nothing: there is nothing to release."""

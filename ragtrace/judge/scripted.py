@@ -22,8 +22,8 @@ from ragtrace.errors import (
     JudgeUnable,
     JudgeUnavailable,
 )
-from ragtrace.judge.factory import JudgeSettings
 from ragtrace.judge.phrases import is_meta, is_refusal
+from ragtrace.judge.spec import JudgeSettings
 from ragtrace.judge_forms import (
     ChunkRelevance,
     ChunksInput,

@@ -1,24 +1,300 @@
-"""The settings of a judge or an embedder, from whichever source they come: YAML, options or Python."""
+"""Judges and embedders by name, and their settings from whichever source they come: YAML, options or Python.
+
+Built-in ones, plug-ins (entry points ``ragtrace.judges`` and ``ragtrace.embedders``), and addresses
+(``./my_judge.py:open_it`` or ``module:open_it``).
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from pathlib import Path
+from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
+from urllib.parse import urlsplit
 
+from ragtrace.errors import ConfigError
+from ragtrace.http.retry import Backoff
 from ragtrace.http.tls import ClientTls
-from ragtrace.judge._cache_file import CacheSettings
 from ragtrace.judge.base_url import secrets_in, sibling_url
-from ragtrace.judge.batch_settings import BatchSettings
+from ragtrace.judge.cache import CacheFile, CacheSettings, cached
 from ragtrace.judge.cascade import ScreenSpec, screened
-from ragtrace.judge.embedding import open_embedder
-from ragtrace.judge.factory import OPENAI_KEY, OWN_KEYS, judge_named_by, key_variable, open_judge
+from ragtrace.judge.layers import adaptively_limited, limited, metered, retried, retrying, timed
 from ragtrace.judge.replies import ReplyRules
-from ragtrace.ports import Embedder, Judge
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.plugins import PluginKind
+from ragtrace.ports import Embedder, Embeddings, Judge
 
+DEFAULT_MODEL: Final = "gpt-4o-mini"
+OPENAI_KEY: Final = "OPENAI_API_KEY"
+"""The default variable of the key; judges of other providers use their own variable instead."""
+OWN_KEYS: Final = {"anthropic": "ANTHROPIC_API_KEY", "azure": "AZURE_OPENAI_API_KEY"}
+"""The variables of these, by kind."""
+MOST_REQUESTS: Final = 50_000
+"""In a batch, at OpenAI."""
 _SECRETS: Final = (*OWN_KEYS.values(), "AZURE_OPENAI_AD_TOKEN")
-_ADDRESSES: Final = ("OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT", "ANTHROPIC_BASE_URL")
+_ADDRESSES: Final = {
+    "anthropic": "ANTHROPIC_BASE_URL",
+    "azure": "AZURE_OPENAI_ENDPOINT",
+    "openai": "OPENAI_BASE_URL",
+}
+_WHOLE_ASK: Final = 5
+"""A judge request, with its dialect steps and correction, may take this many times the time-out of one."""
+_WITHOUT_ENDPOINT: Final = ("lexical", "nli", "scripted")
+_OURS: Final = ("model", "messages", "stream", "n")
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[ -~]*")
+_JUDGES: Final = PluginKind(
+    what="judge",
+    group="ragtrace.judges",
+    built_in={
+        "anthropic": "ragtrace.judge.openai:open_anthropic",
+        "azure": "ragtrace.judge.openai:open_azure",
+        "lexical": "ragtrace.judge.lexical:open_lexical",
+        "nli": "ragtrace.judge.nli:open_nli",
+        "openai": "ragtrace.judge.openai:open_openai",
+        "scripted": "ragtrace.judge.scripted:open_scripted",
+    },
+    choices=(
+        "`lexical`, `openai:MODEL`, `azure:DEPLOYMENT`, `anthropic:MODEL`, `nli:FOLDER` or `scripted:PATH`"
+    ),
+    members=("identity", "ask", "aclose"),
+    port="ragtrace.ports.Judge",
+    gone={
+        "llama": "serve the GGUF file with llama.cpp or Ollama, and name it `openai:MODEL` with the base URL"
+        " of that server (docs/judges.md)"
+    },
+)
+_EMBEDDERS: Final = PluginKind(
+    what="embedder",
+    group="ragtrace.embedders",
+    built_in={
+        "azure": "ragtrace.judge.openai:open_azure_embedder",
+        "openai": "ragtrace.judge.openai:open_openai_embedder",
+        "wordllama": "ragtrace.judge.wordllama:open_wordllama",
+    },
+    choices="`openai:MODEL`, `azure:DEPLOYMENT` or `wordllama`",
+    members=("identity", "embed", "aclose"),
+    port="ragtrace.ports.Embedder",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSettings:
+    """Settings of batched requests, within OpenAI's limits
+    (https://platform.openai.com/docs/api-reference/batch/create)."""
+
+    path: Path
+    """The file that maps requests to batches; each judge adds its own suffix to the name."""
+    poll_s: float = 30.0
+    """Seconds between polls. A batch is sent after this long without a new request (5 s at most)."""
+    most_requests: int = MOST_REQUESTS
+    """Requests in a batch."""
+    most_bytes: int = 200_000_000
+    """Size of its file."""
+    tell: Callable[[str], None] = lambda _: None
+    """Receives progress messages: batches that are sent, continue or end."""
+
+    def path_of(self, judge: str) -> Path:
+        """Return the path for one judge, so that judges never share replies."""
+        part = hashlib.sha256(judge.encode()).hexdigest()[:8]
+        return self.path.with_name(f"{self.path.stem}.{part}.batches")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSettings:
+    """The settings that open a judge or an embedder: what a plug-in's factory gets."""
+
+    argument: str
+    """The part after the colon: the model of ``openai:MODEL``, the file of ``scripted:PATH``."""
+    base_url: str | None = None
+    """The endpoint, for judges that have one."""
+    api_key_env: str = OPENAI_KEY
+    """The environment variable that holds the key."""
+    timeout_s: float = 60.0
+    """For one request; an answer may take several."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    tls: ClientTls | None = None
+    """Replaces the system's certificates."""
+    batches: BatchSettings | None = None
+    """If set, requests are sent in batches, at half the price and in hours. Only `openai:MODEL` can."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Added to each request; they override ragtrace's own headers. They may hold keys."""
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    """Extra body parameters; they override ours, and are part of the evaluator's version."""
+    reply_rules: ReplyRules = field(default_factory=ReplyRules)
+    """Whether replies are repaired, and how often one is sent back."""
+
+    @property
+    def parameters(self) -> str:
+        """A digest of the extra body parameters; empty if there are none."""
+        if not self.extra_body:
+            return ""
+        text = json.dumps(self.extra_body, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+JudgeFactory: TypeAlias = Callable[[JudgeSettings], Judge]
+"""The type of the entry points ``ragtrace.judges``."""
+EmbedderFactory: TypeAlias = Callable[[JudgeSettings], Embedder]
+"""The type of the entry points ``ragtrace.embedders``."""
+
+
+@runtime_checkable
+class SelfLimited(Protocol):
+    """A judge that sets its own limits: its time-out is a minimum, its concurrency a maximum."""
+
+    least_timeout_s: float
+    """For one request."""
+    most_at_once: int
+
+
+def open_judge(
+    spec: str,
+    *,
+    max_retries: int = 2,
+    max_concurrency: int = 8,
+    cache: CacheSettings | None = None,
+    around: Callable[[Judge], Judge] | None = None,
+    **settings: Any,
+) -> Judge:
+    """Open the judge with this name.
+
+    Args:
+        spec: ``lexical``, ``openai:MODEL``, ``nli:FOLDER``, ``PLUGIN:ARGUMENT``, …: see docs/judges.md.
+        max_retries: After ``JudgeUnavailable`` only, with exponential back-off.
+        max_concurrency: Concurrent requests; fewer while the endpoint is overloaded.
+        cache: The cache of replies (content on disk). Judges that compute get none.
+        around: One more layer, which sees every attempt.
+        settings: Fields of `JudgeSettings`.
+
+    Raises:
+        ConfigError: no such judge, or a setting is missing.
+    """
+    make, argument = _JUDGES.factory(spec)
+    given = _settings_of(argument, settings)
+    _check_settings(spec, given)
+    judge: Judge = _JUDGES.open(make, given, spec)
+    timeout_s = given.timeout_s
+    max_concurrency = max_concurrency if given.batches is None else MOST_REQUESTS
+    if isinstance(judge, SelfLimited):
+        timeout_s = max(timeout_s, judge.least_timeout_s)
+        max_concurrency = min(max_concurrency, judge.most_at_once)
+    judge = timed(judge, _WHOLE_ASK * timeout_s)
+    if given.batches is None:  # else the provider queues them
+        judge = adaptively_limited(judge, max_concurrency)
+    if around:
+        judge = around(judge)
+    judge = metered(limited(retrying(judge, Backoff(max_retries=max_retries)), max_concurrency))
+    if cache and not judge.identity.computes:
+        # elsewhere the same name may be another model; a strict judge must not find what another one repaired
+        place = f"{spec} {_endpoint(spec, given)}{' strict' if given.reply_rules.strict_json else ''}"
+        judge = cached(judge, CacheFile(cache), place=place)
+    return judge
+
+
+def open_embedder(
+    spec: str,
+    *,
+    max_retries: int = 2,
+    max_concurrency: int = 8,
+    around: Callable[[Embedder], Embedder] | None = None,
+    **settings: Any,
+) -> Embedder:
+    """Open an embedder: ``openai:MODEL``, ``azure:DEPLOYMENT``, ``wordllama``, ``PLUGIN:ARGUMENT`` or an
+    address.
+
+    ``around`` adds one more layer, which sees every attempt; ``settings`` are fields of `JudgeSettings`.
+
+    Raises:
+        ConfigError: no such embedder, or a setting is missing; the message names it.
+    """
+    make, argument = _EMBEDDERS.factory(spec)
+    given = _settings_of(argument, settings)
+    check_headers(given.headers)
+    embedder: Embedder = _EMBEDDERS.open(make, given, spec)
+    backoff = Backoff(max_retries=max_retries)
+    return _CarefulEmbedder(around(embedder) if around else embedder, backoff, max_concurrency)
+
+
+class _CarefulEmbedder:
+    """Adds retries and a concurrency limit to an embedder."""
+
+    def __init__(self, embedder: Embedder, backoff: Backoff, max_concurrency: int) -> None:
+        self.inner = embedder
+        self._backoff = backoff
+        self._slots = asyncio.Semaphore(max_concurrency)
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        return self.inner.identity
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        if not texts:
+            return Embeddings(vectors=(), usage=Usage())
+        async with self._slots:
+            return await retried(lambda: self.inner.embed(texts), self._backoff)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+def _settings_of(argument: str, given: Mapping[str, Any]) -> JudgeSettings:
+    return JudgeSettings(
+        argument=argument, **{name: value for name, value in given.items() if value is not None}
+    )
+
+
+def _check_settings(spec: str, settings: JudgeSettings) -> None:
+    kind = spec.partition(":")[0]
+    if settings.batches is not None and kind != "openai":
+        raise ConfigError(
+            f"the judge {spec!r} cannot be asked in batches: only `openai:MODEL` can, at OpenAI or at an"
+            " endpoint that has its Batch API"
+        )
+    if kind in _WITHOUT_ENDPOINT and (settings.headers or settings.extra_body):
+        raise ConfigError(f"the judge `{kind}` has no endpoint: leave out `headers` and `extra_body`")
+    if ours := next((name for name in _OURS if name in settings.extra_body), None):
+        raise ConfigError(f"`extra_body` cannot set {ours!r}: ragtrace sets it")
+    check_headers(settings.headers)
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Check that headers can be sent.
+
+    Raises:
+        ConfigError: one cannot. The message does not quote it, since headers hold keys.
+    """
+    for number, (name, value) in enumerate(headers.items(), 1):
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise ConfigError(f"header {number} cannot be sent: write printable ASCII, on one line")
+
+
+def _endpoint(spec: str, settings: JudgeSettings) -> str:
+    """Return host, port and path of the endpoint, without user and password."""
+    kind = spec.partition(":")[0]
+    variable = _ADDRESSES.get(kind, f"{kind.upper()}_BASE_URL")
+    url = urlsplit(settings.base_url or settings.environ.get(variable) or "")
+    return f"{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"
+
+
+def key_variable(kind: str, named: str) -> str:
+    """Return the variable with the key of a kind of judge: the named one, or its own if none was named."""
+    return OWN_KEYS.get(kind, OPENAI_KEY) if named == OPENAI_KEY else named
+
+
+def judge_named_by(environ: Mapping[str, str]) -> str:
+    """Return the name of the environment's judge for `open_judge`, ``lexical`` by default.
+
+    ``OPENAI_API_KEY`` or ``OPENAI_BASE_URL`` names one; its model is ``RAGTRACE_JUDGE_MODEL``.
+    """
+    if environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL"):
+        return f"openai:{environ.get('RAGTRACE_JUDGE_MODEL') or DEFAULT_MODEL}"
+    return "lexical"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +341,7 @@ class JudgeSpec:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets that must not be printed, even if a server repeats them."""
-        urls = (self.base_url, *(os.environ.get(name) for name in _ADDRESSES))
+        urls = (self.base_url, *(os.environ.get(name) for name in _ADDRESSES.values()))
         logins = (secret for url in urls for secret in secrets_in(url))
         keys = (os.environ.get(name, "") for name in (self.api_key_env, *_SECRETS))
         return (self.api_key or "", *keys, *self.headers.values(), *logins)
@@ -82,17 +358,17 @@ class JudgeSpec:
             base_url: Its endpoint, if that is another one.
             own: Other settings of its own.
         """
-        base = self if self.kind == use.partition(":")[0] else self._without_endpoint()
-        shared: dict[str, Any] = {} if base_url is None else {"headers": {}, "extra_body": {}}
+        base = self
+        elsewhere: dict[str, Any] = {"headers": {}, "extra_body": {}}
+        if self.kind != use.partition(":")[0]:
+            base = replace(
+                self, base_url=None, api_key_env=OPENAI_KEY, api_key=None, batches=None, **elsewhere
+            )
+        shared = {} if base_url is None else elsewhere
         url = base_url or sibling_url(base.base_url, use, os.environ)
         if own.get("api_key_env") and "api_key" not in own:
             own["api_key"] = None
         return replace(base, **{"screen": None, **shared, **own, "use": use, "base_url": url})
-
-    def _without_endpoint(self) -> JudgeSpec:
-        return replace(
-            self, base_url=None, api_key_env=OPENAI_KEY, api_key=None, headers={}, extra_body={}, batches=None
-        )
 
     def open(self, around: Callable[[Judge], Judge] | None = None) -> Judge:
         """Open the judge; ``around`` puts one more layer around every attempt to ask it, not its screen.
@@ -100,26 +376,17 @@ class JudgeSpec:
         Raises:
             ConfigError: there is no such judge or screen, or it lacks a setting.
         """
-        judge = self._open_asked(around)
-        return screened(judge, open_judge(self.screen.use), self.screen) if self.screen else judge
-
-    def _open_asked(self, around: Callable[[Judge], Judge] | None) -> Judge:
-        return open_judge(
+        judge = open_judge(
             self.use,
-            base_url=self.base_url,
-            api_key_env=self.api_key_env,
-            timeout_s=self.timeout_s,
-            max_concurrency=self.max_concurrency,
             cache=self.cache,
             around=around,
-            environ=self._environ(),
-            tls=self.tls,
             batches=self.batches,
-            headers=self.headers,
             extra_body=self.extra_body,
             max_retries=self.max_retries,
             reply_rules=self.reply_rules,
+            **self._shared(),
         )
+        return screened(judge, open_judge(self.screen.use), self.screen) if self.screen else judge
 
     def open_embedder(self, around: Callable[[Embedder], Embedder] | None = None) -> Embedder:
         """Open it as an embedder, which takes neither a cache nor body parameters.
@@ -127,20 +394,10 @@ class JudgeSpec:
         Raises:
             ConfigError: there is no such embedder, or it lacks a setting.
         """
-        return open_embedder(
-            self.use,
-            base_url=self.base_url,
-            api_key_env=self.api_key_env,
-            timeout_s=self.timeout_s,
-            max_concurrency=self.max_concurrency,
-            around=around,
-            environ=self._environ(),
-            tls=self.tls,
-            headers=self.headers,
-        )
+        return open_embedder(self.use, around=around, **self._shared())
 
-    def _environ(self) -> Mapping[str, str]:
-        """Return where judges look for their keys, including these settings."""
-        if self.api_key is None:
-            return os.environ
-        return {**os.environ, **dict.fromkeys((self.api_key_env, *OWN_KEYS.values()), self.api_key)}
+    def _shared(self) -> Mapping[str, Any]:
+        names = ("base_url", "api_key_env", "timeout_s", "max_concurrency", "tls", "headers")
+        keys = dict.fromkeys((self.api_key_env, *OWN_KEYS.values()), self.api_key) if self.api_key else {}
+        environ = {**os.environ, **keys} if keys else os.environ
+        return {**{name: getattr(self, name) for name in names}, "environ": environ}

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ragtrace.errors import ConfigError
 from ragtrace.extras import install_command
-from ragtrace.judge.factory import JudgeSettings
+from ragtrace.judge.spec import JudgeSettings
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Embedder, Embeddings
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeCutOff, JudgeError, JudgeNonsense, JudgeUnable, NotInTranscript
-from ragtrace.judge.content import as_json, asked, digest, read_reply, write_reply
+from ragtrace.judge.cache import as_json, asked, digest, read_reply, write_reply
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest

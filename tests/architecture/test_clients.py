@@ -37,12 +37,11 @@ MAY = {
         "opentelemetry.exporter.OTLPSpanExporter",
         "opentelemetry.exporter.OTLPMetricExporter",
     },
-    "ragtrace/judge/openai/_client.py": {
+    "ragtrace/judge/access.py": {
         "openai.AsyncOpenAI",
         "openai.DefaultAioHttpClient",
         "openai.DefaultAsyncHttpxClient",
     },
-    "ragtrace/judge/anthropic.py": {"anthropic.AsyncAnthropic", "anthropic.DefaultAsyncHttpxClient"},
 }
 """Who may make one. An SDK's own client is made of what `ragtrace.http` says."""
 

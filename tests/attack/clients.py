@@ -16,9 +16,9 @@ from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.readers import open_reader
 from ragtrace.errors import JudgeError, RagtraceError, ReadError, SendError
 from ragtrace.judge import open_embedder, open_judge
+from ragtrace.judge.access import Access
 from ragtrace.judge.base_url import BaseUrl
-from ragtrace.judge.openai._batch_api import BatchApi
-from ragtrace.judge.openai._client import Access
+from ragtrace.judge.batch import BatchApi
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace.traces.otlp import encode
 from tests.rag_spans import rag_trace, trace_id_of

@@ -23,8 +23,7 @@ from ragtrace import semconv
 from ragtrace._row_values import UnreadableValue, written_value
 from ragtrace.http._body import Body, UnreadableBody
 from ragtrace.judge import open_judge
-from ragtrace.judge.phrases import is_meta, without_source
-from ragtrace.judge.refusals import declines
+from ragtrace.judge.phrases import declines, is_meta, without_source
 from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply
 from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics._evidence import FoldedText

@@ -20,8 +20,8 @@ from ragtrace.backfill.run_ledger import RunLedger, run_budget
 from ragtrace.budget import BudgetGuard, CostEstimator, Limit, budgeted
 from ragtrace.clock import SystemClock
 from ragtrace.judge import open_embedder, open_judge
-from ragtrace.judge.batch_settings import BatchSettings
 from ragtrace.judge.calls import END_TOKENS, TEMPLATE_TOKENS, CallRequest, JudgeCall
+from ragtrace.judge.spec import BatchSettings
 from ragtrace.model import Usage
 from ragtrace.ports import FreeText, JudgeRequest
 from ragtrace_collector.config import CollectorConfig

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from ragtrace import sentences
-from ragtrace.judge import _word_index
+from ragtrace.judge import _words
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.labeled_data import read_labeled
 from ragtrace.model import RagRecord
@@ -74,7 +74,7 @@ async def _round(records: Sequence[RagRecord], work: Work, *, new_chunks: bool) 
 
 def forget() -> None:
     """Drop what is kept of chunks; the words of a language are kept, as they are in any traffic."""
-    for kept in (_word_index._prepared, sentences._split):
+    for kept in (_words._prepared, sentences._split):
         kept.cache_clear()
 
 

@@ -9,7 +9,7 @@ from itertools import cycle
 import pytest
 
 from ragtrace import sentences
-from ragtrace.judge import _word_index
+from ragtrace.judge import _words
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.model import RagRecord
 from ragtrace.pipeline.evaluation import evaluate
@@ -36,7 +36,7 @@ def cpu_s(text: str, answer: str) -> float:
     record = RagRecord.of(answer=answer, contexts=[text])
     taken: list[float] = []
     for _ in range(2):
-        _word_index._prepared.cache_clear()
+        _words._prepared.cache_clear()
         sentences._split.cache_clear()
         start = time.process_time()
         asyncio.run(evaluate(record, judge=LexicalJudge()))

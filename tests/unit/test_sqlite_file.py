@@ -15,8 +15,8 @@ import pytest
 
 from ragtrace.backfill.progress import Progress
 from ragtrace.errors import ConfigError
-from ragtrace.judge._cache_file import CacheFile, CacheSettings
-from ragtrace.judge.openai._batch_log import BatchLog
+from ragtrace.judge.batch import BatchLog
+from ragtrace.judge.cache import CacheFile, CacheSettings
 from ragtrace.sqlite_file import SqliteFileError, SqliteForm, is_busy, open_private, transaction
 from ragtrace.transcripts.file import Transcripts
 
@@ -264,9 +264,9 @@ def test_a_transaction_that_fails_leaves_nothing(path: Path) -> None:
 
 async def cached(path: Path) -> bytes | None:
     cache = CacheFile(CacheSettings(path=path))
-    found = await cache.get([b"\1"])
+    found = await cache.get(b"\1")
     await cache.aclose()
-    return found.get(b"\1")
+    return found
 
 
 async def test_a_cache_that_an_earlier_version_wrote_opens(path: Path) -> None:

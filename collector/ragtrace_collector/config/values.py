@@ -23,7 +23,7 @@ from pydantic_core import CoreSchema
 
 from ragtrace.durations import UNITS_S, duration_of
 from ragtrace.errors import ConfigError
-from ragtrace.judge.factory import check_headers
+from ragtrace.judge.spec import check_headers
 from ragtrace.traces.extract import AttributePath
 
 _HOST_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")

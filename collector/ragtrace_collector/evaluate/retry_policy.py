@@ -1,6 +1,6 @@
 """The retry policy of answers: what happens after a failed attempt, over hours and restarts.
 
-The judge has its own short retries (`ragtrace.judge.retry`): two more requests, seconds apart, if the
+The judge has its own short retries (`ragtrace.judge.layers`): two more requests, seconds apart, if the
 endpoint is busy. A failure that remains is handled here, by its class:
 
 | class | what happened | what happens to the answer |

@@ -12,8 +12,8 @@ import click
 from ragtrace.backfill import BackfillReport
 from ragtrace.cli.render import many, talk
 from ragtrace.errors import JudgeTimeout
-from ragtrace.judge.batch_settings import BatchSettings
-from ragtrace.judge.openai.batch import batches_of
+from ragtrace.judge.batch import batches_of
+from ragtrace.judge.spec import BatchSettings
 from ragtrace.pipeline.spec import EvaluatorSpec
 from ragtrace.ports import Judge
 

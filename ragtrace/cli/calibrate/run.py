@@ -29,8 +29,7 @@ from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import InputError
 from ragtrace.files.private import check_replaceable, replace_file
 from ragtrace.judge import open_judge
-from ragtrace.judge.lexical import claim_kind
-from ragtrace.judge.word_share import WordShareJudge
+from ragtrace.judge.lexical import WordShareJudge, claim_kind
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.metrics.verify_settings import VerifyForm
 from ragtrace.model import JudgeIdentity

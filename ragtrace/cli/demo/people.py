@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from ragtrace.cli.demo.traffic import DemoAnswer, LabeledSentence, load_sample
 from ragtrace.errors import JudgeUnable
-from ragtrace.judge.factory import JudgeSettings
+from ragtrace.judge.spec import JudgeSettings
 from ragtrace.judge_forms import (
     ExtractedClaim,
     ExtractInput,

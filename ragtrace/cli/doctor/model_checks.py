@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from ragtrace.cli.doctor.checks import Check
 from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeUnable
 from ragtrace.judge import unwrapped
-from ragtrace.judge.openai.judge import OpenAICompatibleJudge
+from ragtrace.judge.openai import OpenAICompatibleJudge
 from ragtrace.metrics.judge_card import CardState, JudgeCard, card_of, read_card
 from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, MetricFailure, RagRecord

@@ -33,9 +33,9 @@ STEPS: Final = (
 _processes: Final = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(
     [
-        *("openai", "rich.console", "ragtrace.cli.backfill.session", "ragtrace.judge.openai.batch"),
+        *("openai", "rich.console", "ragtrace.cli.backfill.session", "ragtrace.judge.batch"),
         *(
-            "ragtrace.judge.openai.judge",
+            "ragtrace.judge.openai",
             "ragtrace.metrics.faithfulness",
             "tests.integration.cli.program",
         ),

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from ragtrace.judge import open_judge, unwrapped
+from ragtrace.judge.openai import OpenAICompatibleJudge
+
 Answer = tuple[int, Any]
 """Status and body: a value is sent as JSON, ``bytes`` as they are."""
 
@@ -67,3 +70,12 @@ async def endpoint() -> AsyncIterator[Endpoint]:
     if served.hold:
         served.hold.set()
     server.close()
+
+
+def bare_judge(url: str, *, key: str = "k", timeout_s: float = 20) -> OpenAICompatibleJudge:
+    """Open a judge without layers."""
+    opened = unwrapped(
+        open_judge("openai:m", base_url=url, environ={"OPENAI_API_KEY": key}, timeout_s=timeout_s)
+    )
+    assert isinstance(opened, OpenAICompatibleJudge)
+    return opened

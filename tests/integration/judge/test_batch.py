@@ -21,14 +21,11 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.judge import open_judge, spent_by
+from ragtrace.judge.access import Access
 from ragtrace.judge.base_url import BaseUrl
-from ragtrace.judge.batch_settings import BatchSettings
-from ragtrace.judge.openai._batch_api import BatchApi
-from ragtrace.judge.openai._batch_lane import BatchLane
-from ragtrace.judge.openai._batch_log import BatchLog
-from ragtrace.judge.openai._client import Access
-from ragtrace.judge.openai.batch import BatchJudge, batches_of
-from ragtrace.judge.openai.judge import OpenAICompatibleJudge
+from ragtrace.judge.batch import BatchApi, BatchJudge, BatchLane, BatchLog, batches_of
+from ragtrace.judge.openai import OpenAICompatibleJudge
+from ragtrace.judge.spec import BatchSettings, JudgeSettings
 from ragtrace.ports import FreeText, Judge, JudgeRequest
 from tests.batch_server import Answer, BatchServer, Fault, running_batch_server
 from tests.gullible_model import completion
@@ -110,13 +107,6 @@ async def test_what_is_asked_at_once_goes_in_one_batch_and_each_gets_its_own_ans
         assert await asked(judge, "a", "b\u2028", "c\ud800") == heard("a", "b\u2028", "c?")
     assert server.sizes == [3]
     assert {*server.charged.values()} == {1}
-
-
-async def test_what_is_asked_later_goes_in_the_next_batch(server: BatchServer, path: Path) -> None:
-    async with aclosing(a_judge(server, path)) as judge:
-        assert await asked(judge, "a", "b") == heard("a", "b")
-        assert await asked(judge, "c") == heard("c")
-    assert server.sizes == [2, 1]
 
 
 async def test_the_request_is_that_of_the_live_judge(server: BatchServer, path: Path) -> None:
@@ -202,15 +192,6 @@ async def test_of_an_expired_batch_what_was_done_is_used_and_the_rest_asked_agai
         assert await asked(judge, *"abcd") == heard(*"abcd")
     assert server.sizes == [4, 1]
     assert {*server.charged.values()} == {1}
-
-
-async def test_requests_that_expire_again_and_again_fail(server: BatchServer, path: Path) -> None:
-    server.ends_as, server.done_share = "expired", 0.0
-    async with aclosing(a_judge(server, path, retries=1)) as judge:
-        [failed] = await asked(judge, "a")
-    assert isinstance(failed, JudgeUnavailable)
-    assert "the batch expired before it was answered" in str(failed)
-    assert server.sizes == [1, 1]
 
 
 async def test_what_a_person_cancelled_is_not_asked_again(server: BatchServer, path: Path) -> None:
@@ -320,7 +301,7 @@ async def test_a_queue_that_stays_full_is_given_up_after_growing_pauses(
         settings=BatchSettings(path=path, poll_s=0.02),
         sleep=pause,
     )
-    model = OpenAICompatibleJudge(model="m", api_key="none", base_url=server.url, instead=lane)
+    model = OpenAICompatibleJudge(JudgeSettings(argument="m"), access, instead=lane)
     async with aclosing(model) as judge:
         failures = await asked(judge, "a", "b", "c")
         assert {type(each) for each in failures} == {JudgeTimeout}
@@ -348,19 +329,6 @@ async def test_a_judge_that_is_opened_again_takes_the_replies_that_were_paid_for
         assert await asked(again, "b", "a") == heard("b", "a")
         assert layer_of(again).unfinished() == (0, 0)
     assert server.sizes == [2]
-
-
-async def test_replies_are_kept_until_the_run_is_over(server: BatchServer, path: Path) -> None:
-    for _ in range(2):
-        async with aclosing(a_judge(server, path)) as judge:
-            assert await asked(judge, "a") == heard("a")
-    assert server.sizes == [1]
-    async with aclosing(a_judge(server, path)) as judge:
-        await asked(judge, "a")
-        layer_of(judge).forget()
-    async with aclosing(a_judge(server, path)) as judge:
-        await asked(judge, "a")
-    assert server.sizes == [1, 1]
 
 
 async def test_a_reply_that_nobody_took_outlives_the_run_that_did_not_ask_for_it(

@@ -95,11 +95,6 @@ async def test_each_way_to_fail_has_its_error(
     assert len(endpoint.requests) == tries
 
 
-async def test_an_endpoint_that_recovers_gives_vectors(endpoint: Any, embedder: Embedder) -> None:
-    endpoint.answers = lambda body: (503, {}) if len(endpoint.requests) == 1 else (200, embeddings([1.0]))
-    assert (await embedder.embed(["one"])).vectors == ((1.0,),)
-
-
 @pytest.mark.parametrize(
     ("spec", "settings", "named"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import onnx
@@ -193,28 +194,86 @@ def test_the_judge_keeps_the_rules_of_judges(tmp_path: Path) -> None:
     check_judge(open_judge(f"nli:{Verifier().write(tmp_path)}"))
 
 
-def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
-    (Verifier().write(tmp_path) / "tokenizer.json").unlink()
-    with pytest.raises(ConfigError, match=r"there is no tokenizer.json"):
+def too_large(folder: Path) -> None:
+    with (Verifier().write(folder) / "model.onnx").open("r+b") as file:
+        file.truncate((2 << 30) + 1)  # sparse: it takes no room
+
+
+FOLDERS: Mapping[str, tuple[Callable[[Path], object], str]] = {
+    "no tokenizer": (
+        lambda path: (Verifier().write(path) / "tokenizer.json").unlink(),
+        "there is no tokenizer.json",
+    ),
+    "no configuration": (
+        lambda path: (Verifier().write(path) / "config.json").unlink(),
+        "config.json' cannot be read: No such file",
+    ),
+    "no model": (
+        lambda path: (Verifier().write(path) / "model.onnx").unlink(),
+        "there is no ONNX file",
+    ),
+    "two gigabytes": (too_large, "model.onnx has 2.0 GiB, more than the 2 GiB"),
+    "labels of another task": (
+        lambda path: Verifier().write(path, id2label={"0": "joy", "1": "anger", "2": "fear"}),
+        "the labels joy, anger, fear: expected entailment",
+    ),
+    "labels that contradict themselves": (
+        lambda path: Verifier().write(path, label2id={"entailment": 0, "contradiction": 1, "neutral": 2}),
+        "`id2label` and `label2id` contradict each other",
+    ),
+    "labels in another order than the known model has": (
+        lambda path: Verifier(name="cross-encoder/nli-deberta-v3-small").write(
+            path, id2label={"0": "entailment", "1": "neutral", "2": "contradiction"}
+        ),
+        "seem to be swapped",
+    ),
+    "another architecture": (
+        lambda path: Verifier().write(path, architectures=["BertForMaskedLM"]),
+        "`architectures` says BertForMaskedLM, which is for another task",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FOLDERS)
+def test_a_folder_that_cannot_be_used_is_refused_at_once(tmp_path: Path, what: str) -> None:
+    spoil, message = FOLDERS[what]
+    spoil(tmp_path)
+    with pytest.raises(ConfigError, match=message):
         judged(tmp_path, REFUNDS)
 
 
-def test_a_folder_without_a_configuration(tmp_path: Path) -> None:
-    (Verifier().write(tmp_path) / "config.json").unlink()
-    with pytest.raises(ConfigError, match=r"config.json' cannot be read: No such file"):
-        judged(tmp_path, REFUNDS)
+MODELS: Mapping[str, tuple[Callable[[Path], object], str]] = {
+    "NaN": (lambda path: Verifier(nan_for="all").write(path), "model.onnx gave NaN or infinity"),
+    "overflow": (
+        lambda path: Verifier(precision="float16", overflows=True).write(path),
+        "model.onnx gave NaN or infinity",
+    ),
+    "precision": (
+        lambda path: Verifier(precision="bfloat16").write(path),
+        "model.onnx cannot be loaded: this CPU's runtime",
+    ),
+    "damaged": (
+        lambda path: (Verifier().write(path) / "model.onnx").write_bytes(b"no model"),
+        "model.onnx cannot be loaded",
+    ),
+    "tokenizer": (
+        lambda path: (Verifier().write(path) / "tokenizer.json").write_text("{}"),
+        "tokenizer.json is no tokenizer",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MODELS)
+def test_a_model_that_cannot_be_used_is_refused_with_its_file(tmp_path: Path, what: str) -> None:
+    spoil, message = MODELS[what]
+    spoil(tmp_path)
+    assert failure(tmp_path).startswith(f"judge_refused: {tmp_path / message}")
 
 
 @pytest.mark.parametrize("path", ["nowhere", "not/here/at/all"])
 def test_no_such_folder(tmp_path: Path, path: str) -> None:
     with pytest.raises(ConfigError, match="there is no folder"):
         judged(tmp_path / path, REFUNDS)
-
-
-def test_no_model_in_the_folder(tmp_path: Path) -> None:
-    (Verifier().write(tmp_path) / "model.onnx").unlink()
-    with pytest.raises(ConfigError, match="there is no ONNX file"):
-        judged(tmp_path, REFUNDS)
 
 
 def test_several_models_in_the_folder(tmp_path: Path) -> None:
@@ -225,13 +284,6 @@ def test_several_models_in_the_folder(tmp_path: Path) -> None:
     assert judged(tmp_path, REFUNDS, settings="?file=onnx/b.onnx").results
 
 
-def test_a_model_over_two_gigabytes(tmp_path: Path) -> None:
-    with (Verifier().write(tmp_path) / "model.onnx").open("r+b") as file:
-        file.truncate((2 << 30) + 1)  # sparse: it takes no room
-    with pytest.raises(ConfigError, match=r"model.onnx has 2.0 GiB, more than the 2 GiB"):
-        judged(tmp_path, REFUNDS)
-
-
 def test_labels_without_names_of_an_unknown_model(tmp_path: Path) -> None:
     Verifier().write(tmp_path, id2label={"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"})
     with pytest.raises(ConfigError, match=r"config.json: `id2label` gives the labels no names"):
@@ -239,37 +291,11 @@ def test_labels_without_names_of_an_unknown_model(tmp_path: Path) -> None:
     assert judged(tmp_path, REFUNDS, settings="?labels=contradiction,entailment,neutral").results
 
 
-def test_labels_of_another_task(tmp_path: Path) -> None:
-    Verifier().write(tmp_path, id2label={"0": "joy", "1": "anger", "2": "fear"})
-    with pytest.raises(ConfigError, match=r"the labels joy, anger, fear: expected entailment"):
-        judged(tmp_path, REFUNDS)
-
-
-def test_labels_that_contradict_themselves(tmp_path: Path) -> None:
-    Verifier().write(tmp_path, label2id={"entailment": 0, "contradiction": 1, "neutral": 2})
-    with pytest.raises(ConfigError, match=r"`id2label` and `label2id` contradict each other"):
-        judged(tmp_path, REFUNDS)
-
-
-def test_labels_in_another_order_than_the_known_model_has(tmp_path: Path) -> None:
-    folder = Verifier(name="cross-encoder/nli-deberta-v3-small").write(
-        tmp_path, id2label={"0": "entailment", "1": "neutral", "2": "contradiction"}
-    )
-    with pytest.raises(ConfigError, match="seem to be swapped"):
-        judged(folder, REFUNDS)
-
-
 def test_swapped_labels_of_a_model_that_nobody_knows(tmp_path: Path) -> None:
     Verifier().write(tmp_path, id2label={"0": "entailment", "1": "contradiction", "2": "neutral"})
     found = failure(tmp_path)
     assert found.startswith(f"judge_refused: {tmp_path / 'model.onnx'} says of sentences beside themselves")
     assert "config.json: `id2label`" in found
-
-
-def test_a_model_of_another_architecture(tmp_path: Path) -> None:
-    Verifier().write(tmp_path, architectures=["BertForMaskedLM"])
-    with pytest.raises(ConfigError, match=r"`architectures` says BertForMaskedLM, which is for another task"):
-        judged(tmp_path, REFUNDS)
 
 
 @pytest.mark.parametrize("family", ["nli", "minicheck", "hhem", "tokens"])
@@ -282,33 +308,12 @@ def test_a_model_with_another_number_of_outputs(tmp_path: Path, family: Family) 
     assert "a model for another task?" in found
 
 
-def test_a_model_that_gives_nan(tmp_path: Path) -> None:
-    found = failure(Verifier(nan_for="all").write(tmp_path))
-    assert found.startswith(f"judge_refused: {tmp_path / 'model.onnx'} gave NaN or infinity")
-
-
 def test_a_model_that_gives_nan_for_one_claim_has_no_score(tmp_path: Path) -> None:
     folder = Verifier(nan_for="negated").write(tmp_path)
     [outcome] = judged(folder, f"{SHOP} Refunds do not take 14 days.").outcomes
     assert isinstance(outcome, MetricFailure)
     assert outcome.error_type == "judge_nonsense"
     assert outcome.message.startswith(f"{folder / 'model.onnx'} gave NaN or infinity")
-
-
-def test_a_model_in_a_precision_that_the_cpu_lacks(tmp_path: Path) -> None:
-    found = failure(Verifier(precision="bfloat16").write(tmp_path))
-    assert found.startswith(f"judge_refused: {tmp_path / 'model.onnx'} cannot be loaded: this CPU's runtime")
-    assert "take the float32 or int8 file" in found
-
-
-def test_a_model_that_overflows_in_float16(tmp_path: Path) -> None:
-    found = failure(Verifier(precision="float16", overflows=True).write(tmp_path))
-    assert "gave NaN or infinity in place of a number" in found
-
-
-def test_a_damaged_model(tmp_path: Path) -> None:
-    (Verifier().write(tmp_path) / "model.onnx").write_bytes(b"no model")
-    assert failure(tmp_path).startswith(f"judge_refused: {tmp_path / 'model.onnx'} cannot be loaded")
 
 
 def test_weights_in_a_file_of_their_own_are_read_and_missed(tmp_path: Path) -> None:
@@ -322,11 +327,6 @@ def test_weights_in_a_file_of_their_own_are_read_and_missed(tmp_path: Path) -> N
     (tmp_path / "model.onnx_data").unlink()
     found = failure(tmp_path)
     assert found.startswith(f"judge_refused: {file} cannot be loaded: a file with its weights is missing")
-
-
-def test_a_damaged_tokenizer(tmp_path: Path) -> None:
-    (Verifier().write(tmp_path) / "tokenizer.json").write_text("{}")
-    assert failure(tmp_path).startswith(f"judge_refused: {tmp_path / 'tokenizer.json'} is no tokenizer")
 
 
 def test_a_claim_longer_than_the_window_is_left_open(tmp_path: Path) -> None:

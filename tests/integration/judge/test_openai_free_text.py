@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from ragtrace.errors import JudgeDeclined, JudgeNonsense, JudgeRefused
-from ragtrace.judge.openai.judge import OpenAICompatibleJudge
+from ragtrace.errors import JudgeNonsense
+from ragtrace.judge.openai import OpenAICompatibleJudge
 from ragtrace.ports import FreeText, JudgeRequest, SamplingParameters
+from tests.integration.judge.conftest import bare_judge
 
 RAGAS_LIKE = SamplingParameters(temperature=0.01, top_p=0.1, json_object=True)
 
@@ -48,7 +48,7 @@ def rejection(message: str) -> tuple[int, Any]:
 
 @pytest.fixture
 async def judge(endpoint: Any) -> AsyncIterator[OpenAICompatibleJudge]:
-    opened = OpenAICompatibleJudge(model="m", api_key="k", base_url=endpoint.url, timeout_s=20)
+    opened = bare_judge(endpoint.url, key="k", timeout_s=20)
     yield opened
     await opened.aclose()
 
@@ -121,16 +121,3 @@ async def test_a_rejected_parameter_is_dropped_and_never_sent_again(
     await judge.ask(request(RAGAS_LIKE))
     await judge.ask(request(RAGAS_LIKE))
     assert [parameter in body for body in endpoint.requests] == [True, False, False]
-
-
-async def test_a_rejection_for_no_known_reason_is_final(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
-    endpoint.answers = lambda body: rejection("no")
-    with pytest.raises(JudgeRefused):
-        await judge.ask(request())
-    assert len(endpoint.requests) == 1
-
-
-async def test_a_declined_text_is_an_error(endpoint: Any, judge: OpenAICompatibleJudge) -> None:
-    endpoint.answers = lambda body: completion("", finish="content_filter")
-    with pytest.raises(JudgeDeclined):
-        await judge.ask(replace(request(), step="reason"))

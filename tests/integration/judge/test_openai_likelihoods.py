@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from ragtrace.errors import JudgeNonsense, JudgeUnable
-from ragtrace.judge.openai.dialect import Likelihoods
-from ragtrace.judge.openai.judge import OpenAICompatibleJudge
+from ragtrace.judge.openai import Likelihoods, OpenAICompatibleJudge
 from ragtrace.ports import JudgeRequest, YesProbability
+from tests.integration.judge.conftest import bare_judge
 
 Places = list[dict[str, float]]
 """Probabilities of the likeliest tokens, place by place."""
@@ -55,7 +55,7 @@ def rejection(message: str) -> tuple[int, Any]:
 
 @pytest.fixture
 async def judge(endpoint: Any) -> AsyncIterator[OpenAICompatibleJudge]:
-    opened = OpenAICompatibleJudge(model="m", api_key="k", base_url=endpoint.url, timeout_s=20)
+    opened = bare_judge(endpoint.url, key="k", timeout_s=20)
     yield opened
     await opened.aclose()
 

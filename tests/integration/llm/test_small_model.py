@@ -17,8 +17,7 @@ from pydantic import BaseModel, Field
 
 from ragtrace.errors import JudgeCutOff, JudgeNonsense
 from ragtrace.judge import open_judge, unwrapped
-from ragtrace.judge.openai.dialect import Likelihoods, OutputMode
-from ragtrace.judge.openai.judge import OpenAICompatibleJudge
+from ragtrace.judge.openai import Likelihoods, OpenAICompatibleJudge, OutputMode
 from ragtrace.judge_steps import VerifyForm
 from ragtrace.metrics import StepLimits, VerifySettings
 from ragtrace.metrics.session import StepSession

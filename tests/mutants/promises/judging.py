@@ -16,7 +16,7 @@ _EVIDENCE_TESTS: Final = "tests/unit/metrics/test_evidence.py"
 _CANARIES_TESTS: Final = "tests/unit/metrics/test_canaries.py"
 _STEPS_TESTS: Final = "tests/unit/metrics/test_steps.py"
 
-_VERIFIER: Final = "ragtrace/judge/nli/_verifier.py"
+_VERIFIER: Final = "ragtrace/judge/nli_model.py"
 _NLI_TESTS: Final = "tests/integration/judge/test_nli.py"
 
 MUTANTS: Final = (
@@ -31,9 +31,9 @@ MUTANTS: Final = (
     Mutant(
         promise="verifiers",
         breaks="what the model is undecided about is supported",
-        file="ragtrace/judge/nli/judge.py",
-        old="        if pooled.support >= cuts.supported:\n",
-        new="        if pooled.support >= cuts.unsupported:\n",
+        file="ragtrace/judge/nli.py",
+        old="        if found.support >= cuts.supported:\n",
+        new="        if found.support >= cuts.unsupported:\n",
         tests=(f"{_NLI_TESTS}::test_an_answer_that_the_model_is_undecided_about_never_passes",),
     ),
     Mutant(

@@ -15,7 +15,7 @@ from ragtrace.calibration.results import CandidateResult, Results
 from ragtrace.calibration.sampling import draw
 from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
 from ragtrace.calibration.wording import floor_leads
-from ragtrace.judge.word_share import WordShareJudge
+from ragtrace.judge.lexical import WordShareJudge
 from ragtrace.metrics.verify_settings import VerifyForm
 from tests.unit.calibration.measurements import C, N, S, U, candidate, measured, run
 

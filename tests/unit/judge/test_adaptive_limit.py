@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.errors import JudgeError, JudgeNonsense, JudgeTimeout, JudgeUnavailable
-from ragtrace.judge import AdaptiveLimiter, ScriptedJudge, adaptively_limited, limiter_of
-from ragtrace.ports import JudgeReply
+from ragtrace.judge import AdaptiveLimiter
 from tests.patience import PATIENCE_S
-from tests.unit.judge.test_layers import text_request
 
 OVERLOADS = [JudgeUnavailable("429"), JudgeTimeout("late")]
 
@@ -62,19 +59,6 @@ async def test_a_clean_round_raises_the_pace_by_one_up_to_the_most() -> None:
         await one(limiter)
         limits.append(limiter.limit)
     assert limits == [2, 3, 3, 3, 4, 4, 4]
-
-
-async def test_a_judge_tells_its_pace() -> None:
-    judge = adaptively_limited(ScriptedJudge(_overloaded), 8)
-    with pytest.raises(JudgeUnavailable):
-        await judge.ask(text_request())
-    limiter = limiter_of(judge)
-    assert limiter is not None
-    assert limiter.limit == 4
-
-
-def _overloaded(_: Any) -> JudgeReply[Any]:
-    raise JudgeUnavailable("429")
 
 
 @given(most=st.integers(1, 6), ends=st.lists(st.sampled_from(["clean", "overload", "cancel"]), max_size=40))

@@ -91,12 +91,6 @@ def test_a_wrong_script_is_refused_with_its_file_and_field(tmp_path: Path) -> No
         open_judge(f"scripted:{path}")
 
 
-async def test_a_judge_that_was_opened_by_name_is_closed() -> None:
-    judge = ScriptedJudge()
-    await limited(timed(judge, 1), 1).aclose()
-    assert judge.closed
-
-
 async def test_no_more_requests_than_allowed_reach_the_judge_at_once() -> None:
     gate = asyncio.Event()
     judge = ScriptedJudge(gate=gate)

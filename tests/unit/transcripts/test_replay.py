@@ -17,8 +17,7 @@ from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, InputError, JudgeCutOff, JudgeUnavailable, NotInTranscript
 from ragtrace.judge import ScriptedJudge
-from ragtrace.judge._cache_file import CacheFile, CacheSettings
-from ragtrace.judge.cache import cached
+from ragtrace.judge.cache import CacheFile, CacheSettings, cached
 from ragtrace.judge_forms import VerifyReply
 from ragtrace.metrics import StepLimits, metric_named
 from ragtrace.model import (

@@ -1,0 +1,432 @@
+"""An OpenAI-compatible endpoint, asked through OpenAI's SDK: JSON, or one of ragtrace's errors.
+
+The SDK's typed methods would validate replies by models that other servers don't follow (ADR 0015). So a
+request is posted as the bytes that the budget has counted, and its reply is read here. No error message
+contains a prompt, a reply or a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from urllib.parse import urlsplit
+
+from opentelemetry import context as otel_context
+from opentelemetry.context import _SUPPRESS_HTTP_INSTRUMENTATION_KEY, _SUPPRESS_INSTRUMENTATION_KEY
+
+from ragtrace.errors import (
+    JudgeError,
+    JudgeNonsense,
+    JudgeOversized,
+    JudgeRefused,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
+from ragtrace.http import BodyTooLarge, UnreadableBody
+from ragtrace.http.retry import retry_after_s_in
+from ragtrace.judge.access import Access
+from ragtrace.judge.calls import JudgeCall, was_turned_down
+from ragtrace.model import Usage
+from ragtrace.off_loop import off_loop
+
+if TYPE_CHECKING:
+    import openai
+
+
+_MOST_REPLY_BYTES: Final = 4 << 20
+"""The size limit of one reply. A model writes some kilobytes, about a hundred with its reasoning."""
+_JUDGING: Final = "ragtrace_judge_call"
+_SUPPRESSED: Final = {
+    _JUDGING: True,
+    _SUPPRESS_INSTRUMENTATION_KEY: True,
+    _SUPPRESS_HTTP_INSTRUMENTATION_KEY: True,
+    "suppress_language_model_instrumentation": True,
+}
+_TALKATIVE: Final = ("openai._base_client", "httpx", "httpx2")
+"""Loggers of requests: the SDK logs their bodies, clients their URLs with the query."""
+_NEVER_SENT: Final = frozenset(
+    {
+        *("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"),
+        *("ClientConnectorError", "ConnectionTimeoutError", "ClientHttpProxyError", "InvalidURL"),
+    }
+)
+"""Errors of httpx and of aiohttp (with those of TLS, certificates and names): there was no connection."""
+_SHORT: Final = re.compile(r"[\w.-]{1,60}")
+_ADAPTABLE: Final = (400, 422)
+_SYSTEM_ROLE: Final = re.compile(
+    r"\bsystem[\W_]{0,3}(?:role|message|prompt|instruction)|\brole\b[^\n]{0,60}\bsystem\b"
+    r"|roles must alternate|developer[\W_]{0,3}instruction",
+    re.IGNORECASE,
+)
+_STATUS_OF: Final = {
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "request_too_large": 413,
+    "insufficient_quota": 429,
+    "invalid_request_error": 400,
+    "content_filter": 400,
+}
+_BUSY: Final = re.compile(r"rate.?limit|too.?many|overloaded|exhausted|throttl", re.IGNORECASE)
+_OF_ANOTHER_HOST: Final = (62, 64)
+_OUT_OF_TIME: Final = (9, 10)
+_ADVICE: Final = {
+    401: "it does not accept the key: check the key's environment variable",
+    402: "it requires payment: check the account",
+    403: "the key may not use this model",
+    404: "no such model or path: check the model and the base URL",
+    429: "the quota is used up: check the account",
+}
+
+
+class JsonObject(dict[str, Any]):
+    """A JSON object with its keys as attributes; a missing key is ``None``."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
+
+
+class RequestRejected(Exception):
+    """The endpoint rejected the request. Its complaint may tell which dialect to try next."""
+
+    def __init__(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status)
+        self.status = status
+        error = body.get("error", body) if isinstance(body, Mapping) else body
+        fields = error if isinstance(error, Mapping) else {}
+        names = [str(name) for name in (fields.get("code"), fields.get("type")) if name]
+        self.code = "insufficient_quota" if "insufficient_quota" in names else [*names, ""][0]
+        self.complaint = f"{fields.get('param')} {error}"
+        """May quote the prompt: search it, never show it."""
+        self.what = f"HTTP {status}, {self.code}" if _SHORT.fullmatch(self.code) else f"HTTP {status}"
+        """The status and the short code; a free message might quote the prompt or the key."""
+        self._headers = headers or {}
+
+    @property
+    def is_adaptable(self) -> bool:
+        """Whether another dialect may help: 400 or 422, or a template that fails without a word of it."""
+        return self.status in _ADAPTABLE or (self.status == 500 and self.is_of_the_system_role)
+
+    @property
+    def is_of_the_system_role(self) -> bool:
+        """Whether the server takes no instructions beside the user's message."""
+        return _SYSTEM_ROLE.search(self.complaint) is not None
+
+    def failure(self, *, who: str, usage: Usage) -> JudgeError:
+        """Return the error to raise if nothing else is tried."""
+        status = self.status
+        if status < 400:
+            where = f"{who}: it redirects{_pointed(self._headers)} ({self.what})"
+            return JudgeRefused(f"{where}, which is not followed: name the right base URL", usage=usage)
+        if status >= 500 or (status in (408, 409, 429) and self.code != "insufficient_quota"):
+            told = "it fails" if status >= 500 else "it takes no requests now"
+            pause_s = retry_after_s_in(self._headers)
+            return JudgeUnavailable(f"{who}: {told} ({self.what})", usage=usage, retry_after_s=pause_s)
+        if status == 413:
+            return JudgeNonsense(f"{who}: the chunks are too long for it ({self.what})", usage=usage)
+        advice = _ADVICE.get(status, "it turns requests down")
+        return JudgeRefused(f"{who}: {advice} ({self.what})", usage=usage)
+
+
+class Transport(Protocol):
+    """Where requests go: an endpoint, or a replacement such as a batch."""
+
+    async def post(self, path: str, call: JudgeCall) -> Any:
+        """Make a request; return the JSON of the reply, as `Endpoint.post` does."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release sockets."""
+        ...
+
+
+class Endpoint:
+    """Asks one endpoint over a connection pool. Bound to the event loop that uses it first.
+
+    Raises:
+        ConfigError: the environment's proxy or the SDK's version cannot be used.
+    """
+
+    def __init__(
+        self, access: Access, *, timeout_s: float, who: str, most_bytes: int = _MOST_REPLY_BYTES
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._who = who
+        self._credential = access.credential
+        self._client, self._http = access.open(timeout_s=timeout_s, most_bytes=most_bytes)
+        self._first: dict[str, Any] = {}
+        """By path a request without a body, whose address and headers all others have."""
+
+    async def post(self, path: str, call: JudgeCall) -> Any:
+        """Post a JSON document; return the JSON of the reply. Its objects are `JsonObject`.
+
+        Args:
+            path: Appended to the base URL; begins with a slash.
+            call: The request to post; it records the outcome.
+
+        Raises:
+            RequestRejected: the status is 400 or 422.
+            JudgeError: there is no reply, or it is not JSON.
+        """
+        try:
+            reply = await self.fetch(lambda _: self._send(path, call.asked.document), call)
+        except RequestRejected as rejected:
+            if rejected.is_adaptable:
+                raise
+            raise rejected.failure(who=self._who, usage=call.usage) from None
+        try:
+            answer = await off_loop(len(reply), _read, reply)
+        except (ValueError, RecursionError):
+            message = "the reply is not a JSON document"
+            raise JudgeNonsense(f"{self._who}: {message}", usage=call.usage) from None
+        check_error_within(answer, who=self._who, call=call)
+        return answer
+
+    async def fetch(self, send: Callable[[openai.AsyncOpenAI], Awaitable[bytes]], call: JudgeCall) -> bytes:
+        """Send a request by the SDK; return the body of the reply. ``call`` records the outcome.
+
+        Raises:
+            RequestRejected: the status is 300 or more.
+            JudgeOversized: the reply, compressed or decompressed, is too long.
+            JudgeNonsense: it cannot be decompressed.
+            JudgeRefused: its certificate is not trusted, or there is no token.
+            JudgeTimeout, JudgeUnavailable: there is no reply.
+        """
+        import openai
+
+        try:
+            async with asyncio.timeout(self._timeout_s):  # the SDK's time-out is for each read
+                with _untraced():
+                    return await send(self._client)
+        except JudgeError:  # of a token source
+            call.stayed()
+            raise
+        except openai.APIStatusError as exc:
+            if type(exc).__name__ == "OAuthError":  # of a token; older SDKs have none
+                raise self._failure(exc, call) from None
+            if was_turned_down(exc.status_code):
+                call.turned_down()
+            raise RequestRejected(exc.status_code, _said(exc), exc.response.headers) from None
+        except (TimeoutError, openai.OpenAIError, UnreadableBody) as exc:
+            # no cause is chained: it may quote the key or the prompt
+            raise self._failure(exc, call) from None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+        if close := getattr(self._credential, "aclose", None):
+            await close()
+
+    async def _send(self, path: str, document: bytes) -> bytes:
+        import httpx
+        import openai
+
+        if not isinstance(self._credential, str):  # the SDK asks for a token before each request
+            return (await self._client.post(path, cast_to=httpx.Response, content=document)).content
+        # it would also make address and headers anew each time, which takes as long as the rest of a call
+        if (first := self._first.get(path)) is None:
+            url, query = f"{str(self._client.base_url).rstrip('/')}{path}", self._client.default_query
+            named = self._client.default_headers.items()
+            headers = {name: told for name, told in named if isinstance(told, str)}
+            first = self._http.build_request("POST", url, params=query or None, headers=headers)
+            del first.headers["content-length"]
+            self._first[path] = first
+        request = type(first)("POST", first.url, headers=first.headers, content=document)
+        try:
+            response = await self._http.send(request)
+        except UnreadableBody:
+            raise
+        except Exception as exc:
+            raise openai.APIConnectionError(request=request) from exc
+        if not response.is_success:
+            raise openai.APIStatusError("", response=response, body=None)
+        content: bytes = response.content
+        return content
+
+    def _failure(self, exc: Exception, call: JudgeCall) -> JudgeError:
+        import openai
+
+        def error(kind: type[JudgeError], what: str) -> JudgeError:
+            return kind(f"{self._who}: {what}", usage=call.usage)
+
+        unreadable = exc if isinstance(exc, UnreadableBody) else exc.__cause__  # older SDKs wrap it
+        if isinstance(unreadable, UnreadableBody):
+            kind = JudgeOversized if isinstance(unreadable, BodyTooLarge) else JudgeNonsense
+            return error(kind, f"the reply cannot be read: {unreadable}")
+        beneath = _error_of_aiohttp(exc)
+        lowest = beneath or exc.__cause__
+        is_timeout = isinstance(exc, TimeoutError | openai.APITimeoutError)
+        if isinstance(exc.__cause__, JudgeError):  # of the token's file; older SDKs wrap it
+            call.stayed()
+            return exc.__cause__
+        if not is_timeout and not isinstance(exc, openai.APIConnectionError):
+            call.stayed()
+            told = "there is no token to ask with: check the workload identity and its token file"
+            return error(JudgeRefused, told)
+        if not _NEVER_SENT.isdisjoint(kind.__name__ for kind in type(lowest).__mro__):
+            call.stayed()
+        if is_timeout and (beneath is None or isinstance(beneath, TimeoutError)):
+            told = f"no answer within {self._timeout_s:g} s: is the model busy, or too slow?"
+            return error(JudgeTimeout, told)
+        tls = _tls_error_beneath(exc)
+        if isinstance(tls, ssl.SSLCertVerificationError) and hasattr(tls, "verify_code"):
+            return error(JudgeRefused, _certificate_fault(tls))
+        if tls is not None:
+            return error(JudgeUnavailable, "no connection by TLS: does its address begin with http://?")
+        return error(JudgeUnavailable, "no connection: is the endpoint up, and the base URL right?")
+
+
+def check_error_within(answer: Any, *, who: str, call: JudgeCall) -> None:
+    """Treat an error that came with the status 200, in an answer or its choice, as one with its own status.
+
+    Raises:
+        RequestRejected: that is 400 or 422.
+        JudgeError: it is another.
+    """
+    choices = answer.choices if isinstance(answer, JsonObject) else None
+    holders = [answer, *(choices if isinstance(choices, list) else ())]
+    error = next((each.error for each in holders if isinstance(each, JsonObject) and each.error), None)
+    if error is not None:
+        raise_rejection(RequestRejected(_status_within(error), {"error": error}), who=who, call=call)
+
+
+def raise_rejection(rejected: RequestRejected, *, who: str, call: JudgeCall) -> NoReturn:
+    """Raise a rejection that another dialect may avoid, else its error; ``call`` records it."""
+    if was_turned_down(rejected.status):
+        call.turned_down()
+    raise rejected if rejected.is_adaptable else rejected.failure(who=who, usage=call.usage)
+
+
+def _status_within(error: Any) -> int:
+    """Return the status that an error means which came with the status 200; 502 if it does not say."""
+    fields = error if isinstance(error, Mapping) else {}
+    named = [fields.get(name) for name in ("code", "status", "status_code", "http_status", "type")]
+    for name in named:
+        if isinstance(name, int) and not isinstance(name, bool) and 400 <= name < 600:
+            return name
+        if isinstance(name, str) and name[:3].isascii() and name[:3].isdigit() and "400" <= name[:3] < "600":
+            return int(name[:3])
+    known = [_STATUS_OF[name] for name in named if isinstance(name, str) and name in _STATUS_OF]
+    if known:
+        return known[0]
+    return 429 if _BUSY.search(f"{named} {fields.get('message')}"[:2_000]) else 502
+
+
+def _read(reply: bytes) -> Any:
+    """Read a JSON document, or the stream of one that nobody asked for.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if not reply.lstrip()[:8].startswith((b"data:", b"event:", b": ", b":\n", b"id:", b"retry:")):
+        return json.loads(reply, object_hook=JsonObject)
+    whole, choice = JsonObject(), JsonObject()
+    said: dict[str, str] = {}
+    for line in reply.decode("utf-8", "replace").splitlines():
+        name, _, data = line.partition(":")
+        if name != "data" or data.strip() in ("", "[DONE]"):
+            continue
+        event = json.loads(data, object_hook=JsonObject)
+        if not isinstance(event, JsonObject):
+            raise ValueError("an event is no JSON object")  # noqa: TRY004  it is of JSON
+        if event.error:
+            return event
+        whole |= {name: event[name] for name in ("model", "system_fingerprint", "usage") if event.get(name)}
+        part = event.choices[0] if isinstance(event.choices, list) and event.choices else None
+        if isinstance(part, JsonObject):
+            choice |= {name: part[name] for name in ("finish_reason", "logprobs") if part.get(name)}
+            delta = part.delta or part.message
+            for name, text in _texts_of(delta) if isinstance(delta, JsonObject) else ():
+                said[name] = said.get(name, "") + text
+    message = JsonObject(content=said.get("content"), reasoning_content=said.get("reasoning_content"))
+    if "arguments" in said:
+        function = JsonObject(arguments=said["arguments"])
+        message["tool_calls"] = [JsonObject(type="function", function=function)]
+    choice["message"] = message
+    whole["choices"] = [choice]
+    return whole
+
+
+def _texts_of(delta: JsonObject) -> Iterator[tuple[str, str]]:
+    for name in ("content", "reasoning_content"):
+        if isinstance(delta.get(name), str):
+            yield name, delta[name]
+    called = delta.tool_calls[0] if isinstance(delta.tool_calls, list) and delta.tool_calls else None
+    function = called.function if isinstance(called, JsonObject) else None
+    if isinstance(function, JsonObject) and isinstance(function.arguments, str):
+        yield "arguments", function.arguments
+
+
+def _said(exc: openai.APIStatusError) -> Any:
+    said = exc.response.content
+    try:
+        return json.loads(said)
+    except (ValueError, RecursionError):
+        return said.decode(errors="replace")
+
+
+def _error_of_aiohttp(error: BaseException) -> BaseException | None:
+    """Return the error of aiohttp beneath the SDK's, if there is one.
+
+    The SDK's transport turns each of them that is not about its reading into a time-out of connecting, also
+    a connection that is lost after the request was sent.
+    """
+    beneath = getattr(error.__cause__, "__cause__", None)
+    return beneath if type(beneath).__module__.partition(".")[0] == "aiohttp" else None
+
+
+def _tls_error_beneath(error: BaseException) -> ssl.SSLError | None:
+    found: ssl.SSLError | None = None
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code"):
+            return cause
+        found = found or (cause if isinstance(cause, ssl.SSLError) else None)
+        cause = cause.__cause__ or cause.__context__
+    return found
+
+
+def _certificate_fault(error: ssl.SSLCertVerificationError) -> str:
+    why = error.verify_message
+    if error.verify_code in _OF_ANOTHER_HOST:
+        return f"its certificate is of another host ({why}): name it in the base URL as the certificate does"
+    if error.verify_code in _OUT_OF_TIME:
+        return f"its certificate is out of time ({why}): renew it, or set this machine's clock"
+    return (
+        f"its certificate is not trusted ({why}): name the authority that signed it, a file in PEM form, as"
+        " `judge.tls.ca` (commands: --judge-ca FILE)"
+    )
+
+
+def _pointed(headers: Mapping[str, str]) -> str:
+    """Return the target of a redirect without its secret parts."""
+    url = urlsplit(headers.get("location", ""))
+    shown = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}" if url.netloc else url.path
+    return f" to {shown}" if shown and shown.isprintable() else ""
+
+
+@contextmanager
+def _untraced() -> Iterator[None]:
+    """Keep judge calls out of the application's traces, since ragtrace would judge them, and of its logs."""
+    _quiet_loggers()
+    token = otel_context.attach(otel_context.Context({**otel_context.get_current(), **_SUPPRESSED}))
+    try:
+        yield
+    finally:
+        otel_context.detach(token)
+
+
+@cache
+def _quiet_loggers() -> None:
+    for name in _TALKATIVE:
+        logging.getLogger(name).addFilter(lambda _record: otel_context.get_value(_JUDGING) is None)

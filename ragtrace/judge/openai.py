@@ -1,0 +1,710 @@
+"""Judges and embedders behind any OpenAI-compatible endpoint: OpenAI, Azure, Anthropic, your own, gateways.
+
+Servers differ in how they accept a schema (the output mode), how they return log-probabilities, and which
+parameters they know. A rejected request tells what to try next; the first dialect that works is kept. A reply
+of the wrong form is sent back with its fault. Judge calls are not traced: ragtrace would judge them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from importlib.metadata import EntryPoint
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
+
+from pydantic import BaseModel
+
+from ragtrace.errors import (
+    JudgeContextCut,
+    JudgeCutOff,
+    JudgeDeclined,
+    JudgeError,
+    JudgeNonsense,
+    JudgeRefused,
+    JudgeUnable,
+)
+from ragtrace.judge.access import Access, anthropic_access, azure_access, openai_access
+from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, fewest_tokens, made
+from ragtrace.judge.endpoint import Endpoint, RequestRejected, Transport
+from ragtrace.judge.phrases import declines
+from ragtrace.judge.replies import InvalidReply, NotJson, parse_reply, reply_schema
+from ragtrace.judge.spec import JudgeSettings
+from ragtrace.model import JudgeIdentity, Usage
+from ragtrace.off_loop import off_loop
+from ragtrace.plugins import load_plugin
+from ragtrace.ports import (
+    Embedder,
+    Embeddings,
+    FreeText,
+    Judge,
+    JudgeReply,
+    JudgeRequest,
+    SamplingParameters,
+    YesProbability,
+)
+
+ReplyT = TypeVar("ReplyT", bound=BaseModel)
+StepT = TypeVar("StepT", bound=StrEnum)
+Likely: TypeAlias = Mapping[str, float]
+"""Log-probabilities of the likeliest tokens at one position of a reply."""
+
+_BATCHES: Final = EntryPoint("batches", "ragtrace.judge.batch:open_batch_judge", "ragtrace.judges")
+_BOUND_WORDS: Final = re.compile(r"max_?length|max_?items|minimum|maximum", re.IGNORECASE)
+_TOO_LONG: Final = re.compile(r"prompt is too long|context[ _](?:length|size|window)", re.IGNORECASE)
+_NO_CREDIT: Final = re.compile(r"credit balance", re.IGNORECASE)
+_SEED: Final = 20_240_501
+_MAX_REASONING_ROOM: Final = 32_768
+_LONG_OPENING: Final = 8
+_TIMES: Final = {1: "", 2: ", twice"}
+_LEAST_CONTEXT: Final = 256
+"""No server's context is smaller; a count below it is no count of the prompt."""
+_FAR_BELOW: Final = 0.8
+_OPENING_CHARS: Final = 400
+_MOST_ECHOED_CHARS: Final = 20_000
+_ORNAMENT: Final = re.compile(r"[\W_]+")
+"""Blanks, quotes, markup."""
+_LEAST_MASS: Final = 0.01
+"""The least P(yes) + P(no): below it the model says something else, and the ratio of the two is noise."""
+_TEXTS_A_CALL: Final = 128
+_MOST_VECTOR_BYTES: Final = 32 << 20
+"""The size limit of one reply: a full batch of vectors with 8,192 numbers."""
+
+
+def _next(member: StepT) -> StepT | None:
+    below = [*type(member)]
+    at = below.index(member) + 1
+    return below[at] if at < len(below) else None
+
+
+class OutputMode(StrEnum):
+    """Ways to request JSON of a given schema, best first."""
+
+    JSON_SCHEMA = "json_schema"
+    TOOLS = "tools"
+    JSON_OBJECT = "json_object"
+    TEXT = "text"
+
+
+class Likelihoods(StrEnum):
+    """Ways to request the log-probabilities of the likeliest tokens, best first."""
+
+    TOP_20 = "top_logprobs=20"
+    TOP_5 = "top_logprobs=5"
+    """Some servers return no more than this."""
+    COUNT = "logprobs=5"
+    """A number instead of a flag, as in the legacy completions API."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The parameters of a chat completion."""
+        name, count = self.value.split("=")
+        return {name: int(count)} if self is Likelihoods.COUNT else {"logprobs": True, name: int(count)}
+
+
+class ReplyKind(StrEnum):
+    """The part of a completion that a reply is read from."""
+
+    JSON = "json"
+    TEXT = "text"
+    YES = "yes"
+    """Log-probabilities."""
+
+    @classmethod
+    def of(cls, reply_type: type[BaseModel]) -> ReplyKind:
+        """Return the kind of a reply type."""
+        if issubclass(reply_type, FreeText):
+            return cls.TEXT
+        return cls.YES if issubclass(reply_type, YesProbability) else cls.JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What a server accepts."""
+
+    output_mode: OutputMode = OutputMode.JSON_SCHEMA
+    token_limits: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
+    """Parameter names of the output limit that were not refused; the first is used."""
+    temperature: bool = True
+    top_p: bool = True
+    seed: bool = True
+    bounded: bool = True
+    """Whether the schema may carry lengths and ranges."""
+    system_role: bool = True
+    """Whether instructions may come in a message of their own; else they begin the user's."""
+    json_mode: bool = True
+    """Whether free text can be requested as a JSON object."""
+    reasoning_room: int = 0
+    """Tokens to add to the limit for models that reason before they answer."""
+    likelihoods: Likelihoods | None = Likelihoods.TOP_20
+    """How to request log-probabilities; ``None`` if the server has none."""
+    opening_tokens: int = 1
+    """Tokens to read until *yes* or *no*: some models begin with a blank."""
+
+    def after_rejection(self, rejected: RequestRejected, request: JudgeRequest[Any]) -> Dialect | None:
+        """Return the dialect to try after a rejection, or ``None`` if none is left."""
+        complaint, kind = rejected.complaint, ReplyKind.of(request.reply_type)
+        if self.system_role and rejected.is_of_the_system_role:
+            return replace(self, system_role=False)
+        if self.temperature and "temperature" in complaint:
+            return replace(self, temperature=False)
+        if self.top_p and re.search(r"\btop_p\b", complaint):
+            return replace(self, top_p=False)
+        if self.seed and re.search(r"\bseed\b", complaint):
+            return replace(self, seed=False)
+        if self.token_limits and self.token_limits[0] in complaint:
+            return replace(self, token_limits=self.token_limits[1:])
+        if kind is ReplyKind.YES:
+            return self.with_other_likelihoods()
+        if kind is ReplyKind.TEXT:
+            return replace(self, json_mode=False) if self._asks_for_json(request.sampling) else None
+        has_schema = self.output_mode in (OutputMode.JSON_SCHEMA, OutputMode.TOOLS)
+        if self.bounded and has_schema and _BOUND_WORDS.search(complaint):
+            return replace(self, bounded=False)
+        return self.lowered()
+
+    def lowered(self) -> Dialect | None:
+        """Return the dialect with the next weaker output mode."""
+        output_mode = _next(self.output_mode)
+        return replace(self, output_mode=output_mode) if output_mode else None
+
+    def with_other_likelihoods(self) -> Dialect | None:
+        """Return the dialect with the next way to request log-probabilities."""
+        lower = self.likelihoods and _next(self.likelihoods)
+        return replace(self, likelihoods=lower) if lower else None
+
+    def with_room_to_reason(self, reasoning_tokens: int) -> Dialect | None:
+        """Return a dialect with a higher limit if reasoning used up the limit of a truncated reply."""
+        if reasoning_tokens == 0 or self.reasoning_room >= _MAX_REASONING_ROOM:
+            return None
+        room = min(_MAX_REASONING_ROOM, max(4 * reasoning_tokens, 2 * self.reasoning_room))
+        return replace(self, reasoning_room=room)
+
+    def learning(self, before: Self, after: Self) -> Self:
+        """Return this dialect with one exchange's changes; concurrent exchanges may have changed it too."""
+        changed = {
+            each.name: getattr(after, each.name)
+            for each in fields(self)
+            if getattr(after, each.name) != getattr(before, each.name)
+        }
+        return replace(self, **changed)
+
+    def parameters(self, request: JudgeRequest[Any]) -> Mapping[str, Any]:
+        """Return the parameters of a chat completion except model and messages."""
+        kind, prescribed = ReplyKind.of(request.reply_type), request.sampling
+        # the sampling that the request prescribes (another tool's), else the most repeatable one
+        chosen: dict[str, float | None] = {"temperature": 0, "seed": _SEED}
+        if prescribed is not None:
+            chosen = {"temperature": prescribed.temperature, "top_p": prescribed.top_p}
+        parameters: dict[str, Any] = {
+            **self._form(request, kind),
+            **{name: value for name, value in chosen.items() if value is not None and getattr(self, name)},
+        }
+        if self.token_limits:
+            room = request.max_output_tokens + self.reasoning_room
+            parameters[self.token_limits[0]] = self.opening_tokens if kind is ReplyKind.YES else room
+        return parameters
+
+    def _form(self, request: JudgeRequest[Any], kind: ReplyKind) -> Mapping[str, Any]:
+        if kind is ReplyKind.YES:
+            return self.likelihoods.parameters if self.likelihoods else {}
+        json_object = {"response_format": {"type": "json_object"}}
+        if kind is ReplyKind.TEXT:
+            return json_object if self._asks_for_json(request.sampling) else {}
+        form_type: type[BaseModel] = request.reply_type
+        name, schema = request.step, reply_schema(form_type, bounded=self.bounded)
+        match self.output_mode:
+            case OutputMode.JSON_SCHEMA:
+                form = {"name": name, "schema": schema, "strict": True}
+                return {"response_format": {"type": "json_schema", "json_schema": form}}
+            case OutputMode.TOOLS:
+                function = {"name": name, "parameters": schema}
+                choice = {"type": "function", "function": {"name": name}}
+                return {"tools": [{"type": "function", "function": function}], "tool_choice": choice}
+            case OutputMode.JSON_OBJECT:
+                return json_object
+            case OutputMode.TEXT:
+                return {}
+
+    def _asks_for_json(self, sampling: SamplingParameters | None) -> bool:
+        return self.json_mode and sampling is not None and sampling.json_object
+
+
+_OF_ANTHROPIC: Final = Dialect(output_mode=OutputMode.TOOLS, likelihoods=None)
+"""It ignores response formats and log-probabilities without a word."""
+
+
+class OpenAICompatibleJudge:
+    """Asks a language model for JSON of a given form, for free text, or for the probability of a *yes*.
+
+    Bound to the event loop that asks it first.
+    """
+
+    def __init__(
+        self,
+        settings: JudgeSettings,
+        access: Access,
+        *,
+        provider: str = "openai",
+        dialect: Dialect | None = None,
+        instead: Transport | None = None,
+    ) -> None:
+        """Take an endpoint, or ``instead`` of it another transport.
+
+        Raises:
+            ConfigError: the environment's proxy or the SDK's version cannot be used.
+        """
+        self.identity = JudgeIdentity(
+            provider=provider, model=settings.argument, parameters=settings.parameters
+        )
+        self.who = f"judge {settings.argument} at {access.host}"
+        self.extra_body = settings.extra_body
+        self.reply_rules = settings.reply_rules
+        self.endpoint = instead or Endpoint(access, timeout_s=settings.timeout_s, who=self.who)
+        self.doubts = UsageDoubts(self.who)
+        self._dialect = dialect or Dialect()
+        self._confirmed: frozenset[ReplyKind] = frozenset()
+
+    @property
+    def output_mode(self) -> OutputMode | None:
+        """How the endpoint accepts a schema; ``None`` until a request for JSON has succeeded."""
+        return self._dialect.output_mode if ReplyKind.JSON in self._confirmed else None
+
+    @property
+    def likelihoods(self) -> Likelihoods | None:
+        """How the endpoint returns log-probabilities; ``None`` until a request for them has succeeded."""
+        return self._dialect.likelihoods if ReplyKind.YES in self._confirmed else None
+
+    async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
+        """Answer the request; ``usage.calls`` counts the requests that left the process.
+
+        Raises:
+            JudgeError: no usable answer; the subclass tells whether a retry may help.
+        """
+        before, kind = self._dialect, ReplyKind.of(request.reply_type)
+        exchange = _Exchange(
+            judge=self, request=request, kind=kind, dialect=before, confirmed=kind in self._confirmed
+        )
+        try:
+            value = await exchange.run()
+        except JudgeError as failed:
+            failed.usage = exchange.spent
+            if isinstance(failed, JudgeUnable):
+                self._dialect = replace(self._dialect, likelihoods=None)
+            raise
+        if exchange.dialect is not before:
+            self._dialect = self._dialect.learning(before, exchange.dialect)
+        self._confirmed |= {kind}
+        return JudgeReply(value=value, usage=exchange.spent)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.endpoint.aclose()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Exchange(Generic[ReplyT]):
+    """One judge request until there is an answer: what it has used, and what it taught about the endpoint."""
+
+    judge: OpenAICompatibleJudge
+    request: JudgeRequest[ReplyT]
+    kind: ReplyKind
+    dialect: Dialect
+    confirmed: bool
+    """Whether the dialect has already worked for requests of this kind."""
+    spent: Usage = field(default_factory=Usage)
+    correction: tuple[tuple[str, str], ...] = ()
+    """Roles and contents that follow the request."""
+    corrected: int = 0
+
+    async def run(self) -> ReplyT:
+        if self.kind is ReplyKind.YES and self.dialect.likelihoods is None:
+            raise self._unable()
+        read: Callable[[_Completion], ReplyT | None]
+        read = {
+            ReplyKind.JSON: self._read_json,
+            ReplyKind.TEXT: self._read_text,
+            ReplyKind.YES: self._read_probability,
+        }[self.kind]
+        while True:
+            answer = await self._answer()
+            if answer.declined:
+                raise self._declined()
+            value = await off_loop(len(answer.text), read, answer)
+            if value is not None:
+                return value
+
+    async def _answer(self) -> _Completion:
+        while True:
+            asked = CallRequest.by(
+                self._body(), output_tokens=self.request.max_output_tokens + self.dialect.reasoning_room
+            )
+            async with made(asked, self.judge.doubts) as call:
+                try:
+                    reply = await self.judge.endpoint.post("/chat/completions", call)
+                except RequestRejected as exc:
+                    rejected = exc
+                else:
+                    answer = self._completion(reply, call)
+                    self._check_seen(call)
+                    return answer
+                finally:
+                    self.spent += call.spent
+            self._adapt(rejected)
+
+    def _body(self) -> dict[str, Any]:
+        system, user = self.request.system, self.request.user
+        if self.kind is ReplyKind.JSON and self.dialect.output_mode in ("json_object", "text"):
+            schema = json.dumps(reply_schema(self.request.reply_type))
+            system = f"{system}\n\nThe JSON schema of the reply: {schema}"
+        if system and not self.dialect.system_role:
+            system, user = "", f"{system}\n\n{user}"
+        asked = [*([("system", system)] if system else []), ("user", user), *self.correction]
+        return {
+            "model": self.judge.identity.model,
+            "messages": [{"role": role, "content": content} for role, content in asked],
+            **self.dialect.parameters(self.request),
+            **self.judge.extra_body,
+        }
+
+    def _adapt(self, rejected: RequestRejected) -> None:
+        """Choose another dialect after a rejection.
+
+        Raises:
+            JudgeError: none is left, or the fault is in the request.
+        """
+        if rejected.code == "content_filter":
+            raise self._error(JudgeDeclined, "its content filter stopped the request")
+        if _NO_CREDIT.search(rejected.complaint):
+            raise self._error(JudgeRefused, f"the credit is used up: check the account ({rejected.what})")
+        if _TOO_LONG.search(f"{rejected.code} {rejected.complaint}"):
+            raise self._error(
+                JudgeNonsense, "the chunks are too long for it: serve the model with a larger context"
+            )
+        adapted = self.dialect.after_rejection(rejected, self.request)
+        if adapted is None and self.kind is ReplyKind.YES and not self.confirmed:
+            raise self._unable()
+        if adapted is None:  # if a dialect has worked before, the fault is in this request
+            kind = JudgeNonsense if self.confirmed else JudgeRefused
+            raise self._error(kind, f"it rejects the request ({rejected.what})")
+        self.dialect = adapted
+
+    def _completion(self, reply: Any, call: JudgeCall) -> _Completion:
+        _note_usage(reply, call)
+        try:
+            return _Completion.of(reply, call.usage)
+        except (AttributeError, TypeError, IndexError, ValueError):  # the client does not validate the JSON
+            raise self._error(JudgeNonsense, "the reply is not a chat completion") from None
+
+    def _check_seen(self, call: JudgeCall) -> None:
+        """Check that the judge read what was sent: some servers cut a prompt without a word of it.
+
+        Raises:
+            JudgeContextCut: by its own count it read far less.
+        """
+        turns = (self.request.system, self.request.user, *(text for _, text in self.correction))
+        sent, read = sum(map(fewest_tokens, turns)), call.usage.input_tokens
+        if _LEAST_CONTEXT <= read < _FAR_BELOW * sent:
+            what = (
+                f"its server cut the prompt: it read {read:,} of at least {sent:,} tokens. Serve the model"
+                " with a larger context (Ollama: num_ctx; llama.cpp: --ctx-size; vLLM: --max-model-len)"
+            )
+            raise self._error(JudgeContextCut, what)
+
+    def _read_text(self, answer: _Completion) -> ReplyT | None:
+        cut_off = answer.finish_reason == "length"
+        if cut_off and not answer.text and self._finds_room(answer.usage):
+            return None
+        return self.request.reply_type.model_validate({"text": answer.text, "cut_off": cut_off})
+
+    def _read_probability(self, answer: _Completion) -> ReplyT | None:
+        if answer.likely is None:
+            other = self.dialect.with_other_likelihoods()
+            if other is None:
+                raise self._unable()
+            self.dialect = other
+            return None
+        p_yes = _yes_probability(answer.likely)
+        if p_yes is not None:
+            return self.request.reply_type.model_validate({"p_yes": p_yes})
+        if answer.text.strip() or self.dialect.opening_tokens >= _LONG_OPENING:
+            if answer.thinks:
+                told = "it reasons before it answers, so its first token is no yes or no"
+                raise self._error(JudgeUnable, told)
+            raise self._error(JudgeNonsense, "neither yes nor no is among the likeliest tokens")
+        self.dialect = replace(self.dialect, opening_tokens=_LONG_OPENING)
+        return None
+
+    def _read_json(self, answer: _Completion) -> ReplyT | None:
+        if answer.finish_reason == "length":
+            if not self._finds_room(answer.usage):
+                raise self._error(JudgeCutOff, "the reply ended at the token limit")
+            return None
+        text, rules = answer.text, self.judge.reply_rules
+        try:
+            return parse_reply(text, self.request.reply_type, strict=rules.strict_json)
+        except NotJson as exc:
+            if declines(text[:_OPENING_CHARS]):
+                raise self._declined() from None
+            lowered = None if self.confirmed else self.dialect.lowered()
+            if lowered is not None:  # it accepted the parameter and ignored it
+                self.dialect = lowered
+                return None
+            fault: ValueError = exc
+        except InvalidReply as exc:
+            fault = exc
+        if self.corrected == rules.max_corrections:
+            times = _TIMES.get(self.corrected + 1, f", {self.corrected + 1} times")
+            raise self._error(JudgeNonsense, f"the reply does not have the form that was asked for{times}")
+        self.corrected += 1
+        wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
+        # an assistant's turn that is empty or ends in a blank is refused by some
+        echoed = text[:_MOST_ECHOED_CHARS].strip() or "{}"
+        self.correction = (("assistant", echoed), ("user", wish))
+        return None
+
+    def _finds_room(self, usage: Usage) -> bool:
+        roomier = self.dialect.with_room_to_reason(usage.reasoning_tokens)
+        self.dialect = roomier or self.dialect
+        return roomier is not None
+
+    def _declined(self) -> JudgeError:
+        told = "the model declined to judge this answer, or a content filter stopped it"
+        return self._error(JudgeDeclined, told)
+
+    def _unable(self) -> JudgeError:
+        return self._error(JudgeUnable, "it gives no log-probabilities")
+
+    def _error(self, kind: type[JudgeError], what: str) -> JudgeError:
+        return kind(f"{self.judge.who}: {what}", usage=self.spent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Completion:
+    """The first choice of a chat completion."""
+
+    text: str
+    finish_reason: str
+    declined: bool
+    likely: tuple[Likely, ...] | None
+    """By token; ``None`` if the reply has no log-probabilities."""
+    usage: Usage
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model reasons before it answers."""
+        opening = _likeliest(self.likely[0]) if self.likely else self.text
+        return self.usage.reasoning_tokens > 0 or opening.lstrip().startswith("<think")
+
+    @classmethod
+    def of(cls, completion: Any, usage: Usage) -> _Completion:
+        """Read a completion. It may be any JSON: the client does not validate it.
+
+        Raises:
+            AttributeError, TypeError, IndexError, ValueError: it is no chat completion.
+        """
+        choice = completion.choices[0]
+        message = choice.message
+        calls = [call for call in message.tool_calls or () if call.type == "function"]
+        said = _text(calls[0].function.arguments if calls else message.content)
+        return cls(
+            # a server that takes all that is said for reasoning
+            text=said if said.strip() else _text(message.reasoning_content or message.reasoning),
+            finish_reason=choice.finish_reason,
+            declined=choice.finish_reason in ("content_filter", "refusal") or bool(message.refusal),
+            likely=_likely(choice.logprobs),
+            usage=usage,
+        )
+
+
+def _note_usage(completion: Any, call: JudgeCall) -> None:
+    """Record who answered and the usage, as a completion reports it; the completion may be any JSON."""
+    call.came_from(getattr(completion, "model", None), getattr(completion, "system_fingerprint", None))
+    usage = getattr(completion, "usage", None)
+    if isinstance(usage, Mapping):
+        sent, came = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+        call.took(
+            input_tokens=usage.get("prompt_tokens"),
+            output_tokens=usage.get("completion_tokens"),
+            cached_tokens=sent.get("cached_tokens") if isinstance(sent, Mapping) else 0,
+            reasoning_tokens=came.get("reasoning_tokens") if isinstance(came, Mapping) else 0,
+        )
+    elif usage is not None:
+        call.took_nonsense()
+
+
+def _text(content: Any) -> str:
+    """Read a message: a text, or a list of parts (some servers)."""
+    if isinstance(content, Mapping):  # the arguments of a call, as an object instead of its text
+        return json.dumps(content)
+    if isinstance(content, list):
+        return "".join(_text(part.get("text")) for part in content if part.get("type") == "text")
+    if content is not None and not isinstance(content, str):
+        raise TypeError("a message must be a text or a list of parts")
+    return content or ""
+
+
+def _likely(logprobs: Any) -> tuple[Likely, ...] | None:
+    """Read log-probabilities in the form of chat completions, or of the legacy completions API."""
+    if logprobs is None:
+        return None
+    if content := getattr(logprobs, "content", None):
+        places = [{top.token: top.logprob for top in place.top_logprobs or ()} for place in content]
+    else:
+        places = [dict(place) for place in getattr(logprobs, "top_logprobs", None) or ()]
+    numbers = ({str(k): float(v) for k, v in place.items() if not math.isnan(v)} for place in places)
+    return tuple(numbers) if any(places) else None
+
+
+def _yes_probability(likely: Sequence[Likely]) -> float | None:
+    """Return P(yes) / (P(yes) + P(no)) at the first token with a letter or digit.
+
+    All spellings of the two count (``Yes``, `` yes``, ``YES``, ``"no``). ``None`` if the model says
+    something else.
+    """
+    first = next((place for place in likely if _word(_likeliest(place))), None)
+    if first is None:
+        return None
+    yes, no = (
+        math.fsum(math.exp(min(0.0, value)) for token, value in first.items() if _word(token) == word)
+        for word in ("yes", "no")
+    )
+    return yes / (yes + no) if yes + no >= _LEAST_MASS else None
+
+
+def _likeliest(place: Likely) -> str:
+    return max(place, key=place.__getitem__, default="")
+
+
+def _word(token: str) -> str:
+    # raw vocabularies mark a leading blank with ▁ (no word character) or Ġ (a word character)
+    return _ORNAMENT.sub("", token.removeprefix("Ġ")).casefold()
+
+
+class OpenAICompatibleEmbedder:
+    """Asks ``/embeddings`` of an OpenAI-compatible endpoint, in batches.
+
+    Bound to the event loop that asks it first.
+    """
+
+    def __init__(self, settings: JudgeSettings, access: Access) -> None:
+        self.identity = JudgeIdentity(provider="openai", model=settings.argument)
+        self._who = f"embedder {settings.argument} at {access.host}"
+        self._doubts = UsageDoubts(self._who)
+        self._endpoint = Endpoint(
+            access, timeout_s=settings.timeout_s, who=self._who, most_bytes=_MOST_VECTOR_BYTES
+        )
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Return a vector for each text.
+
+        Raises:
+            JudgeError: no usable answer; the subclass tells whether a retry may help.
+        """
+        vectors: list[tuple[float, ...]] = []
+        spent = Usage()
+        try:
+            for start in range(0, len(texts), _TEXTS_A_CALL):
+                some = list(texts[start : start + _TEXTS_A_CALL])
+                body = {"model": self.identity.model, "input": some, "encoding_format": "float"}
+                async with made(CallRequest.by(body, output_tokens=0), self._doubts) as call:
+                    try:
+                        vectors += self._checked(await self._create(call), len(some))
+                    finally:
+                        spent += call.spent
+            if len({len(vector) for vector in vectors}) > 1:
+                raise self._error("its vectors differ in length")
+        except JudgeError as failed:
+            failed.usage = spent
+            raise
+        return Embeddings(vectors=tuple(vectors), usage=spent)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._endpoint.aclose()
+
+    async def _create(self, call: JudgeCall) -> Any:
+        try:
+            answer = await self._endpoint.post("/embeddings", call)
+        except RequestRejected as exc:
+            raise self._error(f"it rejects the texts ({exc.what})") from None
+        usage = getattr(answer, "usage", None)
+        if isinstance(usage, Mapping):
+            call.took(input_tokens=usage.get("prompt_tokens"))
+        elif usage is not None:
+            call.took_nonsense()
+        return answer
+
+    def _checked(self, answer: Any, expected: int) -> list[tuple[float, ...]]:
+        try:
+            by_index = {item.index: tuple(map(float, item.embedding)) for item in answer.data}
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            raise self._error("the reply is not a list of embeddings") from None
+        if len(answer.data) != expected or set(by_index) != set(range(expected)):
+            raise self._error("its vectors are not numbered as the texts are")
+        vectors = [by_index[index] for index in range(expected)]
+        if not all(vector and all(map(math.isfinite, vector)) for vector in vectors):
+            raise self._error("a vector is empty, or not of finite numbers")
+        return vectors
+
+    def _error(self, what: str) -> JudgeError:
+        return JudgeNonsense(f"{self._who}: {what}")
+
+
+def open_openai(settings: JudgeSettings) -> Judge:
+    """Open ``openai:MODEL`` with the key and the base URL from the settings or the environment.
+
+    Raises:
+        ConfigError: the model, the key or a usable URL is missing.
+    """
+    access = openai_access(settings, "judge")
+    if settings.batches is not None:
+        judge: Judge = load_plugin(_BATCHES)(settings, access)
+        return judge
+    return OpenAICompatibleJudge(settings, access, dialect=dialect_at(access))
+
+
+def dialect_at(access: Access) -> Dialect:
+    """Return the dialect to begin with: OpenAI's own endpoint takes the newer name of the output limit."""
+    limits = Dialect().token_limits
+    return Dialect(token_limits=limits[::-1] if access.host == "api.openai.com" else limits)
+
+
+def open_azure(settings: JudgeSettings) -> Judge:
+    """Open the judge ``azure:DEPLOYMENT``.
+
+    Raises:
+        ConfigError: the deployment, the address or the credential is missing, or two settings contradict.
+    """
+    return OpenAICompatibleJudge(settings, azure_access(settings, "judge"))
+
+
+def open_anthropic(settings: JudgeSettings) -> Judge:
+    """Open ``anthropic:MODEL`` with ``ANTHROPIC_API_KEY``, or the key that the settings name.
+
+    Raises:
+        ConfigError: the model, the key or a usable URL is missing.
+    """
+    access = anthropic_access(settings)
+    return OpenAICompatibleJudge(settings, access, provider="anthropic", dialect=_OF_ANTHROPIC)
+
+
+def open_openai_embedder(settings: JudgeSettings) -> Embedder:
+    """Open the embedder ``openai:MODEL`` with the key and the base URL of the settings or the environment.
+
+    Raises:
+        ConfigError: the model, the key or a usable URL is missing.
+    """
+    return OpenAICompatibleEmbedder(settings, openai_access(settings, "embedder"))
+
+
+def open_azure_embedder(settings: JudgeSettings) -> Embedder:
+    """Open the embedder ``azure:DEPLOYMENT``.
+
+    Raises:
+        ConfigError: the deployment, the address or the credential is missing, or two settings contradict.
+    """
+    return OpenAICompatibleEmbedder(settings, azure_access(settings, "embedder"))
