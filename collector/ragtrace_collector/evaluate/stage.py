@@ -13,7 +13,8 @@ from typing import Final, TypeVar
 from opentelemetry.trace import Tracer
 
 from ragtrace import semconv
-from ragtrace.answers.summary import AnswerSummary, short_question, summary_of
+from ragtrace.answers.carrier import summary_of
+from ragtrace.answers.summary import AnswerSummary, short_question
 from ragtrace.budget import OverBudget
 from ragtrace.model import Evaluation, RagRecord, Status, outcome_of
 from ragtrace.pipeline.carriers import attach

@@ -10,9 +10,10 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from ragtrace import semconv
+from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.opened import AnswerVersion, OpenedAnswer
 from ragtrace.answers.shown import SKIP_MEANINGS, ShownChunk, ShownClaim, pieces, shown_answer
-from ragtrace.answers.summary import AnswerKey, AnswerSummary, summary_of, summary_of_judged
+from ragtrace.answers.summary import AnswerKey, AnswerSummary, summary_of_judged
 from ragtrace.answers.workings import Working
 from ragtrace.model import (
     Direction,

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ragtrace.answers.summary import AnswerKey, summary_of
+from ragtrace.answers.carrier import summary_of
+from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ReadError, ReadUnavailable, WriteError
 from ragtrace.model import Chunk, Gap, MetricFailure, Part, Sample, SkipReason, Verdict, VerdictLabel
 from ragtrace.reviews.review import Review, ReviewStore

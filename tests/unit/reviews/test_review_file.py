@@ -11,7 +11,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace import semconv
-from ragtrace.answers.summary import AnswerKey, summary_of
+from ragtrace.answers.carrier import summary_of
+from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ConfigError, SendRefused, SendRejected, SendRetryable, WriteError
 from ragtrace.model import Chunk, RagRecord, Target, VerdictLabel
 from ragtrace.reviews.delivery import ReviewDelivery
