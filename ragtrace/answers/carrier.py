@@ -125,7 +125,7 @@ def as_carrier(span: Span) -> Span:
 
 def told_by(carrier: Span) -> RagRecord:
     """Return what the carrier says of an answer, without content: for one whose span cannot be read."""
-    told = table.read(table.ANSWER, carrier.attributes).get("record", {})
+    told = table.ANSWER.read(carrier.attributes).get("record", {})
     of_target = {"start_ns": carrier.start_ns, "end_ns": carrier.end_ns, **told.pop("target", {})}
     of_target["trace_id"] = carrier.trace_id
     of_target["span_id"] = target_span_id(carrier) or carrier.span_id
@@ -157,11 +157,14 @@ def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
 
 def _counts(told: Attributes, prefix: str) -> VerdictCounts:
     """Return how many verdicts there were, also of those that the carrier left out."""
-    counted = {label.value: table.COUNT.read(told, f"{prefix}{label.value}") for label in VerdictLabel}
-    return VerdictCounts(**{word: min(number, _MOST_COUNTED) for word, number in counted.items() if number})
+    named = {word: f"{prefix}{word}" for word in _WORDS if f"{prefix}{word}" in told}
+    counted = {word: table.COUNT.read(told, key) or 0 for word, key in named.items()}
+    return VerdictCounts(**{word: min(number, _MOST_COUNTED) for word, number in counted.items()})
 
 
 _MOST_COUNTED: Final = 1_000_000
+_WORDS: Final = {label.value: label for label in VerdictLabel}
+_REASONS: Final = {reason.value: reason for reason in SkipReason}
 
 
 def read_carrier(carrier: Span, record: RagRecord) -> AnswerVersion:
@@ -177,7 +180,7 @@ def read_carrier(carrier: Span, record: RagRecord) -> AnswerVersion:
     """
     verdicts, judge = _read_verdicts(carrier, record), _read_judge(carrier)
     outcomes, unreadable = _read_outcomes(carrier, verdicts, judge)
-    told = table.read(table.ANSWER, carrier.attributes)
+    told = table.ANSWER.read(carrier.attributes)
     run, sample = told["evaluation"], told.get("sample", {})
     rate = sample.get("rate", sample.get("probability"))
     evaluation = Evaluation(
@@ -318,7 +321,7 @@ def _with_texts(number: int) -> str:
 def _read_blame(carrier: Span) -> Blame:
     """Read the causes. One of a newer ragtrace is left out."""
     events = (event.attributes for event in carrier.events if event.name == semconv.BLAME_EVENT)
-    found = [{"why": "", **table.read(table.FAULT, told)} for told in events]
+    found = [{"why": "", **table.FAULT.read(told)} for told in events]
     return Blame(
         faults=tuple(Fault(**told) for told in found if "blame" in told),
         missing=texts_of(carrier.attributes, semconv.BLAME_MISSING),
@@ -379,7 +382,7 @@ def _outcome(
     key: str, event: Attributes, span: Attributes, verdicts: EventVerdicts, judge: JudgeIdentity
 ) -> MetricOutcome:
     """Read an outcome from its event and, what that does not say, from the attributes of the span."""
-    told = {**table.read(table.METRIC, span, metric=key), **table.read(table.RESULT, event)}
+    told = {**table.METRIC.read(span, metric=key), **table.RESULT.read(event)}
     profile, found, metric = (text_of(event, semconv.EVALUATOR_ID) or "").partition("/")
     explanation, compat = told.pop("explanation", ""), told.pop("compat", {})
     common: dict[str, Any] = {
@@ -430,7 +433,7 @@ def _details(event: Attributes) -> Iterator[tuple[str, float]]:
 
 def _skip_reason(explanation: str, span: Attributes) -> SkipReason | None:
     said = (explanation, text_of(span, semconv.EVAL_SKIP_REASON))
-    return next((SkipReason(word) for word in said if word in set(SkipReason)), None)
+    return next((_REASONS[word] for word in said if word in _REASONS), None)
 
 
 def _in_brief(key: str, span: Attributes) -> str | None:
@@ -607,7 +610,7 @@ def _place(verdict: Verdict) -> tuple[bool, int, int]:
 
 
 def _claim(event: SpanEvent, record: RagRecord, chunks: _Chunks, faults: EventFaults) -> Verdict | None:
-    told: dict[str, Any] = {"label": _label_in(event), **table.read(table.CLAIM, event.attributes)}
+    told: dict[str, Any] = {"label": _label_in(event), **table.CLAIM.read(event.attributes)}
     claim = told.pop("claim", {})
     if told["label"] is None or "index" not in claim:
         return None
@@ -639,7 +642,7 @@ def _is_within(start: int | None, end: int | None, answer: str) -> bool:
 
 
 def _chunk(event: SpanEvent, chunks: _Chunks, faults: EventFaults) -> ChunkVerdict | None:
-    told: dict[str, Any] = {"label": _label_in(event), **table.read(table.CHUNK, event.attributes)}
+    told: dict[str, Any] = {"label": _label_in(event), **table.CHUNK.read(event.attributes)}
     if told["label"] is None or not told.keys() >= {"chunk_id", "rank"}:
         return None
     faults.cut += _is_cut(told.get("reason"))
@@ -648,8 +651,7 @@ def _chunk(event: SpanEvent, chunks: _Chunks, faults: EventFaults) -> ChunkVerdi
 
 def _label_in(event: SpanEvent) -> VerdictLabel | None:
     """Return the verdict in the event's name."""
-    word = event.name.rpartition(".")[2]
-    return VerdictLabel(word) if word in set(VerdictLabel) else None
+    return _WORDS.get(event.name.rpartition(".")[2])
 
 
 class _Chunks:

@@ -32,7 +32,7 @@ from ragtrace.model import (
 )
 from ragtrace.traces._carrier_text import explain
 from ragtrace.traces.carrier_outcomes import judge_of, keyed, worst_first
-from ragtrace.traces.carrier_table import CHUNK, CLAIM, FAULT, RESULT, write
+from ragtrace.traces.carrier_table import CHUNK, CLAIM, FAULT, RESULT
 from ragtrace.traces.text import cut_utf8
 from ragtrace.traces.trace import SpanEvent
 
@@ -85,7 +85,7 @@ def events_of(
         *((semconv.EVALUATION_RESULT, attributes) for attributes in results),
         *((_claim_name(each.verdict), _claim(each, content=content)) for each in chosen.claims),
         *(_chunks(chosen.chunks, record, content=content)),
-        *((semconv.BLAME_EVENT, write(FAULT, fault, {}, content=content)) for fault in faults),
+        *((semconv.BLAME_EVENT, FAULT.write(fault, {}, content=content)) for fault in faults),
     ]
     return tuple(
         SpanEvent(
@@ -97,7 +97,7 @@ def events_of(
     )
 
 
-_COUNTS: Final = {field.key.partition("{")[0]: field.key for field in RESULT if "{" in field.key}
+_COUNTS: Final = {field.key.partition("{")[0]: field.key for field in RESULT.fields if "{" in field.key}
 _DETAILS: Final = f"{semconv.DETAIL_PREFIX}<reading>"
 
 
@@ -132,7 +132,7 @@ def _result(
         semconv.STEPS: tuple(_json(_step(run)) for run in outcome.steps[:_MAX_STEPS]),
         **(_made(made, content=content) if made else {}),
     }
-    return write(RESULT, outcome, given)
+    return RESULT.write(outcome, given)
 
 
 def _evaluator_type(judge: JudgeIdentity) -> str:
@@ -172,7 +172,7 @@ def _claim(shown: CarrierVerdict[Verdict], *, content: bool) -> dict[str, Attrib
         semconv.CLAIM_METRICS: shown.metrics if len(shown.metrics) > 1 else None,
         **dict.fromkeys(left_out),
     }
-    return write(CLAIM, shown.verdict, given, content=content)
+    return CLAIM.write(shown.verdict, given, content=content)
 
 
 def _chunks(
@@ -186,7 +186,7 @@ def _chunks(
             semconv.CHUNK_SCORE: scores.get(shown.verdict.chunk_id),
         }
         name = f"{semconv.CHUNK_EVENT_PREFIX}{shown.verdict.label.value}"
-        yield name, write(CHUNK, shown.verdict, given, content=content)
+        yield name, CHUNK.write(shown.verdict, given, content=content)
 
 
 # -- what a number was made of ----------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from ragtrace.traces.carrier_outcomes import (
     overall_label,
     status_of,
 )
-from ragtrace.traces.carrier_table import ANSWER, TEXT, write
+from ragtrace.traces.carrier_table import ANSWER, TEXT
 from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink, StatusCode
 
 CarrierTime = Literal["target", "now", "auto"]
@@ -270,7 +270,7 @@ def _attributes(answer: JudgedAnswer, mode: Mode, options: AttachOptions) -> dic
         semconv.CONTEXT_SOURCE: semconv.CONTEXT_SOURCE_PROMPT if record.context_from_prompt else None,
     }
     # outcomes last, so that objects beyond the limit are left out
-    whole = {**write(ANSWER, answer, given), **outcome_attributes(evaluation)}
+    whole = {**ANSWER.write(answer, given), **outcome_attributes(evaluation)}
     attributes = dict(islice(whole.items(), MAX_ATTRIBUTES))
     objects = evaluation_objects(evaluation, partial(explain, content=options.content))
     for each in objects if options.openinference else ():

@@ -16,7 +16,7 @@ from ragtrace.model import (
     MetricOutcome,
     MetricResult,
 )
-from ragtrace.traces.carrier_table import METRIC, OUTCOMES, write
+from ragtrace.traces.carrier_table import METRIC, OUTCOMES
 
 Status = Literal["ok", "partial", "error", "skipped"]
 
@@ -64,7 +64,7 @@ def outcome_attributes(evaluation: Evaluation) -> dict[str, AttributeValue]:
     status, overall, results = status_of(evaluation), overall_label(evaluation), evaluation.results
     of_metrics: dict[str, AttributeValue] = {}
     for key, outcome in keyed(evaluation):
-        of_metrics |= write(METRIC, outcome, {}, metric=key)
+        of_metrics |= METRIC.write(outcome, {}, metric=key)
     skipped = next((result.skip_reason for result in results if result.skip_reason), None)
     given: dict[str, AttributeValue] = {
         semconv.EVAL_STATUS: status,
@@ -75,7 +75,7 @@ def outcome_attributes(evaluation: Evaluation) -> dict[str, AttributeValue]:
         semconv.DIAGNOSIS: next((result.diagnosis for result in results if result.diagnosis), None),
         semconv.COMPOSITE: next((result.score for result in results if result.metric == _COMPOSITE), None),
     }
-    return write(OUTCOMES, evaluation, given)
+    return OUTCOMES.write(evaluation, given)
 
 
 def evaluation_objects(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -175,44 +175,54 @@ class Field(NamedTuple):
     """Left out with ``attach.content: false``."""
 
 
-def write(
-    table: Iterable[Field], about: object, given: Attributes, *, content: bool = True, metric: str = ""
-) -> dict[str, AttributeValue]:
-    """Return the attributes of an object; ``given`` has what is not in it or comes in place of it."""
-    told: dict[str, AttributeValue] = {}
-    for field in table:
-        value: Any = about
-        if field.key in given:
-            value = given[field.key]
-        elif field.path:
-            for name in field.path.split("."):
-                value = getattr(value, name, None)
-        else:
-            value = None
-        if value is None or (field.is_content and not content):
-            continue
-        if field.kind is MANY:
-            told |= value
-        elif (written := field.kind.write(value)) is not None:
-            told[field.key.replace("<metric>", metric)] = written
-    return told
+class Table:
+    """The attributes of one object, in their order."""
+
+    def __init__(self, *fields: Field) -> None:
+        self.fields = fields
+        self._ways = [
+            (field.key, "<metric>" in field.key, tuple(filter(None, field.path.split("."))), field)
+            for field in fields
+        ]
+
+    def write(
+        self, about: object, given: Attributes, *, content: bool = True, metric: str = ""
+    ) -> dict[str, AttributeValue]:
+        """Return the attributes of an object; ``given`` has what is not in it or comes in place of it."""
+        told: dict[str, AttributeValue] = {}
+        for key, is_named, way, field in self._ways:
+            if key in given:
+                value: Any = given[key]
+            elif way:
+                value = about
+                for name in way:
+                    value = getattr(value, name, None)
+            else:
+                continue
+            if value is None or (field.is_content and not content):
+                continue
+            if field.kind is MANY:
+                told |= value
+            elif (written := field.kind.write(value)) is not None:
+                told[key.replace("<metric>", metric) if is_named else key] = written
+        return told
+
+    def read(self, attributes: Attributes, *, metric: str = "") -> dict[str, Any]:
+        """Return what attributes say of an object, by its fields; those of fields within it are mappings."""
+        told: dict[str, Any] = {}
+        for key, is_named, way, field in self._ways:
+            name = key.replace("<metric>", metric) if is_named else key
+            if way and (name in attributes or field.kind is FLAG):
+                value = field.kind.read(attributes, name)
+                if value is not None:
+                    within = told
+                    for step in way[:-1]:
+                        within = within.setdefault(step, {})
+                    within[way[-1]] = value
+        return told
 
 
-def read(table: Iterable[Field], attributes: Attributes, *, metric: str = "") -> dict[str, Any]:
-    """Return what attributes say of an object, by its fields; those of fields within it are mappings."""
-    told: dict[str, Any] = {}
-    for field in table:
-        value = field.kind.read(attributes, field.key.replace("<metric>", metric)) if field.path else None
-        if value is not None:
-            *way, last = field.path.split(".")
-            within = told
-            for name in way:
-                within = within.setdefault(name, {})
-            within[last] = value
-    return told
-
-
-ANSWER: Final = (
+ANSWER: Final = Table(
     Field(semconv.OPERATION_NAME, "", TEXT, "`evaluation`"),
     Field(semconv.OI_KIND, "", TEXT, "`EVALUATOR`"),
     Field(semconv.RESPONSE_ID, "record.response_id", TEXT, "of the answer"),
@@ -292,7 +302,7 @@ ANSWER: Final = (
 )
 """The carrier's attributes, from a judged answer; those of its outcomes follow."""
 
-OUTCOMES: Final = (
+OUTCOMES: Final = Table(
     Field(semconv.EVAL_STATUS, "", TEXT, "`ok`, `partial`, `error` or `skipped`"),
     Field(semconv.EVAL_SKIP_REASON, "", TEXT, "a [reason for no score](metrics.md#no-score)"),
     Field(
@@ -322,7 +332,7 @@ OUTCOMES: Final = (
 )
 """The carrier's attributes, from an evaluation."""
 
-METRIC: Final = (
+METRIC: Final = Table(
     Field(f"{semconv.LABEL_PREFIX}<metric>", "label", one_of(Label), "`pass`, `fail`, `error` or `skipped`"),
     Field(
         f"{semconv.THRESHOLD_PREFIX}<metric>", "threshold", NUMBER, "lowest passing score, if the whole rule"
@@ -349,7 +359,7 @@ METRIC: Final = (
 )
 """The carrier's attributes of each metric, from its outcome."""
 
-RESULT: Final = (
+RESULT: Final = Table(
     Field(semconv.EVALUATION_NAME, "", TEXT, "the metric"),
     Field(semconv.ERROR_TYPE, "error_type", TEXT, "of a failure, in place of a score"),
     Field(semconv.EVALUATION_SCORE, "score", NUMBER, "absent without a score"),
@@ -413,7 +423,7 @@ RESULT: Final = (
 )
 """The event of a metric, from its outcome."""
 
-CLAIM: Final = (
+CLAIM: Final = Table(
     Field(semconv.CLAIM_ASSERTION, "claim.text", TEXT, "the claim", is_content=True),
     Field(semconv.CLAIM_QUOTE, "quote", QUOTE, "text found in the first chunk", is_content=True),
     Field(semconv.CLAIM_REASON, "reason", TEXT, "the judge's reason", is_content=True),
@@ -456,7 +466,7 @@ CLAIM: Final = (
 )
 """The event of a claim, from its verdict."""
 
-CHUNK: Final = (
+CHUNK: Final = Table(
     Field(semconv.CHUNK_ID, "chunk_id", ID, "its id"),
     Field(semconv.CHUNK_RANK, "rank", INTEGER, "place from 0"),
     Field(
@@ -473,7 +483,7 @@ CHUNK: Final = (
 )
 """The event of a chunk, from its verdict."""
 
-FAULT: Final = (
+FAULT: Final = Table(
     Field(semconv.BLAME_CLASS, "blame", one_of(BlameClass), "which hop"),
     Field(semconv.BLAME_WHY, "why", TEXT, "a sentence"),
     Field(
