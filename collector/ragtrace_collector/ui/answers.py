@@ -18,7 +18,7 @@ from ragtrace.answers.port import AnswerPage, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictLabel
-from ragtrace.reviews.review import ReviewStore, SavedView
+from ragtrace.reviews.file import ReviewFile
 from ragtrace_collector.ui._export import FORMATS, ExportFormat
 from ragtrace_collector.ui._text_search import SearchResult, TextSearch
 from ragtrace_collector.ui.query import FIELDS, ListQuery, check_parameters, read_query, values_of
@@ -92,7 +92,7 @@ async def save_view(request: Request) -> Response:
     if not name or len(name) > _MOST_NAME:
         raise InputError(f"give the view a name of at most {_MOST_NAME} characters")
     if not query.problems:
-        await reviews.save_view(SavedView(name=name, query=query.url(), tenant=viewer_of(request).tenant))
+        await reviews.save_view(name, query.url(), tenant=viewer_of(request).tenant)
     return _to_list(request, query)
 
 
@@ -103,7 +103,7 @@ async def delete_view(request: Request) -> Response:
     return _to_list(request, _query_of(request, fields))
 
 
-def _writable(request: Request) -> ReviewStore:
+def _writable(request: Request) -> ReviewFile:
     """Return where views are kept.
 
     Raises:
@@ -181,9 +181,9 @@ async def _choices(index: AnswerIndex, scope: TrafficScope) -> Mapping[str, Sequ
     }
 
 
-async def _views(request: Request) -> Sequence[SavedView]:
+async def _views(request: Request) -> Mapping[str, str]:
     reviews = site_of(request).reviews
-    return await reviews.views(tenant=own_tenant(request, None)) if reviews else ()
+    return await reviews.views(tenant=own_tenant(request, None)) if reviews else {}
 
 
 async def _reviewed(request: Request, answers: Sequence[AnswerSummary]) -> frozenset[AnswerKey]:

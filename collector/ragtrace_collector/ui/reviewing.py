@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragtrace.ports import SpanSink
-from ragtrace.reviews.delivery import ReviewDelivery
-from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews.file import ReviewDelivery, ReviewFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
