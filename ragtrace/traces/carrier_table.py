@@ -157,8 +157,10 @@ NUMBER: Final = Kind("double", _as_number, number_of)
 SHARE: Final = Kind("double", _as_number, share_of)
 AMOUNT: Final = Kind("double", _as_number, _amount)
 FLAG: Final = Kind("bool", bool, flag_of)
-MANY: Final = Kind("", lambda value: value, lambda attributes, key: None)
+NUMBERS: Final = Kind("double", lambda value: value, lambda attributes, key: None)
 """Several attributes, which the writer gives by their own names."""
+COUNTS: Final = Kind("int", lambda value: value, lambda attributes, key: None)
+"""The same, of whole numbers."""
 
 
 class Field(NamedTuple):
@@ -201,7 +203,7 @@ class Table:
                 continue
             if value is None or (field.is_content and not content):
                 continue
-            if field.kind is MANY:
+            if isinstance(value, Mapping):
                 told |= value
             elif (written := field.kind.write(value)) is not None:
                 told[key.replace("<metric>", metric) if is_named else key] = written
@@ -313,7 +315,7 @@ OUTCOMES: Final = Table(
     ),
     Field(semconv.SUSPICION, "suspicion", NUMBER, ""),
     Field(semconv.PASS, "", FLAG, "whether all metrics with a score passed"),
-    Field("<metrics>", "", MANY, ""),
+    Field("<metrics>", "", NUMBERS, ""),
     Field(
         semconv.BLAME_CLASS,
         "blame.primary",
@@ -372,7 +374,7 @@ RESULT: Final = Table(
     Field(
         f"{semconv.DETAIL_PREFIX}<reading>",
         "",
-        MANY,
+        NUMBERS,
         "[other readings](metrics.md#readings): `lenient`, `coverage`, …",
     ),
     Field(semconv.EVALUATION_EXPLANATION, "explanation", TEXT, "a sentence"),
@@ -393,13 +395,13 @@ RESULT: Final = Table(
     Field(
         f"{semconv.CLAIMS_PREFIX}{{total,supported,contradicted,unsupported,unjudged,emitted}}",
         "",
-        MANY,
+        COUNTS,
         "verdicts; `emitted`: with an event",
     ),
     Field(
         f"{semconv.CHUNKS_PREFIX}{{total,relevant,partly_relevant,irrelevant,unjudged,emitted}}",
         "",
-        MANY,
+        COUNTS,
         "of chunks; statements have the same under `ragtrace.claims.`",
     ),
     Field(
