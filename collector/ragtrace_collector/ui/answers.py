@@ -71,7 +71,8 @@ async def show_answers(request: Request) -> Response:
 async def export_answers(request: Request) -> Response:
     """Stream all answers of a filter, as JSON lines or CSV."""
     check_parameters(request, *FIELDS)
-    export = FORMATS.get(request.path_params["format"])
+    suffix = request.path_params["format"]
+    export = FORMATS.get(suffix)
     query = _query(request)
     if export is None:
         raise HTTPException(404)
@@ -81,7 +82,7 @@ async def export_answers(request: Request) -> Response:
     return StreamingResponse(
         _exported(request, query, export, metrics=await site.index.metrics(query.chosen.scope)),
         media_type=export.media_type,
-        headers={"content-disposition": f'attachment; filename="answers.{export.suffix}"'},
+        headers={"content-disposition": f'attachment; filename="answers.{suffix}"'},
     )
 
 
@@ -143,7 +144,7 @@ def _scoped_query(request: Request, typed: Mapping[str, str]) -> ListQuery:
 async def _exported(
     request: Request, query: ListQuery, export: ExportFormat, *, metrics: Sequence[str]
 ) -> AsyncIterator[bytes]:
-    yield export.head(metrics, searched=bool(query.chosen.text))
+    yield export.head(metrics, bool(query.chosen.text))
     waiting: list[AnswerSummary] = []
     async for answer in site_of(request).index.every(query.chosen, sort=query.sort):
         waiting.append(answer)
