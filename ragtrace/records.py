@@ -13,9 +13,10 @@ in cells. A row needs at least one of a record's fields; other fields are ignore
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, TypedDict
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat
 from pydantic_core import PydanticCustomError
@@ -26,22 +27,16 @@ from ragtrace._row_values import UnreadableValue, written_value
 from ragtrace.errors import InputError
 from ragtrace.escaping import one_json_line
 from ragtrace.model import (
-    ChunkVerdict,
     Compat,
     CompatStatus,
     EarlierTurn,
     Gap,
-    Intermediate,
     JudgeIdentity,
-    MetricFailure,
     MetricOutcome,
     MetricResult,
     Part,
     RagRecord,
-    SentenceGrade,
     SkipReason,
-    StepRun,
-    Usage,
     Verdict,
     chunk_of,
 )
@@ -104,199 +99,54 @@ def to_json_line(
     another tool's profile, ``compat_status`` (``ok``, ``nan``, ``error``, ``grader_error``) and
     ``compat_score`` hold the tool's own result.
     """
+    usage, told = outcome.usage, asdict(outcome)
     line: dict[str, Any] = {"id": record_id, "metric": outcome.metric, "profile": outcome.profile}
-    line |= _failed(outcome) if isinstance(outcome, MetricFailure) else _found(outcome)
-    line |= _compat(outcome)
+    if isinstance(outcome, MetricResult):
+        line |= {"score": outcome.score, "status": "skipped" if outcome.skip_reason else "ok"}
+        line |= {"label": outcome.label, "verdicts": list(map(_verdict, outcome.verdicts))}
+        line["chunk_verdicts"] = [_without(asdict(each), "omitted") for each in outcome.chunk_verdicts]
+        line |= {name: told[name] for name in _OF_RESULT}
+        line |= {name: told[name] for name in _IF_THERE if told[name] is not None}
+    else:
+        line |= {"score": None, "status": "error", "label": outcome.label, "verdicts": []}
+        line |= {name: told[name] for name in _OF_FAILURE}
+    if outcome.compat is not None or outcome.profile != _OWN_PROFILE:
+        compat = outcome.compat or Compat(status=CompatStatus.ERROR)
+        line |= {"compat_status": compat.status, "compat_score": compat.score}
     line |= {
-        "calls": outcome.usage.calls,
-        "tokens": outcome.usage.input_tokens + outcome.usage.output_tokens,
-        "usage": token_counts(outcome.usage),
+        "calls": usage.calls,
+        "tokens": usage.input_tokens + usage.output_tokens,
+        "usage": _without(asdict(usage), "calls"),
         "cost_usd": cost_usd,
         "duration_ms": outcome.duration_ms,
-        "steps": step_objects(outcome.steps),
+        "steps": [
+            {
+                "step": run.step,
+                "duration_ms": run.duration_ms,
+                "calls": run.usage.calls,
+                "usage": _without(asdict(run.usage), "calls"),
+            }
+            for run in outcome.steps
+        ],
         "judge": judge.name,
         "evaluator_version": outcome.evaluator_version,
     }
     return one_json_line(line)
 
 
-class TokenCounts(TypedDict):
-    """Token counts in output files."""
-
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    reasoning_tokens: int
-    unmetered_calls: int
+_OF_RESULT: Final = ("skip_reason", "explanation", "threshold", "pass_when", "direction", "details")
+_IF_THERE: Final = ("reason", "intermediate", "diagnosis")
+_OF_FAILURE: Final = ("error_type", "message", "retryable")
 
 
-class StepObject(TypedDict):
-    """A judge step in output files."""
-
-    step: str
-    duration_ms: int
-    calls: int
-    usage: TokenCounts
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    claim = verdict.claim
+    place = {"start": claim.start, "end": claim.end, "kind": claim.kind}
+    return {**_without(asdict(verdict), "omitted"), "claim": claim.text, **place}
 
 
-class VerdictObject(TypedDict):
-    """A verdict in output files."""
-
-    claim: str
-    label: str
-    reason: str | None
-    chunk_ids: list[str]
-    quote: str | None
-    quote_verified: bool
-    start: int | None
-    end: int | None
-    kind: str
-    confidence: float | None
-    support: float | None
-    decided_by: str | None
-    """``screen`` or ``judge``, if the judge is a cascade."""
-
-
-class ChunkVerdictObject(TypedDict):
-    """A chunk verdict in output files."""
-
-    chunk_id: str
-    rank: int
-    label: str
-    reason: str | None
-    confidence: float | None
-
-
-class SentenceObject(TypedDict):
-    """A sentence of a chunk with its grade in output files."""
-
-    chunk_id: str
-    start: int
-    end: int
-    label: str
-    omitted: bool
-
-
-class IntermediateObject(TypedDict):
-    """A metric's intermediate results in output files."""
-
-    truths: list[str]
-    truths_limit: int | None
-    questions: list[str]
-    similarities: list[float | None]
-    sentences: list[SentenceObject]
-
-
-def intermediate_object(made: Intermediate) -> IntermediateObject:
-    """Convert intermediate results to their output form."""
-    return {
-        "truths": list(made.truths),
-        "truths_limit": made.truths_limit,
-        "questions": list(made.questions),
-        "similarities": list(made.similarities),
-        "sentences": [_sentence_object(sentence) for sentence in made.sentences],
-    }
-
-
-def _sentence_object(sentence: SentenceGrade) -> SentenceObject:
-    return {
-        "chunk_id": sentence.chunk_id,
-        "start": sentence.start,
-        "end": sentence.end,
-        "label": sentence.label.value,
-        "omitted": sentence.omitted,
-    }
-
-
-def token_counts(usage: Usage) -> TokenCounts:
-    """Convert a usage to its token counts."""
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-        "unmetered_calls": usage.unmetered_calls,
-    }
-
-
-def step_objects(steps: Iterable[StepRun]) -> list[StepObject]:
-    """Convert judge steps to their output form."""
-    return [
-        {
-            "step": run.step,
-            "duration_ms": run.duration_ms,
-            "calls": run.usage.calls,
-            "usage": token_counts(run.usage),
-        }
-        for run in steps
-    ]
-
-
-def verdict_object(verdict: Verdict) -> VerdictObject:
-    """Convert a verdict to its output form."""
-    return {
-        "claim": verdict.claim.text,
-        "label": verdict.label.value,
-        "reason": verdict.reason,
-        "chunk_ids": list(verdict.chunk_ids),
-        "quote": verdict.quote,
-        "quote_verified": verdict.quote_verified,
-        "start": verdict.claim.start,
-        "end": verdict.claim.end,
-        "kind": verdict.claim.kind,
-        "confidence": verdict.confidence,
-        "support": verdict.support,
-        "decided_by": verdict.decided_by,
-    }
-
-
-def chunk_verdict_object(verdict: ChunkVerdict) -> ChunkVerdictObject:
-    """Convert a chunk verdict to its output form."""
-    return {
-        "chunk_id": verdict.chunk_id,
-        "rank": verdict.rank,
-        "label": verdict.label.value,
-        "reason": verdict.reason,
-        "confidence": verdict.confidence,
-    }
-
-
-def _failed(failure: MetricFailure) -> dict[str, Any]:
-    return {
-        "score": None,
-        "status": "error",
-        "label": failure.label.value,
-        "verdicts": [],
-        "error_type": failure.error_type,
-        "message": failure.message,
-        "retryable": failure.retryable,
-    }
-
-
-def _found(result: MetricResult) -> dict[str, Any]:
-    return {
-        "score": result.score,
-        "status": "skipped" if result.skip_reason else "ok",
-        "label": result.label.value,
-        "verdicts": [verdict_object(verdict) for verdict in result.verdicts],
-        "chunk_verdicts": [chunk_verdict_object(verdict) for verdict in result.chunk_verdicts],
-        "skip_reason": result.skip_reason.value if result.skip_reason else None,
-        "explanation": result.explanation,
-        **({"reason": result.reason} if result.reason is not None else {}),
-        "threshold": result.threshold,
-        "pass_when": result.pass_when,
-        "direction": result.direction.value,
-        "details": dict(result.details),
-        **({"intermediate": intermediate_object(made)} if (made := result.intermediate) else {}),
-        **({"diagnosis": result.diagnosis.value} if result.diagnosis else {}),
-    }
-
-
-def _compat(outcome: MetricOutcome) -> dict[str, Any]:
-    if outcome.compat is None and outcome.profile == _OWN_PROFILE:
-        return {}
-    compat = outcome.compat or Compat(status=CompatStatus.ERROR)
-    return {"compat_status": compat.status.value, "compat_score": compat.score}
+def _without(told: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in told.items() if key != name}
 
 
 _OWN_PROFILE = "ragtrace"

@@ -45,6 +45,8 @@ class MarkedText(NamedTuple):
     """The omitted characters, for a page that can unfold them."""
     numbers: tuple[int, ...] = ()
     """Numbers of the claims whose marks cover it, the worst first."""
+    starts: tuple[int, ...] = ()
+    """Numbers of the claims that begin here, if a page needs an anchor for each."""
 
 
 def pieces(text: str, marks: Sequence[MarkedPassage]) -> tuple[MarkedText, ...]:

@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Final
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
 
 from ragtrace import semconv
-from ragtrace.answers._blame_events import read_blame
-from ragtrace.answers._outcome_events import read_judge, read_outcomes
-from ragtrace.answers._values import Attributes, flag_of, integer_of, moment_of, number_of, text_of
-from ragtrace.answers._verdict_events import EventFaults, EventVerdicts, read_verdicts
 from ragtrace.answers.opened import AnswerVersion
+from ragtrace.answers.summary import AnswerSummary, first_faithfulness, summary_of_judged
 from ragtrace.model import (
+    Blame,
+    Chunk,
+    ChunkVerdict,
+    Claim,
+    Compat,
+    Diagnosis,
+    Direction,
     Evaluation,
+    Fault,
+    Intermediate,
     JudgedAnswer,
+    JudgeIdentity,
+    Label,
+    MetricFailure,
     MetricOutcome,
     MetricResult,
     RagRecord,
     Sample,
+    SentenceGrade,
+    SkipReason,
+    StepRun,
     Target,
-    TargetKind,
     Usage,
+    Verdict,
+    VerdictCounts,
+    VerdictLabel,
     content_sha256,
     evaluator_set_of,
     version_of_set,
 )
+from ragtrace.traces import carrier_table as table
 from ragtrace.traces.attach import carrier_span_id
-from ragtrace.traces.trace import Scope, Span
+from ragtrace.traces.carrier_table import Attributes, integer_of, number_of, text_of, texts_of
+from ragtrace.traces.trace import Scope, Span, SpanEvent
+
+VerdictT = TypeVar("VerdictT", Verdict, ChunkVerdict)
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _HELD: Final = "hold"
 _ADDED_PREFIXES: Final = (
@@ -52,11 +75,12 @@ _ADDED_EVENTS: Final = (
 
 def is_carrier(span: Span) -> bool:
     """Return whether the span is a carrier of ragtrace, of its own or in hold mode."""
-    return is_held(span) or (
-        span.scope.name == semconv.SCOPE_EVALUATION
-        and target_span_id(span) is not None
-        and _has_outcome(span)
-    )
+    if span.scope.name != semconv.SCOPE_EVALUATION:
+        is_whole = span.attributes.get(semconv.OI_KIND) == semconv.OI_EVALUATOR and (
+            semconv.SCHEMA in span.attributes  # some back ends keep no scopes
+        )
+        return is_held(span) or (is_whole and target_span_id(span) is not None)
+    return target_span_id(span) is not None and _has_outcome(span)
 
 
 def is_held(span: Span) -> bool:
@@ -99,20 +123,48 @@ def as_carrier(span: Span) -> Span:
     )
 
 
-def target_told(carrier: Span) -> Target:
-    """Return the target as the carrier tells it, for an answer whose span cannot be read."""
-    told = carrier.attributes
-    kind = text_of(told, semconv.TARGET_KIND) or ""
-    return Target(
-        trace_id=carrier.trace_id,
-        span_id=target_span_id(carrier) or carrier.span_id,
-        start_ns=moment_of(told, semconv.TARGET_START) or carrier.start_ns,
-        end_ns=moment_of(told, semconv.TARGET_END) or carrier.end_ns,
-        kind=TargetKind(kind) if kind in list(TargetKind) else TargetKind.ANSWER,
-        root_name=text_of(told, semconv.TARGET_ROOT_NAME) or "",
-        resource=carrier.resource.attributes,
-        resource_schema_url=carrier.resource.schema_url,
-    )
+def told_by(carrier: Span) -> RagRecord:
+    """Return what the carrier says of an answer, without content: for one whose span cannot be read."""
+    told = table.ANSWER.read(carrier.attributes).get("record", {})
+    of_target = {"start_ns": carrier.start_ns, "end_ns": carrier.end_ns, **told.pop("target", {})}
+    of_target["trace_id"] = carrier.trace_id
+    of_target["span_id"] = target_span_id(carrier) or carrier.span_id
+    resource = carrier.resource
+    target = Target(**of_target, resource=resource.attributes, resource_schema_url=resource.schema_url)
+    name = f"{target.trace_id}:{target.span_id}"
+    return RagRecord(id=name, question=None, chunks=(), answer=None, target=target, **told)
+
+
+def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
+    """Read the summary of an answer from its carrier alone; ``None`` if the span is no carrier.
+
+    Of a carrier of a newer schema version, or one that a back end has changed, it reads what it can.
+    ``tenant`` is by default that of the carrier's resource. Feedback is on other spans.
+    """
+    if is_held(carrier) or not is_carrier(carrier):
+        return None
+    judged = read_carrier(carrier, told_by(carrier)).judged
+    results = _results(carrier)
+    counts = {
+        key: (_counts(told, semconv.CLAIMS_PREFIX), _counts(told, semconv.CHUNKS_PREFIX))
+        for key, told in results.items()
+    }
+    there = {key: each for key, each in counts.items() if any(of.total for of in each)}
+    summary = summary_of_judged(judged, tenant=tenant, counts=there)
+    suspicion = table.share_of(carrier.attributes, semconv.SUSPICION)
+    return replace(summary, suspicion=None if suspicion is None else round(suspicion, 3))
+
+
+def _counts(told: Attributes, prefix: str) -> VerdictCounts:
+    """Return how many verdicts there were, also of those that the carrier left out."""
+    named = {word: f"{prefix}{word}" for word in _WORDS if f"{prefix}{word}" in told}
+    counted = {word: table.COUNT.read(told, key) or 0 for word, key in named.items()}
+    return VerdictCounts(**{word: min(number, _MOST_COUNTED) for word, number in counted.items()})
+
+
+_MOST_COUNTED: Final = 1_000_000
+_WORDS: Final = {label.value: label for label in VerdictLabel}
+_REASONS: Final = {reason.value: reason for reason in SkipReason}
 
 
 def read_carrier(carrier: Span, record: RagRecord) -> AnswerVersion:
@@ -126,27 +178,29 @@ def read_carrier(carrier: Span, record: RagRecord) -> AnswerVersion:
     Whatever is missing, unreadable or different today becomes a notice, never an exception and never a
     score.
     """
-    verdicts, judge = read_verdicts(carrier, record), read_judge(carrier)
-    outcomes, unreadable = read_outcomes(carrier, verdicts, judge)
-    told = carrier.attributes
+    verdicts, judge = _read_verdicts(carrier, record), _read_judge(carrier)
+    outcomes, unreadable = _read_outcomes(carrier, verdicts, judge)
+    told = table.ANSWER.read(carrier.attributes)
+    run, sample = told["evaluation"], told.get("sample", {})
+    rate = sample.get("rate", sample.get("probability"))
     evaluation = Evaluation(
         record_id=record.id,
         outcomes=tuple(outcomes.values()),
         judge=judge,
         evaluator_set=evaluator_set_of((outcome.metric, outcome.profile) for outcome in outcomes.values()),
         evaluator_version=version_of_set([outcome.evaluator_version for outcome in outcomes.values()]),
-        run_id=text_of(told, semconv.EVAL_RUN_ID) or "",
-        started_at_ns=moment_of(told, semconv.EVAL_STARTED_AT) or carrier.start_ns,
-        duration_ms=integer_of(told, semconv.EVAL_DURATION_MS) or 0,
-        input_sha256=text_of(told, semconv.EVAL_INPUT_SHA256) or "",
-        input_truncated=flag_of(told, semconv.EVAL_INPUT_TRUNCATED),
-        usage=_usage(told),
-        compromised=flag_of(told, semconv.EVAL_COMPROMISED),
-        blame=read_blame(carrier),
-        judge_card=text_of(told, semconv.JUDGE_CARD) or "",
+        run_id=run.get("run_id", ""),
+        started_at_ns=run.get("started_at_ns", carrier.start_ns),
+        duration_ms=run.get("duration_ms", 0),
+        input_sha256=run.get("input_sha256", ""),
+        input_truncated=run["input_truncated"],
+        usage=Usage(**run.get("usage", {})),
+        compromised=table.flag_of(carrier.attributes, semconv.EVAL_COMPROMISED),
+        blame=_read_blame(carrier),
+        judge_card=run.get("judge_card", ""),
     )
     notices = (
-        *_about_schema(told),
+        *_about_schema(carrier.attributes),
         *unreadable,
         *_about_record(evaluation, record),
         *_about_room(carrier, outcomes, verdicts),
@@ -156,10 +210,12 @@ def read_carrier(carrier: Span, record: RagRecord) -> AnswerVersion:
         judged=JudgedAnswer(
             record=record,
             evaluation=evaluation,
-            sample=_sample(told),
+            sample=Sample(rule=sample["rule"], rate=rate, probability=sample.get("probability"))
+            if "rule" in sample and rate is not None
+            else None,
             carrier_span_id=None if is_held(carrier) else carrier.span_id,
-            supersedes=text_of(told, semconv.EVAL_SUPERSEDES) or "",
-            cost_usd=number_of(told, semconv.JUDGE_COST_USD),
+            supersedes=told.get("supersedes", ""),
+            cost_usd=told.get("cost_usd"),
         ),
         evaluation_id=_evaluation_id(carrier, evaluation),
         carrier=carrier,
@@ -184,26 +240,6 @@ def _evaluation_id(carrier: Span, evaluation: Evaluation) -> str:
         evaluator_version=evaluation.evaluator_version,
         tenant=text_of(carrier.resource.attributes, semconv.TENANT) or "",
     )
-
-
-def _usage(told: Attributes) -> Usage:
-    return Usage(
-        calls=integer_of(told, semconv.JUDGE_CALLS) or 0,
-        input_tokens=integer_of(told, semconv.JUDGE_INPUT_TOKENS) or 0,
-        output_tokens=integer_of(told, semconv.JUDGE_OUTPUT_TOKENS) or 0,
-        cached_tokens=integer_of(told, semconv.JUDGE_CACHED_TOKENS) or 0,
-        reasoning_tokens=integer_of(told, semconv.JUDGE_REASONING_TOKENS) or 0,
-        unmetered_calls=integer_of(told, semconv.JUDGE_UNMETERED_CALLS) or 0,
-    )
-
-
-def _sample(told: Attributes) -> Sample | None:
-    rule, rate = text_of(told, semconv.SAMPLE_RULE), number_of(told, semconv.SAMPLE_RATE)
-    probability = number_of(told, semconv.SAMPLE_PROBABILITY)
-    if rule is None:
-        return None
-    rate = rate if rate is not None else probability
-    return None if rate is None else Sample(rule=rule, rate=rate, probability=probability)
 
 
 def _about_schema(told: Attributes) -> Iterator[str]:
@@ -280,3 +316,365 @@ def _quotes(number: int) -> str:
 
 def _with_texts(number: int) -> str:
     return "1 verdict has a text that was" if number == 1 else f"{number:,} verdicts have texts that were"
+
+
+def _read_blame(carrier: Span) -> Blame:
+    """Read the causes. One of a newer ragtrace is left out."""
+    events = (event.attributes for event in carrier.events if event.name == semconv.BLAME_EVENT)
+    found = [{"why": "", **table.FAULT.read(told)} for told in events]
+    return Blame(
+        faults=tuple(Fault(**told) for told in found if "blame" in told),
+        missing=texts_of(carrier.attributes, semconv.BLAME_MISSING),
+    )
+
+
+# -- outcomes ---------------------------------------------------------------------------------------------
+_OWN_PROFILE: Final = "ragtrace"
+_COMPOSITE: Final = "rag_score"
+_UNREADABLE: Final = "unreadable_carrier"
+_UNKNOWN_ERROR: Final = "unknown"
+
+
+def _read_judge(carrier: Span) -> JudgeIdentity:
+    """Return the judge of the whole evaluation."""
+    judges = [judge for event in _results(carrier).values() if (judge := _judge_in(event))]
+    provider = text_of(carrier.attributes, semconv.JUDGE_PROVIDER)
+    model = text_of(carrier.attributes, semconv.JUDGE_MODEL)
+    if provider is None and model is None and judges:
+        return judges[0]
+    screen = text_of(carrier.attributes, semconv.JUDGE_SCREEN)
+    whole = JudgeIdentity(provider=provider or "", model=model or "", screen=screen or "")
+    return next((judge for judge in judges if judge.named == whole.named), whole)
+
+
+def _read_outcomes(
+    carrier: Span, verdicts: EventVerdicts, judge: JudgeIdentity
+) -> tuple[Mapping[str, MetricOutcome], tuple[str, ...]]:
+    """Return the outcomes by name, faithfulness first, and sentences on what is unreadable."""
+    events, span, notices = _results(carrier), carrier.attributes, []
+    outcomes: dict[str, MetricOutcome] = {}
+    for key in _names(span, events):
+        outcomes[key] = outcome = _outcome(key, events.get(key, {}), span, verdicts, judge)
+        if isinstance(outcome, MetricFailure) and outcome.error_type == _UNREADABLE:
+            notices.append(f"{key}: {outcome.message}")
+        elif isinstance(outcome, MetricResult) and outcome.score is None and outcome.skip_reason is None:
+            notices.append(f"{key} was skipped, and the carrier does not say why")
+    return _with_diagnosis(outcomes, span), tuple(notices)
+
+
+def _results(carrier: Span) -> Mapping[str, Attributes]:
+    named = (event for event in carrier.events if event.name == semconv.EVALUATION_RESULT)
+    return {
+        name: event.attributes
+        for event in named
+        if (name := text_of(event.attributes, semconv.EVALUATION_NAME))
+    }
+
+
+def _names(span: Attributes, events: Mapping[str, Attributes]) -> list[str]:
+    """Return the metrics in one order everywhere: events begin with failed ones, and back ends sort keys."""
+    prefix = semconv.LABEL_PREFIX
+    labeled = (key.removeprefix(prefix) for key in span if key.startswith(prefix))
+    return sorted({*labeled, *events}, key=first_faithfulness)
+
+
+def _outcome(
+    key: str, event: Attributes, span: Attributes, verdicts: EventVerdicts, judge: JudgeIdentity
+) -> MetricOutcome:
+    """Read an outcome from its event and, what that does not say, from the attributes of the span."""
+    told = {**table.METRIC.read(span, metric=key), **table.RESULT.read(event)}
+    profile, found, metric = (text_of(event, semconv.EVALUATOR_ID) or "").partition("/")
+    explanation, compat = told.pop("explanation", ""), told.pop("compat", {})
+    common: dict[str, Any] = {
+        "metric": metric if found else key,
+        "profile": profile if found else _OWN_PROFILE,
+        "evaluator_version": told.pop("evaluator_version", ""),
+        "usage": Usage(**told.pop("usage", {})),
+        "compat": Compat(**compat) if "status" in compat else None,
+        "duration_ms": told.pop("duration_ms", 0),
+        "steps": _read_steps(event),
+    }
+    error_type, label = told.pop("error_type", ""), told.pop("label", None)
+    score, threshold, why = told.pop("score", None), told.pop("threshold", None), ""
+    if error_type or label is Label.ERROR:
+        error_type = error_type or _in_brief(key, span) or _UNKNOWN_ERROR
+    elif label is not Label.SKIPPED and (score is None or not 0 <= score <= 1):
+        error_type, why = _UNREADABLE, "its carrier has no readable score"
+    elif label is None and threshold is None:
+        error_type, why = _UNREADABLE, "its carrier says neither whether it passed nor where it passes"
+    if error_type:
+        return MetricFailure(error_type=error_type, message=why or explanation or error_type, **common)
+    is_skipped, own = label is Label.SKIPPED, _judge_in(event)
+    skip_reason = told.pop("skip_reason", None) or _skip_reason(explanation, span)
+    result = MetricResult(
+        **{"direction": Direction.HIGHER_IS_BETTER, **told},
+        **common,
+        score=None if is_skipped else score,
+        threshold=threshold,
+        skip_reason=skip_reason if is_skipped else None,
+        explanation=explanation,
+        verdicts=verdicts.claims_of(key),
+        chunk_verdicts=verdicts.chunks_of(key),
+        details=dict(_details(event)),
+        intermediate=_read_intermediate(event),
+        judge=None if own is None or own.named == judge.named else own,
+    )
+    # the label is the one that was written, whatever rule gave it
+    is_by_rule = threshold is None or (label is not None and result.label is not label)
+    return result if is_skipped or not is_by_rule else replace(result, passed=label is Label.PASS)
+
+
+def _details(event: Attributes) -> Iterator[tuple[str, float]]:
+    for key in event:
+        value = number_of(event, key) if key.startswith(semconv.DETAIL_PREFIX) else None
+        if value is not None:
+            yield key.removeprefix(semconv.DETAIL_PREFIX), value
+
+
+def _skip_reason(explanation: str, span: Attributes) -> SkipReason | None:
+    said = (explanation, text_of(span, semconv.EVAL_SKIP_REASON))
+    return next((_REASONS[word] for word in said if word in _REASONS), None)
+
+
+def _in_brief(key: str, span: Attributes) -> str | None:
+    brief = text_of(span, semconv.BRIEF) or ""
+    found = re.search(rf"(?:^|; ){re.escape(key)} error: (\w+)(?:;|$)", brief)
+    return found[1] if found else None
+
+
+def _judge_in(event: Attributes) -> JudgeIdentity | None:
+    provider, model = text_of(event, semconv.JUDGE_PROVIDER), text_of(event, semconv.JUDGE_MODEL)
+    if provider is None or model is None:
+        return None
+    kind = text_of(event, semconv.EVALUATOR_TYPE)
+    return JudgeIdentity(
+        provider=provider,
+        model=model,
+        computes=kind in ("deterministic", "human"),
+        is_human=kind == "human",
+        screen=text_of(event, semconv.JUDGE_SCREEN) or "",
+    )
+
+
+def _with_diagnosis(outcomes: dict[str, MetricOutcome], span: Attributes) -> Mapping[str, MetricOutcome]:
+    """Put the answer's diagnosis on the composite metric, or else on a result that has no verdicts."""
+    diagnosis = table.one_of(Diagnosis).read(span, semconv.DIAGNOSIS)
+    results = {key: result for key, result in outcomes.items() if isinstance(result, MetricResult)}
+    scored = {key: result for key, result in results.items() if result.score is not None}
+    bare = (key for key, result in scored.items() if not (result.verdicts or result.chunk_verdicts))
+    own = (key for key, result in scored.items() if result.metric == _COMPOSITE)
+    key = next(own, None) or next(bare, None) or next(iter(scored), None)
+    if diagnosis is None or key is None:
+        return outcomes
+    return outcomes | {key: replace(results[key], diagnosis=diagnosis)}
+
+
+_Count = Annotated[int, Field(ge=0)]
+
+
+class _Step(BaseModel):
+    step: str
+    duration_ms: _Count = 0
+    calls: _Count = 0
+    input_tokens: _Count = 0
+    output_tokens: _Count = 0
+    unmetered_calls: _Count = 0
+
+
+class _Made(BaseModel):
+    truth: str | None = None
+    question: str | None = None
+    similarity: float | None = None
+    chunk_id: str | None = None
+    start: _Count = 0
+    end: _Count = 0
+    label: VerdictLabel = VerdictLabel.UNJUDGED
+
+
+def _read_steps(event: Attributes) -> tuple[StepRun, ...]:
+    """Read the judge steps; what is unreadable is left out."""
+    return tuple(
+        StepRun(
+            step=told.step,
+            duration_ms=told.duration_ms,
+            usage=Usage(**told.model_dump(exclude={"step", "duration_ms"})),
+        )
+        for told in _read(event, semconv.STEPS, _Step)
+    )
+
+
+def _read_intermediate(event: Attributes) -> Intermediate | None:
+    """Read the intermediate results that the carrier has; without content it has numbers only."""
+    items = _read(event, semconv.INTERMEDIATE, _Made)
+    if not items:
+        return None
+    asked = [item for item in items if item.question is not None or item.similarity is not None]
+    return Intermediate(
+        truths=tuple(item.truth for item in items if item.truth is not None),
+        truths_limit=integer_of(event, semconv.TRUTHS_LIMIT),
+        questions=tuple(item.question for item in asked if item.question is not None),
+        similarities=tuple(item.similarity for item in asked),
+        sentences=tuple(
+            SentenceGrade(chunk_id=item.chunk_id, start=item.start, end=item.end, label=item.label)
+            for item in items
+            if item.chunk_id is not None
+        ),
+    )
+
+
+def _read(event: Attributes, key: str, form: type[ModelT]) -> list[ModelT]:
+    found = []
+    for text in texts_of(event, key):
+        try:
+            found.append(form.model_validate_json(text))
+        except ValidationError:
+            continue
+    return found
+
+
+# -- verdicts ---------------------------------------------------------------------------------------------
+_CUT_MARK: Final = "…"
+_CUT_BYTES: Final = semconv.SAFE_STRING_BYTES - 8
+"""A text that was cut is at most one character and the mark shorter than the limit."""
+
+
+@dataclass(slots=True, kw_only=True)
+class EventFaults:
+    """What a reader should know about the events: each number becomes a sentence."""
+
+    unreadable: int = 0
+    without_text: int = 0
+    moved: int = 0
+    """Claims whose place is beyond the end of the answer."""
+    unverified: int = 0
+    cut: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventVerdicts:
+    """The verdicts of a carrier, by the metric's name in attribute keys."""
+
+    claims: Mapping[str, Sequence[Verdict]]
+    chunks: Mapping[str, Sequence[ChunkVerdict]]
+    faults: EventFaults = field(default_factory=EventFaults)
+
+    def claims_of(self, key: str) -> tuple[Verdict, ...]:
+        """Return a metric's verdicts on claims, in the order of the answer."""
+        return tuple(sorted(self.claims.get(key, ()), key=_place))
+
+    def chunks_of(self, key: str) -> tuple[ChunkVerdict, ...]:
+        """Return a metric's verdicts on chunks, by rank."""
+        return tuple(sorted(self.chunks.get(key, ()), key=lambda verdict: verdict.rank))
+
+
+def _read_verdicts(carrier: Span, record: RagRecord) -> EventVerdicts:
+    """Read the verdicts of a carrier; an unreadable one is counted and left out."""
+    claims: dict[str, list[Verdict]] = defaultdict(list)
+    chunks: dict[str, list[ChunkVerdict]] = defaultdict(list)
+    faults, reader = EventFaults(), _Chunks(record.chunks)
+    for event in carrier.events:
+        if _is_claim(event):
+            verdict = _claim(event, record, reader, faults)
+            _share(verdict, claims, event.attributes, semconv.CLAIM_METRICS, semconv.CLAIM_METRIC, faults)
+        elif event.name.startswith(semconv.CHUNK_EVENT_PREFIX):
+            graded = _chunk(event, reader, faults)
+            _share(graded, chunks, event.attributes, semconv.CHUNK_METRICS, semconv.CHUNK_METRIC, faults)
+    return EventVerdicts(claims=claims, chunks=chunks, faults=faults)
+
+
+def _share(
+    verdict: VerdictT | None,
+    by_metric: dict[str, list[VerdictT]],
+    attributes: Attributes,
+    several: str,
+    one: str,
+    faults: EventFaults,
+) -> None:
+    """Give a verdict to every metric that uses it."""
+    metrics = texts_of(attributes, several) or texts_of(attributes, one)
+    if verdict is None or not metrics:
+        faults.unreadable += 1
+        return
+    for metric in metrics:
+        by_metric[metric].append(verdict)
+
+
+def _is_claim(event: SpanEvent) -> bool:
+    return event.name.startswith((semconv.CLAIM_EVENT_PREFIX, semconv.REFERENCE_EVENT_PREFIX))
+
+
+def _place(verdict: Verdict) -> tuple[bool, int, int]:
+    # metrics that share a claim also share its index, so only the place orders claims and sentences alike
+    claim = verdict.claim
+    return claim.start is None, claim.start or 0, claim.index
+
+
+def _claim(event: SpanEvent, record: RagRecord, chunks: _Chunks, faults: EventFaults) -> Verdict | None:
+    told: dict[str, Any] = {"label": _label_in(event), **table.CLAIM.read(event.attributes)}
+    claim = told.pop("claim", {})
+    if told["label"] is None or "index" not in claim:
+        return None
+    told["chunk_ids"] = tuple(map(chunks.full_id, told.get("chunk_ids", ())))
+    verdict = Verdict(claim=_claim_in(claim, record, faults), **told)
+    faults.cut += any(map(_is_cut, (verdict.claim.text, verdict.reason)))
+    quote = verdict.quote
+    if quote is not None and verdict.quote_verified and not chunks.have(quote, verdict.chunk_ids):
+        faults.unverified += 1
+        return replace(verdict, quote_verified=False)
+    return verdict
+
+
+def _claim_in(told: dict[str, Any], record: RagRecord, faults: EventFaults) -> Claim:
+    answer, start, end = record.answer, told.pop("start", None), told.pop("end", None)
+    if answer is not None and not _is_within(start, end, answer):
+        faults.moved += 1
+        start = end = None
+    if "text" not in told:
+        faults.without_text += 1
+        told["text"] = "" if answer is None or start is None else answer[start:end]
+    return Claim(start=start, end=end, **told)
+
+
+def _is_within(start: int | None, end: int | None, answer: str) -> bool:
+    if start is None or end is None:
+        return start is end
+    return 0 <= start <= end <= len(answer)
+
+
+def _chunk(event: SpanEvent, chunks: _Chunks, faults: EventFaults) -> ChunkVerdict | None:
+    told: dict[str, Any] = {"label": _label_in(event), **table.CHUNK.read(event.attributes)}
+    if told["label"] is None or not told.keys() >= {"chunk_id", "rank"}:
+        return None
+    faults.cut += _is_cut(told.get("reason"))
+    return ChunkVerdict(**{**told, "chunk_id": chunks.full_id(told["chunk_id"])})
+
+
+def _label_in(event: SpanEvent) -> VerdictLabel | None:
+    """Return the verdict in the event's name."""
+    return _WORDS.get(event.name.rpartition(".")[2])
+
+
+class _Chunks:
+    """The chunks of the record as it is today."""
+
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
+        self._texts: dict[str, list[str]] = defaultdict(list)
+        for chunk in chunks:
+            self._texts[chunk.id].append(chunk.text or "")
+
+    def full_id(self, told: str) -> str:
+        """Return the chunk's id, if the carrier has only its beginning."""
+        if told in self._texts or not told.endswith(_CUT_MARK):
+            return told
+        begun = [known for known in self._texts if known.startswith(told[: -len(_CUT_MARK)])]
+        return begun[0] if len(begun) == 1 else told
+
+    def have(self, quote: str, chunk_ids: Iterable[str]) -> bool:
+        """Return whether one of these chunks has the quote."""
+        return any(quote in text for chunk_id in chunk_ids for text in self._texts.get(chunk_id, ()))
+
+
+def _is_cut(text: str | None) -> bool:
+    return (
+        text is not None and text.endswith(_CUT_MARK) and len(text.encode("utf-8", "replace")) >= _CUT_BYTES
+    )

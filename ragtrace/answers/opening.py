@@ -12,7 +12,7 @@ from ragtrace.answers.carrier import (
     is_carrier,
     read_carrier,
     target_span_id,
-    target_told,
+    told_by,
     without_scores,
 )
 from ragtrace.answers.opened import AnswerGone, AnswerVersion, OpenedAnswer
@@ -68,7 +68,7 @@ def open_answer(
         spans = (*trace.spans, *(span for span in nobodys if span.span_id in read))
         trace = Trace(trace_id=trace.trace_id, spans=spans)
     notices = () if record else (found.fault or (_NOBODYS if nobodys else _NO_RECORD),)
-    record = record or _told_by(own[0])
+    record = record or told_by(own[0])
     return OpenedAnswer(
         key=key,
         record=record,
@@ -112,28 +112,6 @@ def records_in(trace: Trace, rules: ExtractRules) -> TraceRecords:
     except Exception as exc:  # noqa: BLE001 -- the claims are still worth showing: the notice counts the fault
         return TraceRecords({}, f"{_NO_RECORD} ({type(exc).__name__} while reading its spans)")
     return TraceRecords({record.target.span_id: record for record in reversed(records) if record.target})
-
-
-def _told_by(carrier: Span) -> RagRecord:
-    """Return a record without content, which has what the carrier says about the answer."""
-    told, target = carrier.attributes, target_told(carrier)
-
-    def said(key: str) -> str | None:
-        value = told.get(key)
-        return value if isinstance(value, str) else None
-
-    return RagRecord(
-        id=f"{target.trace_id}:{target.span_id}",
-        question=None,
-        chunks=(),
-        answer=None,
-        target=target,
-        session_id=said(semconv.SESSION_ID),
-        conversation_id=said(semconv.CONVERSATION_ID),
-        response_id=said(semconv.RESPONSE_ID),
-        model=said(semconv.TARGET_MODEL),
-        prompt_version=said(semconv.TARGET_PROMPT_VERSION),
-    )
 
 
 def of_tenant(trace: Trace, tenant: str, evaluations: Collection[str] = ()) -> tuple[Trace, tuple[Span, ...]]:

@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import Final
 
 from ragtrace import semconv
-from ragtrace.answers._values import Attributes, integer_of, text_of
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.model import Label
+from ragtrace.traces.carrier_table import Attributes, integer_of, text_of
 from ragtrace.traces.trace import Span
 
 _MOST: Final = 1_000_000

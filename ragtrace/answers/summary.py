@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.model import (
     AttributeValue,
     Direction,
+    Evaluation,
     JudgedAnswer,
-    JudgeIdentity,
     Label,
+    MetricFailure,
+    MetricResult,
     RagRecord,
-    Sample,
-    Target,
     VerdictCounts,
 )
-from ragtrace.traces.attach import AttachOptions, carrier, tenant_of
-from ragtrace.traces.trace import Span
+from ragtrace.traces.attach import carrier_span_id, tenant_of
+from ragtrace.traces.carrier_outcomes import keyed, overall_label
 
 
 class AnswerKey(NamedTuple):
@@ -117,68 +114,69 @@ class ScreenedAnswer(NamedTuple):
     """With which it was screened."""
 
 
-def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
-    """Read the summary of an answer from its carrier alone; ``None`` if the span is no carrier.
+def summary_of_judged(
+    answer: JudgedAnswer,
+    *,
+    tenant: str = "",
+    counts: Mapping[str, tuple[VerdictCounts, VerdictCounts]] = MappingProxyType({}),
+) -> AnswerSummary:
+    """Return the summary of a judged answer.
 
-    Of a carrier of a newer schema version, or one that a back end has changed, it reads what it can.
-    ``tenant`` is by default that of the carrier's resource. Feedback is on other spans.
+    ``tenant`` is by default that of the application. ``counts`` has the verdicts on claims and on chunks by
+    the names of the metrics, if the answer does not have them all.
     """
-    answer_span = carrier.parent_span_id or _text(carrier.attributes.get(semconv.TARGET_SPAN_ID))
-    if not answer_span or not _is_carrier(carrier):
-        return None
-    told, resource = carrier.attributes, carrier.resource.attributes
-    results = _results(carrier)
-    metrics = tuple(_metrics(told, results))
-    label = _label(carrier, metrics)
-    claims = _claims(carrier, results)
-    suspicion = _share(told.get(semconv.SUSPICION))
+    record, evaluation, sample = answer.record, answer.evaluation, answer.sample
+    target, key = record.target, key_of(record)
+    by_name = dict(sorted(keyed(evaluation), key=lambda named: first_faithfulness(named[0])))
+    results = {name: each for name, each in by_name.items() if isinstance(each, MetricResult)}
+    counted = {name: counts.get(name) or _counts_of(result) for name, result in results.items()}
+    claims = _first((name, each) for name, (each, _) in counted.items() if _are_claims(name, each))
+    label, judge = overall_label(evaluation), evaluation.judge
+    resource = target.resource if target else {}
+    suspicion = evaluation.suspicion
+    if suspicion is None and sample:
+        suspicion = sample.suspicion
+    why = [*(failure.error_type for failure in by_name.values() if isinstance(failure, MetricFailure))]
+    why += [result.skip_reason for result in results.values() if result.skip_reason]
+    diagnosis = next((result.diagnosis for result in evaluation.results if result.diagnosis), "")
+    if all(result.score is None for result in evaluation.results):
+        diagnosis = ""
+    near = max((_nearness(result, counted[name][0]) for name, result in results.items()), default=0.0)
+    doubt = max(_unsure(evaluation), claims.unjudged / (claims.total or 1), near / 2)
     return AnswerSummary(
-        key=AnswerKey(carrier.trace_id, answer_span, tenant or _text(resource.get(semconv.TENANT))),
-        carrier_span_id=carrier.span_id,
-        supersedes=_text(told.get(semconv.EVAL_SUPERSEDES)),
-        time_ns=_time_ns(told.get(semconv.TARGET_START)) or carrier.start_ns,
-        judged_ns=_time_ns(told.get(semconv.EVAL_STARTED_AT)) or carrier.end_ns,
-        service=_text(resource.get(semconv.SERVICE_NAME)),
+        key=key._replace(tenant=tenant or key.tenant),
+        carrier_span_id=answer.carrier_span_id or _carrier_id(evaluation, key),
+        supersedes=answer.supersedes,
+        time_ns=target.start_ns if target else evaluation.started_at_ns,
+        judged_ns=evaluation.started_at_ns,
+        service=answer.service or "",
         service_version=_text(resource.get(semconv.SERVICE_VERSION)),
-        pipeline=_text(told.get(semconv.TARGET_ROOT_NAME)).removeprefix(f"{semconv.OP_INVOKE_WORKFLOW} "),
-        model=_text(told.get(semconv.TARGET_MODEL)),
-        prompt_version=_text(told.get(semconv.TARGET_PROMPT_VERSION)),
-        session=_text(told.get(semconv.SESSION_ID)) or _text(told.get(semconv.CONVERSATION_ID)),
+        pipeline=(target.root_name if target else "").removeprefix(f"{semconv.OP_INVOKE_WORKFLOW} "),
+        question=short_question(record),
+        model=record.model or "",
+        prompt_version=record.prompt_version or "",
+        session=record.session_id or record.conversation_id or "",
         label=label,
-        reason=_reason(told, results) if label in (Label.ERROR, Label.SKIPPED) else "",
-        metrics=metrics,
+        reason=str(why[0]) if why and label in (Label.ERROR, Label.SKIPPED) else "",
+        metrics=tuple(
+            MetricSummary(
+                name=name,
+                label=outcome.label,
+                score=outcome.score if isinstance(outcome, MetricResult) else None,
+                direction=outcome.direction if isinstance(outcome, MetricResult) else _direction(name),
+            )
+            for name, outcome in by_name.items()
+        ),
         claims=claims,
-        chunks=_chunks(results),
-        blame=_text(told.get(semconv.BLAME_CLASS)) or _text(told.get(semconv.DIAGNOSIS)),
-        judge=_judge(told),
-        evaluator_version=_evaluator_version(results),
-        rule=_text(told.get(semconv.SAMPLE_RULE)),
-        probability=_probability(told.get(semconv.SAMPLE_PROBABILITY)),
-        cost_usd=_cost(told.get(semconv.JUDGE_COST_USD)),
-        suspicion=None if suspicion is None else round(suspicion, 3),
-        doubt=round(max(_unsure(carrier), claims.unjudged / (claims.total or 1), _near(told, results)), 2),
-    )
-
-
-def summary_of_judged(answer: JudgedAnswer) -> AnswerSummary:
-    """Return the summary of a judged answer, such as a row of a report: what its carrier would tell."""
-    record, key = answer.record, key_of(answer.record)
-    started_ns = answer.evaluation.started_at_ns
-    target = record.target or Target(
-        trace_id=key.trace_id, span_id=key.span_id, start_ns=started_ns, end_ns=started_ns
-    )
-    span = carrier(
-        answer.evaluation,
-        replace(record, target=target),
-        sample=answer.sample or Sample(rule="", rate=1.0, probability=1.0),
-        options=AttachOptions(content=False),
-        now_ns=started_ns,
+        chunks=_first((name, of_chunks) for name, (_, of_chunks) in counted.items() if of_chunks.total),
+        blame=evaluation.blame.primary or diagnosis,
+        judge=judge.name if judge.provider and judge.model else judge.provider or judge.model,
+        evaluator_version=next((each.evaluator_version for each in by_name.values()), ""),
+        rule=sample.rule if sample else "",
+        probability=answer.probability or None,
         cost_usd=answer.cost_usd,
-    )
-    summary = summary_of(span)
-    assert summary is not None  # it was just built as a carrier
-    return replace(
-        summary, carrier_span_id=answer.carrier_span_id or span.span_id, question=short_question(record)
+        suspicion=None if suspicion is None else round(suspicion, 3),
+        doubt=round(doubt, 2),
     )
 
 
@@ -200,16 +198,13 @@ def key_of(record: RagRecord) -> AnswerKey:
 
 
 _FIRST: Final = "faithfulness"
-_CLAIMS_FROM: Final = (_FIRST, "hallucination", "groundedness")
-"""The metrics whose verdicts are on the claims of the answer, the best choice first."""
+_COUNTS_FROM: Final = (
+    *(_FIRST, "hallucination", "groundedness"),
+    *("chunk_precision", "context_relevance", "context_precision"),
+)
+"""The metrics whose verdicts are on claims of the answer, and on chunks, the best choice first."""
 _OF_REFERENCE: Final = "context_recall"
-_CHUNKS_FROM: Final = ("chunk_precision", "context_relevance", "context_precision")
 _LOWER_IS_BETTER: Final = "hallucination"
-_SUPPORT: Final = ("supported", "contradicted", "unsupported", "unjudged")
-_RELEVANCE: Final = ("relevant", "partly_relevant", "irrelevant", "unjudged")
-_LABELS: Final = frozenset(Label)
-
-_Attributes: TypeAlias = Mapping[str, AttributeValue]
 
 
 def first_faithfulness(name: str) -> tuple[bool, bool, str]:
@@ -222,169 +217,60 @@ def base_name(metric: str) -> str:
     return metric.partition(".")[0]
 
 
-def _is_carrier(span: Span) -> bool:
-    told = span.attributes
-    if span.scope.name != semconv.SCOPE_EVALUATION:  # some back ends keep no scopes
-        return semconv.SCHEMA in told and told.get(semconv.OI_KIND) == semconv.OI_EVALUATOR
-    return semconv.SCHEMA in told or any(key.startswith(semconv.LABEL_PREFIX) for key in told)
-
-
-def _results(carrier: Span) -> dict[str, _Attributes]:
-    """Return the attributes of each metric's event by the metric's name, in the order of the carrier."""
-    named = (
-        (_text(event.attributes.get(semconv.EVALUATION_NAME)), event.attributes)
-        for event in carrier.events
-        if event.name == semconv.EVALUATION_RESULT
-    )
-    return {name: told for name, told in named if name}
-
-
-def _metrics(told: _Attributes, results: Mapping[str, _Attributes]) -> Iterator[MetricSummary]:
-    prefixes = (semconv.LABEL_PREFIX, semconv.SCORE_PREFIX)
-    flat = {key.removeprefix(prefix) for prefix in prefixes for key in told if key.startswith(prefix)}
-    for name in sorted(flat | results.keys(), key=first_faithfulness):
-        result = results.get(name, {})
-        given = told.get(f"{semconv.SCORE_PREFIX}{name}", result.get(semconv.EVALUATION_SCORE))
-        label = told.get(f"{semconv.LABEL_PREFIX}{name}", result.get(semconv.EVALUATION_LABEL))
-        score = _share(given)
-        known = Label(str(label)) if label in _LABELS else Label.ERROR if score is None else None
-        if known is not None:
-            yield MetricSummary(name=name, label=known, score=score, direction=_direction(name, result))
-
-
-def _direction(name: str, result: _Attributes) -> Direction:
-    told = result.get(semconv.DIRECTION)
-    if told in frozenset(Direction):
-        return Direction(str(told))
+def _direction(name: str) -> Direction:
+    """Return the direction of a metric that failed: its carrier does not say it."""
     is_lower = base_name(name) == _LOWER_IS_BETTER
     return Direction.LOWER_IS_BETTER if is_lower else Direction.HIGHER_IS_BETTER
 
 
-def _label(carrier: Span, metrics: Sequence[MetricSummary]) -> Label:
-    passed = carrier.attributes.get(semconv.PASS)
-    if isinstance(passed, bool):
-        return Label.PASS if passed else Label.FAIL
-    labels = {metric.label for metric in metrics}
-    by_metric = (label for label in (Label.FAIL, Label.PASS, Label.ERROR) if label in labels)
-    named = carrier.name.removeprefix(f"{semconv.CARRIER_NAME_PREFIX} ")
-    return next(by_metric, Label(named) if named in _LABELS and not labels else Label.SKIPPED)
+def _counts_of(result: MetricResult) -> tuple[VerdictCounts, VerdictCounts]:
+    return VerdictCounts.of(result.verdicts), VerdictCounts.of(result.chunk_verdicts)
 
 
-def _reason(told: _Attributes, results: Mapping[str, _Attributes]) -> str:
-    in_order = sorted(results, key=first_faithfulness)
-    failures = (_text(results[name].get(semconv.ERROR_TYPE)) for name in in_order)
-    return next(filter(None, failures), "") or _text(told.get(semconv.EVAL_SKIP_REASON))
+def _are_claims(name: str, counts: VerdictCounts) -> bool:
+    """Say whether these are verdicts on claims of the answer: neither on statements nor on the reference."""
+    of_claims = counts.supported + counts.contradicted + counts.unsupported
+    is_of_relevance = counts.relevant + counts.partly_relevant + counts.irrelevant > 0
+    return base_name(name) != _OF_REFERENCE and (of_claims > 0 or (counts.total > 0 and not is_of_relevance))
 
 
-def _claims(carrier: Span, results: Mapping[str, _Attributes]) -> VerdictCounts:
-    names = _preferred(results, _CLAIMS_FROM)
-    for name in (name for name in names if base_name(name) != _OF_REFERENCE):
-        if f"{semconv.CLAIMS_PREFIX}supported" in results[name]:
-            return _counts(results[name], semconv.CLAIMS_PREFIX, _SUPPORT)
-    verdicts = Counter(_text(event.attributes.get(semconv.CLAIM_VERDICT)) for event in carrier.events)
-    return VerdictCounts(**{word: verdicts[word] for word in _SUPPORT})
+def _first(found: Iterable[tuple[str, VerdictCounts]]) -> VerdictCounts:
+    """Return the counts of the metric that tells most."""
+
+    def rank(named: tuple[str, VerdictCounts]) -> tuple[int, str]:
+        base = base_name(named[0])
+        return (_COUNTS_FROM.index(base) if base in _COUNTS_FROM else len(_COUNTS_FROM), named[0])
+
+    return min(found, key=rank, default=("", VerdictCounts()))[1]
 
 
-def _chunks(results: Mapping[str, _Attributes]) -> VerdictCounts:
-    for name in _preferred(results, _CHUNKS_FROM):
-        if f"{semconv.CHUNKS_PREFIX}relevant" in results[name]:
-            return _counts(results[name], semconv.CHUNKS_PREFIX, _RELEVANCE)
-    return VerdictCounts()
-
-
-def _preferred(names: Iterable[str], first: Sequence[str]) -> list[str]:
-    def rank(name: str) -> tuple[int, str]:
-        base = base_name(name)
-        return (first.index(base) if base in first else len(first), name)
-
-    return sorted(names, key=rank)
-
-
-def _counts(told: _Attributes, prefix: str, words: Sequence[str]) -> VerdictCounts:
-    return VerdictCounts(**{word: _count(told.get(f"{prefix}{word}")) for word in words})
-
-
-def _unsure(carrier: Span) -> float:
+def _unsure(evaluation: Evaluation) -> float:
     """Return twice what the least confident claim lacks: a claim as likely wrong as right has 1."""
-    told = (_share(event.attributes.get(semconv.CLAIM_CONFIDENCE)) for event in carrier.events)
-    confidence = min((share for share in told if share is not None), default=1.0)
-    return min(1.0, 2 * (1 - confidence))
+    verdicts = (verdict for result in evaluation.results for verdict in result.verdicts)
+    told = (verdict.confidence for verdict in verdicts if verdict.confidence is not None)
+    return min(1.0, 2 * (1 - min(told, default=1.0)))
 
 
-def _near(told: _Attributes, results: Mapping[str, _Attributes]) -> float:
-    """Return how near the nearest metric is to the other label, halved: by its threshold, or by claims."""
-    return max((_nearness(name, told, result) for name, result in results.items()), default=0.0) / 2
-
-
-def _nearness(name: str, told: _Attributes, result: _Attributes) -> float:
-    score = _share(result.get(semconv.EVALUATION_SCORE))
-    given = result.get(semconv.THRESHOLD, told.get(f"{semconv.THRESHOLD_PREFIX}{name}"))
-    threshold = _share(given)
+def _nearness(result: MetricResult, counts: VerdictCounts) -> float:
+    """Return how near a metric is to the other label: by its threshold, or by claims."""
+    score, threshold = result.score, result.threshold
     if score is None:
         return 0.0
-    if threshold is not None:
+    if threshold is not None and 0 <= threshold <= 1:
         return 1 - abs(score - threshold) / max(threshold, 1 - threshold)
-    counts = _counts(result, semconv.CLAIMS_PREFIX, _SUPPORT)
     wrong = counts.contradicted + counts.unsupported
     return 1 / wrong if wrong else 0.0
 
 
-def _judge(told: _Attributes) -> str:
-    parts = [_text(told.get(key)) or "" for key in (semconv.JUDGE_PROVIDER, semconv.JUDGE_MODEL)]
-    screen = _text(told.get(semconv.JUDGE_SCREEN)) or ""
-    if not all(parts):
-        return "".join(parts)
-    return JudgeIdentity(provider=parts[0], model=parts[1], screen=screen).name
-
-
-def _evaluator_version(results: Mapping[str, _Attributes]) -> str:
-    names = sorted(results, key=first_faithfulness)
-    versions = (_text(results[name].get(semconv.EVALUATOR_VERSION)) for name in names)
-    return next(filter(None, versions), "")
+def _carrier_id(evaluation: Evaluation, key: AnswerKey) -> str:
+    return carrier_span_id(
+        trace_id=key.trace_id,
+        span_id=key.span_id,
+        evaluator_set=evaluation.evaluator_set,
+        evaluator_version=evaluation.evaluator_version,
+        tenant=key.tenant,
+    )
 
 
 def _text(value: AttributeValue) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _number(value: AttributeValue) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None  # type: ignore[arg-type]
-
-
-def _share(value: AttributeValue) -> float | None:
-    number = _number(value)
-    return number if number is not None and 0 <= number <= 1 else None
-
-
-def _probability(value: AttributeValue) -> float | None:
-    return _share(value) or None  # averages divide by it
-
-
-def _cost(value: AttributeValue) -> float | None:
-    number = _number(value)
-    return number if number is not None and number >= 0 else None
-
-
-def _count(value: AttributeValue) -> int:
-    number = _number(value)
-    return min(int(number), _MOST_COUNTED) if number is not None and number > 0 else 0
-
-
-_MOST_COUNTED: Final = 1_000_000
-
-
-def _time_ns(value: AttributeValue) -> int | None:
-    """Parse an RFC 3339 time in UTC with nanoseconds, as carriers have it."""
-    found = _RFC3339.fullmatch(_text(value))
-    if found is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(f"{found[1]}+00:00")
-    except ValueError:
-        return None
-    since = moment - datetime.fromtimestamp(0, UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + int((found[2] or "").ljust(9, "0"))
-
-
-_RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")

@@ -9,8 +9,7 @@ from itertools import combinations
 from typing import Final
 
 from ragtrace.model import VerdictLabel
-from ragtrace.reviews.labels import by_claim, majority
-from ragtrace.reviews.review import Review
+from ragtrace.reviews.review import Review, by_claim, majority
 from ragtrace.stats import wilson_interval
 
 LEAST: Final = 20

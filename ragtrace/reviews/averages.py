@@ -19,8 +19,7 @@ from typing import Final, NamedTuple
 
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label, VerdictLabel
-from ragtrace.reviews.labels import by_claim, majority
-from ragtrace.reviews.review import Review, ReviewPick
+from ragtrace.reviews.review import Review, ReviewPick, by_claim, majority
 from ragtrace.stats import WeightedMean, wilson
 
 METRIC: Final = "faithfulness"

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ragtrace.answers.summary import AnswerKey
-from ragtrace.errors import ConfigError, ReadError, WriteError
+from ragtrace.errors import (
+    ConfigError,
+    ReadError,
+    SendError,
+    SendRefused,
+    SendRejected,
+    SendUnconfirmed,
+    WriteError,
+)
 from ragtrace.model import RagRecord, VerdictLabel
-from ragtrace.reviews.labels import label_row
-from ragtrace.reviews.review import LabelRow, Review, ReviewPick, SavedView
+from ragtrace.ports import SpanSink
+from ragtrace.reviews.review import LabelRow, Review, ReviewPick, label_row
 from ragtrace.sqlite_file import SqliteFileError, SqliteForm, open_private, transaction
 
 _SCHEMA: Final = """
@@ -30,22 +39,17 @@ CREATE TABLE review (
 CREATE INDEX review_of ON review (trace_id, span_id, tenant) WHERE is_current;
 CREATE TABLE answer (
     trace_id TEXT NOT NULL, span_id TEXT NOT NULL, tenant TEXT NOT NULL,
-    question TEXT, contexts TEXT NOT NULL, answer TEXT,
+    question TEXT, contexts TEXT NOT NULL, answer TEXT, claims INTEGER,
+    PRIMARY KEY (trace_id, span_id, tenant)) WITHOUT ROWID;
+CREATE TABLE gone (
+    trace_id TEXT NOT NULL, span_id TEXT NOT NULL, tenant TEXT NOT NULL,
     PRIMARY KEY (trace_id, span_id, tenant)) WITHOUT ROWID;
 CREATE TABLE outbox (
     id INTEGER PRIMARY KEY, sink TEXT NOT NULL, payload BLOB NOT NULL, reason TEXT NOT NULL DEFAULT '');
 CREATE TABLE view (
     tenant TEXT NOT NULL, name TEXT NOT NULL, query TEXT NOT NULL, PRIMARY KEY (tenant, name)) WITHOUT ROWID;
 """
-_CLAIMS_AND_GONE: Final = """
-ALTER TABLE answer ADD COLUMN claims INTEGER;
-CREATE TABLE gone (
-    trace_id TEXT NOT NULL, span_id TEXT NOT NULL, tenant TEXT NOT NULL,
-    PRIMARY KEY (trace_id, span_id, tenant)) WITHOUT ROWID;
-"""
-_FORM: Final = SqliteForm(
-    application_id=0x52545256, steps=(_SCHEMA, _CLAIMS_AND_GONE), pragmas=("synchronous = FULL",)
-)
+_FORM: Final = SqliteForm(application_id=0x52545256, steps=(_SCHEMA,), pragmas=("synchronous = FULL",))
 _COLUMNS: Final = (
     "trace_id, span_id, tenant, carrier_span_id, claim, start, end, verdict, label, note, reviewer, time_ns,"
     " picked"
@@ -62,28 +66,12 @@ class KeptSpan(NamedTuple):
     payload: bytes
 
 
-class _FileState(NamedTuple):
-    """Another one after each change, by whomever."""
-
-    version: int
-    """Of commits by other connections."""
-    changes: int
-    """By this one."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What was read in one state of the file."""
-
-    state: _FileState | None = None
-    by_tenant: dict[str | None, Mapping[AnswerKey, Sequence[Review]]] = field(default_factory=dict)
-
-
-_MOST_TENANTS: Final = 16
-
-
 class ReviewFile:
-    """A [`ReviewStore`][ragtrace.reviews.review.ReviewStore] in a file."""
+    """Keeps reviews and saved views: in a file of its own, as pages may run beside the collector.
+
+    Methods that write raise WriteError if the file cannot be written: nothing that was kept is lost. Those
+    that read raise ReadError.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open or create the file.
@@ -93,7 +81,7 @@ class ReviewFile:
         """
         self._path = path
         self._turn = threading.Lock()
-        self._known = _Known()
+        self._known: tuple[tuple[int, int, str | None], Mapping[AnswerKey, Sequence[Review]]] | None = None
         self.added = asyncio.Event()
         """Set when there are new spans to deliver."""
         try:
@@ -112,10 +100,9 @@ class ReviewFile:
     ) -> None:
         """Keep reviews of one answer, all or none. A person's later review of a claim replaces the earlier.
 
-        What a person was asked at random stays a random review, also if they change it later.
-
-        Raises:
-            WriteError: the file cannot be written; nothing that was kept is lost.
+        What a person was asked at random stays a random review, also if they change it later. ``claims`` is
+        how many claims the evaluation has, reviewed or not, and ``outbox`` has serialized spans of the
+        reviews by sink, which are kept until they are delivered.
         """
 
         def work(db: sqlite3.Connection) -> None:
@@ -129,11 +116,7 @@ class ReviewFile:
         self.added.set()
 
     async def undo(self, key: AnswerKey, *, reviewer: str) -> None:
-        """Take back what a person said of an answer; the history stays.
-
-        Raises:
-            WriteError: the file cannot be written.
-        """
+        """Take back what a person said of an answer; the history stays."""
         statement = f"UPDATE review SET is_current = 0 WHERE {_OF_KEY} AND reviewer = ?"
         await self._write(lambda db: db.execute(statement, (*key, reviewer)))
 
@@ -152,14 +135,10 @@ class ReviewFile:
     def _reviewed(self, tenant: str | None) -> Mapping[AnswerKey, Sequence[Review]]:
         with self._reading() as db:
             (version,) = db.execute("PRAGMA data_version").fetchone()
-            state = _FileState(version, db.total_changes)
-            if state != self._known.state:
-                self._known = _Known(state)
-            if tenant not in self._known.by_tenant:
-                if len(self._known.by_tenant) >= _MOST_TENANTS:
-                    self._known = _Known(state)
-                self._known.by_tenant[tenant] = _reviews_in(db, tenant)
-            return self._known.by_tenant[tenant]
+            state = (version, db.total_changes, tenant)
+            if self._known is None or self._known[0] != state:
+                self._known = state, _reviews_in(db, tenant)
+            return self._known[1]
 
     async def labels(self, *, tenant: str | None) -> Sequence[LabelRow]:
         """Return the reviewed answers in the form that ``ragtrace calibrate`` reads."""
@@ -177,11 +156,7 @@ class ReviewFile:
         ]
 
     async def pass_over(self, key: AnswerKey) -> None:
-        """Keep that an answer cannot be reviewed: its content is gone.
-
-        Raises:
-            WriteError: the file cannot be written.
-        """
+        """Keep that an answer cannot be reviewed: its content is gone."""
         statement = "INSERT INTO gone VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
         await self._write(lambda db: db.execute(statement, key))
 
@@ -190,27 +165,18 @@ class ReviewFile:
         query = "SELECT trace_id, span_id, tenant FROM gone WHERE (?1 IS NULL OR tenant = ?1)"
         return frozenset(AnswerKey(*row) for row in await self._read(query, (tenant,)))
 
-    async def views(self, *, tenant: str | None) -> Sequence[SavedView]:
-        """Return the saved views, by name."""
+    async def views(self, *, tenant: str | None) -> Mapping[str, str]:
+        """Return the saved filters of the list of answers, which are query strings, by name."""
         query = "SELECT name, query FROM view WHERE tenant = ? ORDER BY name"
-        rows = await self._read(query, (_owner(tenant),))
-        return [SavedView(name=name, query=text, tenant=tenant) for name, text in rows]
+        return dict(await self._read(query, (_owner(tenant),)))
 
-    async def save_view(self, view: SavedView) -> None:
-        """Save a view, in place of one of the same name.
-
-        Raises:
-            WriteError: the file cannot be written.
-        """
+    async def save_view(self, name: str, query: str, *, tenant: str | None) -> None:
+        """Save a view, in place of one of the same name."""
         statement = "INSERT INTO view VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET query = excluded.query"
-        await self._write(lambda db: db.execute(statement, (_owner(view.tenant), view.name, view.query)))
+        await self._write(lambda db: db.execute(statement, (_owner(tenant), name, query)))
 
     async def delete_view(self, name: str, *, tenant: str | None) -> None:
-        """Delete a view, if there is one.
-
-        Raises:
-            WriteError: the file cannot be written.
-        """
+        """Delete a view, if there is one."""
         statement = "DELETE FROM view WHERE tenant = ? AND name = ?"
         await self._write(lambda db: db.execute(statement, (_owner(tenant), name)))
 
@@ -220,20 +186,12 @@ class ReviewFile:
         return [KeptSpan(*row) for row in await self._read(query, (sink, limit))]
 
     async def delivered(self, spans: Sequence[KeptSpan]) -> None:
-        """Forget spans that a sink has.
-
-        Raises:
-            WriteError: the file cannot be written.
-        """
+        """Forget spans that a sink has."""
         rows = [(span.id,) for span in spans]
         await self._write(lambda db: db.executemany("DELETE FROM outbox WHERE id = ?", rows))
 
     async def refused(self, spans: Sequence[KeptSpan], reason: str) -> None:
-        """Set spans aside that a sink will never take.
-
-        Raises:
-            WriteError: the file cannot be written.
-        """
+        """Set spans aside that a sink will never take."""
         rows = [(reason, span.id) for span in spans]
         await self._write(lambda db: db.executemany("UPDATE outbox SET reason = ? WHERE id = ?", rows))
 
@@ -342,3 +300,59 @@ def _review(row: Sequence[Any]) -> Review:
 
 def _owner(tenant: str | None) -> str:
     return _ALL if tenant is None else tenant
+
+
+log = logging.getLogger("ragtrace.reviews")
+
+_PAUSE_S: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewDelivery:
+    """Sends what waits, at once and again after a pause if a sink is down."""
+
+    reviews: ReviewFile
+    sinks: Mapping[str, SpanSink]
+    """By the names under which spans wait."""
+    pause_s: float = _PAUSE_S
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        while True:
+            self.reviews.added.clear()
+            for name in self.sinks:
+                try:
+                    await self.deliver(name)
+                except (ReadError, WriteError) as exc:  # it is sent again, and is the same span
+                    log.warning("%s", exc)
+            try:
+                async with asyncio.timeout(self.pause_s):
+                    await self.reviews.added.wait()
+            except TimeoutError:
+                pass
+
+    async def deliver(self, name: str) -> None:
+        """Send what waits for one sink, until nothing is left or it fails.
+
+        Raises:
+            ReadError: the file cannot be read.
+            WriteError: it cannot be written: what was delivered still waits.
+        """
+        sink = self.sinks[name]
+        while waiting := await self.reviews.waiting(name):
+            for span in waiting:
+                try:
+                    await sink.send(span.payload)
+                except SendRefused as exc:
+                    log.warning("reviews wait for %s: %s", sink.name, exc)
+                    return
+                except SendRejected as exc:
+                    log.warning("a review was refused by %s: %s", sink.name, exc)
+                    await self.reviews.refused([span], str(exc))
+                    continue
+                except SendUnconfirmed:
+                    pass  # it reported success: a second copy would be the same span
+                except SendError as exc:
+                    log.warning("reviews wait for %s: %s", sink.name, exc)
+                    return
+                await self.reviews.delivered([span])

@@ -1,15 +1,23 @@
-"""A review: a person confirms or overrules the verdict on a claim."""
+"""A review: a person confirms or overrules the verdict on a claim. As a label, and as a span of the trace."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Protocol
+from typing import Final
 
+from ragtrace import __version__, semconv
 from ragtrace.answers.summary import AnswerKey
-from ragtrace.model import RagRecord, VerdictLabel
+from ragtrace.escaping import escaped_json
+from ragtrace.model import AttributeValue, Target, VerdictLabel
+from ragtrace.traces.text import cut_utf8
+from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink
+
+_LENGTH_NS: Final = 1_000_000
 
 
 class ReviewPick(StrEnum):
@@ -52,114 +60,143 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabeledClaim:
-    """A claim with what people say of it together."""
-
-    text: str
-    label: VerdictLabel | None
-    """Of most people; ``None`` if as many say something else, or all cannot tell."""
-    verdict: VerdictLabel
-    """The judge's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRow:
-    """A reviewed answer with its texts."""
+    """A reviewed answer as a row that ``ragtrace calibrate`` reads."""
 
     key: AnswerKey
-    question: str | None
-    contexts: Sequence[tuple[str, str]]
-    """Id and text of each chunk."""
-    answer: str | None
-    claims: tuple[LabeledClaim, ...]
-    """The claims that somebody reviewed."""
-    asked: int | None = None
-    """How many claims the evaluation has, reviewed or not; ``None`` if unknown."""
+    labels: Mapping[str, VerdictLabel | None]
+    """Of most people by the text of the claim; ``None`` if as many say something else, or all cannot tell."""
+    label: VerdictLabel | None
+    """The whole answer's: of a wrong claim, else ``supported`` if people labeled every claim so."""
     picked: ReviewPick
     """``random`` if anybody was asked at random."""
+    row: Mapping[str, object]
 
     @property
-    def label(self) -> VerdictLabel | None:
-        """The whole answer's: of a wrong claim, else ``supported`` if people labeled every claim so."""
-        labels = [claim.label for claim in self.claims]
-        for wrong in (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED):
-            if wrong in labels:
-                return wrong
-        is_whole = self.asked is not None and len(labels) >= self.asked and None not in labels
-        return VerdictLabel.SUPPORTED if labels and is_whole else None
+    def line(self) -> str:
+        """The row as a line of JSON."""
+        return f"{escaped_json(json.dumps(self.row, ensure_ascii=False))}\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedView:
-    """A named filter of the list of answers."""
+def label_row(
+    key: AnswerKey,
+    reviews: Sequence[Review],
+    *,
+    question: str | None,
+    contexts: Sequence[tuple[str, str]],
+    answer: str | None,
+    asked: int | None,
+) -> LabelRow:
+    """Join the reviews of an answer: each claim once, in the order of the answer.
 
-    name: str
-    query: str
-    """The URL's query string: it is the filter."""
-    tenant: str | None = None
-    """Whose it is; ``None`` for readers of all tenants."""
-
-
-class ReviewStore(Protocol):
-    """Keeps reviews and saved views; in a file of its own, as the collector's store has one writer.
-
-    Every method raises WriteError if the file cannot be written: nothing that was kept is lost.
+    ``contexts`` has id and text of each chunk, and ``asked`` is how many claims the evaluation has, reviewed
+    or not, if that is known.
     """
+    in_order = sorted(
+        by_claim(reviews).items(), key=lambda item: (item[0][1] is None, item[0][1] or 0, item[0][0])
+    )
+    claims = [(text, majority(said)) for (text, _), said in in_order]
+    labels, picks = [label for _, label in claims], [review.picked for review in reviews]
+    wrong = [label for label in (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED) if label in labels]
+    is_whole = asked is not None and len(labels) >= asked and None not in labels
+    whole = wrong[0] if wrong else VerdictLabel.SUPPORTED if labels and is_whole else None
+    return LabelRow(
+        key=key,
+        labels=dict(claims),
+        label=whole,
+        picked=ReviewPick.RANDOM if ReviewPick.RANDOM in picks else picks[0],
+        row={
+            "id": f"{key.trace_id}:{key.span_id}",
+            "question": question,
+            "contexts": [{"id": chunk_id, "text": text} for chunk_id, text in contexts],
+            "answer": answer,
+            "claims": [{"text": text, "label": label} for text, label in claims],
+            "answer_label": whole,
+        },
+    )
 
-    async def add(
-        self,
-        reviews: Sequence[Review],
-        *,
-        record: RagRecord,
-        claims: int | None = None,
-        outbox: Mapping[str, bytes] = MappingProxyType({}),
-    ) -> None:
-        """Keep reviews of one answer, all or none. A person's later review of a claim replaces the earlier.
 
-        Args:
-            reviews: What one person says.
-            record: The answer, so that labels have its texts.
-            claims: How many claims the evaluation has, reviewed or not.
-            outbox: Serialized spans of the reviews by sink: kept until they are delivered.
-        """
-        ...
+def by_claim(reviews: Sequence[Review]) -> Mapping[tuple[str, int | None], Sequence[Review]]:
+    """Return the reviews of an answer by the claim's text and place."""
+    of_claim: defaultdict[tuple[str, int | None], list[Review]] = defaultdict(list)
+    for review in reviews:
+        of_claim[review.claim, review.start].append(review)
+    return of_claim
 
-    async def undo(self, key: AnswerKey, *, reviewer: str) -> None:
-        """Take back what a person said of an answer; what was delivered stays in its trace."""
-        ...
 
-    async def of(self, key: AnswerKey) -> Sequence[Review]:
-        """Return the reviews of an answer, the newest first."""
-        ...
+def majority(reviews: Sequence[Review]) -> VerdictLabel | None:
+    """Return the label of most people; ``None`` if two labels have as many, or nobody can tell."""
+    counts = Counter(review.label for review in reviews if review.label is not VerdictLabel.UNJUDGED)
+    first, *rest = (*counts.most_common(2), None)
+    if first is None or (rest[0] is not None and rest[0][1] == first[1]):
+        return None
+    return first[0]
 
-    async def reviewed(self, *, tenant: str | None) -> Mapping[AnswerKey, Sequence[Review]]:
-        """Return every reviewed answer."""
-        ...
 
-    async def labels(self, *, tenant: str | None) -> Sequence[LabelRow]:
-        """Return the reviewed answers in the form that ``ragtrace calibrate`` reads."""
-        ...
+def review_span(review: Review, target: Target, *, content: bool = True) -> Span:
+    """Build the span of a review: a child of the judged span, linked to it, at the time of the review.
 
-    async def pass_over(self, key: AnswerKey) -> None:
-        """Keep that an answer cannot be reviewed: its content is gone."""
-        ...
+    Its id is derived from the review, so that a re-send is the same span. ``content`` is the policy of
+    carriers: without it the span has neither the claim nor the note.
+    """
+    start_ns = max(review.time_ns, target.start_ns)
+    return Span(
+        trace_id=target.trace_id,
+        span_id=_span_id(review),
+        parent_span_id=target.span_id,
+        name=f"{semconv.REVIEW_SPAN} {review.label.value}",
+        kind=SpanKind.INTERNAL,
+        start_ns=start_ns,
+        end_ns=start_ns + _LENGTH_NS,
+        attributes=_attributes(review, target, content=content),
+        links=(
+            SpanLink(trace_id=target.trace_id, span_id=target.span_id, attributes=semconv.LINK_TO_PARENT),
+        ),
+        flags=target.trace_flags,
+        trace_state=target.trace_state,
+        resource=Resource(attributes=target.resource, schema_url=target.resource_schema_url),
+        scope=Scope(name=semconv.SCOPE_EVALUATION, version=__version__),
+    )
 
-    async def passed_over(self, *, tenant: str | None) -> frozenset[AnswerKey]:
-        """Return the answers whose content is gone."""
-        ...
 
-    async def views(self, *, tenant: str | None) -> Sequence[SavedView]:
-        """Return the saved views, by name."""
-        ...
+def _span_id(review: Review) -> str:
+    key = "|".join(
+        (*review.key, review.carrier_span_id, review.claim, review.reviewer, str(review.time_ns), "review")
+    )
+    return hashlib.sha256(key.encode("utf-8", "replace")).digest()[:8].hex()
 
-    async def save_view(self, view: SavedView) -> None:
-        """Save a view, in place of one of the same name."""
-        ...
 
-    async def delete_view(self, name: str, *, tenant: str | None) -> None:
-        """Delete a view, if there is one."""
-        ...
+def _attributes(review: Review, target: Target, *, content: bool) -> dict[str, AttributeValue]:
+    note = review.note if content else ""
+    found: dict[str, AttributeValue | None] = {
+        semconv.OI_KIND: semconv.OI_EVALUATOR,
+        semconv.REVIEW_LABEL: review.label.value,
+        semconv.REVIEW_VERDICT: review.verdict.value,
+        semconv.REVIEW_OVERRULES: review.overrules,
+        semconv.REVIEW_CLAIM: _cut(review.claim) if content else None,
+        semconv.REVIEW_NOTE: _cut(note) or None,
+        semconv.REVIEW_OFFSET_START: review.start,
+        semconv.REVIEW_OFFSET_END: review.end,
+        semconv.REVIEW_REVIEWER: _cut(review.reviewer) or None,
+        semconv.REVIEW_CARRIER: review.carrier_span_id or None,
+        semconv.REVIEW_PICKED: review.picked.value,
+        semconv.TARGET_TRACE_ID: target.trace_id,
+        semconv.TARGET_SPAN_ID: target.span_id,
+        **_annotation(review, note),
+    }
+    return {key: value for key, value in found.items() if value is not None}
 
-    async def aclose(self) -> None:
-        """Close the file."""
-        ...
+
+def _annotation(review: Review, note: str) -> dict[str, AttributeValue | None]:
+    """Return the review as an OpenInference annotation (``spec/annotations.md``)."""
+    prefix = f"{semconv.OI_ANNOTATIONS}.0.annotation."
+    return {
+        f"{prefix}name": "claim_verdict",
+        f"{prefix}annotator_kind": semconv.OI_HUMAN,
+        f"{prefix}label": review.label.value,
+        f"{prefix}explanation": _cut(note) or None,
+    }
+
+
+def _cut(text: str) -> str:
+    return cut_utf8(text, semconv.SAFE_STRING_BYTES)

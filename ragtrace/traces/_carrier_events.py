@@ -5,37 +5,40 @@ The order matters, because Jaeger's page shows the first three events of a span.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Final, NamedTuple, TypeAlias
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from ragtrace import semconv
 from ragtrace.model import (
+    OF_REFERENCE,
     AttributeValue,
     ChunkVerdict,
+    Claim,
     Evaluation,
-    Fault,
+    Intermediate,
     JudgeIdentity,
-    MetricFailure,
     MetricOutcome,
+    MetricResult,
     RagRecord,
+    StepRun,
     Verdict,
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.traces._carrier_outcomes import judge_of, keyed, worst_first
-from ragtrace.traces._carrier_steps import step_attributes
 from ragtrace.traces._carrier_text import explain
-from ragtrace.traces._carrier_verdicts import CarrierVerdict, choose
+from ragtrace.traces.carrier_outcomes import judge_of, keyed, worst_first
+from ragtrace.traces.carrier_table import CHUNK, CLAIM, FAULT, RESULT
 from ragtrace.traces.text import cut_utf8
 from ragtrace.traces.trace import SpanEvent
 
 MAX_EVENTS: Final = 128
 """The default limit of readers and collectors for a span's events."""
-_MAX_CHUNK_IDS: Final = 32
 _MAX_FAULTS: Final = 8
-_MAX_ID_BYTES: Final = 256
 _MAX_DETAILS: Final = 16
 _STEP_NS: Final = 1_000  # Jaeger keeps microseconds
 _SUPPORT: Final = (
@@ -50,10 +53,6 @@ _RELEVANCE: Final = (
     VerdictLabel.IRRELEVANT,
     VerdictLabel.UNJUDGED,
 )
-_OF_REFERENCE: Final = "reference"
-_ORDINARY_KIND: Final = "factual"
-
-Attributes: TypeAlias = dict[str, AttributeValue]
 
 
 class TimeRange(NamedTuple):
@@ -86,41 +85,20 @@ def events_of(
         *((semconv.EVALUATION_RESULT, attributes) for attributes in results),
         *((_claim_name(each.verdict), _claim(each, content=content)) for each in chosen.claims),
         *(_chunks(chosen.chunks, record, content=content)),
-        *((semconv.BLAME_EVENT, _fault(fault, content=content)) for fault in faults),
+        *((semconv.BLAME_EVENT, FAULT.write(fault, {}, content=content)) for fault in faults),
     ]
     return tuple(
         SpanEvent(
             name=name,
             time_ns=min(within.start_ns + position * _STEP_NS, within.end_ns),
-            attributes=bounded(attributes),
+            attributes=attributes,
         )
         for position, (name, attributes) in enumerate(drafts)
     )
 
 
-def _fault(fault: Fault, *, content: bool) -> Attributes:
-    told: Attributes = {
-        semconv.BLAME_CLASS: fault.blame.value,
-        semconv.BLAME_WHY: fault.why,
-        semconv.BLAME_CLAIM: fault.claim,
-        semconv.BLAME_CHUNK_IDS: tuple(
-            cut_utf8(id_, _MAX_ID_BYTES) for id_ in fault.chunk_ids[:_MAX_CHUNK_IDS]
-        )
-        or None,
-        semconv.BLAME_SPAN_ID: fault.span_id or None,
-    }
-    if content and fault.quote:
-        told[semconv.BLAME_QUOTE] = fault.quote
-    return told
-
-
-def bounded(attributes: Attributes) -> Attributes:
-    """Keep strings below the length at which Tempo truncates them without a mark."""
-    return {
-        key: cut_utf8(value, semconv.SAFE_STRING_BYTES) if isinstance(value, str) else value
-        for key, value in attributes.items()
-        if value is not None
-    }
+_COUNTS: Final = {field.key.partition("{")[0]: field.key for field in RESULT.fields if "{" in field.key}
+_DETAILS: Final = f"{semconv.DETAIL_PREFIX}<reading>"
 
 
 def _result(
@@ -131,24 +109,30 @@ def _result(
     emitted: _Emitted,
     *,
     content: bool,
-) -> Attributes:
-    judge = judge_of(outcome, evaluation)
-    return {
+) -> dict[str, AttributeValue]:
+    judge, result = judge_of(outcome, evaluation), outcome if isinstance(outcome, MetricResult) else None
+    made = result.intermediate if result else None
+    details = [each for each in result.details.items() if math.isfinite(each[1])] if result else []
+    claims, chunks = (result.verdicts, result.chunk_verdicts) if result else ((), ())
+    given: dict[str, AttributeValue] = {
         semconv.EVALUATION_NAME: key,
-        **_score(outcome),
+        semconv.EVALUATION_LABEL: result.label.value if result else None,
+        _DETAILS: {f"{semconv.DETAIL_PREFIX}{name}": float(each) for name, each in details[:_MAX_DETAILS]},
         semconv.EVALUATION_EXPLANATION: explain(outcome, content=content),
         semconv.RESPONSE_ID: record.response_id,
         semconv.EVALUATOR_ID: f"{outcome.profile}/{outcome.metric}",
-        semconv.EVALUATOR_VERSION: outcome.evaluator_version,
         semconv.EVALUATOR_TYPE: _evaluator_type(judge),
         semconv.JUDGE_PROVIDER: judge.provider,
         semconv.JUDGE_MODEL: judge.model,
-        semconv.JUDGE_SCREEN: judge.screen or None,
-        semconv.JUDGE_INPUT_TOKENS: outcome.usage.input_tokens,
-        semconv.JUDGE_OUTPUT_TOKENS: outcome.usage.output_tokens,
-        **_counts(outcome, emitted),
-        **step_attributes(outcome, content=content),
+        semconv.JUDGE_SCREEN: judge.screen,
+        _COUNTS[semconv.CLAIMS_PREFIX]: _counted(semconv.CLAIMS_PREFIX, claims, emitted.claims),
+        _COUNTS[semconv.CHUNKS_PREFIX]: _counted(semconv.CHUNKS_PREFIX, chunks, emitted.chunks),
+        semconv.EVAL_DURATION_MS: outcome.duration_ms if outcome.steps or outcome.duration_ms else None,
+        # arrays of JSON objects: Tempo cuts strings, not array elements
+        semconv.STEPS: tuple(_json(_step(run)) for run in outcome.steps[:_MAX_STEPS]),
+        **(_made(made, content=content) if made else {}),
     }
+    return RESULT.write(outcome, given)
 
 
 def _evaluator_type(judge: JudgeIdentity) -> str:
@@ -157,32 +141,9 @@ def _evaluator_type(judge: JudgeIdentity) -> str:
     return "deterministic" if judge.computes else "llm_judge"
 
 
-def _score(outcome: MetricOutcome) -> Attributes:
-    if isinstance(outcome, MetricFailure):
-        return {semconv.ERROR_TYPE: outcome.error_type}
-    details = [(name, value) for name, value in outcome.details.items() if math.isfinite(value)]
-    return {
-        semconv.EVALUATION_SCORE: None if outcome.score is None else float(outcome.score),
-        semconv.EVALUATION_LABEL: outcome.label.value,
-        semconv.EVAL_SKIP_REASON: outcome.skip_reason.value if outcome.skip_reason else None,
-        semconv.THRESHOLD: None if outcome.threshold is None else float(outcome.threshold),
-        semconv.PASS_WHEN: outcome.pass_when,
-        semconv.DIRECTION: outcome.direction.value,
-        semconv.PROMPT_SHA256: outcome.prompt_sha256,
-        **{f"{semconv.DETAIL_PREFIX}{name}": float(value) for name, value in details[:_MAX_DETAILS]},
-    }
-
-
-def _counts(outcome: MetricOutcome, emitted: _Emitted) -> Attributes:
-    if isinstance(outcome, MetricFailure):
-        return {}
-    return {
-        **_counted(semconv.CLAIMS_PREFIX, outcome.verdicts, emitted.claims),
-        **_counted(semconv.CHUNKS_PREFIX, outcome.chunk_verdicts, emitted.chunks),
-    }
-
-
-def _counted(prefix: str, verdicts: Sequence[Verdict | ChunkVerdict], emitted: int) -> Attributes:
+def _counted(
+    prefix: str, verdicts: Sequence[Verdict | ChunkVerdict], emitted: int
+) -> dict[str, AttributeValue]:
     """Count verdicts by label, with zeros for unused labels."""
     if not verdicts:
         return {}
@@ -197,65 +158,164 @@ def _counted(prefix: str, verdicts: Sequence[Verdict | ChunkVerdict], emitted: i
 
 
 def _claim_name(verdict: Verdict) -> str:
-    is_of_reference = verdict.claim.kind == _OF_REFERENCE
+    is_of_reference = verdict.claim.kind == OF_REFERENCE
     prefix = semconv.REFERENCE_EVENT_PREFIX if is_of_reference else semconv.CLAIM_EVENT_PREFIX
     return f"{prefix}{verdict.label.value}"
 
 
-def _claim(shown: CarrierVerdict[Verdict], *, content: bool) -> Attributes:
-    verdict, claim = shown.verdict, shown.verdict.claim
-    is_of_reference = claim.kind == _OF_REFERENCE
-    return {
-        **(_claim_texts(verdict) if content else {}),
-        semconv.CLAIM_CHUNK_IDS: tuple(_short_id(each) for each in verdict.chunk_ids[:_MAX_CHUNK_IDS]),
-        semconv.CLAIM_INDEX: claim.index,
-        semconv.CLAIM_KIND: None if claim.kind == _ORDINARY_KIND else claim.kind,
+def _claim(shown: CarrierVerdict[Verdict], *, content: bool) -> dict[str, AttributeValue]:
+    not_of_reference = (semconv.CLAIM_VERDICT, semconv.CLAIM_OFFSET_START, semconv.CLAIM_OFFSET_END)
+    is_of_reference = shown.verdict.claim.kind == OF_REFERENCE
+    left_out = not_of_reference if is_of_reference else (semconv.REFERENCE_VERDICT,)
+    given: dict[str, AttributeValue] = {
         semconv.CLAIM_METRIC: shown.metrics[0],
-        semconv.CLAIM_METRICS: _several(shown.metrics),
-        semconv.CLAIM_QUOTE_VERIFIED: verdict.quote_verified,
-        semconv.REFERENCE_VERDICT if is_of_reference else semconv.CLAIM_VERDICT: verdict.label.value,
-        semconv.CLAIM_OFFSET_START: None if is_of_reference else claim.start,
-        semconv.CLAIM_OFFSET_END: None if is_of_reference else claim.end,
-        semconv.CLAIM_CONFIDENCE: verdict.confidence,
-        semconv.CLAIM_SUPPORT: verdict.support,
-        semconv.CLAIM_DECIDED_BY: verdict.decided_by and verdict.decided_by.value,
+        semconv.CLAIM_METRICS: shown.metrics if len(shown.metrics) > 1 else None,
+        **dict.fromkeys(left_out),
     }
-
-
-def _claim_texts(verdict: Verdict) -> Attributes:
-    quote = verdict.quote
-    return {
-        semconv.CLAIM_ASSERTION: verdict.claim.text,
-        # truncated without a mark, so that the quote is still verbatim in the chunk
-        semconv.CLAIM_QUOTE: None if quote is None else cut_utf8(quote, semconv.SAFE_STRING_BYTES, mark=""),
-        semconv.CLAIM_REASON: verdict.reason,
-    }
+    return CLAIM.write(shown.verdict, given, content=content)
 
 
 def _chunks(
     chosen: Iterable[CarrierVerdict[ChunkVerdict]], record: RagRecord, *, content: bool
-) -> Iterator[tuple[str, Attributes]]:
+) -> Iterator[tuple[str, dict[str, AttributeValue]]]:
     scores = {chunk.id: chunk.score for chunk in record.chunks}
     for shown in chosen:
-        verdict = shown.verdict
-        yield (
-            f"{semconv.CHUNK_EVENT_PREFIX}{verdict.label.value}",
-            {
-                semconv.CHUNK_ID: _short_id(verdict.chunk_id),
-                semconv.CHUNK_RANK: verdict.rank,
-                semconv.CHUNK_LABEL: verdict.label.value,
-                semconv.CHUNK_METRIC: shown.metrics[0],
-                semconv.CHUNK_METRICS: _several(shown.metrics),
-                semconv.CHUNK_REASON: verdict.reason if content else None,
-                semconv.CHUNK_CONFIDENCE: verdict.confidence,
-                semconv.CHUNK_SCORE: scores.get(verdict.chunk_id),
-            },
-        )
+        given: dict[str, AttributeValue] = {
+            semconv.CHUNK_METRIC: shown.metrics[0],
+            semconv.CHUNK_METRICS: shown.metrics if len(shown.metrics) > 1 else None,
+            semconv.CHUNK_SCORE: scores.get(shown.verdict.chunk_id),
+        }
+        name = f"{semconv.CHUNK_EVENT_PREFIX}{shown.verdict.label.value}"
+        yield name, CHUNK.write(shown.verdict, given, content=content)
 
 
-def _several(metrics: tuple[str, ...]) -> tuple[str, ...] | None:
-    return metrics if len(metrics) > 1 else None
+# -- what a number was made of ----------------------------------------------------------------------------
+_MAX_STEPS: Final = 16
+_MAX_ITEMS: Final = 16
+_MAX_TEXT_BYTES: Final = 600
 
 
-def _short_id(chunk_id: str) -> str:
-    return cut_utf8(chunk_id, _MAX_ID_BYTES)
+def _made(made: Intermediate, *, content: bool) -> dict[str, AttributeValue]:
+    items = [item for item in _items(made, content=content) if item]
+    return {
+        semconv.INTERMEDIATE: tuple(_json(item) for item in islice(items, _MAX_ITEMS)),
+        semconv.INTERMEDIATE_TOTAL: max(len(made.truths), len(made.questions), len(made.similarities))
+        + len(made.sentences),
+        semconv.TRUTHS_LIMIT: made.truths_limit,
+    }
+
+
+def _items(made: Intermediate, *, content: bool) -> Iterator[dict[str, Any]]:
+    for truth in made.truths:
+        yield {"truth": _short(truth)} if content else {}
+    for question, similarity in zip_longest(made.questions, made.similarities):
+        yield {
+            **({"question": _short(question)} if content and question is not None else {}),
+            **({} if similarity is None or not math.isfinite(similarity) else {"similarity": similarity}),
+        }
+    for sentence in sorted(made.sentences, key=lambda grade: _BEST_FIRST.get(grade.label.value, 3)):
+        yield {
+            "chunk_id": _short(sentence.chunk_id),
+            "start": sentence.start,
+            "end": sentence.end,
+            "label": sentence.label.value,
+        }
+
+
+def _step(run: StepRun) -> dict[str, Any]:
+    unmetered = run.usage.unmetered_calls
+    return {
+        "step": run.step,
+        "duration_ms": run.duration_ms,
+        "calls": run.usage.calls,
+        "input_tokens": run.usage.input_tokens,
+        "output_tokens": run.usage.output_tokens,
+        **({"unmetered_calls": unmetered} if unmetered else {}),
+    }
+
+
+def _short(text: str) -> str:
+    return cut_utf8(text, _MAX_TEXT_BYTES)
+
+
+def _json(item: dict[str, Any]) -> str:
+    return json.dumps(item, ensure_ascii=False, separators=(",", ":"))
+
+
+_BEST_FIRST: Final = {"relevant": 0, "partly_relevant": 1, "irrelevant": 2}
+
+
+# -- which verdicts have room: each once, even if several metrics use it, with failing ones first ----------
+MAX_CLAIM_EVENTS: Final = 90
+MAX_CHUNK_EVENTS: Final = 32
+_ORDER: Final = {
+    VerdictLabel.CONTRADICTED: 0,
+    VerdictLabel.UNSUPPORTED: 1,
+    VerdictLabel.IRRELEVANT: 2,
+    VerdictLabel.UNJUDGED: 3,
+    VerdictLabel.PARTLY_RELEVANT: 4,
+    VerdictLabel.SUPPORTED: 5,
+    VerdictLabel.RELEVANT: 6,
+}
+
+_KINDS_ALIKE: Final = ("factual", "sentence")
+
+VerdictT = TypeVar("VerdictT", Verdict, ChunkVerdict)
+
+
+@dataclass(frozen=True, slots=True)
+class CarrierVerdict(Generic[VerdictT]):
+    """A verdict and the metrics that use it."""
+
+    verdict: VerdictT
+    metrics: tuple[str, ...]
+    """Their names in attribute keys, in run order."""
+
+
+@dataclass(frozen=True, slots=True)
+class CarrierVerdicts:
+    """The verdicts that fit on a carrier."""
+
+    claims: tuple[CarrierVerdict[Verdict], ...]
+    chunks: tuple[CarrierVerdict[ChunkVerdict], ...]
+
+    @property
+    def claims_of(self) -> Counter[str]:
+        """Number of emitted claims per metric."""
+        return Counter(name for shown in self.claims for name in shown.metrics)
+
+    @property
+    def chunks_of(self) -> Counter[str]:
+        """Number of emitted chunks per metric."""
+        return Counter(name for shown in self.chunks for name in shown.metrics)
+
+
+def choose(outcomes: Sequence[tuple[str, MetricOutcome]], *, max_claims: int, room: int) -> CarrierVerdicts:
+    """Choose the verdicts of several metrics to show in ``room`` events, at most ``max_claims`` on claims."""
+    results = [(key, outcome) for key, outcome in outcomes if isinstance(outcome, MetricResult)]
+    claims = _once([(key, verdict) for key, result in results for verdict in result.verdicts])
+    claims = claims[: max(0, min(max_claims, MAX_CLAIM_EVENTS, room))]
+    chunks = _once([(key, verdict) for key, result in results for verdict in result.chunk_verdicts])
+    return CarrierVerdicts(tuple(claims), tuple(chunks[: max(0, min(MAX_CHUNK_EVENTS, room - len(claims)))]))
+
+
+def _once(verdicts: Iterable[tuple[str, VerdictT]]) -> list[CarrierVerdict[VerdictT]]:
+    """Merge equal verdicts: three metrics that use the same claim show it once."""
+    first: dict[Hashable, VerdictT] = {}
+    metrics: dict[Hashable, dict[str, None]] = {}
+    for key, verdict in verdicts:
+        mark = _mark(verdict)
+        first.setdefault(mark, verdict)
+        metrics.setdefault(mark, {})[key] = None
+    shown = [CarrierVerdict(verdict, tuple(metrics[mark])) for mark, verdict in first.items()]
+    return sorted(shown, key=lambda each: _ORDER[each.verdict.label])
+
+
+def _mark(verdict: Verdict | ChunkVerdict) -> Hashable:
+    """Return the identity of a verdict: a sentence with a single claim equals that claim."""
+    if isinstance(verdict, ChunkVerdict):
+        return verdict
+    claim = verdict.claim
+    if claim.kind not in _KINDS_ALIKE or claim.start is None:
+        return verdict
+    return replace(verdict, claim=Claim(index=0, text=claim.text, start=claim.start, end=claim.end))

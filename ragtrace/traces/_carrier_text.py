@@ -16,7 +16,7 @@ from ragtrace.model import (
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.traces._carrier_outcomes import keyed, worst_first
+from ragtrace.traces.carrier_outcomes import keyed, worst_first
 
 _BRIEF_CHARS: Final = 200
 _BRIEF_CHUNK_IDS: Final = 3

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Final, Literal
@@ -18,16 +17,26 @@ from urllib.parse import quote
 
 from ragtrace import __version__, semconv
 from ragtrace.errors import InputError
-from ragtrace.model import AttributeValue, Evaluation, Label, RagRecord, Sample, SkipReason, Target
-from ragtrace.traces._carrier_events import TimeRange, bounded, events_of
-from ragtrace.traces._carrier_outcomes import (
+from ragtrace.model import (
+    AttributeValue,
+    Evaluation,
+    JudgedAnswer,
+    Label,
+    RagRecord,
+    Sample,
+    SkipReason,
+    Target,
+)
+from ragtrace.traces._carrier_events import TimeRange, events_of
+from ragtrace.traces._carrier_text import brief, explain
+from ragtrace.traces.additions import Addition
+from ragtrace.traces.carrier_outcomes import (
     evaluation_objects,
     outcome_attributes,
     overall_label,
     status_of,
 )
-from ragtrace.traces._carrier_text import brief, explain
-from ragtrace.traces.additions import Addition
+from ragtrace.traces.carrier_table import ANSWER, TEXT
 from ragtrace.traces.trace import Resource, Scope, Span, SpanKind, SpanLink, StatusCode
 
 CarrierTime = Literal["target", "now", "auto"]
@@ -143,7 +152,15 @@ def carrier(
         start_ns=interval.start_ns,
         end_ns=interval.end_ns,
         attributes=_attributes(
-            evaluation, record, target, sample, mode, supersedes, cost_usd, options=options
+            JudgedAnswer(
+                record=record,
+                evaluation=evaluation,
+                sample=sample,
+                supersedes=supersedes or "",
+                cost_usd=cost_usd,
+            ),
+            mode,
+            options,
         ),
         events=events_of(
             evaluation, record, max_claims=options.max_claims, content=options.content, within=interval
@@ -239,42 +256,27 @@ def _inside(target: Target) -> TimeRange:
     return TimeRange(max(target.start_ns, target.end_ns - _LENGTH_NS), end_ns)
 
 
-def _attributes(
-    evaluation: Evaluation,
-    record: RagRecord,
-    target: Target,
-    sample: Sample,
-    mode: Mode,
-    supersedes: str | None,
-    cost_usd: float | None,
-    *,
-    options: AttachOptions,
-) -> dict[str, AttributeValue]:
-    attributes = bounded(
-        {
-            **_standards(record),
-            semconv.BRIEF: brief(evaluation),
-            semconv.URL: _page_url(target, options.page_url),
-            semconv.SCHEMA: semconv.SCHEMA_VERSION,
-            **_about_target(target, record),
-            **_about_run(evaluation, mode, supersedes),
-            semconv.CONTEXT_COUNT: len(record.chunks),
-            semconv.CONTEXT_SOURCE: semconv.CONTEXT_SOURCE_PROMPT if record.context_from_prompt else None,
-            semconv.SAMPLE_RULE: sample.rule,
-            semconv.SAMPLE_RATE: float(sample.rate),
-            semconv.SAMPLE_PROBABILITY: None if sample.probability is None else float(sample.probability),
-            semconv.SAMPLE_SUSPICION: sample.suspicion,
-            semconv.SUSPICION: sample.suspicion,  # unless the judge gives one itself
-            **_about_judge(evaluation, cost_usd),
-            **outcome_attributes(evaluation),  # last, so that objects beyond the limit are left out
-        }
-    )
-    attributes = dict(islice(attributes.items(), MAX_ATTRIBUTES))
+def _attributes(answer: JudgedAnswer, mode: Mode, options: AttachOptions) -> dict[str, AttributeValue]:
+    record, evaluation = answer.record, answer.evaluation
+    assert record.target is not None
+    given: dict[str, AttributeValue] = {
+        semconv.OPERATION_NAME: semconv.OP_EVALUATION,
+        semconv.OI_KIND: semconv.OI_EVALUATOR,
+        semconv.BRIEF: brief(evaluation),
+        semconv.URL: _page_url(record.target, options.page_url),
+        semconv.SCHEMA: semconv.SCHEMA_VERSION,
+        semconv.EVAL_MODE: mode,
+        semconv.CONTEXT_COUNT: len(record.chunks),
+        semconv.CONTEXT_SOURCE: semconv.CONTEXT_SOURCE_PROMPT if record.context_from_prompt else None,
+    }
+    # outcomes last, so that objects beyond the limit are left out
+    whole = {**ANSWER.write(answer, given), **outcome_attributes(evaluation)}
+    attributes = dict(islice(whole.items(), MAX_ATTRIBUTES))
     objects = evaluation_objects(evaluation, partial(explain, content=options.content))
     for each in objects if options.openinference else ():
         if len(attributes) + len(each) > MAX_ATTRIBUTES:
             break  # OpenInference: omit an object that limits would make incomplete
-        attributes |= bounded(each)
+        attributes |= {key: TEXT.write(it) if isinstance(it, str) else it for key, it in each.items()}
     return attributes
 
 
@@ -284,60 +286,3 @@ def _page_url(target: Target, page_url: str) -> str | None:
     tenant = tenant_of(target)
     of_tenant = f"?tenant={quote(tenant, safe='')}" if tenant else ""
     return f"{page_url}/answers/{target.trace_id}/{target.span_id}{of_tenant}"
-
-
-def _standards(record: RagRecord) -> dict[str, AttributeValue]:
-    return {
-        semconv.OPERATION_NAME: semconv.OP_EVALUATION,
-        semconv.OI_KIND: semconv.OI_EVALUATOR,
-        semconv.RESPONSE_ID: record.response_id,
-        semconv.SESSION_ID: record.session_id,
-        semconv.CONVERSATION_ID: record.conversation_id,
-    }
-
-
-def _about_target(target: Target, record: RagRecord) -> dict[str, AttributeValue]:
-    return {
-        semconv.TARGET_TRACE_ID: target.trace_id,
-        semconv.TARGET_SPAN_ID: target.span_id,
-        semconv.TARGET_KIND: target.kind.value,
-        semconv.TARGET_ROOT_NAME: target.root_name or None,
-        semconv.TARGET_MODEL: record.model,
-        semconv.TARGET_PROMPT_VERSION: record.prompt_version,
-        semconv.TARGET_START: _rfc3339(target.start_ns),
-        semconv.TARGET_END: _rfc3339(target.end_ns),
-    }
-
-
-def _about_run(evaluation: Evaluation, mode: Mode, supersedes: str | None) -> dict[str, AttributeValue]:
-    return {
-        semconv.EVAL_MODE: mode,
-        semconv.EVAL_RUN_ID: evaluation.run_id,
-        semconv.EVAL_STARTED_AT: _rfc3339(evaluation.started_at_ns),
-        semconv.EVAL_DURATION_MS: evaluation.duration_ms,
-        semconv.EVAL_SUPERSEDES: supersedes,
-        semconv.EVAL_INPUT_TRUNCATED: evaluation.input_truncated,
-        semconv.EVAL_INPUT_SHA256: evaluation.input_sha256,
-    }
-
-
-def _about_judge(evaluation: Evaluation, cost_usd: float | None) -> dict[str, AttributeValue]:
-    return {
-        semconv.JUDGE_PROVIDER: evaluation.judge.provider,
-        semconv.JUDGE_MODEL: evaluation.judge.model,
-        semconv.JUDGE_SCREEN: evaluation.judge.screen or None,
-        semconv.JUDGE_CARD: evaluation.judge_card or None,
-        semconv.JUDGE_CALLS: evaluation.usage.calls,
-        semconv.JUDGE_INPUT_TOKENS: evaluation.usage.input_tokens,
-        semconv.JUDGE_OUTPUT_TOKENS: evaluation.usage.output_tokens,
-        semconv.JUDGE_CACHED_TOKENS: evaluation.usage.cached_tokens,
-        semconv.JUDGE_REASONING_TOKENS: evaluation.usage.reasoning_tokens,
-        semconv.JUDGE_UNMETERED_CALLS: evaluation.usage.unmetered_calls or None,
-        semconv.JUDGE_COST_USD: cost_usd,
-    }
-
-
-def _rfc3339(time_ns: int) -> str:
-    seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
-    moment = datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"

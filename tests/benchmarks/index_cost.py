@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ragtrace.answers.summary import summary_of
+from ragtrace.answers.carrier import summary_of
 from ragtrace.model import Sample, VerdictLabel
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import extract_records

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ragtrace.answer_sources import SearchProgress
     from ragtrace.ports import Clock
     from ragtrace_collector.config import CollectorConfig
-    from ragtrace_collector.ui.places import AnswerPlace
     from ragtrace_collector.ui.searching import AnswerSearch
+    from ragtrace_collector.ui.serving import AnswerPlace
 
 
 _STORE: Final = "store:"
@@ -81,8 +81,8 @@ async def open_place(
     from ragtrace.answer_sources.addresses import BACK_ENDS, parse_address
     from ragtrace_collector.service.page import open_store_place
     from ragtrace_collector.store.open import require_store
-    from ragtrace_collector.ui.places import open_searched_place
     from ragtrace_collector.ui.searching import AnswerSearch
+    from ragtrace_collector.ui.serving import open_searched_place
 
     access, source = place.access.access("from"), place.source
     if source is None or source.startswith(_STORE):

@@ -62,7 +62,6 @@ def reviews(action: str, options: ReviewsOptions) -> None:
     import asyncio
 
     from ragtrace.files.private import replace_file
-    from ragtrace.reviews.labels import calibration_line
 
     path = _path(options)
     if not path.is_file():
@@ -71,7 +70,7 @@ def reviews(action: str, options: ReviewsOptions) -> None:
             " the file with --reviews"
         )
     rows, agreement = asyncio.run(_read(path, options))
-    text = "".join(map(calibration_line, rows))
+    text = "".join(row.line for row in rows)
     if options.out:
         replace_file(options.out, text)
     else:
@@ -111,6 +110,6 @@ async def _read(path: Path, options: ReviewsOptions) -> tuple[Sequence[LabelRow]
 
 
 def _say(rows: Sequence[LabelRow], found: ReviewAgreement) -> None:
-    labels = sum(claim.label is not None for row in rows for claim in row.claims)
+    labels = sum(label is not None for row in rows for label in row.labels.values())
     agreed = f"; people and judge agree on {found.agreed} of {found.decided} claims" if found.decided else ""
     talk(f"{many(len(rows), 'answer')} with {many(labels, 'labeled claim')}{agreed}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from ragtrace_collector.config import CollectorConfig
-    from ragtrace_collector.ui.reviewing import ReviewPlace
+    from ragtrace_collector.ui.serving import ReviewPlace
 
 
 _DEFAULT_LISTEN: Final = "127.0.0.1:4330"
@@ -143,7 +143,7 @@ def _opened_reviews(
     from ragtrace.backends import open_sink
     from ragtrace.files.state import make_state_folder, state_folder
     from ragtrace_collector.service.page import REVIEWS_NAME, open_configured_reviews
-    from ragtrace_collector.ui.reviewing import open_reviews
+    from ragtrace_collector.ui.serving import open_reviews
 
     if page.reviews:
         config = config.model_copy(update={"ui": config.ui.model_copy(update={"reviews": page.reviews})})

@@ -13,13 +13,14 @@ from typing import Final, TypeVar
 from opentelemetry.trace import Tracer
 
 from ragtrace import semconv
-from ragtrace.answers.summary import AnswerSummary, short_question, summary_of
+from ragtrace.answers.summary import AnswerSummary, short_question, summary_of_judged
 from ragtrace.budget import OverBudget
-from ragtrace.model import Evaluation, RagRecord, Status, outcome_of
+from ragtrace.model import Evaluation, JudgedAnswer, RagRecord, Status, outcome_of
 from ragtrace.pipeline.carriers import attach
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition
 from ragtrace.traces.attach import CarrierTime, addition_of, without_evaluation_objects
+from ragtrace.traces.carrier_table import number_of
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.assemble.answers import AnswerReader
@@ -316,7 +317,9 @@ class EvaluateStage:
         payload = encode([without_evaluation_objects(carrier)]) if carrier else b""
         outbox_items = self._payloads(carrier, payload, elsewhere or {}) if carrier else {}
         is_indexed = index is not None
-        summary = _summary(job, carrier) if carrier and (is_indexed or self._tells) else None
+        summary = None
+        if carrier and evaluation and record and (is_indexed or self._tells):
+            summary = _summary(job, carrier, evaluation, record)
         content = record if index is not None and index.content else None
         addition = encode_addition(addition_of(carrier)) if carrier and self.holds else b""
         finish = partial(
@@ -380,8 +383,17 @@ class EvaluateStage:
         await self._end(job, State.FAILED.because(type(exc).__name__))
 
 
-def _summary(job: Job, carrier: Span) -> AnswerSummary | None:
-    return summary_of(carrier, tenant=tenant_of(job.trace_id) or job.tenant)
+def _summary(job: Job, carrier: Span, evaluation: Evaluation, record: RagRecord) -> AnswerSummary:
+    answer = JudgedAnswer(
+        record=record,
+        evaluation=evaluation,
+        sample=job.sample,
+        carrier_span_id=carrier.span_id,
+        supersedes=job.replaces,
+        cost_usd=number_of(carrier.attributes, semconv.JUDGE_COST_USD),
+    )
+    summary = summary_of_judged(answer, tenant=tenant_of(job.trace_id) or job.tenant)
+    return replace(summary, question="")
 
 
 def _kept(summary: AnswerSummary, payload: bytes, content: RagRecord | None) -> KeptCarrier:

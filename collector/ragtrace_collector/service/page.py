@@ -18,9 +18,7 @@ from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.from_config import open_export
 from ragtrace_collector.store.open import ReadOnlyStore, open_reading
-from ragtrace_collector.ui.places import AnswerPlace
-from ragtrace_collector.ui.reviewing import ReviewPlace, open_reviews
-from ragtrace_collector.ui.serving import configured_app
+from ragtrace_collector.ui.serving import AnswerPlace, ReviewPlace, configured_app, open_reviews
 from ragtrace_collector.ui.site import CollectorStatus
 from ragtrace_collector.web.auth import ReceiverAuth
 from ragtrace_collector.web.server import HttpServer, open_socket

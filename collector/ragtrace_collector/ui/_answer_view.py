@@ -6,13 +6,14 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from ragtrace import semconv
+from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.opened import AnswerVersion, OpenedAnswer
 from ragtrace.answers.shown import SKIP_MEANINGS, ShownChunk, ShownClaim, pieces, shown_answer
-from ragtrace.answers.summary import AnswerKey, AnswerSummary, summary_of, summary_of_judged
+from ragtrace.answers.summary import AnswerKey, AnswerSummary, summary_of_judged
 from ragtrace.answers.workings import Working
 from ragtrace.model import (
     Direction,
@@ -91,43 +92,23 @@ class ChunkLine:
     """No claim cites it, and every supported claim says what it cites."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionLine:
+class VersionLine(NamedTuple):
     """One evaluation of the answer, in the list of all."""
 
     number: int
     """From 1, the oldest first."""
     version: AnswerVersion
     summary: AnswerSummary
-    is_shown: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairOfVersions:
-    """Two evaluations side by side."""
-
-    before: int
-    after: int
-    difference: VersionDifference
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedbackLine:
-    """What a user or reviewer said, on a span of its own."""
+class FeedbackLine(NamedTuple):
+    """What a user said, on a span of its own."""
 
     name: str
     label: str
     score: float | None
     comment: str
     time_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceLink:
-    """A link to the trace elsewhere."""
-
-    name: str
-    url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +147,13 @@ class AnswerView:
     workings: tuple[Working, ...]
     sampling: str
     versions: tuple[VersionLine, ...]
-    pair: PairOfVersions | None
+    pair: tuple[int, int, VersionDifference] | None
+    """The numbers of two evaluations side by side, and what changed."""
     feedback: tuple[FeedbackLine, ...]
     reviews: tuple[Review, ...]
     """Of the file of reviews, and those that only the trace has."""
-    links: tuple[PlaceLink, ...]
+    links: Mapping[str, str]
+    """Where the trace is elsewhere, by name."""
     notices: tuple[str, ...]
     raw: str
     """The carrier as JSON; empty without one, or if it is too long for the page."""
@@ -198,7 +181,7 @@ class AnswerView:
     @property
     def shown_number(self) -> int:
         """Which of the versions is shown."""
-        return next(line.number for line in self.versions if line.is_shown)
+        return next(line.number for line in self.versions if line.version is self.version)
 
 
 def view_of(
@@ -234,11 +217,11 @@ def view_of(
         timeline=timeline_of(opened),
         workings=shown.workings,
         sampling=sampling_sentence(version.judged.sample),
-        versions=tuple(_versions(in_order, version)),
+        versions=tuple(VersionLine(at, each, version_summary(each)) for at, each in enumerate(in_order, 1)),
         pair=_pair(in_order, choice, version),
         feedback=tuple(_feedback(span) for span in opened.feedback if not _is_review(span)),
         reviews=reviews,
-        links=tuple(place_links(links, opened.key)),
+        links=place_links(links, opened.key),
         notices=(*not_found, *_notices(opened, version)),
         raw=raw_carrier(version.carrier, most=_RAW_CHARACTERS),
     )
@@ -388,31 +371,17 @@ def _worst_first(evaluation: Evaluation) -> Sequence[MetricOutcome]:
 
 def _metric(outcome: MetricOutcome) -> MetricLine:
     name = words(outcome.metric)
-    name = name if outcome.profile == "ragtrace" else f"{name} ({outcome.profile})"
-    if isinstance(outcome, MetricFailure):
-        why = f"The judge gave no usable reply: {words(outcome.error_type)}."
-        return MetricLine(
-            name=name,
-            label=outcome.label,
-            score=None,
-            percent=0,
-            threshold=None,
-            rule="",
-            code="",
-            why=why,
-            is_lower_better=False,
-        )
-    is_lower_better = outcome.direction is Direction.LOWER_IS_BETTER
+    result = outcome if isinstance(outcome, MetricResult) else None
     return MetricLine(
-        name=name,
+        name=name if outcome.profile == "ragtrace" else f"{name} ({outcome.profile})",
         label=outcome.label,
-        score=outcome.score,
-        percent=round(100 * (outcome.score or 0)),
-        threshold=_hundredths(outcome),
-        rule=_rule(outcome),
-        code=outcome.pass_when or "",
+        score=result.score if result else None,
+        percent=round(100 * ((result and result.score) or 0)),
+        threshold=_hundredths(result) if result else None,
+        rule=_rule(result) if result else "",
+        code=(result and result.pass_when) or "",
         why=_why(outcome),
-        is_lower_better=is_lower_better,
+        is_lower_better=result is not None and result.direction is Direction.LOWER_IS_BETTER,
     )
 
 
@@ -434,7 +403,9 @@ def _rule(result: MetricResult) -> str:
     return f"passes {bound} {result.threshold:.2f}"
 
 
-def _why(result: MetricResult) -> str:
+def _why(result: MetricOutcome) -> str:
+    if isinstance(result, MetricFailure):
+        return f"The judge gave no usable reply: {words(result.error_type)}."
     if result.skip_reason:
         return f"Not scored: {SKIP_MEANINGS.get(result.skip_reason, words(result.skip_reason))}."
     told = ": ".join(text for text in (result.explanation, result.reason) if text)
@@ -506,16 +477,9 @@ def sampling_sentence(sample: Sample | None) -> str:
     return f"{rate} {chance}, so it counts for {weight:,.{0 if weight >= 10 else 1}f} in averages."
 
 
-def _versions(in_order: Sequence[AnswerVersion], shown: AnswerVersion) -> Iterator[VersionLine]:
-    for number, version in enumerate(in_order, start=1):
-        yield VersionLine(
-            number=number, version=version, summary=version_summary(version), is_shown=version is shown
-        )
-
-
 def _pair(
     in_order: Sequence[AnswerVersion], choice: VersionChoice, shown: AnswerVersion
-) -> PairOfVersions | None:
+) -> tuple[int, int, VersionDifference] | None:
     """Compare the chosen versions: by default those that disagree, else the last two."""
     last = len(in_order)
     if last < 2:
@@ -525,8 +489,7 @@ def _pair(
         default = _number(in_order, opponent), _number(in_order, shown)
     before = choice.before if choice.before and choice.before <= last else default[0]
     after = choice.after if choice.after and choice.after <= last else default[1]
-    found = difference(in_order[before - 1].judged, in_order[after - 1].judged)
-    return PairOfVersions(before=before, after=after, difference=found)
+    return before, after, difference(in_order[before - 1].judged, in_order[after - 1].judged)
 
 
 def _number(in_order: Sequence[AnswerVersion], wanted: AnswerVersion) -> int:
@@ -576,12 +539,14 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def place_links(links: Sequence[TraceLink], key: AnswerKey) -> Iterator[PlaceLink]:
-    """Yield the links to the trace elsewhere: web addresses only, whatever the configuration says."""
-    for link in links:
-        if urlsplit(link.template).scheme in ("http", "https"):
-            url = link.template.replace("{trace_id}", quote(key.trace_id, safe=""))
-            yield PlaceLink(name=link.name, url=url.replace("{span_id}", quote(key.span_id, safe="")))
+def place_links(links: Sequence[TraceLink], key: AnswerKey) -> Mapping[str, str]:
+    """Return the links to the trace elsewhere: web addresses only, whatever the configuration says."""
+    trace_id, span_id = (quote(each, safe="") for each in key[:2])
+    return {
+        link.name: link.template.replace("{trace_id}", trace_id).replace("{span_id}", span_id)
+        for link in links
+        if urlsplit(link.template).scheme in ("http", "https")
+    }
 
 
 _RAW_CHARACTERS: Final = 200_000

@@ -6,32 +6,24 @@ import csv
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
 from ragtrace.answers.facts import FACTS, metrics_of, row_of
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.escaping import escaped_json, spreadsheet_text
 
-
-class ExportHead(Protocol):
-    """Writes what comes before the rows."""
-
-    def __call__(self, metrics: Sequence[str], *, searched: bool) -> bytes:
-        """Return it."""
-        ...
+_COLUMNS: Final = (*FACTS[:9], "question", *FACTS[9:])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportFormat:
+class ExportFormat(NamedTuple):
     """How rows are written, with the names of the metrics, one or two columns each.
 
     A list that was searched for words has the column ``search``: ``found``, or why nobody knows.
     """
 
-    suffix: str
     media_type: str
-    head: ExportHead
+    head: Callable[[Sequence[str], bool], bytes]
+    """What comes before the rows; the flag says whether the list was searched."""
     row: Callable[[AnswerSummary, Sequence[str], str | None], bytes]
 
 
@@ -45,16 +37,10 @@ def _json_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None)
     return (escaped_json(json.dumps(row, ensure_ascii=False)) + "\n").encode("utf-8", "replace")
 
 
-_COLUMNS: Final = (*FACTS[:9], "question", *FACTS[9:])
-
-
-def _no_head(metrics: Sequence[str], *, searched: bool) -> bytes:
-    return b""
-
-
-def _csv_head(metrics: Sequence[str], *, searched: bool) -> bytes:
+def _csv_head(metrics: Sequence[str], is_searched: bool) -> bytes:
     names = [f"{what}_{name}" for name in metrics for what in ("score", "label")]
-    return "\ufeff".encode() + _csv_line([*_COLUMNS, "disputed", *names, *(["search"] if searched else [])])
+    last = [*names, *(["search"] if is_searched else [])]
+    return "\ufeff".encode() + _csv_line([*_COLUMNS, "disputed", *last])
 
 
 def _csv_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) -> bytes:
@@ -73,6 +59,6 @@ def _csv_line(cells: Sequence[str | float | None]) -> bytes:
 
 
 FORMATS: Final[Mapping[str, ExportFormat]] = {
-    "jsonl": ExportFormat(suffix="jsonl", media_type="application/x-ndjson", head=_no_head, row=_json_row),
-    "csv": ExportFormat(suffix="csv", media_type="text/csv; charset=utf-8", head=_csv_head, row=_csv_row),
+    "jsonl": ExportFormat("application/x-ndjson", lambda metrics, is_searched: b"", _json_row),
+    "csv": ExportFormat("text/csv; charset=utf-8", _csv_head, _csv_row),
 }

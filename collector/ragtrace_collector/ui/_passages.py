@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragtrace.answers.shown import MarkedText
-from ragtrace.model import VerdictLabel
 
 _MOST_MARKED: Final = 4_000
 """Shown characters of a marked passage; an unmarked one is folded from 2,000 on."""
@@ -16,30 +15,11 @@ _MOST_HIDDEN: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
-    """A stretch of text under the same marks."""
-
-    text: str
-    label: VerdictLabel | None
-    """The worst verdict on it; ``None`` if no claim is about it."""
-    numbers: tuple[int, ...]
-    """The claims about it, the worst first."""
-    starts: tuple[int, ...]
-    """The claims that begin here."""
-    ends: tuple[int, ...]
-    """The claims that end here."""
-    hidden: str = ""
-    """What a fold in front of the text holds."""
-    left_out: int = 0
-    """Characters in the fold, and those that are too many even for it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FoldablePassages:
     """A text with its beginning shown, and the rest below a fold."""
 
-    first: tuple[Passage, ...]
-    rest: tuple[Passage, ...]
+    first: tuple[MarkedText, ...]
+    rest: tuple[MarkedText, ...]
     rest_characters: int
     rest_claims: int
     """Claims that begin in the rest."""
@@ -66,21 +46,13 @@ def fold(pieces: Iterable[MarkedText], *, shown: int) -> FoldablePassages:
     )
 
 
-def _passages(pieces: Iterable[MarkedText]) -> Iterator[Passage]:
+def _passages(pieces: Iterable[MarkedText]) -> Iterator[MarkedText]:
     begun: set[int] = set()
     for piece in pieces:
         for part in _parts(piece):
             starts = tuple(number for number in part.numbers if number not in begun)
             begun.update(starts)
-            yield Passage(
-                text=part.text,
-                label=part.label,
-                numbers=part.numbers,
-                starts=starts,
-                ends=part.ends,
-                hidden=part.hidden[:_MOST_HIDDEN],
-                left_out=part.left_out,
-            )
+            yield part._replace(starts=starts, hidden=part.hidden[:_MOST_HIDDEN])
 
 
 def _parts(piece: MarkedText) -> Sequence[MarkedText]:

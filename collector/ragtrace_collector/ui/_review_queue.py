@@ -11,7 +11,8 @@ from ragtrace.answers.port import AnswerFilter, MetricTrend, SortBy, TrafficScop
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import Label
 from ragtrace.reviews.averages import CorrectedMean, corrected_mean, random_prefix
-from ragtrace.reviews.review import Review, ReviewPick, ReviewStore
+from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews.review import Review, ReviewPick
 
 _AT_ONCE: Final = 500
 _MOST_SEEN: Final = 20_000
@@ -75,7 +76,7 @@ class CorrectedMetric:
 
 
 async def corrected_metric(
-    index: AnswerIndex, scope: TrafficScope, reviews: ReviewStore, trend: MetricTrend
+    index: AnswerIndex, scope: TrafficScope, reviews: ReviewFile, trend: MetricTrend
 ) -> CorrectedMetric:
     """Correct the whole of a trend of the scope by the reviews of its random answers."""
     reviewed = await reviews.reviewed(tenant=scope.tenant)

@@ -168,6 +168,6 @@ async def _not_opened(request: Request, key: AnswerKey, exc: ReadError) -> Respo
         reason=str(exc),
         is_away=isinstance(exc, ReadUnavailable),
         is_damaged=isinstance(exc, AnswerDamaged),
-        links=tuple(place_links(site.links, key)),
+        links=place_links(site.links, key),
         again=answer_url(request, key),
     )

@@ -18,7 +18,7 @@ from ragtrace.answers.port import AnswerPage, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictLabel
-from ragtrace.reviews.review import ReviewStore, SavedView
+from ragtrace.reviews.file import ReviewFile
 from ragtrace_collector.ui._export import FORMATS, ExportFormat
 from ragtrace_collector.ui._text_search import SearchResult, TextSearch
 from ragtrace_collector.ui.query import FIELDS, ListQuery, check_parameters, read_query, values_of
@@ -71,7 +71,8 @@ async def show_answers(request: Request) -> Response:
 async def export_answers(request: Request) -> Response:
     """Stream all answers of a filter, as JSON lines or CSV."""
     check_parameters(request, *FIELDS)
-    export = FORMATS.get(request.path_params["format"])
+    suffix = request.path_params["format"]
+    export = FORMATS.get(suffix)
     query = _query(request)
     if export is None:
         raise HTTPException(404)
@@ -81,7 +82,7 @@ async def export_answers(request: Request) -> Response:
     return StreamingResponse(
         _exported(request, query, export, metrics=await site.index.metrics(query.chosen.scope)),
         media_type=export.media_type,
-        headers={"content-disposition": f'attachment; filename="answers.{export.suffix}"'},
+        headers={"content-disposition": f'attachment; filename="answers.{suffix}"'},
     )
 
 
@@ -92,7 +93,7 @@ async def save_view(request: Request) -> Response:
     if not name or len(name) > _MOST_NAME:
         raise InputError(f"give the view a name of at most {_MOST_NAME} characters")
     if not query.problems:
-        await reviews.save_view(SavedView(name=name, query=query.url(), tenant=viewer_of(request).tenant))
+        await reviews.save_view(name, query.url(), tenant=viewer_of(request).tenant)
     return _to_list(request, query)
 
 
@@ -103,7 +104,7 @@ async def delete_view(request: Request) -> Response:
     return _to_list(request, _query_of(request, fields))
 
 
-def _writable(request: Request) -> ReviewStore:
+def _writable(request: Request) -> ReviewFile:
     """Return where views are kept.
 
     Raises:
@@ -143,7 +144,7 @@ def _scoped_query(request: Request, typed: Mapping[str, str]) -> ListQuery:
 async def _exported(
     request: Request, query: ListQuery, export: ExportFormat, *, metrics: Sequence[str]
 ) -> AsyncIterator[bytes]:
-    yield export.head(metrics, searched=bool(query.chosen.text))
+    yield export.head(metrics, bool(query.chosen.text))
     waiting: list[AnswerSummary] = []
     async for answer in site_of(request).index.every(query.chosen, sort=query.sort):
         waiting.append(answer)
@@ -181,9 +182,9 @@ async def _choices(index: AnswerIndex, scope: TrafficScope) -> Mapping[str, Sequ
     }
 
 
-async def _views(request: Request) -> Sequence[SavedView]:
+async def _views(request: Request) -> Mapping[str, str]:
     reviews = site_of(request).reviews
-    return await reviews.views(tenant=own_tenant(request, None)) if reviews else ()
+    return await reviews.views(tenant=own_tenant(request, None)) if reviews else {}
 
 
 async def _reviewed(request: Request, answers: Sequence[AnswerSummary]) -> frozenset[AnswerKey]:

@@ -57,26 +57,17 @@ async def _http(request: Request, exc: Exception) -> Response:
     return error_page(request, exc.status_code, own)
 
 
-async def _gone(request: Request, exc: Exception) -> Response:
-    return error_page(request, 410, str(exc))
+def _told(status: int) -> Callable[[Request, Exception], Any]:
+    async def handle(request: Request, exc: Exception) -> Response:
+        return error_page(request, status, str(exc))
 
-
-async def _unreadable(request: Request, exc: Exception) -> Response:
-    return error_page(request, 503, str(exc))
-
-
-async def _unwritable(request: Request, exc: Exception) -> Response:
-    return error_page(request, 507, str(exc))
-
-
-async def _wrong(request: Request, exc: Exception) -> Response:
-    return error_page(request, 400, str(exc))
+    return handle
 
 
 HANDLERS: Final[Mapping[Any, Callable[[Request, Exception], Any]]] = {
     HTTPException: _http,
-    AnswerGone: _gone,
-    ReadError: _unreadable,
-    WriteError: _unwritable,
-    InputError: _wrong,
+    AnswerGone: _told(410),
+    ReadError: _told(503),
+    WriteError: _told(507),
+    InputError: _told(400),
 }

@@ -18,7 +18,7 @@ from ragtrace.answers.summary import AnswerSummary
 from ragtrace.errors import RagtraceError
 from ragtrace.model import Label
 from ragtrace.reviews.averages import METRIC
-from ragtrace.reviews.review import ReviewStore
+from ragtrace.reviews.file import ReviewFile
 from ragtrace.stats import MeanDifference, WeightedMean, difference_of
 from ragtrace_collector.telemetry.logs import event
 from ragtrace_collector.ui._charts import Chart, chart_of
@@ -215,7 +215,7 @@ def period_of(scope: TrafficScope) -> int:
 
 
 async def _corrected(
-    overview: Overview, index: AnswerIndex, reviews: ReviewStore, scope: TrafficScope
+    overview: Overview, index: AnswerIndex, reviews: ReviewFile, scope: TrafficScope
 ) -> Overview:
     cards = [
         replace(card, people=await corrected_metric(index, scope, reviews, card.trend))

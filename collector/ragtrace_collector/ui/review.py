@@ -20,9 +20,8 @@ from ragtrace.errors import ReadError, WriteError
 from ragtrace.model import VerdictLabel
 from ragtrace.reviews.agreement import LABELS, ReviewAgreement, agreement
 from ragtrace.reviews.averages import LEAST, METRIC
-from ragtrace.reviews.labels import calibration_line
-from ragtrace.reviews.review import Review, ReviewPick, ReviewStore
-from ragtrace.reviews.span import review_span
+from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews.review import Review, ReviewPick, review_span
 from ragtrace.traces.otlp import encode
 from ragtrace_collector.ui._answer_view import AnswerView, ClaimLine, VersionChoice, view_of
 from ragtrace_collector.ui._review_queue import (
@@ -170,7 +169,7 @@ async def send_labels(request: Request) -> Response:
 
     async def lines() -> AsyncIterator[bytes]:
         for row in rows:
-            yield calibration_line(row).encode("utf-8", "replace")
+            yield row.line.encode("utf-8", "replace")
 
     return StreamingResponse(
         lines(),
@@ -179,7 +178,7 @@ async def send_labels(request: Request) -> Response:
     )
 
 
-def _reviews(request: Request) -> ReviewStore:
+def _reviews(request: Request) -> ReviewFile:
     """Return the store of reviews.
 
     Raises:
@@ -206,7 +205,7 @@ def _key_of(request: Request, text: str) -> AnswerKey | None:
     return AnswerKey(trace_id, span_id, own_tenant(request, tenant) or "")
 
 
-async def _done(reviews: ReviewStore, pick: ReviewPick, tenant: str | None) -> Collection[AnswerKey]:
+async def _done(reviews: ReviewFile, pick: ReviewPick, tenant: str | None) -> Collection[AnswerKey]:
     """Return the answers that a queue leaves out; the random one asks again about those of other queues."""
     reviewed = await reviews.reviewed(tenant=tenant)
     done = [key for key, said in reviewed.items() if pick is not ReviewPick.RANDOM or at_random(said)]
@@ -223,7 +222,7 @@ async def _is_gone(request: Request, key: AnswerKey) -> bool:
     return False
 
 
-async def _pass_over(reviews: ReviewStore, key: AnswerKey) -> None:
+async def _pass_over(reviews: ReviewFile, key: AnswerKey) -> None:
     with suppress(WriteError):  # it is found gone again next time
         await reviews.pass_over(key)
 
@@ -281,7 +280,7 @@ def _save_path(request: Request, key: AnswerKey) -> str:
     return f"{path}?{urlencode(query)}" if query else path
 
 
-async def _view(request: Request, key: AnswerKey, reviews: ReviewStore, *, carrier: str = "") -> AnswerView:
+async def _view(request: Request, key: AnswerKey, reviews: ReviewFile, *, carrier: str = "") -> AnswerView:
     opened = await open_own(request, key)
     chosen = [version for version in opened.versions if version.judged.carrier_span_id == carrier]
     if chosen:
@@ -377,7 +376,7 @@ def _unreadable(request: Request, key: AnswerKey, exc: ReadError) -> Response:
     )
 
 
-async def _numbers(site: Site, reviews: ReviewStore, tenant: str | None) -> ReviewNumbers:
+async def _numbers(site: Site, reviews: ReviewFile, tenant: str | None) -> ReviewNumbers:
     reviewed = await reviews.reviewed(tenant=tenant)
     scope = TrafficScope(tenant=tenant)
     (trend,) = await site.index.trends([METRIC], scope, period_ns=_PERIOD_NS)

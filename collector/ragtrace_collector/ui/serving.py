@@ -1,25 +1,91 @@
-"""Make the pages from a configuration, and serve them until told to stop."""
+"""Make the pages from a configuration, with what they read and keep, and serve them until told to stop."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from starlette.applications import Starlette
 
-from ragtrace.ports import Clock
+from ragtrace.answer_sources import open_source
+from ragtrace.answers.index.own_file import open_index
+from ragtrace.answers.index.reading import AnswerIndex
+from ragtrace.answers.opened import AnswerSource
+from ragtrace.ports import Clock, SpanSink
+from ragtrace.reviews.file import ReviewDelivery, ReviewFile
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.ui.app import ui_app
-from ragtrace_collector.ui.places import AnswerPlace
-from ragtrace_collector.ui.reviewing import ReviewPlace
+from ragtrace_collector.ui.searching import AnswerSearch
 from ragtrace_collector.ui.security import UiAccess
 from ragtrace_collector.ui.session import Sessions
 from ragtrace_collector.ui.site import CollectorStatus, Site, TraceLink
 from ragtrace_collector.web.auth import ReceiverAuth
 from ragtrace_collector.web.certificate import Certificate
 from ragtrace_collector.web.server import HttpServer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPlace:
+    """An index, and where the content of its answers is."""
+
+    index: AnswerIndex
+    source: AnswerSource
+    notices: Callable[[], tuple[str, ...]] = tuple
+    """Sentences about what the index does not have (yet)."""
+
+
+@asynccontextmanager
+async def open_searched_place(search: AnswerSearch) -> AsyncIterator[AnswerPlace]:
+    """Open an index in memory that a search fills in the background.
+
+    Raises:
+        ConfigError: the address cannot be used.
+    """
+    source = open_source(search.address, access=search.access, rules=search.rules)
+    async with aclosing(source), aclosing(open_index()) as index:
+        filling = asyncio.create_task(search.run(index), name="search")
+        try:
+            yield AnswerPlace(index=index, source=source, notices=search.notices)
+        finally:
+            filling.cancel()
+            await asyncio.wait([filling])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewPlace:
+    """An open file of reviews."""
+
+    file: ReviewFile
+    sinks: tuple[str, ...]
+    content: bool
+    """Whether spans of reviews have the claim and the note."""
+
+
+@asynccontextmanager
+async def open_reviews(
+    path: Path, *, sinks: Mapping[str, SpanSink], content: bool = True
+) -> AsyncIterator[ReviewPlace]:
+    """Open the file, and deliver what waits in it in the background. The sinks are closed at the end.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    async with AsyncExitStack() as stack:
+        for sink in sinks.values():
+            stack.push_async_callback(sink.aclose)
+        file = ReviewFile(path)
+        stack.push_async_callback(file.aclose)
+        delivering = asyncio.create_task(ReviewDelivery(reviews=file, sinks=sinks).run(), name="reviews")
+        try:
+            yield ReviewPlace(file=file, sinks=tuple(sinks), content=content)
+        finally:
+            delivering.cancel()
+            await asyncio.wait([delivering])
 
 
 def configured_app(

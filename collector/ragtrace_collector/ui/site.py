@@ -10,7 +10,7 @@ from starlette.requests import Request
 from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.opened import AnswerSource
 from ragtrace.ports import Clock
-from ragtrace.reviews.review import ReviewStore
+from ragtrace.reviews.file import ReviewFile
 
 CollectorStatus = Callable[[str | None], Awaitable[Mapping[str, object]]]
 """Returns the collector's ledger, budget and health, as ``/status`` does; a tenant sees only its own part."""
@@ -32,7 +32,7 @@ class Site:
 
     index: AnswerIndex
     source: AnswerSource
-    reviews: ReviewStore | None
+    reviews: ReviewFile | None
     """``None`` shows everything and reviews nothing."""
     clock: Clock
     status: CollectorStatus | None = None

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from ragtrace import semconv
-from ragtrace.answers.summary import summary_of
+from ragtrace.answers.carrier import summary_of
 from ragtrace.backends import open_sink
 from ragtrace.model import Sample, VerdictLabel
 from ragtrace.reviews.file import ReviewFile

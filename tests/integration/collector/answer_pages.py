@@ -45,7 +45,8 @@ from ragtrace.model import (
     VerdictLabel,
     content_sha256,
 )
-from ragtrace.reviews.review import Review, ReviewStore
+from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews.review import Review
 from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace
@@ -130,7 +131,7 @@ def site_of_answers(
     rows: Sequence[AnswerSummary] = (),
     failure: Exception | None = None,
     index_failure: Exception | None = None,
-    reviews: ReviewStore | None = None,
+    reviews: ReviewFile | None = None,
     links: tuple[TraceLink, ...] = (),
 ) -> Site:
     """Build a site over these answers and rows."""

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from ragtrace.answers.summary import AnswerKey, summary_of
+from ragtrace.answers.carrier import summary_of
+from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ReadError, ReadUnavailable, WriteError
 from ragtrace.model import Chunk, Gap, MetricFailure, Part, Sample, SkipReason, Verdict, VerdictLabel
-from ragtrace.reviews.review import Review, ReviewStore
-from ragtrace.reviews.span import review_span
+from ragtrace.reviews.file import ReviewFile
+from ragtrace.reviews.review import Review, review_span
 from ragtrace.semconv import FEEDBACK_COMMENT, FEEDBACK_LABEL, FEEDBACK_NAME, OI_EVALUATOR, OI_KIND, SCHEMA
 from ragtrace.traces.trace import Scope, Span, StatusCode
 from ragtrace_collector.ui.site import Site, TraceLink, Viewer
@@ -467,7 +468,7 @@ def a_review(*, claim: str = WRONG.claim.text, note: str = "It says 14.", review
     )
 
 
-def reviews_of(*reviews: Review, failure: Exception | None = None) -> ReviewStore:
+def reviews_of(*reviews: Review, failure: Exception | None = None) -> ReviewFile:
     return MemoryReviews(reviews, failure)  # type: ignore[return-value]
 
 

@@ -16,8 +16,9 @@ import pytest
 
 from ragtrace import semconv
 from ragtrace.answer_sources import store_source
+from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.port import TrafficScope
-from ragtrace.answers.summary import AnswerKey, summary_of
+from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ReadError
 from ragtrace.model import VerdictLabel
 from ragtrace.traces.trace import Span

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from starlette.testclient import TestClient
@@ -16,7 +17,7 @@ from ragtrace.answers.index.own_file import open_index
 from ragtrace.answers.opened import AnswerGone, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import RagRecord
-from ragtrace.reviews.review import LabelRow, Review, SavedView
+from ragtrace.reviews.file import ReviewFile
 from ragtrace_collector.ui.app import ui_app
 from ragtrace_collector.ui.security import UiAccess
 from ragtrace_collector.ui.session import Sessions
@@ -60,46 +61,6 @@ class Texts:
         pass
 
 
-@dataclass
-class Views:
-    """Saved views, and no reviews."""
-
-    views_of: dict[tuple[str | None, str], SavedView] = field(default_factory=dict)
-    failure: Exception | None = None
-
-    async def add(self, reviews: Sequence[Review]) -> None:
-        raise NotImplementedError
-
-    async def of(self, key: AnswerKey) -> Sequence[Review]:
-        return ()
-
-    async def reviewed(self, *, tenant: str | None) -> Mapping[AnswerKey, Sequence[Review]]:
-        return {}
-
-    async def labels(self, *, tenant: str | None) -> Sequence[LabelRow]:
-        return ()
-
-    async def undo(self, key: AnswerKey, *, reviewer: str) -> None:
-        raise NotImplementedError
-
-    async def pass_over(self, key: AnswerKey) -> None:
-        raise NotImplementedError
-
-    async def passed_over(self, *, tenant: str | None) -> frozenset[AnswerKey]:
-        return frozenset()
-
-    async def views(self, *, tenant: str | None) -> Sequence[SavedView]:
-        return [view for (owner, _), view in sorted(self.views_of.items(), key=str) if owner == tenant]
-
-    async def save_view(self, view: SavedView) -> None:
-        if self.failure:
-            raise self.failure
-        self.views_of[view.tenant, view.name] = view
-
-    async def delete_view(self, name: str, *, tenant: str | None) -> None:
-        self.views_of.pop((tenant, name), None)
-
-
 def grant(token: str, *may: Permission, tenant: str | None = None) -> TokenGrant:
     return TokenGrant(
         name=token.removeprefix("rt_"),
@@ -116,7 +77,7 @@ class Pages:
     rows: Sequence[AnswerSummary] = ()
     grants: Sequence[TokenGrant] = ()
     source: Texts = field(default_factory=Texts)
-    views: Views | None = field(default_factory=Views)
+    views: ReviewFile | None = field(default_factory=lambda: ReviewFile(Path(mkdtemp()) / "reviews.db"))
     is_secure: bool = False
     allowed: Sequence[str] = ()
     notices: Sequence[str] = ()
@@ -127,6 +88,12 @@ class Pages:
         hosts = KnownHosts(listening=(LISTEN,), allowed=self.allowed)
         self.auth = TokenAuth(self.grants, self.clock, hosts=hosts)
         self.index = open_index(self.folder / "index.db" if self.folder else None)
+
+    @property
+    def saved_views(self) -> Mapping[str, str]:
+        """Return what is saved of readers of all tenants."""
+        assert self.views
+        return dict(self.views._db.execute("SELECT name, query FROM view WHERE tenant = char(0)").fetchall())
 
     def client(self, address: str = "127.0.0.1", **options: Any) -> TestClient:
         """Return a browser without a session."""

@@ -15,9 +15,9 @@ MUTANTS: Final = (
     Mutant(
         promise="opened answers",
         breaks="a number that is no score is taken for one",
-        file="ragtrace/answers/_outcome_events.py",
-        old="if score is None or not 0 <= score <= 1:",
-        new="if score is None:",
+        file="ragtrace/answers/carrier.py",
+        old="(score is None or not 0 <= score <= 1)",
+        new="score is None",
         tests=(f"{_CARRIER_TESTS}::test_unreadable_score_is_a_failure_and_never_a_number",),
     ),
     Mutant(

@@ -219,20 +219,6 @@ def renamed(span: Span, names: Mapping[str, str]) -> Span:
     return replace(span, events=events)
 
 
-@pytest.mark.parametrize("word", ["answer", "offset"])
-def test_places_are_read_under_their_old_and_new_names(word: str) -> None:
-    names = {
-        f"ragtrace.claim.{old}_{end}": f"ragtrace.claim.{word}_{end}"
-        for old in ("answer", "offset")
-        for end in ("start", "end")
-    }
-    version = read(renamed(written(BAD, a_record()), names))
-    assert [(verdict.claim.start, verdict.claim.end) for verdict in verdicts_of(version)] == [
-        (0, 9),
-        (10, 19),
-    ]
-
-
 def test_quote_that_is_not_in_the_chunk_any_more_is_unverified() -> None:
     record = a_record()
     chunk = replace(record.chunks[0], text="Orders can be returned within 60 days.")

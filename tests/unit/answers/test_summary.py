@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragtrace.answers.summary import AnswerSummary, key_of, summary_of, summary_of_judged
+from ragtrace.answers.carrier import summary_of
+from ragtrace.answers.summary import AnswerSummary, key_of, summary_of_judged
 from ragtrace.model import (
     AttributeValue,
     Diagnosis,

@@ -11,14 +11,12 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace import semconv
-from ragtrace.answers.summary import AnswerKey, summary_of
+from ragtrace.answers.carrier import summary_of
+from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ConfigError, SendRefused, SendRejected, SendRetryable, WriteError
 from ragtrace.model import Chunk, RagRecord, Target, VerdictLabel
-from ragtrace.reviews.delivery import ReviewDelivery
-from ragtrace.reviews.file import ReviewFile
-from ragtrace.reviews.labels import calibration_row
-from ragtrace.reviews.review import Review, ReviewPick, SavedView
-from ragtrace.reviews.span import review_span
+from ragtrace.reviews.file import ReviewDelivery, ReviewFile
+from ragtrace.reviews.review import Review, ReviewPick, review_span
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Trace
@@ -99,11 +97,11 @@ async def test_a_tenant_sees_its_own(file: ReviewFile) -> None:
     await file.add([of_tenant], record=RECORD)
     assert set(await file.reviewed(tenant="acme")) == {of_tenant.key}
     assert set(await file.reviewed(tenant=None)) == {KEY, of_tenant.key}
-    await file.save_view(SavedView(name="bad", query="label=fail", tenant="acme"))
-    await file.save_view(SavedView(name="bad", query="label=error"))
-    assert [view.query for view in await file.views(tenant="acme")] == ["label=fail"]
+    await file.save_view("bad", "label=fail", tenant="acme")
+    await file.save_view("bad", "label=error", tenant=None)
+    assert await file.views(tenant="acme") == {"bad": "label=fail"}
     await file.delete_view("bad", tenant="acme")
-    assert [view.query for view in await file.views(tenant=None)] == ["label=error"]
+    assert await file.views(tenant=None) == {"bad": "label=error"}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +120,7 @@ async def test_labels_are_those_of_most_people(file: ReviewFile, labels: str, jo
     for number, letter in enumerate(labels):
         await file.add([replace(REVIEW, reviewer=f"p{number}", label=meant[letter])], record=RECORD)
     [row] = await file.labels(tenant=None)
-    assert calibration_row(row) == {
+    assert row.row == {
         "id": f"{KEY.trace_id}:{KEY.span_id}",
         "question": RECORD.question,
         "contexts": [{"id": "faq-12", "text": "Refunds take 14 days."}],

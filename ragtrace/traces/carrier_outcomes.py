@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, count
 from typing import Final, Literal
@@ -11,14 +10,13 @@ from typing import Final, Literal
 from ragtrace import semconv
 from ragtrace.model import (
     AttributeValue,
-    Blame,
-    Diagnosis,
     Evaluation,
     JudgeIdentity,
     Label,
     MetricOutcome,
     MetricResult,
 )
+from ragtrace.traces.carrier_table import METRIC, OUTCOMES
 
 Status = Literal["ok", "partial", "error", "skipped"]
 
@@ -63,56 +61,21 @@ def status_of(evaluation: Evaluation) -> Status:
 
 def outcome_attributes(evaluation: Evaluation) -> dict[str, AttributeValue]:
     """Return flat scalars for search in back ends. A failure has no score."""
-    status = status_of(evaluation)
-    attributes: dict[str, AttributeValue] = {semconv.EVAL_STATUS: status}
-    skipped = next((result.skip_reason for result in evaluation.results if result.skip_reason), None)
-    if status == "skipped" and skipped:
-        attributes[semconv.EVAL_SKIP_REASON] = skipped.value
-    if evaluation.compromised:
-        attributes[semconv.EVAL_COMPROMISED] = True
-    if evaluation.suspicion is not None:
-        attributes[semconv.SUSPICION] = evaluation.suspicion
-    overall = overall_label(evaluation)
-    if overall in (Label.PASS, Label.FAIL):
-        attributes[semconv.PASS] = overall is Label.PASS
+    status, overall, results = status_of(evaluation), overall_label(evaluation), evaluation.results
+    of_metrics: dict[str, AttributeValue] = {}
     for key, outcome in keyed(evaluation):
-        attributes |= _of_metric(key, outcome)
-    return {**attributes, **_of_composite(evaluation)}
-
-
-def _of_metric(key: str, outcome: MetricOutcome) -> dict[str, AttributeValue]:
-    attributes: dict[str, AttributeValue] = {f"{semconv.LABEL_PREFIX}{key}": outcome.label.value}
-    if isinstance(outcome, MetricResult):
-        if outcome.threshold is not None:
-            attributes[f"{semconv.THRESHOLD_PREFIX}{key}"] = float(outcome.threshold)
-        if outcome.pass_when is not None:
-            attributes[f"{semconv.PASS_WHEN_PREFIX}{key}"] = outcome.pass_when
-        if outcome.score is not None:
-            attributes[f"{semconv.SCORE_PREFIX}{key}"] = float(outcome.score)
-    if compat := outcome.compat:
-        attributes[f"{semconv.COMPAT_STATUS_PREFIX}{key}"] = compat.status.value
-        if compat.score is not None and math.isfinite(compat.score):
-            attributes[f"{semconv.COMPAT_SCORE_PREFIX}{key}"] = float(compat.score)
-    return attributes
-
-
-def _of_composite(evaluation: Evaluation) -> dict[str, AttributeValue]:
-    diagnoses = (result.diagnosis for result in evaluation.results if result.diagnosis)
-    composites = (result.score for result in evaluation.results if result.metric == _COMPOSITE)
-    found = {semconv.DIAGNOSIS: next(diagnoses, None), semconv.COMPOSITE: next(composites, None)}
-    return _of_blame(evaluation.blame) | {
-        key: value.value if isinstance(value, Diagnosis) else value for key, value in found.items()
+        of_metrics |= METRIC.write(outcome, {}, metric=key)
+    skipped = next((result.skip_reason for result in results if result.skip_reason), None)
+    given: dict[str, AttributeValue] = {
+        semconv.EVAL_STATUS: status,
+        semconv.EVAL_SKIP_REASON: skipped if status == "skipped" else None,
+        semconv.PASS: overall is Label.PASS if overall in (Label.PASS, Label.FAIL) else None,
+        "<metrics>": of_metrics,
+        semconv.BLAME_CLASSES: tuple(found.value for found in evaluation.blame.classes),
+        semconv.DIAGNOSIS: next((result.diagnosis for result in results if result.diagnosis), None),
+        semconv.COMPOSITE: next((result.score for result in results if result.metric == _COMPOSITE), None),
     }
-
-
-def _of_blame(blame: Blame) -> dict[str, AttributeValue]:
-    told: dict[str, AttributeValue] = {}
-    if blame.primary is not None:
-        told[semconv.BLAME_CLASS] = blame.primary.value
-        told[semconv.BLAME_CLASSES] = tuple(found.value for found in blame.classes)
-    if blame.missing:
-        told[semconv.BLAME_MISSING] = blame.missing
-    return told
+    return OUTCOMES.write(evaluation, given)
 
 
 def evaluation_objects(
