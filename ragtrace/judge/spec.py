@@ -23,7 +23,7 @@ from ragtrace.http.tls import ClientTls
 from ragtrace.judge.base_url import secrets_in, sibling_url
 from ragtrace.judge.cache import CacheFile, CacheSettings, cached
 from ragtrace.judge.cascade import ScreenSpec, screened
-from ragtrace.judge.layers import adaptively_limited, limited, metered, retried, retrying, timed
+from ragtrace.judge.layers import AdaptivelyLimited, Limited, Metered, Retrying, Timed, retried
 from ragtrace.judge.replies import ReplyRules
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import PluginKind
@@ -184,12 +184,12 @@ def open_judge(
     if isinstance(judge, SelfLimited):
         timeout_s = max(timeout_s, judge.least_timeout_s)
         max_concurrency = min(max_concurrency, judge.most_at_once)
-    judge = timed(judge, _WHOLE_ASK * timeout_s)
+    judge = Timed(judge, _WHOLE_ASK * timeout_s)
     if given.batches is None:  # else the provider queues them
-        judge = adaptively_limited(judge, max_concurrency)
+        judge = AdaptivelyLimited(judge, max_concurrency)
     if around:
         judge = around(judge)
-    judge = metered(limited(retrying(judge, Backoff(max_retries=max_retries)), max_concurrency))
+    judge = Metered(Limited(Retrying(judge, Backoff(max_retries=max_retries)), max_concurrency))
     if cache and not judge.identity.computes:
         # elsewhere the same name may be another model; a strict judge must not find what another one repaired
         place = f"{spec} {_endpoint(spec, given)}{' strict' if given.reply_rules.strict_json else ''}"
