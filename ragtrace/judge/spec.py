@@ -117,7 +117,7 @@ class JudgeSettings:
     """The environment variable that holds the key."""
     timeout_s: float = 60.0
     """For one request; an answer may take several."""
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     tls: ClientTls | None = None
     """Replaces the system's certificates."""
     batches: BatchSettings | None = None
