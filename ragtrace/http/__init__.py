@@ -5,5 +5,12 @@ the token. Responses are bounded, compressed or not. `tests/architecture/test_cl
 other module creates a client.
 """
 
-from ragtrace.http._body import Body, BodyTooLarge, UnreadableBody
-from ragtrace.http.client import client_options, open_client, redirected_to, without_secrets
+from ragtrace.http.client import (
+    Body,
+    BodyTooLarge,
+    UnreadableBody,
+    client_options,
+    open_client,
+    redirected_to,
+    without_secrets,
+)

@@ -11,8 +11,7 @@ from io import BytesIO
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ragtrace.http._body import Body, UnreadableBody
-from ragtrace.http.client import host_of_redirect
+from ragtrace.http.client import Body, UnreadableBody, host_of_redirect
 
 if TYPE_CHECKING:
     import requests

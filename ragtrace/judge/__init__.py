@@ -4,13 +4,13 @@ from ragtrace.http.retry import Backoff
 from ragtrace.judge.cache import CacheFile, CacheSettings, cached, default_cache_path, uncached
 from ragtrace.judge.layers import (
     AdaptiveLimiter,
-    adaptively_limited,
-    limited,
+    AdaptivelyLimited,
+    Limited,
+    Metered,
+    Retrying,
+    Timed,
     limiter_of,
-    metered,
-    retrying,
     spent_by,
-    timed,
     unwrapped,
 )
 from ragtrace.judge.scripted import Script, ScriptedJudge

@@ -11,16 +11,15 @@ the model: a screen follows no instructions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeVar, cast, get_args
 
 from pydantic import BaseModel
 
 from ragtrace.errors import ConfigError, JudgeUnable
 from ragtrace.judge.layers import JudgeLayer
-from ragtrace.judge_forms import ExtractInput, GivenVerdict, VerifyInput, VerifyReply
+from ragtrace.judge_forms import ExtractInput, VerifyInput, VerifyReply
 from ragtrace.model import DecidedBy, JudgeIdentity, Usage
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest, YesProbability
 
@@ -156,44 +155,21 @@ class CascadeJudge(JudgeLayer):
             closing.push_async_callback(self._screen.aclose)
 
     async def _verify(self, request: JudgeRequest[VerifyReply]) -> JudgeReply[VerifyReply]:
-        finding = _Finding.of(await self._screen.ask(request), request, self._spec.band)
-        open_claims = [number for number in request.items if number not in finding.decided]
-        if not open_claims or request.about is None:
-            return finding.alone()
-        return finding.joined(await self.inner.ask(request.about(open_claims)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Finding:
-    """What the screen says about the claims of a request."""
-
-    decided: Mapping[int, GivenVerdict]
-    """The verdicts that it is sure of."""
-    support: Mapping[int, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls, reply: JudgeReply[VerifyReply], request: JudgeRequest[Any], band: tuple[float, float]
-    ) -> _Finding:
-        low, high = band
-        support = {number: p for number, p in reply.support.items() if number in request.items}
-        sure = {number for number, p in support.items() if p < low or p > high} - reply.abstained
-        return cls(
-            decided={given.id: given for given in reply.value.verdicts if given.id in sure}, support=support
-        )
-
-    def alone(self) -> JudgeReply[VerifyReply]:
-        return self.joined(JudgeReply(value=VerifyReply(verdicts=[]), usage=Usage()))
-
-    def joined(self, rest: JudgeReply[VerifyReply]) -> JudgeReply[VerifyReply]:
-        """Add what the judge says. Its verdict on a claim that it was not asked about counts for nothing."""
-        given = [verdict for verdict in rest.value.verdicts if verdict.id not in self.decided]
+        (low, high), screened = self._spec.band, await self._screen.ask(request)
+        support = {number: p for number, p in screened.support.items() if number in request.items}
+        sure = {number for number, p in support.items() if p < low or p > high} - screened.abstained
+        decided = {given.id: given for given in screened.value.verdicts if given.id in sure}
+        rest = JudgeReply(value=VerifyReply(verdicts=[]), usage=Usage())
+        open_claims = [number for number in request.items if number not in decided]
+        if open_claims and request.about is not None:
+            rest = await self.inner.ask(request.about(open_claims))
+        # a verdict of the judge on a claim that it was not asked about counts for nothing
+        given = [verdict for verdict in rest.value.verdicts if verdict.id not in decided]
         return replace(
             rest,
-            value=VerifyReply(verdicts=[*self.decided.values(), *given]),
-            support=self.support,
+            value=VerifyReply(verdicts=[*decided.values(), *given]),
+            support=support,
             decided_by={
-                number: DecidedBy.SCREEN if number in self.decided else DecidedBy.JUDGE
-                for number in self.support
+                number: DecidedBy.SCREEN if number in decided else DecidedBy.JUDGE for number in support
             },
         )

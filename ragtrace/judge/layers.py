@@ -74,18 +74,15 @@ class _Folding(JudgeLayer):
         return replace(self.inner.identity, contradicts=False, folds_contradicted=True)
 
 
-def metered(judge: Judge) -> Judge:
-    """Sum up the judge's usage, failed requests included; `spent_by` returns it."""
-    return _Metered(judge)
-
-
 def spent_by(judge: Judge) -> Usage:
     """Return a judge's usage so far, over all callers; empty if no layer counts it."""
-    layer = layer_of(judge, _Metered)
+    layer = layer_of(judge, Metered)
     return layer.spent if layer else Usage()
 
 
-class _Metered(JudgeLayer):
+class Metered(JudgeLayer):
+    """Sums up the judge's usage, failed requests included; `spent_by` returns it."""
+
     spent = Usage()
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
@@ -98,12 +95,9 @@ class _Metered(JudgeLayer):
         return reply
 
 
-def limited(judge: Judge, max_concurrency: int) -> Judge:
-    """Limit concurrent requests; the others wait in order."""
-    return _Limited(judge, max_concurrency)
+class Limited(JudgeLayer):
+    """Limits concurrent requests; the others wait in order."""
 
-
-class _Limited(JudgeLayer):
     def __init__(self, judge: Judge, max_concurrency: int) -> None:
         super().__init__(judge)
         self._slots = asyncio.Semaphore(max_concurrency)
@@ -113,16 +107,13 @@ class _Limited(JudgeLayer):
             return await self.inner.ask(request)
 
 
-def retrying(judge: Judge, backoff: Backoff | None = None, *, sleep: Sleep = asyncio.sleep) -> Judge:
-    """Retry only after ``JudgeUnavailable`` (429, 5xx, no connection).
+class Retrying(JudgeLayer):
+    """Retries only after ``JudgeUnavailable`` (429, 5xx, no connection).
 
     A time-out is not retried: a slow server would need as long again.
     """
-    return _Retrying(judge, backoff or Backoff(), sleep)
 
-
-class _Retrying(JudgeLayer):
-    def __init__(self, judge: Judge, backoff: Backoff, sleep: Sleep) -> None:
+    def __init__(self, judge: Judge, backoff: Backoff, *, sleep: Sleep = asyncio.sleep) -> None:
         super().__init__(judge)
         self._backoff = backoff
         self._sleep = sleep
@@ -156,21 +147,18 @@ async def retried(
     raise AssertionError("the last retry gives up")
 
 
-def adaptively_limited(judge: Judge, most: int) -> Judge:
-    """Limit concurrent requests by what the judge can take, with ``most`` as the upper bound."""
-    return _AdaptivelyLimited(judge, AdaptiveLimiter(most))
-
-
 def limiter_of(judge: Judge) -> AdaptiveLimiter | None:
     """Return the adaptive limiter among a judge's layers, if there is one."""
-    layer = layer_of(judge, _AdaptivelyLimited)
+    layer = layer_of(judge, AdaptivelyLimited)
     return layer.limiter if layer else None
 
 
-class _AdaptivelyLimited(JudgeLayer):
-    def __init__(self, judge: Judge, limiter: AdaptiveLimiter) -> None:
+class AdaptivelyLimited(JudgeLayer):
+    """Limits concurrent requests by what the judge can take, with ``most`` as the upper bound."""
+
+    def __init__(self, judge: Judge, most: int) -> None:
         super().__init__(judge)
-        self.limiter = limiter
+        self.limiter = AdaptiveLimiter(most)
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         async with self.limiter.turn():
@@ -227,12 +215,9 @@ class AdaptiveLimiter:
             self._slots.release()
 
 
-def timed(judge: Judge, timeout_s: float) -> Judge:
-    """Raise ``JudgeTimeout`` after ``timeout_s`` seconds of a request."""
-    return _Timed(judge, timeout_s)
+class Timed(JudgeLayer):
+    """Raises ``JudgeTimeout`` after ``timeout_s`` seconds of a request."""
 
-
-class _Timed(JudgeLayer):
     def __init__(self, judge: Judge, timeout_s: float) -> None:
         super().__init__(judge)
         self._timeout_s = timeout_s

@@ -50,7 +50,7 @@ from ragtrace.judge._words import (
     stem,
     word_count,
 )
-from ragtrace.judge.layers import limited
+from ragtrace.judge.layers import Limited
 from ragtrace.judge.phrases import (
     SENTENCE_ENDS,
     announces_answer,
@@ -124,7 +124,7 @@ class LexicalJudge:
 
 def open_lexical(settings: JudgeSettings) -> Judge:
     """Open ``lexical``."""
-    return limited(LexicalJudge(), 1)  # concurrency makes it no faster and blocks the event loop longer
+    return Limited(LexicalJudge(), 1)  # concurrency makes it no faster and blocks the event loop longer
 
 
 def sentences_as_claims(given: ExtractInput) -> JudgeReply[Any]:

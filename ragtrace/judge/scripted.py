@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -54,6 +54,7 @@ from ragtrace.sentences import split_sentences
 from ragtrace.validation import in_words
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
+ScriptedT = TypeVar("ScriptedT")
 Responder: TypeAlias = "Callable[[JudgeRequest[Any]], BaseModel | JudgeReply[Any]]"
 """Answers a request, or raises a ``JudgeError``."""
 
@@ -232,30 +233,42 @@ class ScriptedJudge:
 
     def _extract(self, given: ExtractInput) -> ExtractReply:
         shown = sorted((*given.sentences, *given.surroundings), key=lambda sentence: sentence.number)
-        answer = _words(" ".join(sentence.text for sentence in shown))
-        for text, scripted in self._script.answers.items():
-            if _words(text) in answer:
-                _raise(scripted.error)
-                return _without(given.surroundings, _as_reply(scripted))
-        return _sentence_by_sentence(given)
+        scripted = _found(self._script.answers, " ".join(sentence.text for sentence in shown))
+        if scripted is None:
+            kinds = [_kind(sentence.text) for sentence in given.sentences]
+            claims = [
+                ExtractedClaim(id=number, sentence_ids=[sentence.number], text=sentence.text, kind=kind)
+                for number, (sentence, kind) in enumerate(zip(given.sentences, kinds, strict=True), start=1)
+            ]
+            return ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)
+        _raise(scripted.error)
+        around = {sentence.number for sentence in given.surroundings}
+        found = [ScriptedClaim(text=claim) if isinstance(claim, str) else claim for claim in scripted.claims]
+        claims = [
+            ExtractedClaim(id=number, sentence_ids=claim.sentences, text=claim.text, kind=claim.kind)
+            for number, claim in enumerate(found, start=1)
+            if not around.intersection(claim.sentences)
+        ]
+        return ExtractReply(claims=claims, refusal=scripted.refusal)
 
     def _verdict(self, claim: NumberedText, chunks: tuple[NumberedText, ...]) -> GivenVerdict:
-        for text, scripted in self._script.claims.items():
-            if _words(text) == _words(claim.text):
-                if isinstance(scripted, str):
-                    scripted = ScriptedVerdict(label=scripted)
-                _raise(scripted.error)
-                return GivenVerdict(id=claim.number, **scripted.model_dump(exclude={"error"}))
-        return _by_words(claim, chunks)
+        by_text = {_words(text): scripted for text, scripted in self._script.claims.items()}
+        scripted = by_text.get(_words(claim.text))
+        if scripted is None:
+            return _by_words(claim, chunks)
+        if isinstance(scripted, str):
+            scripted = ScriptedVerdict(label=scripted)
+        _raise(scripted.error)
+        return GivenVerdict(id=claim.number, **scripted.model_dump(exclude={"error"}))
 
     def _grade(self, chunk: NumberedText, question: str) -> GivenGrade:
-        for text, scripted in self._script.chunks.items():
-            if _words(text) in _words(chunk.text):
-                if isinstance(scripted, int):
-                    scripted = ScriptedGrade(relevance=scripted)
-                _raise(scripted.error)
-                return GivenGrade(id=chunk.number, **scripted.model_dump(exclude={"error"}))
-        return GivenGrade(id=chunk.number, reason="", relevance=_shared_words(question, chunk.text))
+        scripted = _found(self._script.chunks, chunk.text)
+        if scripted is None:
+            return GivenGrade(id=chunk.number, reason="", relevance=_shared_words(question, chunk.text))
+        if isinstance(scripted, int):
+            scripted = ScriptedGrade(relevance=scripted)
+        _raise(scripted.error)
+        return GivenGrade(id=chunk.number, **scripted.model_dump(exclude={"error"}))
 
     def _relevance(self, statement: NumberedText) -> GivenRelevance:
         scripted = (claim for answer in self._script.answers.values() for claim in answer.claims)
@@ -265,16 +278,15 @@ class ScriptedJudge:
         return GivenRelevance(id=statement.number, relevance=said.get(_words(statement.text), "direct"))
 
     def _truths(self, chunk: NumberedText) -> GivenTruths:
-        for text, truths in self._script.truths.items():
-            if _words(text) in _words(chunk.text):
-                return GivenTruths(id=chunk.number, truths=truths)
-        stated = [sentence.text for sentence in split_sentences(chunk.text)]
-        return GivenTruths(id=chunk.number, truths=stated[:200])
+        truths = _found(self._script.truths, chunk.text)
+        if truths is None:
+            truths = [sentence.text for sentence in split_sentences(chunk.text)][:200]
+        return GivenTruths(id=chunk.number, truths=truths)
 
     def _questions(self, given: QuestionsInput) -> QuestionsReply:
-        for text, questions in self._script.questions.items():
-            if _words(text) in _words(given.answer):
-                return QuestionsReply(questions=questions, noncommittal=False)
+        questions = _found(self._script.questions, given.answer)
+        if questions is not None:
+            return QuestionsReply(questions=questions, noncommittal=False)
         first = next((sentence.text for sentence in split_sentences(given.answer)), "")
         return QuestionsReply(questions=[first.rstrip(".!") + "?"], noncommittal=is_refusal(first))
 
@@ -296,28 +308,10 @@ def _raise(error_type: str | None) -> None:
     raise _ERRORS[error_type](f"the script says {error_type}")
 
 
-def _as_reply(scripted: ScriptedAnswer) -> ExtractReply:
-    claims = [ScriptedClaim(text=claim) if isinstance(claim, str) else claim for claim in scripted.claims]
-    found = [
-        ExtractedClaim(id=number, sentence_ids=claim.sentences, text=claim.text, kind=claim.kind)
-        for number, claim in enumerate(claims, start=1)
-    ]
-    return ExtractReply(claims=found, refusal=scripted.refusal)
-
-
-def _without(surroundings: tuple[NumberedText, ...], reply: ExtractReply) -> ExtractReply:
-    around = {sentence.number for sentence in surroundings}
-    kept = [claim for claim in reply.claims if not around.intersection(claim.sentence_ids)]
-    return ExtractReply(claims=kept, refusal=reply.refusal)
-
-
-def _sentence_by_sentence(given: ExtractInput) -> ExtractReply:
-    kinds = [_kind(sentence.text) for sentence in given.sentences]
-    claims = [
-        ExtractedClaim(id=n, sentence_ids=[s.number], text=s.text, kind=kind)
-        for n, (s, kind) in enumerate(zip(given.sentences, kinds, strict=True), start=1)
-    ]
-    return ExtractReply(claims=claims, refusal="refusal" in kinds and "factual" not in kinds)
+def _found(scripted: Mapping[str, ScriptedT], text: str) -> ScriptedT | None:
+    """Return what the script says of the first of its texts that is in this one."""
+    words = _words(text)
+    return next((said for part, said in scripted.items() if _words(part) in words), None)
 
 
 def _kind(sentence: str) -> ClaimKind:
@@ -327,21 +321,20 @@ def _kind(sentence: str) -> ClaimKind:
 
 
 def _by_words(claim: NumberedText, chunks: tuple[NumberedText, ...]) -> GivenVerdict:
+    def given(
+        label: VerdictWord, reason: str = "", cited: Sequence[int] = (), quote: str = ""
+    ) -> GivenVerdict:
+        return GivenVerdict(id=claim.number, chunks=[*cited], quote=quote, label=label, reason=reason)
+
     bare = claim.text.strip(" .!")
     for chunk in chunks:
         if at := re.search(re.escape(bare), chunk.text, re.IGNORECASE):
-            return _given(claim, chunk, at[0], "supported", "")
+            return given("supported", cited=[chunk.number], quote=at[0])
     masked = _masked(bare)
     for chunk in chunks:
         if masked != _words(bare) and (quote := _by_masked(chunk.text).get(masked)):
-            return _given(claim, chunk, quote, "contradicted", "the numbers differ")
-    return GivenVerdict(id=claim.number, chunks=[], quote="", label="not_mentioned", reason="")
-
-
-def _given(
-    claim: NumberedText, chunk: NumberedText, quote: str, label: VerdictWord, reason: str
-) -> GivenVerdict:
-    return GivenVerdict(id=claim.number, chunks=[chunk.number], quote=quote, label=label, reason=reason)
+            return given("contradicted", "the numbers differ", [chunk.number], quote)
+    return given("not_mentioned")
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ from ragtrace.http.tls import ClientTls
 from ragtrace.judge.base_url import secrets_in, sibling_url
 from ragtrace.judge.cache import CacheFile, CacheSettings, cached
 from ragtrace.judge.cascade import ScreenSpec, screened
-from ragtrace.judge.layers import adaptively_limited, limited, metered, retried, retrying, timed
+from ragtrace.judge.layers import AdaptivelyLimited, Limited, Metered, Retrying, Timed, retried
 from ragtrace.judge.replies import ReplyRules
 from ragtrace.model import JudgeIdentity, Usage
 from ragtrace.plugins import PluginKind
@@ -117,7 +117,7 @@ class JudgeSettings:
     """The environment variable that holds the key."""
     timeout_s: float = 60.0
     """For one request; an answer may take several."""
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     tls: ClientTls | None = None
     """Replaces the system's certificates."""
     batches: BatchSettings | None = None
@@ -184,12 +184,12 @@ def open_judge(
     if isinstance(judge, SelfLimited):
         timeout_s = max(timeout_s, judge.least_timeout_s)
         max_concurrency = min(max_concurrency, judge.most_at_once)
-    judge = timed(judge, _WHOLE_ASK * timeout_s)
+    judge = Timed(judge, _WHOLE_ASK * timeout_s)
     if given.batches is None:  # else the provider queues them
-        judge = adaptively_limited(judge, max_concurrency)
+        judge = AdaptivelyLimited(judge, max_concurrency)
     if around:
         judge = around(judge)
-    judge = metered(limited(retrying(judge, Backoff(max_retries=max_retries)), max_concurrency))
+    judge = Metered(Limited(Retrying(judge, Backoff(max_retries=max_retries)), max_concurrency))
     if cache and not judge.identity.computes:
         # elsewhere the same name may be another model; a strict judge must not find what another one repaired
         place = f"{spec} {_endpoint(spec, given)}{' strict' if given.reply_rules.strict_json else ''}"
@@ -298,28 +298,21 @@ def judge_named_by(environ: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeSpec:
+class JudgeSpec(JudgeSettings):
     """Which judge is asked, and how it is reached. `sibling` gives a second model with the same settings."""
 
     use: str
     """``lexical``, ``openai:MODEL``, ``anthropic:MODEL``, …: what `open_judge` takes."""
+    argument: str = ""
+    """Not set: it is part of ``use``."""
     screen: ScreenSpec | None = None
     """Decides the claims that it is sure of, so that this judge sees the others only."""
-    base_url: str | None = None
-    api_key_env: str = OPENAI_KEY
     api_key: str | None = field(default=None, repr=False)
     """The key itself, in place of an environment variable."""
-    tls: ClientTls | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """They may hold keys."""
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
-    timeout_s: float = 60.0
     max_concurrency: int = 8
     cache: CacheSettings | None = None
-    batches: BatchSettings | None = None
     max_retries: int = 2
     """Retries after ``JudgeUnavailable`` only."""
-    reply_rules: ReplyRules = field(default_factory=ReplyRules)
 
     @classmethod
     def of_environment(cls, **settings: Any) -> Self:
@@ -341,9 +334,9 @@ class JudgeSpec:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets that must not be printed, even if a server repeats them."""
-        urls = (self.base_url, *(os.environ.get(name) for name in _ADDRESSES.values()))
+        urls = (self.base_url, *(self.environ.get(name) for name in _ADDRESSES.values()))
         logins = (secret for url in urls for secret in secrets_in(url))
-        keys = (os.environ.get(name, "") for name in (self.api_key_env, *_SECRETS))
+        keys = (self.environ.get(name, "") for name in (self.api_key_env, *_SECRETS))
         return (self.api_key or "", *keys, *self.headers.values(), *logins)
 
     def sibling(self, use: str, *, base_url: str | None = None, **own: Any) -> JudgeSpec:
@@ -365,7 +358,7 @@ class JudgeSpec:
                 self, base_url=None, api_key_env=OPENAI_KEY, api_key=None, batches=None, **elsewhere
             )
         shared = {} if base_url is None else elsewhere
-        url = base_url or sibling_url(base.base_url, use, os.environ)
+        url = base_url or sibling_url(base.base_url, use, self.environ)
         if own.get("api_key_env") and "api_key" not in own:
             own["api_key"] = None
         return replace(base, **{"screen": None, **shared, **own, "use": use, "base_url": url})
@@ -377,14 +370,7 @@ class JudgeSpec:
             ConfigError: there is no such judge or screen, or it lacks a setting.
         """
         judge = open_judge(
-            self.use,
-            cache=self.cache,
-            around=around,
-            batches=self.batches,
-            extra_body=self.extra_body,
-            max_retries=self.max_retries,
-            reply_rules=self.reply_rules,
-            **self._shared(),
+            self.use, cache=self.cache, around=around, max_retries=self.max_retries, **self._shared()
         )
         return screened(judge, open_judge(self.screen.use), self.screen) if self.screen else judge
 
@@ -397,7 +383,8 @@ class JudgeSpec:
         return open_embedder(self.use, around=around, **self._shared())
 
     def _shared(self) -> Mapping[str, Any]:
-        names = ("base_url", "api_key_env", "timeout_s", "max_concurrency", "tls", "headers")
+        given = {each.name: getattr(self, each.name) for each in fields(JudgeSettings)}
+        del given["argument"]
         keys = dict.fromkeys((self.api_key_env, *OWN_KEYS.values()), self.api_key) if self.api_key else {}
-        environ = {**os.environ, **keys} if keys else os.environ
-        return {**{name: getattr(self, name) for name in names}, "environ": environ}
+        environ = {**self.environ, **keys} if keys else self.environ
+        return {**given, "environ": environ, "max_concurrency": self.max_concurrency}

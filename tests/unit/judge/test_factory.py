@@ -8,12 +8,12 @@ import pytest
 
 from ragtrace.errors import ConfigError, JudgeCutOff, JudgeTimeout
 from ragtrace.judge import (
+    Limited,
     Script,
     ScriptedJudge,
+    Timed,
     judge_named_by,
-    limited,
     open_judge,
-    timed,
     unwrapped,
 )
 from ragtrace.judge.lexical import LexicalJudge
@@ -94,7 +94,7 @@ def test_a_wrong_script_is_refused_with_its_file_and_field(tmp_path: Path) -> No
 async def test_no_more_requests_than_allowed_reach_the_judge_at_once() -> None:
     gate = asyncio.Event()
     judge = ScriptedJudge(gate=gate)
-    narrow = limited(judge, 2)
+    narrow = Limited(judge, 2)
     async with asyncio.TaskGroup() as group:
         for _ in range(5):
             group.create_task(evaluate(RECORD, judge=narrow))
@@ -107,7 +107,7 @@ async def test_no_more_requests_than_allowed_reach_the_judge_at_once() -> None:
 
 
 async def test_a_judge_that_keeps_silent_is_timed_out() -> None:
-    silent = timed(ScriptedJudge(gate=asyncio.Event()), 0.01)
+    silent = Timed(ScriptedJudge(gate=asyncio.Event()), 0.01)
     [failure] = (await evaluate(RECORD, judge=silent)).failures
     assert failure.error_type == JudgeTimeout.error_type
 

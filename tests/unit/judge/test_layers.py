@@ -13,13 +13,13 @@ from ragtrace.judge import (
     Backoff,
     CacheSettings,
     JudgeSettings,
+    Limited,
+    Metered,
+    Retrying,
     ScriptedJudge,
-    limited,
-    metered,
+    Timed,
     open_judge,
-    retrying,
     spent_by,
-    timed,
     unwrapped,
 )
 from ragtrace.model import JudgeIdentity, Usage
@@ -67,7 +67,7 @@ def busy(retry_after_s: float | None = None, calls: int = 0) -> JudgeUnavailable
 
 async def test_an_unavailable_judge_is_asked_again_after_growing_pauses() -> None:
     waits, inner = Waits(), failing(busy(), busy(), busy())
-    reply = await retrying(inner, Backoff(max_retries=3), sleep=waits.sleep).ask(text_request())
+    reply = await Retrying(inner, Backoff(max_retries=3), sleep=waits.sleep).ask(text_request())
     assert reply.value == FreeText(text="hm")
     assert [0.25 <= waits.taken[0] <= 0.5, 0.5 <= waits.taken[1] <= 1, 1 <= waits.taken[2] <= 2] == [True] * 3
 
@@ -75,14 +75,14 @@ async def test_an_unavailable_judge_is_asked_again_after_growing_pauses() -> Non
 async def test_retries_end() -> None:
     waits, inner = Waits(), failing(*(busy() for _ in range(9)))
     with pytest.raises(JudgeUnavailable):
-        await retrying(inner, Backoff(max_retries=2), sleep=waits.sleep).ask(text_request())
+        await Retrying(inner, Backoff(max_retries=2), sleep=waits.sleep).ask(text_request())
     assert (len(inner.requests), len(waits.taken)) == (3, 2)
 
 
 async def test_a_pause_longer_than_patience_is_not_waited_for() -> None:
     waits, inner = Waits(), failing(busy(retry_after_s=3600))
     with pytest.raises(JudgeUnavailable) as caught:
-        await retrying(inner, sleep=waits.sleep).ask(text_request())
+        await Retrying(inner, Backoff(), sleep=waits.sleep).ask(text_request())
     assert (len(inner.requests), waits.taken, caught.value.retry_after_s) == (1, [], 3600)
 
 
@@ -90,18 +90,18 @@ async def test_a_pause_longer_than_patience_is_not_waited_for() -> None:
 async def test_what_will_not_get_better_is_not_asked_again(error: type[JudgeError]) -> None:
     waits, inner = Waits(), failing(error("no"))
     with pytest.raises(error):
-        await retrying(inner, sleep=waits.sleep).ask(text_request())
+        await Retrying(inner, Backoff(), sleep=waits.sleep).ask(text_request())
     assert (len(inner.requests), waits.taken) == (1, [])
 
 
 async def test_usage_covers_all_attempts() -> None:
     waits = Waits()
-    reply = await retrying(failing(busy(calls=2)), sleep=waits.sleep).ask(text_request())
+    reply = await Retrying(failing(busy(calls=2)), Backoff(), sleep=waits.sleep).ask(text_request())
     assert (reply.usage.calls, reply.usage.input_tokens) == (3, 10)
     with pytest.raises(JudgeRefused) as caught:
-        await retrying(failing(busy(calls=2), JudgeRefused("no", usage=TEN)), sleep=waits.sleep).ask(
-            text_request()
-        )
+        await Retrying(
+            failing(busy(calls=2), JudgeRefused("no", usage=TEN)), Backoff(), sleep=waits.sleep
+        ).ask(text_request())
     assert caught.value.usage.calls == 3
 
 
@@ -124,7 +124,7 @@ def test_no_pause_is_shorter_than_asked_for_or_longer_than_patience(
 
 
 async def test_a_judge_knows_what_it_spent_failures_included() -> None:
-    judge = limited(metered(failing(JudgeNonsense("no", usage=TEN))), 1)
+    judge = Limited(Metered(failing(JudgeNonsense("no", usage=TEN))), 1)
     with pytest.raises(JudgeNonsense):
         await judge.ask(text_request())
     await judge.ask(text_request())
@@ -136,10 +136,10 @@ async def test_a_judge_knows_what_it_spent_failures_included() -> None:
 @pytest.mark.parametrize(
     "wrap",
     [
-        metered,
-        retrying,
-        lambda judge: limited(judge, 1),
-        lambda judge: timed(judge, 60),
+        Metered,
+        lambda judge: Retrying(judge, Backoff()),
+        lambda judge: Limited(judge, 1),
+        lambda judge: Timed(judge, 60),
     ],
     ids=["metered", "retrying", "limited", "timed"],
 )
