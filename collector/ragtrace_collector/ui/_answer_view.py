@@ -12,9 +12,8 @@ from urllib.parse import quote, urlsplit
 from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.opened import AnswerVersion, OpenedAnswer
-from ragtrace.answers.shown import SKIP_MEANINGS, ShownChunk, ShownClaim, pieces, shown_answer
+from ragtrace.answers.shown import SKIP_MEANINGS, ShownChunk, ShownClaim, Working, pieces, shown_answer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, summary_of_judged
-from ragtrace.answers.workings import Working
 from ragtrace.model import (
     Direction,
     Evaluation,
