@@ -234,6 +234,9 @@ SKIP_MEANINGS: Final[Mapping[str, str]] = {
 """Why there was nothing to judge, in plain words."""
 
 
+_WRONG: Final = frozenset({VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED, VerdictLabel.IRRELEVANT})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownClaim:
     """A claim, numbered."""
@@ -246,6 +249,11 @@ class ShownClaim:
     """The metrics that use this verdict."""
     is_marked: bool = False
     """Whether its place in the answer is known."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it has a bad verdict."""
+        return self.verdict.label in _WRONG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
