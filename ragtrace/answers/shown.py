@@ -1,21 +1,219 @@
-"""What a page shows of a judged answer: its claims marked in it, beside the chunks with the quotes."""
+"""What a page shows of an answer: claims marked in it beside the chunks with the quotes, and its numbers."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final
+from itertools import islice, pairwise, zip_longest
+from typing import Final, NamedTuple
 
-from ragtrace.answers._marks import WORST_FIRST, MarkedPassage
-from ragtrace.answers._marks import MarkedText as MarkedText  # part of what is shown
-from ragtrace.answers._marks import pieces as pieces
-from ragtrace.answers.workings import Working, workings_of
-from ragtrace.model import Chunk, ChunkVerdict, JudgedAnswer, SkipReason, Verdict
+from ragtrace.model import (
+    OF_REFERENCE,
+    Chunk,
+    ChunkVerdict,
+    Evaluation,
+    Intermediate,
+    JudgedAnswer,
+    MetricOutcome,
+    MetricResult,
+    RagRecord,
+    SkipReason,
+    StepRun,
+    Verdict,
+    VerdictLabel,
+)
 
+WORST_FIRST: Final = (
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.IRRELEVANT,
+    VerdictLabel.UNJUDGED,
+    VerdictLabel.PARTLY_RELEVANT,
+    VerdictLabel.SUPPORTED,
+    VerdictLabel.RELEVANT,
+)
+_MOST_UNMARKED: Final = 2_000
+"""Shown characters of an unmarked passage: an answer of a megabyte must not fill the page."""
+
+
+class MarkedPassage(NamedTuple):
+    """A passage that a claim is about, or that supports it."""
+
+    start: int
+    end: int
+    number: int
+    """The claim's label."""
+    label: VerdictLabel
+
+
+class MarkedText(NamedTuple):
+    """A part of a text."""
+
+    text: str
+    label: VerdictLabel | None = None
+    """The worst of the marks that cover it."""
+    ends: tuple[int, ...] = ()
+    """Numbers of the claims whose marks end here."""
+    left_out: int = 0
+    """Number of omitted characters before the text."""
+    hidden: str = ""
+    """The omitted characters, for a page that can unfold them."""
+    numbers: tuple[int, ...] = ()
+    """Numbers of the claims whose marks cover it, the worst first."""
+    starts: tuple[int, ...] = ()
+    """Numbers of the claims that begin here, if a page needs an anchor for each."""
+
+
+def pieces(text: str, marks: Sequence[MarkedPassage]) -> tuple[MarkedText, ...]:
+    """Split a text where marks begin and end; marks may overlap."""
+    within = [mark for mark in marks if 0 <= mark.start < mark.end <= len(text)]
+    parted: list[MarkedText] = []
+    for start, end, covering in _covered(within, len(text)):
+        if covering:
+            parted.append(_marked(text[start:end], end, covering))
+        else:
+            parted.extend(_shortened(text[start:end]))
+    return tuple(parted)
+
+
+def _covered(
+    marks: Sequence[MarkedPassage], length: int
+) -> Iterator[tuple[int, int, Sequence[MarkedPassage]]]:
+    """Yield the stretches between two cuts with the marks over them; the work grows with the overlaps."""
+    cuts = sorted({0, length, *(mark.start for mark in marks), *(mark.end for mark in marks)})
+    coming = sorted(marks, key=lambda mark: mark.start, reverse=True)
+    covering: list[MarkedPassage] = []
+    for start, end in pairwise(cuts):
+        covering = [mark for mark in covering if mark.end > start]
+        while coming and coming[-1].start <= start:
+            covering.append(coming.pop())
+        yield start, end, covering
+
+
+def _marked(text: str, end: int, covering: Sequence[MarkedPassage]) -> MarkedText:
+    by_badness = sorted(covering, key=lambda mark: (WORST_FIRST.index(mark.label), mark.number))
+    return MarkedText(
+        text,
+        min((mark.label for mark in covering), key=WORST_FIRST.index),
+        tuple(sorted({mark.number for mark in covering if mark.end == end})),
+        numbers=tuple(dict.fromkeys(mark.number for mark in by_badness)),
+    )
+
+
+def _shortened(text: str) -> Iterator[MarkedText]:
+    half = _MOST_UNMARKED // 2
+    if len(text) <= _MOST_UNMARKED:
+        yield MarkedText(text)
+        return
+    yield MarkedText(text[:half])
+    yield MarkedText(text[-half:], left_out=len(text) - 2 * half, hidden=text[half:-half])
+
+
+# -- how the numbers were made ------------------------------------------------------------------------------
+_MOST_ITEMS: Final = 40
+_BEST_FIRST: Final = (VerdictLabel.RELEVANT, VerdictLabel.PARTLY_RELEVANT, VerdictLabel.IRRELEVANT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingItem:
+    """A truth, a generated question or a sentence, with what was found about it."""
+
+    text: str | None
+    """``None`` if it is not kept: content is off, or the chunk is gone."""
+    finding: str = ""
+    """Its similarity or grade."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingItems:
+    """The items of one kind."""
+
+    title: str
+    """What they are, with the limit that was used."""
+    items: tuple[WorkingItem, ...]
+    more: int = 0
+    """How many more there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Working:
+    """How the number of one metric was made."""
+
+    metric: str
+    """Its name, with the profile unless that is ragtrace's own."""
+    took: str
+    """How long it took; empty if nobody told."""
+    readings: tuple[tuple[str, str], ...]
+    """Other numbers from the same verdicts, by name."""
+    steps: tuple[str, ...]
+    """A line about each judge step: its time, calls and tokens."""
+    made: tuple[WorkingItems, ...]
+
+
+def workings_of(evaluation: Evaluation, record: RagRecord) -> tuple[Working, ...]:
+    """Return how each metric's number was made, without metrics about which nothing is known."""
+    texts = {chunk.id: chunk.text or "" for chunk in record.chunks}
+    found = (_working(outcome, texts) for outcome in evaluation.outcomes)
+    return tuple(working for working in found if working.steps or working.readings or working.made)
+
+
+def _working(outcome: MetricOutcome, texts: Mapping[str, str]) -> Working:
+    is_own = outcome.profile == "ragtrace"
+    result = outcome if isinstance(outcome, MetricResult) else None
+    made = result.intermediate if result else None
+    return Working(
+        metric=outcome.metric if is_own else f"{outcome.metric} ({outcome.profile})",
+        took=f"{outcome.duration_ms:,} ms" if outcome.steps or outcome.duration_ms else "",
+        readings=tuple((name, f"{value:.4g}") for name, value in (result.details if result else {}).items()),
+        steps=tuple(_step(run) for run in outcome.steps),
+        made=tuple(_made(made, texts)) if made else (),
+    )
+
+
+def _step(run: StepRun) -> str:
+    used = run.usage
+    calls = "1 call" if used.calls == 1 else f"{used.calls:,} calls"
+    tokens = f", {used.input_tokens:,} tokens in, {used.output_tokens:,} out" if used.calls else ""
+    unknown = f", {used.unmetered_calls:,} of unknown cost" if used.unmetered_calls else ""
+    return f"{run.step}: {run.duration_ms:,} ms, {calls}{tokens}{unknown}"
+
+
+def _made(made: Intermediate, texts: Mapping[str, str]) -> Iterator[WorkingItems]:
+    if made.truths:
+        limit = "" if made.truths_limit is None else f", at most {made.truths_limit}"
+        truths = [WorkingItem(text=truth) for truth in made.truths]
+        yield _bounded(f"Truths that the chunks state{limit}", truths)
+    if made.questions or made.similarities:
+        pairs = zip_longest(made.questions, made.similarities)
+        asked = [WorkingItem(text=question, finding=_similarity(number)) for question, number in pairs]
+        yield _bounded("Questions that the answer would answer, with their similarity", asked)
+    if made.sentences:
+        graded = [
+            WorkingItem(
+                text=texts.get(grade.chunk_id, "")[grade.start : grade.end] or None,
+                finding=f"{grade.label.value}, {grade.chunk_id}",
+            )
+            for grade in sorted(made.sentences, key=lambda grade: _rank(grade.label))
+        ]
+        yield _bounded("Sentences of the chunks, the relevant ones first", graded)
+
+
+def _bounded(title: str, items: list[WorkingItem]) -> WorkingItems:
+    shown = tuple(islice(items, _MOST_ITEMS))
+    return WorkingItems(title=title, items=shown, more=len(items) - len(shown))
+
+
+def _similarity(number: float | None) -> str:
+    return "undefined" if number is None else f"{number:.3f}"
+
+
+def _rank(label: VerdictLabel) -> int:
+    return _BEST_FIRST.index(label) if label in _BEST_FIRST else len(_BEST_FIRST)
+
+
+# -- the answer -------------------------------------------------------------------------------------------
 _MOST_CHUNKS: Final = 20
-_OF_REFERENCE: Final = "reference"
 SKIP_MEANINGS: Final[Mapping[str, str]] = {
     SkipReason.NO_CONTENT: "the instrumentation did not record the text",
     SkipReason.NO_RETRIEVAL: "nothing was retrieved for the answer, or no span says so",
@@ -36,6 +234,9 @@ SKIP_MEANINGS: Final[Mapping[str, str]] = {
 """Why there was nothing to judge, in plain words."""
 
 
+_WRONG: Final = frozenset({VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED, VerdictLabel.IRRELEVANT})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownClaim:
     """A claim, numbered."""
@@ -48,6 +249,11 @@ class ShownClaim:
     """The metrics that use this verdict."""
     is_marked: bool = False
     """Whether its place in the answer is known."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it has a bad verdict."""
+        return self.verdict.label in _WRONG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +304,7 @@ def shown_answer(
     record = judged.record
     every = tuple(_claims(judged))
     claims = _worst(every, most_claims)
-    about_answer = tuple(claim for claim in claims if claim.verdict.claim.kind != _OF_REFERENCE)
+    about_answer = tuple(claim for claim in claims if claim.verdict.claim.kind != OF_REFERENCE)
     chunks = _chunks(judged, claims)
     uncited = sorted(chunks, key=lambda chunk: not chunk.is_cited)
     cited = sum(chunk.is_cited for chunk in chunks)
@@ -107,7 +313,7 @@ def shown_answer(
         judged=judged,
         pieces=pieces(record.answer or "", [mark for claim in about_answer for mark in _mark(claim)]),
         claims=about_answer,
-        of_reference=tuple(claim for claim in claims if claim.verdict.claim.kind == _OF_REFERENCE),
+        of_reference=tuple(claim for claim in claims if claim.verdict.claim.kind == OF_REFERENCE),
         chunks=tuple(chunk for chunk in chunks if chunk.place in shown),
         more_chunks=len(chunks) - len(shown),
         more_claims=len(every) - len(claims),
@@ -140,7 +346,7 @@ def _place_in_answer(verdict: Verdict) -> tuple[int, int]:
 def _is_within(verdict: Verdict, length: int) -> bool:
     start, end = verdict.claim.start, verdict.claim.end
     return (
-        verdict.claim.kind != _OF_REFERENCE
+        verdict.claim.kind != OF_REFERENCE
         and start is not None
         and end is not None
         and 0 <= start < end <= length

@@ -58,7 +58,7 @@ class PageReport:
             about=self._about,
             ending=ending,
             totals=self._totals,
-            metrics=[_shown_metric(metric) for metric in self._totals.metrics.values()],
+            metrics=list(self._totals.metrics.values()),
             worst=[
                 (rank, _trace_url(self._about.trace_url, answer), shown_answer(answer))
                 for rank, answer in enumerate(self._worst, start=1)
@@ -72,34 +72,6 @@ class PageReport:
     def abandon(self) -> None:
         """Keep the earlier file."""
         self._file.abandon()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ShownMetric:
-    """A metric's numbers and histogram."""
-
-    tally: MetricTally
-    threshold: float | None
-    pass_when: str | None
-    mean: WeightedMean | None
-    passing: WeightedMean | None
-    bins: tuple[HistogramBin, ...]
-    picture: Histogram
-    lower_is_better: bool
-
-
-def _shown_metric(metric: MetricTotals) -> _ShownMetric:
-    mean, direction = metric.mean.estimate(), metric.tally.direction
-    return _ShownMetric(
-        tally=metric.tally,
-        threshold=metric.threshold,
-        pass_when=metric.pass_when,
-        mean=mean,
-        passing=metric.passing.estimate(),
-        bins=metric.bins,
-        picture=draw(metric.bins, mean, threshold=metric.threshold),
-        lower_is_better=direction is Direction.LOWER_IS_BETTER,
-    )
 
 
 def _trace_url(template: str | None, answer: JudgedAnswer) -> str | None:
@@ -168,8 +140,8 @@ class MetricTotals:
         self.tally = MetricTally(metric=outcome.metric if own else f"{outcome.metric}.{outcome.profile}")
         self.threshold: float | None = None
         self.pass_when: str | None = None
-        self.mean = RunningMean()
-        self.passing = RunningMean()
+        self._mean = RunningMean()
+        self._passing = RunningMean()
         self._answers = [0] * BINS
         self._passed = [0] * BINS
         self._weights = [0.0] * BINS
@@ -182,13 +154,33 @@ class MetricTotals:
         self.threshold, self.pass_when = outcome.threshold, outcome.pass_when
         passes = outcome.label is Label.PASS
         probability, cluster = answer.probability, answer.cluster
-        self.mean.add(Weighed(outcome.score, probability, cluster))
-        self.passing.add(Weighed(float(passes), probability, cluster))
+        self._mean.add(Weighed(outcome.score, probability, cluster))
+        self._passing.add(Weighed(float(passes), probability, cluster))
         if probability is not None:
             place = min(BINS - 1, int(outcome.score * BINS))
             self._answers[place] += 1
             self._passed[place] += passes
             self._weights[place] += 1 / probability
+
+    @property
+    def mean(self) -> WeightedMean | None:
+        """The mean of the scores; ``None`` without any."""
+        return self._mean.estimate()
+
+    @property
+    def passing(self) -> WeightedMean | None:
+        """The share that passes; ``None`` without a score."""
+        return self._passing.estimate()
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether less of the metric is better."""
+        return self.tally.direction is Direction.LOWER_IS_BETTER
+
+    @property
+    def picture(self) -> Histogram:
+        """The histogram, laid out."""
+        return draw(self.bins, self.mean, threshold=self.threshold)
 
     @property
     def bins(self) -> tuple[HistogramBin, ...]:

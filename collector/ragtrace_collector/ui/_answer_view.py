@@ -12,9 +12,8 @@ from urllib.parse import quote, urlsplit
 from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.opened import AnswerVersion, OpenedAnswer
-from ragtrace.answers.shown import SKIP_MEANINGS, ShownChunk, ShownClaim, pieces, shown_answer
+from ragtrace.answers.shown import SKIP_MEANINGS, ShownChunk, ShownClaim, Working, pieces, shown_answer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, summary_of_judged
-from ragtrace.answers.workings import Working
 from ragtrace.model import (
     Direction,
     Evaluation,
@@ -42,7 +41,6 @@ _ANSWER_CHARACTERS: Final = 12_000
 _CHUNK_CHARACTERS: Final = 6_000
 _SAID_CHARACTERS: Final = 80
 _VERDICTS: Final = frozenset(VerdictLabel)
-_WRONG: Final = frozenset({VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED, VerdictLabel.IRRELEVANT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,20 +62,14 @@ class MetricLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimLine:
+class ClaimLine(ShownClaim):
     """A claim with the way to its evidence."""
 
-    shown: ShownClaim
     said: str
     """What a screen reader says of its passage: ``claim 2, contradicted, evidence: chunk 1, faq-12``."""
     target: str
     """The anchor of its evidence: its quote, or a chunk; empty without any."""
     reviews: tuple[Review, ...]
-
-    @property
-    def is_wrong(self) -> bool:
-        """Whether it has a bad verdict."""
-        return self.shown.verdict.label in _WRONG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +168,7 @@ class AnswerView:
     @property
     def numbers(self) -> Mapping[int, ClaimLine]:
         """The shown claims by number."""
-        return {line.shown.number: line for line in (*self.claims, *self.of_reference)}
+        return {line.number: line for line in (*self.claims, *self.of_reference)}
 
     @property
     def shown_number(self) -> int:
@@ -196,7 +188,7 @@ def view_of(
     chunks = tuple(_chunk_lines(shown.chunks, shown.claims))
     reviews = (*reviews, *_reviews_told(opened, {review.time_ns for review in reviews}))
     claims = {
-        line.shown: line for line in _claim_lines((*shown.claims, *shown.of_reference), chunks, reviews)
+        line.number: line for line in _claim_lines((*shown.claims, *shown.of_reference), chunks, reviews)
     }
     return AnswerView(
         key=opened.key,
@@ -209,8 +201,8 @@ def view_of(
         query=_plain(record.retrieval_query if record.retrieval_query != record.question else None),
         text=fold(shown.pieces, shown=_ANSWER_CHARACTERS),
         reference=_plain(record.reference),
-        claims=tuple(sorted((claims[claim] for claim in shown.claims), key=lambda line: not line.is_wrong)),
-        of_reference=tuple(claims[claim] for claim in shown.of_reference),
+        claims=tuple(sorted((claims[it.number] for it in shown.claims), key=lambda line: not line.is_wrong)),
+        of_reference=tuple(claims[claim.number] for claim in shown.of_reference),
         more_claims=shown.more_claims,
         chunks=chunks,
         more_chunks=shown.more_chunks,
@@ -440,7 +432,7 @@ def _claim_lines(
         by_claim[review.claim].append(review)
     for claim in claims:
         yield ClaimLine(
-            shown=claim,
+            **{name: getattr(claim, name) for name in ShownClaim.__slots__},
             said=_said(claim, ids),
             target=_target(claim, quoted, ids),
             reviews=tuple(by_claim[claim.verdict.claim.text]),

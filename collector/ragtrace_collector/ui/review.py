@@ -82,7 +82,7 @@ async def show_queue(request: Request) -> Response:
         labels=LABELS,
         least=LEAST,
         saved=_saved(request),
-        undo_url=_undo_path(request),
+        undo_url=_path(request, "review_undo", None, *_kept(request)),
     )
 
 
@@ -101,10 +101,10 @@ async def go_to_next(request: Request) -> Response:
         found = await next_answer(site.index, queue, pick, done)
     saved = [("saved", _saved(request))] if _saved(request) else []
     if found is None:
-        query = urlencode([*saved, ("empty", pick.value), *_list(request)])
-        return RedirectResponse(f"{request.url_for('review').path}?{query}", 303)
+        said = (*saved, ("empty", pick.value), *_list(request))
+        return RedirectResponse(_path(request, "review", None, *said), 303)
     passed_on = [("queue", pick.value), *saved, *_kept(request)]
-    return RedirectResponse(_answer_path(request, found.key, *passed_on), 303)
+    return RedirectResponse(_path(request, "review_answer", found.key, *passed_on), 303)
 
 
 def _queue(request: Request) -> QueueOrder:
@@ -146,8 +146,8 @@ async def save(request: Request) -> Response:
         return _form(request, view, typed=fields, problem=str(exc), status=507)
     saved = f"{key.trace_id}:{key.span_id}:{key.tenant}"
     if fields.get("queue") in _QUEUES:
-        query = urlencode([("queue", fields["queue"]), ("saved", saved), *_kept(request)])
-        return RedirectResponse(f"{request.url_for('review_next').path}?{query}", 303)
+        onward = (("queue", fields["queue"]), ("saved", saved), *_kept(request))
+        return RedirectResponse(_path(request, "review_next", None, *onward), 303)
     return RedirectResponse(answer_url(request, key), 303)
 
 
@@ -159,7 +159,7 @@ async def undo(request: Request) -> Response:
         raise HTTPException(404)
     await reviews.undo(key, reviewer=viewer_of(request).name)
     queue = _pick(fields.get("queue", "")).value
-    return RedirectResponse(_answer_path(request, key, ("queue", queue), *_kept(request)), 303)
+    return RedirectResponse(_path(request, "review_answer", key, ("queue", queue), *_kept(request)), 303)
 
 
 async def send_labels(request: Request) -> Response:
@@ -257,27 +257,17 @@ def _pick(text: str) -> ReviewPick:
     return ReviewPick(text) if text in _QUEUES else ReviewPick.UNCERTAIN
 
 
-def _answer_path(request: Request, key: AnswerKey, *query: tuple[str, str]) -> str:
-    path = request.url_for("review_answer", trace_id=key.trace_id, span_id=key.span_id).path
-    tenant = [("tenant", key.tenant)] if key.tenant else []
-    return f"{path}?{urlencode([*tenant, *query])}"
+def _path(request: Request, name: str, key: AnswerKey | None, *query: tuple[str, str]) -> str:
+    """Return where something is done, of an answer if there is a key."""
+    ids = {} if key is None else {"trace_id": key.trace_id, "span_id": key.span_id}
+    tenant = [("tenant", key.tenant)] if key and key.tenant else []
+    path, text = request.url_for(name, **ids).path, urlencode([*tenant, *query])
+    return f"{path}?{text}" if text else path
 
 
 def _skip_path(request: Request, key: AnswerKey, queue: str) -> str:
-    skipped = [*_kept(request), ("skipped", f"{key.trace_id}:{key.span_id}:{key.tenant}")]
-    return f"{request.url_for('review_next').path}?{urlencode([('queue', queue), *skipped])}"
-
-
-def _undo_path(request: Request) -> str:
-    query = urlencode(_kept(request))
-    path = request.url_for("review_undo").path
-    return f"{path}?{query}" if query else path
-
-
-def _save_path(request: Request, key: AnswerKey) -> str:
-    path = request.url_for("review_save", trace_id=key.trace_id, span_id=key.span_id).path
-    query = [*([("tenant", key.tenant)] if key.tenant else []), *_kept(request)]
-    return f"{path}?{urlencode(query)}" if query else path
+    skipped = ("skipped", f"{key.trace_id}:{key.span_id}:{key.tenant}")
+    return _path(request, "review_next", None, ("queue", queue), *_kept(request), skipped)
 
 
 async def _view(request: Request, key: AnswerKey, reviews: ReviewFile, *, carrier: str = "") -> AnswerView:
@@ -307,8 +297,8 @@ def _form(
         typed=typed if typed is not None else _earlier(view.claims, viewer_of(request).name),
         queue=queue if queue in _QUEUES else "",
         skip_url=_skip_path(request, view.key, queue),
-        save_url=_save_path(request, view.key),
-        undo_url=_undo_path(request),
+        save_url=_path(request, "review_save", view.key, *_kept(request)),
+        undo_url=_path(request, "review_undo", None, *_kept(request)),
         problem=problem,
         saved=_saved(request),
         answer_url=answer_url,
@@ -321,8 +311,8 @@ def _earlier(claims: Sequence[ClaimLine], reviewer: str) -> Mapping[str, str]:
     for line in claims:
         mine = next((review for review in line.reviews if review.reviewer == reviewer), None)
         if mine is not None:
-            said[f"label-{line.shown.number}"] = mine.label.value
-            said[f"note-{line.shown.number}"] = mine.note
+            said[f"label-{line.number}"] = mine.label.value
+            said[f"note-{line.number}"] = mine.note
     return said
 
 
@@ -337,7 +327,7 @@ def _said(request: Request, view: AnswerView, fields: Mapping[str, str]) -> Iter
     """Yield the reviews of a form; the claims are those of the carrier, whatever the form says."""
     queue = fields.get("queue", "")
     for line in view.claims:
-        verdict, number = line.shown.verdict, line.shown.number
+        verdict, number = line.verdict, line.number
         label = fields.get(f"label-{number}", "")
         if label not in LABELS:
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 
@@ -16,15 +16,6 @@ from starlette.testclient import TestClient
 
 from ragtrace.answers.opened import AnswerGone, AnswerVersion, OpenedAnswer
 from ragtrace.answers.opening import open_answer
-from ragtrace.answers.port import (
-    AnswerFilter,
-    AnswerPage,
-    MetricTrend,
-    Quadrant,
-    SortBy,
-    Sums,
-    TrafficScope,
-)
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.clock import SystemClock
 from ragtrace.model import (
@@ -98,32 +89,6 @@ class MemoryRows:
             raise self.failure
         found = [row for row in self.rows if row.session == session and tenant in (None, row.key.tenant)]
         return sorted(found, key=lambda row: row.time_ns)[:limit]
-
-    async def page(
-        self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST, after: str | None = None, limit: int = 50
-    ) -> AnswerPage:
-        raise NotImplementedError
-
-    def every(self, chosen: AnswerFilter, *, sort: SortBy = SortBy.NEWEST) -> AsyncIterator[AnswerSummary]:
-        raise NotImplementedError
-
-    async def metrics(self, scope: TrafficScope) -> Sequence[str]:
-        raise NotImplementedError
-
-    async def trend(self, metric: str, scope: TrafficScope, *, period_ns: int) -> MetricTrend:
-        raise NotImplementedError
-
-    async def sums(self, scope: TrafficScope) -> Sums:
-        raise NotImplementedError
-
-    async def quadrant(self, scope: TrafficScope) -> Quadrant | None:
-        raise NotImplementedError
-
-    async def values(self, dimension: str, scope: TrafficScope, *, limit: int = 100) -> Mapping[str, int]:
-        raise NotImplementedError
-
-    async def newest_ns(self, scope: TrafficScope) -> int | None:
-        raise NotImplementedError
 
 
 def site_of_answers(

@@ -7,8 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.answers._marks import MarkedPassage, pieces
-from ragtrace.answers.shown import shown_answer
+from ragtrace.answers.shown import MarkedPassage, pieces, shown_answer
 from ragtrace.model import Chunk, Claim, Verdict, VerdictLabel
 from tests.unit.reports.judged_answers import a_verdict, judged, of_outcome, result
 
