@@ -268,7 +268,7 @@ def certificate_fault(error: BaseException) -> str | None:
         return f"its certificate is out of time ({why}): renew it, or set this machine's clock"
     return (
         f"its certificate is not trusted ({why}): name the authority that signed it, a file in PEM form, as"
-        " `judge.tls.ca` (commands: --judge-ca FILE)"
+        " `judge.tls.ca` (--set judge.tls.ca=FILE)"
     )
 
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.budget import load_prices
+from ragtrace.cli.options import ReportOptions
 from ragtrace.cli.report_files import Reports
-from ragtrace.cli.report_options import ReportOptions
 from ragtrace.errors import ConfigError
 from ragtrace.model import VerdictLabel
 from ragtrace.reports import RunEnd, SkippedAnswers, answer_row, open_report
