@@ -137,7 +137,7 @@ class Prices:
         remedy = "look it up again, and" if self._own(identity) else f"install a later {PACKAGE}, or"
         return (
             f"the price of {identity.model} was looked up on {price.as_of}, {days} days ago: {remedy}"
-            " name a file that has it with its `as_of` (--prices, `judge.prices`)"
+            " name a file that has it with its `as_of` (`judge.prices`)"
         )
 
     def _own(self, identity: JudgeIdentity) -> Price | None:

@@ -10,17 +10,50 @@ import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from importlib import import_module
+from typing import Final, NoReturn
 
 import click
 
 from ragtrace import __version__
-from ragtrace.cli.command_table import COMMANDS
 from ragtrace.cli.render import printable
 from ragtrace.cli.script import INTERRUPTED
 from ragtrace.errors import ConfigError, InputError, RagtraceError
 from ragtrace.process import look_for_cycles_seldom
 
+COMMANDS: Final = {
+    "demo": ("ragtrace.cli.demo:demo", "See the whole pipeline on human-labeled traffic."),
+    "evaluate": ("ragtrace.cli.evaluate:evaluate", "Judge the records of a JSON-lines file."),
+    "explain": ("ragtrace.cli.explain:explain", "Show what is read from a trace, from where, and why."),
+    "backfill": ("ragtrace.cli.backfill:backfill", "Judge the answers in stored traces."),
+    "rejudge": ("ragtrace.cli.rejudge:rejudge", "Score kept verdicts again, or compare two judges."),
+    "report": ("ragtrace.cli.report:report", "Measure production quality from judged answers."),
+    "calibrate": ("ragtrace.cli.calibrate:calibrate", "Measure a judge against human labels."),
+    "doctor": ("ragtrace.cli.doctor:doctor", "Check judge, endpoints, store, and an application's spans."),
+    "collector": (
+        "ragtrace_collector.cli.collector:collector",
+        "Receive OTLP, judge the answers in it, write the verdicts back.",
+    ),
+    "ui": (
+        "ragtrace_collector.cli.ui:ui",
+        "Show judged answers on a page: trends, lists, claims and evidence.",
+    ),
+    "tail": ("ragtrace_collector.cli.tail:tail", "Follow verdicts in the terminal."),
+    "export-records": (
+        "ragtrace_collector.cli.export_records:export_records",
+        "Write reviewed answers as labeled records.",
+    ),
+    "why": ("ragtrace_collector.cli.why:why", "Say why an answer has a score, or has none."),
+    "ledger": (
+        "ragtrace_collector.cli.ledger:ledger",
+        "Count the answers a collector saw, what judging has cost, what was rejected.",
+    ),
+    "drift": (
+        "ragtrace_collector.cli.drift:drift",
+        "Check by labeled answers whether the judge has changed.",
+    ),
+}
+"""Where each command is, which is loaded only to run, and its line in ``ragtrace --help``."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -57,8 +90,12 @@ class _Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
-        return entry.load() if entry else None
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        found = getattr(import_module(module), name)
+        assert isinstance(found, click.Command)
+        return found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -72,7 +109,7 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(entry.name, entry.help) for entry in COMMANDS.values()])
+            formatter.write_dl([(name, told) for name, (_, told) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
         with _errors_told(ctx):

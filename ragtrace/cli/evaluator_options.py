@@ -1,180 +1,139 @@
-"""The options that name an evaluator: of `evaluate`, of `backfill`, or a collector's configuration."""
+"""The options that name an evaluator: short forms of what a collector's configuration says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import os
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import EXISTING_FILE, CardOptions, EmbedderOptions, JudgeOptions, SecondJudgeOption
+from ragtrace.cli.options import ConfigOptions
 from ragtrace.cli.render import talk
-from ragtrace.cli.settings import given_options_of, group, option
+from ragtrace.cli.settings import group, option
 
 if TYPE_CHECKING:
-    from ragtrace.conversations.settings import SessionSettings
-    from ragtrace.pipeline.spec import EvaluatorSpec, MetricSpec, VerifySpec
-    from ragtrace.traces.attach import AttachOptions
-    from ragtrace.traces.extract import ExtractRules
+    from ragtrace.pipeline.spec import EvaluatorSpec
+    from ragtrace_collector.config import CollectorConfig
 
-VERIFY_FORMS: Final = ("auto", "json", "logprobs")
-"""The values of `ragtrace.metrics.verify_settings.VerifyForm`."""
+_EMBEDDER: Final = "openai:text-embedding-3-small"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyOptions:
-    """How the judge is asked about claims."""
+class JudgeOptions:
+    """Who judges, and how it is reached."""
 
-    claims_per_call: int = option(
-        "--batch-size",
-        type=click.IntRange(1, 200),
-        default=20,
-        show_default=True,
-        metavar="N",
-        help="Claims in one request; use fewer for models with short replies.",
+    config: ConfigOptions = group(ConfigOptions)
+    spec: str | None = option(
+        "--judge",
+        metavar="JUDGE",
+        configures=True,
+        help="lexical, openai:MODEL, azure:DEPLOYMENT, anthropic:MODEL, nli:FOLDER, scripted:PATH or cascade."
+        " [default: openai if OPENAI_API_KEY or OPENAI_BASE_URL is set, else lexical]",
     )
-    form: str = option(
-        "--verify",
-        type=click.Choice(VERIFY_FORMS),
-        default="auto",
-        show_default=True,
-        help="How verdicts are requested: json (batches, with quotes), logprobs (P(Yes) of one claim), or"
-        " auto (from --calibration, else json).",
+    base_url: str | None = option(
+        "--base-url",
+        metavar="URL",
+        configures=True,
+        help="Endpoint of openai:, azure: or anthropic:. A user and password in it replace the key.",
     )
-    canary_rate: float = option(
-        "--sentinel-rate",
-        type=click.FloatRange(0, 1),
-        default=1.0,
-        show_default=True,
-        metavar="SHARE",
-        help="The share of records whose requests contain canary claims: claims with known verdicts.",
+    api_key_env: str | None = option(
+        "--api-key-env",
+        metavar="NAME",
+        configures=True,
+        help="Environment variable with the judge's key. [default: OPENAI_API_KEY; for anthropic: and"
+        " azure:, their own]",
     )
-    second_look: bool = option(
-        "--second-look", is_flag=True, help="Ask again about claims that are not supported."
+    use_cache: bool | None = option(
+        "--cache/--no-cache",
+        configures=True,
+        help="Keep and reuse the judge's replies in ~/.cache/ragtrace. They contain judged text; only you can"
+        " read the file. [default: off, unless judge.cache is set]",
     )
-
-    def verify_spec(self) -> VerifySpec:
-        """Return how the judge is asked for verdicts."""
-        from ragtrace.pipeline.spec import VerifySpec
-
-        return VerifySpec(
-            form=self.form,
-            second_look=self.second_look,
-            canary_rate=self.canary_rate,
-            claims_per_call=self.claims_per_call,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenEvaluator:
-    """The evaluator that the options name, not opened yet."""
-
-    spec: EvaluatorSpec
-    rules: ExtractRules | None = None
-    """How a collector's configuration reads RAG calls; ``None`` without one."""
-    attach: AttachOptions | None = None
-    """What its carriers look like; ``None`` without one."""
-    sessions: SessionSettings | None = None
-    """How it judges sessions; ``None`` without one."""
-    judges_sessions: bool = False
-    """Whether it does."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluatorOptions:
-    """Who judges, and how."""
-
-    config: Path | None = option(
-        "--config",
-        type=EXISTING_FILE,
-        metavar="FILE",
-        help="A collector's configuration: judge by its metrics, judge and settings, with the same ids.",
-    )
-    judge: JudgeOptions = group(JudgeOptions)
-    second: SecondJudgeOption = group(SecondJudgeOption)
     calibration: Path | None = option(
         "--calibration",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
+        configures=True,
         help="What `ragtrace calibrate --save` wrote about this judge: how to ask it, and its threshold.",
     )
-    cards: CardOptions = group(CardOptions)
-    embedder: EmbedderOptions = group(EmbedderOptions)
-    verify: VerifyOptions = group(VerifyOptions)
 
-    def chosen(
+    @property
+    def names_judge(self) -> bool:
+        """Whether an option names the judge."""
+        return self.spec is not None or "judge.use" in dict(self.config.changes)
+
+    def evaluator(
         self,
-        metrics: Callable[[], tuple[MetricSpec, ...]],
+        metrics: Callable[[], list[dict[str, Any]]] | None = None,
         *,
-        metric_options: Collection[type],
-        max_concurrency: int,
+        max_concurrency: int = 1,
+        only: Collection[str] = ("judge", "evaluate"),
     ) -> ChosenEvaluator:
-        """Return the evaluator of the configuration, or of the options and these metrics.
+        """Return the evaluator that the configuration or the options name, not opened yet.
 
-        ``metric_options`` are the settings dataclasses that ``metrics`` reads.
+        Args:
+            metrics: Makes the metrics that options name.
+            max_concurrency: How many requests run at once; the collector's number is for its own traffic.
+            only: The sections of the configuration that the command reads.
 
         Raises:
-            ConfigError: the configuration is wrong.
-            UsageError: it is given, and an option too that it would override.
+            ConfigError: a setting is wrong.
+            UsageError: options do not go together.
         """
-        if self.config is None:
-            return ChosenEvaluator(spec=self._spec(metrics(), max_concurrency))
-        self._refuse_beside_config(metric_options)
-        with needs_extra("collector"):
-            from ragtrace_collector.config import load_config
-            from ragtrace_collector.judge.live import attach_options_of
-            from ragtrace_collector.judge.spec import evaluator_spec_of
+        options = self._options()
+        if metrics is not None and self.config.path is None:
+            options["evaluate.metrics"] = metrics()
+        config = self.config.read(options, only=only)
+        from ragtrace_collector.judge.spec import evaluator_spec_of
 
-        config = load_config(self.config)
-        live_only = {
-            "judge.cheaper": config.judge.cheaper is not None,
-            "attach.mode: hold": config.attach.mode == "hold",
-        }
-        if any(live_only.values()):
-            named = ", ".join(name for name, is_set in live_only.items() if is_set)
-            talk(f"for live traffic only, not used here: {named}")
+        spec = evaluator_spec_of(config)
+        embedder = spec.embedder
+        if embedder is None and self.config.path is None and spec.judge.kind == "openai":
+            embedder = spec.judge.sibling(_EMBEDDER)
+        second = spec.second and replace(spec.second, max_concurrency=max_concurrency)
+        judge = replace(spec.judge, max_concurrency=max_concurrency)
+        if self.config.path is not None:
+            _say_what_is_live(config)
         return ChosenEvaluator(
-            spec=_with_concurrency(evaluator_spec_of(config), max_concurrency),
-            rules=config.extract.opened(),
-            attach=attach_options_of(config),
-            sessions=config.sessions.opened(tenant=config.sample.tenant),
-            judges_sessions=config.sessions.enabled,
+            spec=replace(spec, judge=judge, second=second, embedder=embedder),
+            config=config,
         )
 
-    def _spec(self, metrics: tuple[MetricSpec, ...], max_concurrency: int) -> EvaluatorSpec:
-        from ragtrace.pipeline.spec import EvaluatorSpec
+    def _options(self) -> dict[str, object]:
+        """Return what these options say, by the paths of the keys."""
+        from ragtrace.judge import default_cache_path, judge_named_by
 
-        judge = self.judge.judge_spec(max_concurrency=max_concurrency)
-        return EvaluatorSpec(
-            metrics=metrics,
-            judge=judge,
-            second=judge.sibling(self.second.spec) if self.second.spec else None,
-            embedder=self.embedder.embedder_spec(judge),
-            verify=self.verify.verify_spec(),
-            calibration=self.calibration,
-            cards=self.cards.files,
-            require_card=self.cards.are_required,
-            prices=Path(self.judge.prices_file) if self.judge.prices_file else None,
-        )
-
-    def _refuse_beside_config(self, metric_options: Collection[type]) -> None:
-        kinds = {JudgeOptions, SecondJudgeOption, CardOptions, EmbedderOptions, VerifyOptions}
-        given = list(given_options_of(click.get_current_context(), kinds | set(metric_options)))
-        if self.calibration is not None:
-            given.append("--calibration")
-        if given:
-            raise click.UsageError(
-                f"--config names the whole evaluator: leave out {', '.join(dict.fromkeys(given))}"
-            )
+        if self.config.path is None and self.base_url is not None and not self.names_judge:
+            raise click.UsageError("--base-url needs --judge openai:MODEL: which model is to judge?")
+        cache = {None: None, True: str(default_cache_path()), False: None}[self.use_cache]
+        given: Mapping[str, object] = {
+            "judge.base_url": self.base_url,
+            "judge.api_key_env": self.api_key_env,
+            "judge.cache": cache,
+            "judge.calibration": self.calibration and str(self.calibration),
+        }
+        return {
+            "judge.use": self.spec or judge_named_by(os.environ),
+            **{key: value for key, value in given.items() if value is not None},
+        }
 
 
-def _with_concurrency(spec: EvaluatorSpec, max_concurrency: int) -> EvaluatorSpec:
-    """Let as many requests run at once as answers: the collector's number is for its own traffic."""
-    return replace(
-        spec,
-        judge=replace(spec.judge, max_concurrency=max_concurrency),
-        second=replace(spec.second, max_concurrency=max_concurrency) if spec.second else None,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenEvaluator:
+    """The evaluator that the options name, not opened yet, and the configuration that says so."""
+
+    spec: EvaluatorSpec
+    config: CollectorConfig
+
+
+def _say_what_is_live(config: CollectorConfig) -> None:
+    live_only = {
+        "judge.cheaper": config.judge.cheaper is not None,
+        "attach.mode: hold": config.attach.mode == "hold",
+    }
+    if any(live_only.values()):
+        named = ", ".join(name for name, is_set in live_only.items() if is_set)
+        talk(f"for live traffic only, not used here: {named}")

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ragtrace.cli.backfill.unreadable import UnreadableParts
 from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import FILE, ExtractOptions, JsonOption
+from ragtrace.cli.options import ConfigOptions, FromHeaders, JsonOption, access
 from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, printable, talk
 from ragtrace.cli.settings import command, group, option, takes
 from ragtrace.errors import InputError, ReadError
@@ -22,9 +21,10 @@ from ragtrace.errors import InputError, ReadError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ragtrace.cli.record_files import UnreadableParts
     from ragtrace.model import Chunk, Gap, Part, Provenance, RagRecord
     from ragtrace.ports import TraceReader
-    from ragtrace.traces.extract import Extraction, ExtractionNote, ExtractRules
+    from ragtrace.traces.extract import Extraction, ExtractionNote
     from ragtrace.traces.trace import Trace
     from ragtrace_collector.config import CollectorConfig
 
@@ -47,16 +47,11 @@ class SourceOptions:
         "--from",
         metavar="SOURCE",
         help="Where the trace is: jaeger:URL, otlp-file:PATH, or store:PATH for a collector's store, even"
-        f" while it runs; store alone is the default one. [default: {_DEFAULT_SOURCE}]",
+        " while it runs; store alone is that of --config. [default: the store of --config, else"
+        f" {_DEFAULT_SOURCE}]",
     )
-    config: Path | None = option(
-        "--config",
-        type=FILE,
-        metavar="FILE",
-        help="A collector's configuration: its store, the keys of an encrypted one, and which attributes it"
-        " reads. Without --from, its store is read.",
-    )
-    extract: ExtractOptions = group(ExtractOptions)
+    headers: FromHeaders = group(FromHeaders)
+    config: ConfigOptions = group(ConfigOptions)
     json: JsonOption = group(JsonOption)
 
 
@@ -77,28 +72,26 @@ def explain(what: str, options: SourceOptions) -> None:
       ragtrace explain 5b8efff798038103d269b633813fc60c
       ragtrace explain 5b8efff798038103d269b633813fc60c --from store
       ragtrace explain 5b8efff798038103d269b633813fc60c --config collector.yaml
-      ragtrace explain traces.jsonl --mapping collector.yaml
+      ragtrace explain traces.jsonl --set extract.mapping.question=app.question
       ragtrace explain traces.jsonl --json | jq '.records[].gaps'
     """
     import asyncio
 
-    configured = None
-    if options.config is not None:
-        with needs_extra("collector"):
-            from ragtrace_collector.config import load_config
-        configured = load_config(options.config, needs_secrets=False)
-    rules = options.extract.rules(configured.extract.opened() if configured else None)
+    from ragtrace.cli.record_files import UnreadableParts
+
+    config = options.config.read(only=("extract", "store"), needs_secrets=False)
     faults = UnreadableParts()
-    found = _find(what, options.source, configured, faults)
-    asyncio.run(_explain(found, rules, as_json=options.json.wanted))
+    found = _find(what, options, config, faults)
+    asyncio.run(_explain(found, config, as_json=options.json.wanted))
     faults.tell_rest()
     if faults.number:
         raise InputError(f"{many(faults.number, 'part')} of {what} cannot be read and is not shown")
 
 
-async def _explain(found: _Found, rules: ExtractRules, *, as_json: bool) -> None:
+async def _explain(found: _Found, config: CollectorConfig, *, as_json: bool) -> None:
     from ragtrace.traces.extract import extract_records
 
+    rules = config.extract.opened()
     console = None if as_json else open_console()
     number = whole = damaged = 0
     async with aclosing(found.reader), aclosing(found.traces()) as traces:
@@ -118,19 +111,18 @@ async def _explain(found: _Found, rules: ExtractRules, *, as_json: bool) -> None
         talk("no spans: this is not a file of traces, or it is empty (for records: ragtrace evaluate)")
 
 
-def _find(
-    what: str, source: str | None, configured: CollectorConfig | None, faults: UnreadableParts
-) -> _Found:
+def _find(what: str, options: SourceOptions, config: CollectorConfig, faults: UnreadableParts) -> _Found:
     """Tell files from trace ids.
 
     Raises:
         InputError: the argument is neither.
         ConfigError: the source is no address.
     """
+    source = options.source
     if (match := _TRACE_ID.fullmatch(what)) and not Path(what).exists():
         trace_id = f"{match[1].lower()}{match[2] or ''}"  # a collector's store keeps tenants apart: ID@TENANT
-        source = source or (_STORE if configured else None)
-        reader = _open(source or _DEFAULT_SOURCE, configured)
+        source = source or (_STORE if options.config.path else None)
+        reader = _open(source or _DEFAULT_SOURCE, options, config)
         return _Found(reader=reader, trace_id=trace_id, source=source)
     if source is not None:
         raise InputError(f"{what!r} is not a trace id: with --from, give 32 hex digits")
@@ -176,17 +168,15 @@ class _Found:
         return trace
 
 
-def _open(source: str, configured: CollectorConfig | None = None) -> TraceReader:
+def _open(source: str, options: SourceOptions, config: CollectorConfig) -> TraceReader:
     kind, _, rest = source.partition(":")
     if kind != _STORE:
         from ragtrace.backends import open_reader
 
-        return open_reader(source)
+        return open_reader(source, access=access(options.headers.headers))
     with needs_extra("collector"):
-        from ragtrace_collector.config import StoreConfig
         from ragtrace_collector.store.open import open_reading
-    store = configured.store if configured else StoreConfig()
-    return open_reading(store.at(rest) if rest else store).reader
+    return open_reading(config.store.at(rest) if rest else config.store).reader
 
 
 def _trace_json(trace: Trace, extraction: Extraction) -> dict[str, object]:

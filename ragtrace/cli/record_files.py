@@ -63,6 +63,29 @@ class LeftOutRows:
         return 2
 
 
+class UnreadableParts:
+    """Tells the first of them on stderr, and counts them all."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._told: set[str] = set()
+
+    def tell(self, fault: InputError) -> None:
+        """Take note of what is left out; what is read twice is told once."""
+        told = str(fault)
+        if told in self._told:
+            return
+        self.number += 1
+        if len(self._told) < _MOST_SAID:
+            self._told.add(told)
+            talk(f"left out: {told}")
+
+    def tell_rest(self) -> None:
+        """Say how many were not told."""
+        if self.number > _MOST_SAID:
+            talk(f"left out: {many(self.number - _MOST_SAID, 'other piece')} that cannot be read")
+
+
 def shown_path(path: str) -> str:
     """Name a file, or standard input, for people."""
     return "standard input" if path == "-" else path

@@ -1,10 +1,10 @@
-"""The report files of what a command judges."""
+"""The files that a command writes about what it judges: reports, and transcripts for `ragtrace rejudge`."""
 
 from __future__ import annotations
 
 import time
 from asyncio import CancelledError
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +15,17 @@ import click
 
 from ragtrace.backfill import BackfillReport, DryRun
 from ragtrace.budget import Prices
+from ragtrace.cli.options import ReportOptions
 from ragtrace.cli.render import by_kind, many, talk
-from ragtrace.cli.report_options import ReportOptions
 from ragtrace.cli.settings import given_selection
 from ragtrace.errors import RagtraceError
-from ragtrace.model import JudgedAnswer
+from ragtrace.metrics import StepLimits
+from ragtrace.model import JudgedAnswer, JudgeIdentity
 from ragtrace.pipeline.evaluator import Evaluator
+from ragtrace.pipeline.spec import MetricSpec
 from ragtrace.ports import Judge, Metric, pass_condition
 from ragtrace.reports import Report, RunEnd, RunInfo, SkippedAnswers, open_report
+from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded
 
 
 class Reports:
@@ -48,8 +51,12 @@ class Reports:
         *,
         source: str,
         evaluator: Evaluator,
+        links: Mapping[str, str],
     ) -> Self:
-        """Return the reports of a run, which are opened by ``with``: before anything is judged."""
+        """Return the reports of a run, which are opened by ``with``: before anything is judged.
+
+        The first of the ``links`` leads to a trace; by default it is the page of the Jaeger that is read.
+        """
         second = evaluator.second_judge
         about = RunInfo(
             source=_without_login(source),
@@ -59,7 +66,7 @@ class Reports:
             selection=dict(_selected(click.get_current_context())),
             second_judge=_name(second) if second else None,
             prices_as_of=evaluator.prices.date,
-            trace_url=options.trace_url or _page_of_trace(source),
+            trace_url=next(iter(links.values()), None) or _page_of_trace(source),
         )
         return cls(options, about, evaluator.prices)
 
@@ -72,7 +79,7 @@ class Reports:
         self._were_there = frozenset(path for path in self._choice.paths if path.exists())
         with ExitStack() as undone:
             for path in self._choice.paths:
-                report = open_report(path, self._about, worst=self._choice.worst)
+                report = open_report(path, self._about)
                 undone.callback(report.abandon)
                 self._open.append(report)
             undone.pop_all()
@@ -209,3 +216,62 @@ def _page_of_trace(source: str) -> str | None:
     address = _without_login(source).removeprefix("jaeger:")
     is_jaeger = source.startswith(("jaeger:http", "http"))
     return f"{address.rstrip('/')}/trace/{{trace_id}}" if is_jaeger else None
+
+
+class TranscriptFile:
+    """Keeps what is judged while it is open, if a file was named."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._transcripts = Transcripts(path) if path else None
+        self._second: JudgeIdentity | None = None
+        self._limits = StepLimits()
+        self._metrics: tuple[MetricSpec, ...] = ()
+
+    def recorded(self, evaluator: Evaluator, metrics: tuple[MetricSpec, ...]) -> Evaluator:
+        """Write down what the judges say, who they are, and which metrics ask them within which limits."""
+        if self._transcripts is None:
+            return evaluator
+        second = evaluator.second_judge
+        self._metrics = metrics
+        self._second, self._limits = second.identity if second else None, evaluator.limits
+        return replace(
+            evaluator,
+            judge=recorded(evaluator.judge, self._transcripts),
+            second_judge=recorded(second, self._transcripts) if second else None,
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was to be kept is."""
+        return self._transcripts is None or self._transcripts.is_whole
+
+    def __enter__(self) -> Self:
+        """Open the file.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+        if self._transcripts:
+            self._transcripts.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._transcripts:
+            self._transcripts.__exit__(kind, exc, traceback)
+
+    def keep(self, answer: JudgedAnswer) -> None:
+        """Keep what came of a record."""
+        if self._transcripts:
+            self._transcripts.keep(
+                TranscriptRecord(
+                    record=answer.record,
+                    evaluation=answer.evaluation,
+                    sample=answer.sample,
+                    second_judge=self._second,
+                    limits=self._limits,
+                    metrics=self._metrics,
+                    session=self._transcripts.session,
+                )
+            )

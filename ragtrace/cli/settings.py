@@ -5,7 +5,7 @@
         service: str | None = option("--service", metavar="NAME", help="Traces of this service.")
 
     @command()
-    @takes(search=section("What to read", SearchOptions))
+    @takes(search=("What to read", SearchOptions))
     def find(search: SearchOptions) -> None: ...
 
 A field may hold another such dataclass (`group`). A command shows the options of each section together.
@@ -13,7 +13,7 @@ A field may hold another such dataclass (`group`). A command shows the options o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import wraps
 from typing import Any, Final, TypeAlias
@@ -29,16 +29,14 @@ _GROUP: Final = "group"
 class SettingOption(click.Option):
     """An option that fills a field of a settings dataclass."""
 
-    def __init__(
-        self, *args: Any, section: str | None, selects: bool, declared_by: type, **attributes: Any
-    ) -> None:
+    def __init__(self, *args: Any, section: str, selects: bool, configures: bool, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.section = section
         """The title it is listed under in ``--help``."""
         self.selects = selects
         """Whether it says which answers are judged: reports name it."""
-        self.declared_by = declared_by
-        """The settings dataclass that has it."""
+        self.configures = configures
+        """Whether a configuration says the same."""
 
 
 class SettingsCommand(click.Command):
@@ -46,16 +44,14 @@ class SettingsCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections, then the options that belong to none."""
-        sections: dict[str | None, list[tuple[str, str]]] = {}
+        sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None and isinstance(parameter, click.Option):
-                sections.setdefault(getattr(parameter, "section", None), []).append(record)
-        others = sections.pop(None, [])
-        for title, records in (*sections.items(), ("Options", others)):
-            if records:
-                with formatter.section(str(title)):
-                    formatter.write_dl(records)
+                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
+        for title, records in sorted(sections.items(), key=lambda section: section[0] == "Options"):
+            with formatter.section(title):
+                formatter.write_dl(records)
 
 
 def command() -> Callable[[Callback], click.Command]:
@@ -67,18 +63,7 @@ def command() -> Callable[[Callback], click.Command]:
 class _Option:
     names: tuple[str, ...]
     parse: Callable[[Any], Any] | None
-    selects: bool
     attributes: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionSection:
-    """A settings dataclass of a command, and the title of its options."""
-
-    title: str | None
-    kind: type
-    words: Mapping[str, str]
-    """Put into the names and help texts of its options, in the place of ``{word}``."""
 
 
 def option(
@@ -86,6 +71,7 @@ def option(
     default: Any = None,
     parse: Callable[[Any], Any] | None = None,
     selects: bool = False,
+    configures: bool = False,
     secret: bool = False,
     **attributes: Any,
 ) -> Any:
@@ -99,37 +85,33 @@ def option(
         default = ()
     if not attributes.get("required"):  # click takes any default for an answer
         attributes["default"] = default
-    declared = _Option(names=names, parse=parse, selects=selects, attributes=attributes)
+    attributes |= {"selects": selects, "configures": configures}
+    declared = _Option(names=names, parse=parse, attributes=attributes)
     if parse is not None and default is not None:  # only the command line has the form that is parsed
         return field(metadata={_OPTION: declared}, repr=not secret)
     return field(default=default, metadata={_OPTION: declared}, repr=not secret)
 
 
-def group(kind: type, **words: str) -> Any:
+def group(kind: type) -> Any:
     """Declare a field that holds another settings dataclass."""
-    return field(metadata={_GROUP: section(None, kind, **words)})
+    return field(metadata={_GROUP: kind})
 
 
-def section(title: str | None, kind: type, **words: str) -> OptionSection:
-    """Name a settings dataclass of a command, under a title of its own in ``--help``."""
-    return OptionSection(title=title, kind=kind, words=words)
+def takes(**sections: tuple[str, type] | type) -> Callable[[Callback], Callback]:
+    """Add the options of settings dataclasses to a command, which gets the dataclasses by these names.
 
-
-def takes(**sections: OptionSection | type) -> Callable[[Callback], Callback]:
-    """Add the options of settings dataclasses to a command, which gets the dataclasses by these names."""
-    wanted = {
-        name: each if isinstance(each, OptionSection) else section(None, each)
-        for name, each in sections.items()
-    }
+    A title is that of their section in ``--help``.
+    """
+    wanted = {name: each if isinstance(each, tuple) else ("Options", each) for name, each in sections.items()}
 
     def add_options(callback: Callback) -> Callback:
         @wraps(callback)
         def with_settings(**values: Any) -> Any:
-            built = {name: _build(each, name, values) for name, each in wanted.items()}
+            built = {name: _build(kind, name, values) for name, (_, kind) in wanted.items()}
             return callback(**built, **values)
 
         decorated: Callback = with_settings
-        options = [each for name, part in wanted.items() for each in _options(part, name, part.title)]
+        options = [each for name, (title, kind) in wanted.items() for each in _options(kind, name, title)]
         for add in reversed(options):
             decorated = add(decorated)
         return decorated
@@ -144,9 +126,9 @@ def given_selection(context: click.Context) -> Iterator[tuple[str, Any]]:
             yield parameter.opts[0], context.params[parameter.name or ""]
 
 
-def given_options_of(context: click.Context, kinds: Collection[type]) -> tuple[str, ...]:
-    """Return the options of these settings dataclasses that were given, as they are written."""
-    return tuple(parameter.opts[0] for parameter in _given(context) if parameter.declared_by in kinds)
+def given_beside_configuration(context: click.Context) -> tuple[str, ...]:
+    """Return the options that were given and whose settings a configuration has, as they are written."""
+    return tuple(parameter.opts[0] for parameter in _given(context) if parameter.configures)
 
 
 def _given(context: click.Context) -> Iterator[SettingOption]:
@@ -156,34 +138,16 @@ def _given(context: click.Context) -> Iterator[SettingOption]:
             yield parameter
 
 
-def _options(
-    part: OptionSection, path: str, title: str | None, words: Mapping[str, str] | None = None
-) -> Iterator[Callable[[Callback], Callback]]:
-    words = {**(words or {}), **part.words}
-    for each in fields(part.kind):
+def _options(kind: type, path: str, title: str) -> Iterator[Callable[[Callback], Callback]]:
+    for each in fields(kind):
         name = f"{path}_{each.name}"
         if _GROUP in each.metadata:
-            yield from _options(each.metadata[_GROUP], name, title, words)
+            yield from _options(each.metadata[_GROUP], name, title)
         elif _OPTION in each.metadata:
-            yield _decorator(each.metadata[_OPTION], part.kind, name, title, words)
-
-
-def _decorator(
-    declared: _Option, kind: type, name: str, title: str | None, words: Mapping[str, str]
-) -> Callable[[Callback], Callback]:
-    attributes = dict(declared.attributes)
-    if words:
-        attributes["help"] = _filled(attributes["help"], words)
-    return click.option(
-        *(_filled(each, words) for each in declared.names),
-        name,
-        cls=SettingOption,
-        section=title,
-        selects=declared.selects,
-        declared_by=kind,
-        callback=_parsing(declared.parse) if declared.parse else None,
-        **attributes,
-    )
+            declared: _Option = each.metadata[_OPTION]
+            parse = _parsing(declared.parse) if declared.parse else None
+            attributes = {"cls": SettingOption, "section": title, "callback": parse, **declared.attributes}
+            yield click.option(*declared.names, name, **attributes)
 
 
 def _parsing(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -198,22 +162,16 @@ def _parsing(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Para
     return callback
 
 
-def _filled(text: str, words: Mapping[str, str]) -> str:
-    for word, meant in words.items():
-        text = text.replace(f"{{{word}}}", meant)
-    return text
-
-
-def _build(part: OptionSection, path: str, values: dict[str, Any]) -> Any:
+def _build(kind: type, path: str, values: dict[str, Any]) -> Any:
     """Make the dataclass of what was parsed, which it takes out of ``values``."""
     built: dict[str, Any] = {}
-    for each in fields(part.kind):
+    for each in fields(kind):
         name = f"{path}_{each.name}"
         if _GROUP in each.metadata:
             built[each.name] = _build(each.metadata[_GROUP], name, values)
         elif _OPTION in each.metadata:
             built[each.name] = values.pop(name)
     try:
-        return part.kind(**built)
+        return kind(**built)
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc

@@ -79,14 +79,14 @@ def judge_and_screen(
         ConfigError: a part of a cascade is missing, or set without one.
     """
     given = {"then": then, "screen": screen, "band": band, "extract": extract}
-    named = [f"`{name}` (--judge-{name})" for name, value in given.items() if value is not None]
+    named = [f"`{name}` (--set judge.{name})" for name, value in given.items() if value is not None]
     if use != CASCADE:
         if named:
             raise ConfigError(f"{' and '.join(named)} is of a cascade: set `use: cascade` (--judge cascade)")
         return use, None
     if then is None:
         raise ConfigError(
-            "a cascade needs `then` (--judge-then), the judge of the claims that its screen leaves open, such"
+            "a cascade needs `judge.then` (--set), the judge of the claims that its screen leaves open, such"
             " as openai:gpt-4o-mini"
         )
     given.pop("then")

@@ -404,7 +404,7 @@ def _certificate_fault(error: ssl.SSLCertVerificationError) -> str:
         return f"its certificate is out of time ({why}): renew it, or set this machine's clock"
     return (
         f"its certificate is not trusted ({why}): name the authority that signed it, a file in PEM form, as"
-        " `judge.tls.ca` (commands: --judge-ca FILE)"
+        " `judge.tls.ca` (--set judge.tls.ca=FILE)"
     )
 
 

@@ -216,5 +216,5 @@ def check_card(judge: JudgeIdentity, further: Sequence[JudgeCard] = ()) -> None:
     raise ConfigError(
         f"`require_card` refuses the judge {judge.name}: it {why}."
         " `ragtrace calibrate LABELED.jsonl --card card.json` measures it;"
-        " `judge.card` (--judge-card) names the card"
+        " `judge.card` (--set judge.card=FILE) names the card"
     )

@@ -191,7 +191,7 @@ class EvaluatorSpec:
         lacking = next((metric.name for metric in metrics if "questions" in (metric.uses or ())), None)
         if self.embedder is None and lacking is not None:
             raise ConfigError(
-                f"the metric {lacking!r} compares embeddings: set `judge.embedder` (--embedder) to"
+                f"the metric {lacking!r} compares embeddings: set `judge.embedder` (--set) to"
                 " openai:MODEL or wordllama"
             )
         return metrics

@@ -57,7 +57,7 @@ class Seen:
 
     async def why(self) -> str:
         """Return what ``ragtrace why`` says of the trace."""
-        store = ("--store", str(self.folder / "store.db"))
+        store = ("--from", f"store:{self.folder}/store.db")
         told = await asyncio.to_thread(run, "why", self.spans[0].trace_id, *store)
         return " ".join(told.output.split())
 

@@ -37,9 +37,7 @@ WORKS: dict[str, Sequence[str]] = {
     "evaluate": ["records.jsonl", "--judge", "lexical", "--out", "report.html"],
     "explain": ["traces.jsonl"],
     "backfill": ["--from", "otlp-file:traces.jsonl", "--to", "otlp-file:scores.jsonl", "--judge", "lexical"],
-    "metrics": [],
     "report": ["--from", "traces.jsonl"],
-    "token": ["--name", "checkout"],
     "doctor": ["--judge", "lexical"],
     "rejudge": ["--diff", "old.db", "new.db"],
 }
@@ -51,15 +49,10 @@ NEEDS_THE_COLLECTOR: dict[str, Sequence[str]] = {
     "collector": ["--print-config"],
     "why": ["5b8efff798038103d269b633813fc60c"],
     "ledger": [],
-    "budget": ["--config", "collector.yaml"],
     "drift": ["status", "--config", "collector.yaml"],
-    "outbox": [],
-    "kafka": ["topics", "--config", "collector.yaml"],
-    "rules": ["--out", "rules.yml"],
-    "backup": ["copy.db"],
     "ui": ["--from", "traces.jsonl"],
     "tail": ["--from", "traces.jsonl", "--no-follow"],
-    "reviews": ["export"],
+    "export-records": [],
 }
 
 
@@ -148,7 +141,7 @@ def test_a_command_of_the_collector_says_at_once_what_to_install(
         (["evaluate", "records.jsonl", "--judge", "anthropic:claude"], "anthropic"),
         (["evaluate", "records.jsonl", "--judge", "lexical", "--out", "report.parquet"], "parquet"),
         (["calibrate", *NEEDS_NUMPY["calibrate"]], "calibrate"),
-        (["explain", "traces.jsonl", "--mapping", "collector.yaml"], "collector"),
+        (["explain", "traces.jsonl", "--config", "collector.yaml"], "collector"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -118,8 +118,8 @@ async def test_passages_that_nothing_sets_off_are_judged_where_the_configuration
 @pytest.mark.slow
 async def test_back_fill_and_explain_take_the_same_switch(tmp_path: Path) -> None:
     told = await generate(tmp_path, UNMARKED)
-    report, (carrier,) = await told.backfilled("--context", "prompt")
-    (record,) = await told.explained("--context", "prompt")
+    report, (carrier,) = await told.backfilled("--set", "extract.context=prompt")
+    (record,) = await told.explained("--set", "extract.context=prompt")
     assert (report["judged"], carrier.name) == (1, "evaluation pass")
     assert carrier.attributes[semconv.CONTEXT_SOURCE] == "prompt"
     assert ([each["text"] for each in record["contexts"]], record["question"]) == ([PASSAGE], QUESTION)
@@ -132,8 +132,8 @@ async def test_file_of_the_section_says_where_context_is_from_and_the_option_goe
     told = await generate(tmp_path, PROMPT, extract={"context": "spans"})
     file = tmp_path / "extract.yaml"
     file.write_text("extract: {context: spans}\n")
-    of_file, _ = await told.backfilled("--mapping", str(file))
-    of_option, _ = await told.backfilled("--mapping", str(file), "--context", "auto")
+    of_file, _ = await told.backfilled("--config", str(file))
+    of_option, _ = await told.backfilled("--config", str(file), "--set", "extract.context=auto")
     assert dict(told.outcomes) == {"ineligible:no_retrieval": 1}
     assert (of_file["judged"], of_file["ineligible"]) == (0, {"no_retrieval": 1})
     assert of_option["judged"] == 1

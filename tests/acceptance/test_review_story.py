@@ -92,7 +92,7 @@ def test_people_review_and_the_judge_is_calibrated_by_their_labels(folder: Path)
         assert "This queue is empty" in page.text
         of_page = browser.get("/review/labels.jsonl").text
 
-    exported = run("reviews", "export", "--random", "--reviews", "reviews.db", "--out", "labels.jsonl")
+    exported = run("export-records", "--random", "--reviews", "reviews.db", "--out", "labels.jsonl")
     assert exported.exit_code == 0, exported.stderr
     assert exported.stderr == (
         "12 answers with 48 labeled claims; people and judge agree on 42 of 48 claims\n"
@@ -115,7 +115,7 @@ def test_people_review_and_the_judge_is_calibrated_by_their_labels(folder: Path)
 
 
 def test_an_export_without_reviews_says_where_they_come_from(folder: Path) -> None:
-    result = run("reviews", "export", "--reviews", "nothing.db")
+    result = run("export-records", "--reviews", "nothing.db")
     assert result.exit_code == 2
     assert "there is no file of reviews 'nothing.db': review answers on the page" in result.stderr
     assert not Path("nothing.db").exists()

@@ -118,7 +118,7 @@ def test_a_limit_of_calls_holds_over_kills(tmp_path: Path, way: str) -> None:
             if is_over:
                 break
         assert is_over
-        counted = CliRunner().invoke(cli, ["ledger", "--store", str(tmp_path / "store.db"), "--json"])
+        counted = CliRunner().invoke(cli, ["ledger", "--from", f"store:{tmp_path}/store.db", "--json"])
     assert json.loads(counted.stdout)["seen"] == 12
 
 

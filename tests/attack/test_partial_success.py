@@ -48,8 +48,11 @@ async def test_every_verdict_that_a_back_end_refused_is_told_kept_and_counted(
             await judge_all(collector)
             ledger, counts = await collector.pipeline.store.ledger(), collector.counters.snapshot()
         store = str(config.store.path)
-        told = [run("why", trace_id_of(number), "--store", store, columns=200).output for number in range(2)]
-        shown = run("outbox", "--store", store, columns=200).output
+        told = [
+            run("why", trace_id_of(number), "--from", f"store:{store}", columns=200).output
+            for number in range(2)
+        ]
+        shown = run("ledger", "--from", f"store:{store}", columns=200).output
     assert ledger.adds_up
     assert ledger.outbox_items[back_end.url] == {
         "put": ANSWERS,

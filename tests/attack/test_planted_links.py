@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from ragtrace.backends.otlp_file import OtlpFileSink
-from ragtrace.errors import SendRefused
+from ragtrace.errors import RagtraceError, SendRefused
 from ragtrace.traces.otlp import encode, encode_json
+from ragtrace_collector.store.recovery import save_readable
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store
 from tests.acceptance.judge_server import running_judge
@@ -66,12 +67,12 @@ def store_of(folder: Path) -> Path:
     return store
 
 
-def backup(folder: Path, out: Path) -> int:
-    return run("backup", str(out), "--store", str(store_of(folder))).exit_code
-
-
 def salvage(folder: Path, out: Path) -> int:
-    return run("backup", str(out), "--store", str(store_of(folder)), "--salvage").exit_code
+    try:
+        save_readable(store_of(folder), out)
+    except RagtraceError:
+        return 1
+    return 0
 
 
 def backfill(folder: Path, verdicts: Path, *options: str) -> int:
@@ -93,7 +94,7 @@ def named_by(option: str) -> Callable[[Path, Path], int]:
 
 def cache(folder: Path, out: Path) -> int:
     with running_judge(REPLIES) as server:
-        options = ("--base-url", server.base_url, "--cache-file", str(out))
+        options = ("--base-url", server.base_url, "--set", f"judge.cache={out}")
         return evaluate(folder, *options, judge="openai:m")
 
 
@@ -101,11 +102,11 @@ Write = Callable[[Path, Path], int]
 REPLACED: dict[str, Write] = {
     "report.html": report,
     "report.parquet": report,
-    "plot.html": calibration("--report"),
+    "plot.html": calibration("--out"),
     "saved.json": calibration("--save"),
 }
 """Written beside their place: what stands there is replaced."""
-MADE: dict[str, Write] = {"copy.db": backup, "salvaged.db": salvage}
+MADE: dict[str, Write] = {"salvaged.db": salvage}
 """Never put over something."""
 OPENED: dict[str, Write] = {
     "report.jsonl": report,
@@ -278,7 +279,7 @@ def test_a_copy_is_not_put_over_what_appeared_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "copy.db"
-    store = store_of(tmp_path)
+    store_of(tmp_path)
     before = os.fsync
 
     def plant(descriptor: int) -> None:
@@ -287,11 +288,11 @@ def test_a_copy_is_not_put_over_what_appeared_meanwhile(
             copy.write_text(SECRET)
 
     monkeypatch.setattr(os, "fsync", plant)
-    assert run("backup", str(copy), "--store", str(store)).exit_code != 0
+    assert salvage(tmp_path, copy) != 0
     assert copy.read_text() == SECRET
 
 
 def test_what_is_saved_and_copied_can_be_read(tmp_path: Path) -> None:
-    assert backup(tmp_path, tmp_path / "copy.db") == 0
+    assert salvage(tmp_path, tmp_path / "copy.db") == 0
     with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -56,7 +56,7 @@ def delivered(out: Path) -> set[tuple[str, str]]:
 
 
 def told_of(folder: Path, number: int) -> dict[str, Any]:
-    command = ["why", trace_id_of(number), "--store", str(folder / "store.db"), "--json"]
+    command = ["why", trace_id_of(number), "--from", f"store:{folder}/store.db", "--json"]
     told: dict[str, Any] = json.loads(CliRunner().invoke(cli, command).stdout)
     return told
 
@@ -89,7 +89,7 @@ def test_a_trace_that_hangs_every_process_is_set_aside_and_all_others_are_judged
     told = told_of(tmp_path, POISON)
     assert (told["trace"]["poison"], told["trace"]["is_open"], told["answers"]) == ("crashes", False, [])
     assert "quarantined as poison: the process ended each time" in "\n".join(told["why"])
-    counted = CliRunner().invoke(cli, ["ledger", "--store", str(tmp_path / "store.db"), "--json"])
+    counted = CliRunner().invoke(cli, ["ledger", "--from", f"store:{tmp_path}/store.db", "--json"])
     assert json.loads(counted.stdout)["poison_traces"] == 1
 
 

@@ -294,22 +294,6 @@ def test_what_a_killed_process_had_written_is_synced_before_it_counts_as_there(d
     assert disk.after_power_loss(Random(0), luck=0)["out.jsonl"].splitlines() == [line]
 
 
-def test_a_backup_that_was_told_of_outlives_a_power_loss(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    with collector_process(disk.root, config_of(disk.root)) as collector:
-        client = httpx.Client(base_url=f"http://127.0.0.1:{collector.http_port}", timeout=PATIENCE_S)
-        headers = {"content-type": "application/x-protobuf"}
-        with client:
-            client.post("/v1/traces", content=encode(rag_trace(0)), headers=headers).raise_for_status()
-        eventually(lambda: carriers(disk.root), what="a carrier")
-        assert collector.stop() == 0
-    store, copy = disk.root / "store.db", disk.root / "copy.db"
-    for name, value in disk.environment.items():
-        monkeypatch.setenv(name, value)
-    with start("backup", str(copy), "--store", str(store)) as backing_up:
-        assert backing_up.wait(PATIENCE_S) == 0
-    assert disk.after_power_loss(Random(0), luck=0)["copy.db"] == copy.read_bytes()
-
-
 @pytest.mark.parametrize("report", ["rows.jsonl", "rows.csv", "page.html"])
 def test_a_report_that_was_written_outlives_a_power_loss(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: str

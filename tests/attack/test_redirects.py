@@ -64,7 +64,7 @@ def test_a_command_follows_no_redirect_with_its_token(
 ) -> None:
     monkeypatch.setenv("RAGTRACE_TOKEN", SECRET)
     with hostile_server(pointing_to(elsewhere, 307)) as server:
-        outcome = run(*command, "--url", server.url)
+        outcome = run(*command, "--from", server.url)
     assert outcome.exit_code != 0
     assert elsewhere.requests == []
     check_said(" ".join(outcome.output.split()), 307)

@@ -192,7 +192,7 @@ async def test_a_trace_that_is_too_long_is_told_with_what_to_do(monkeypatch: pyt
 @pytest.mark.parametrize("sent", [BOMB, ENDLESS], ids=["bomb", "endless"])
 def test_a_command_refuses_what_has_no_end(sent: Sent) -> None:
     with hostile_server(sent) as server:
-        outcome = run("ledger", "--url", server.url)
+        outcome = run("ledger", "--from", server.url)
     assert outcome.exit_code == 1
     assert "longer than 16 MiB" in " ".join(outcome.output.split())
 
@@ -200,7 +200,7 @@ def test_a_command_refuses_what_has_no_end(sent: Sent) -> None:
 def test_a_command_waits_for_a_dripping_page_no_longer_than_for_any(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "_TIMEOUT_S", 0.5)
     with hostile_server(lambda _: Sent(body=dripping(b"{"))) as server:
-        outcome = run("ledger", "--url", server.url)
+        outcome = run("ledger", "--from", server.url)
     assert outcome.exit_code == 1
     assert "too slow" in outcome.output
 

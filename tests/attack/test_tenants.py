@@ -218,10 +218,10 @@ async def test_one_trace_id_of_two_tenants_is_two_traces_to_the_operator(tmp_pat
             await send(collector, tenant, *rag_trace(0))
         await until_judged(collector, *TENANTS)
     store = str(config.store.path)
-    both = run("why", trace_id, "--store", store, columns=200)
+    both = run("why", trace_id, "--from", f"store:{store}", columns=200)
     assert both.exit_code == 2
     assert all(f"{trace_id}@{tenant}" in both.output for tenant in TENANTS)
-    told = run("why", f"{trace_id}@acme", "--store", store, columns=200).output
+    told = run("why", f"{trace_id}@acme", "--from", f"store:{store}", columns=200).output
     assert "tenant acme" in told
     assert "tenant bandit" not in told
     explained = await asyncio.to_thread(

@@ -155,11 +155,10 @@ async def test_commands_pages_and_logs_of_a_collector_are_harmless(
                 pages = [(await client.get(page)).text for page in PAGES]
     for page in pages:
         assert_harmless(page)
-    store = ("--store", str(config.store.path))
+    store = ("--from", f"store:{config.store.path}")
     for options in ((), ("--json",)):
         shown("why", trace_id_of(0), *store, *options)
         shown("ledger", *store, *options)
-        shown("outbox", *store, *options)
     for lines in (TextLines(), JsonLines()):
         for record in caplog.records:
             assert_harmless(lines.format(record))

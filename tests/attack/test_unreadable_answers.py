@@ -117,8 +117,8 @@ async def test_an_answer_whose_delivery_nobody_confirmed_says_so(
                 await post(collector, request_of(*rag_trace(number)))
             await until(lambda: collector.counters.snapshot()["parcels_unconfirmed"] >= 5)
             ledger, counts = await collector.pipeline.store.ledger(), collector.counters.snapshot()
-        told = run("why", trace_id_of(0), "--store", str(config.store.path)).output
-        shown = run("ledger", "--store", str(config.store.path)).output
+        told = run("why", trace_id_of(0), "--from", f"store:{config.store.path}").output
+        shown = run("ledger", "--from", f"store:{config.store.path}").output
     assert back_end.times() == {trace_id_of(number): 1 for number in range(5)}
     assert ledger.adds_up
     assert ledger.outbox_items[back_end.url] == {"put": 5, "waiting": 0, "unconfirmed": 5}

@@ -18,7 +18,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypeAlias
 
-from ragtrace_collector.store.maintenance import back_up, send_again
+from ragtrace_collector.store.maintenance import send_again
 from tests.acceptance.judge_server import JudgeServer
 from tests.backends.postgres_server import Postgres
 from tests.backends.process import eventually
@@ -326,7 +326,8 @@ def _damaged(seed: int, ground: Ground) -> Tally:
         scene.await_work()
         time.sleep(0.2)
     backup = scene.folder / "backup.db"
-    back_up(scene.store, backup)
+    with closing(sqlite3.connect(scene.store)) as db:
+        db.execute("VACUUM INTO ?", (str(backup),))
     scene.stop()
     damage_a_page(scene.store, Random(seed))
     if refusal := scene.refusal():  # there is none where the page held nothing: that does no harm

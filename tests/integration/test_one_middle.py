@@ -182,13 +182,7 @@ def test_carriers_of_live_traffic_and_back_fill_link_to_the_page(tmp_path: Path)
 
 
 FLAGS: Mapping[str, tuple[str, Any]] = {
-    "--second-judge": ("judge.second", f"{LIKELY}second"),
     "--calibration": ("judge.calibration", "{folder}/calibration.json"),
-    "--embedder": ("judge.embedder", f"{EMBEDDER}other"),
-    "--batch-size": ("judge.batch_size", 1),
-    "--verify": ("judge.verify", "logprobs"),
-    "--sentinel-rate": ("judge.sentinel_rate", 0.5),
-    "--judge-extra-body": ("judge.extra_body", {"seed": 7}),
     "--metrics": ("evaluate.metrics.0.name", "hallucination"),
     "--threshold": ("evaluate.metrics.0.threshold", 0.9),
     "--pass-when": ("evaluate.metrics.0.pass_when", "contradicted == 0"),
@@ -201,18 +195,57 @@ def test_an_option_is_the_setting_of_the_configuration(flag: str, tmp_path: Path
     place = Place(tmp_path / "place")
     place.set(path, value)
     place.set("evaluate.metrics", place.settings["evaluate"]["metrics"][:1])
-    written = json.dumps(value) if isinstance(value, dict) else str(place.filled(value))
-    options = {"--judge": f"{LIKELY}base", "--embedder": f"{EMBEDDER}base", flag: written}
-    by_options = place.backfilled(*(word for pair in options.items() for word in pair))
+    embedder = ("--set", f"judge.embedder={EMBEDDER}base")
+    written = (flag, str(place.filled(value)))
+    by_options = place.backfilled("--judge", f"{LIKELY}base", *embedder, *written)
     assert by_options.span_id == place.backfilled(out="configured.jsonl").span_id
 
 
-def test_second_look_is_an_option_too(tmp_path: Path) -> None:
+SET: Mapping[str, Any] = {
+    "judge.second": f"{LIKELY}second",
+    "judge.batch_size": 1,
+    "judge.verify": "logprobs",
+    "judge.sentinel_rate": 0.5,
+    "judge.extra_body": {"seed": 7},
+    "judge.second_look": True,
+    "evaluate.metrics.0.options": {"judge_truncated": True},
+}
+
+
+@pytest.mark.parametrize("path", SET)
+def test_a_key_that_is_set_is_that_of_the_configuration(path: str, tmp_path: Path) -> None:
+    value = SET[path]
     place = Place(tmp_path / "place")
-    place.set("judge.second_look", True)
     place.set("evaluate.metrics", ["faithfulness"])
-    by_options = place.backfilled("--judge", f"{LIKELY}base", "--second-look")
-    assert by_options.span_id == place.backfilled(out="configured.jsonl").span_id
+    plain = place.config.read_text()
+    place.set("evaluate.metrics", [{"name": "faithfulness"}])
+    place.set(path, value)
+    live = place.backfilled(out="configured.jsonl")
+    (place.folder / "plain.yaml").write_text(plain)
+    text = value if isinstance(value, str) else json.dumps(value)
+    changed = place.backfilled("--config", str(place.folder / "plain.yaml"), "--set", f"{path}={text}")
+    assert changed.span_id == live.span_id
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["judge.timout=5m"], "unknown key `judge.timout`: did you mean `timeout`?"),
+        (["judge.timeout=5"], "`judge.timeout`: write a duration with its unit"),
+        (["jugde.timeout=5m"], "unknown key `jugde`: did you mean `judge`?"),
+        (["judge"], "write KEY=VALUE, such as judge.timeout=5m"),
+        (["judge..use=x"], "`judge..use` is no key"),
+        (["judge.timeout=5m", "judge.timeout.seconds=5"], "`seconds` is below a value"),
+        (["evaluate.metrics.recall.threshold=1"], "there is no `recall`, but `faithfulness`"),
+        (["receive.grpc=null"], "this command reads judge, evaluate, extract, ui, not receive"),
+    ],
+)
+def test_what_cannot_be_set_is_told(changes: list[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").write_text(json.dumps({"question": "?", "contexts": ["a"], "answer": "a"}))
+    options = [word for change in changes for word in ("--set", change)]
+    result = run("evaluate", str(tmp_path / "r.jsonl"), "--judge", "scripted", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in " ".join(result.stderr.split())
 
 
 def test_evaluate_takes_the_evaluator_of_a_collector(tmp_path: Path) -> None:
@@ -270,7 +303,9 @@ def test_an_option_overrides_its_own_rule_of_extraction_alone(tmp_path: Path) ->
     place.set("extract.mapping.question", ["my.question"])
     root = replace(SPANS[0], attributes={**SPANS[0].attributes, "my.question": "Mapped?"})
     place.traces.write_text(f"{encode_json([root, *SPANS[1:]])}\n")
-    place.backfilled("--config", str(place.config), "--context", "spans", "--transcripts", str(kept))
+    place.backfilled(
+        "--config", str(place.config), "--set", "extract.context=spans", "--transcripts", str(kept)
+    )
     with Transcripts(kept, must_exist=True) as transcripts:
         [record] = transcripts.of(transcripts.evaluator())
     assert record.record.question == "Mapped?"

@@ -28,7 +28,7 @@ def test_the_proposed_mapping_reads_the_trace(root: Node, tmp_path: Path) -> Non
     assert shown["records"] == []
     assert shown["unread"]["producer"] == "app"
     mapping.write_text(json.dumps({"extract": {"mapping": shown["unread"]["mapping"]}}), encoding="utf-8")
-    (record,) = json.loads(run("explain", str(file), "--json", "--mapping", str(mapping)).stdout)["records"]
+    (record,) = json.loads(run("explain", str(file), "--json", "--config", str(mapping)).stdout)["records"]
     assert (record["question"], record["answer"]) == (Q, A)
     assert [chunk["text"] for chunk in record["contexts"]] == [PAID]
 

@@ -70,7 +70,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Told]:
         row["trace_id"]: Told(
             row,
             page,
-            json.loads(run("why", row["trace_id"], "--store", str(folder / "store.db"), "--json").stdout),
+            json.loads(run("why", row["trace_id"], "--from", f"store:{folder}/store.db", "--json").stdout),
         )
         for row, page in zip(rows, pages, strict=True)
     }

@@ -103,7 +103,7 @@ class Place:
 
     def why(self, trace_id: str) -> str:
         """Ask the collector why the answers of a trace have scores, or have none."""
-        command = (self.program, "why", trace_id, "--store", self.folder / "store.db")
+        command = (self.program, "why", trace_id, "--from", f"store:{self.folder}/store.db")
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False).stdout
 
     def reason(self, start: Start) -> str:

@@ -6,14 +6,11 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-import click
-
 from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import FILE
+from ragtrace.cli.options import ConfigOptions
 from ragtrace.cli.settings import group, option
 from ragtrace.clock import SystemClock
 from ragtrace.errors import InputError, ReadError
@@ -26,32 +23,27 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S: Final = 10.0
 _MOST_BYTES: Final = 16 << 20
+_TOKEN: Final = "RAGTRACE_TOKEN"
+_READ: Final = ("store", "sample", "assemble", "budget", "drift")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreOptions:
-    """Where the store is."""
+class LedgerOptions:
+    """Where the ledger is: in the store, or with the collector that runs."""
 
-    config_path: Path | None = option(
-        "--config",
-        type=FILE,
-        metavar="FILE",
-        help="The collector's configuration. [default: the built-in one]",
+    source: str | None = option(
+        "--from",
+        metavar="SOURCE",
+        help="store:PATH or store:postgresql://… for the collector's store or a copy of it, or"
+        " http://127.0.0.1:4329, the pages of a running collector, with a token in RAGTRACE_TOKEN."
+        " [default: the store of --config, or the default store]",
     )
-    store: str | None = option(
-        "--store",
-        metavar="PLACE",
-        help="The collector's store, or a copy of it: a path or postgresql://…",
-    )
+    at: ConfigOptions = group(ConfigOptions)
 
-    def section(self) -> StoreConfig:
-        """Return which store is meant: the named file, or what the configuration says.
-
-        Raises:
-            ConfigError: the configuration is wrong.
-        """
-        with needs_extra("collector"):
-            return self.section_of(self.config())
+    @property
+    def url(self) -> str | None:
+        """The pages of a running collector, if it is asked itself."""
+        return self.source if self.source and self.source.startswith(("http://", "https://")) else None
 
     def config(self) -> CollectorConfig | None:
         """Return the configuration; ``None`` if only the store is named.
@@ -59,39 +51,19 @@ class StoreOptions:
         Raises:
             ConfigError: it is wrong.
         """
-        from ragtrace_collector.config import load_config
-
-        is_named = self.store is not None and self.config_path is None
-        return None if is_named else load_config(self.config_path, needs_secrets=False)
+        with needs_extra("collector"):
+            import yaml  # noqa: F401
+        if self.source is not None and self.at.path is None and not self.at.changes:
+            return None
+        return self.at.read(only=_READ, needs_secrets=False)
 
     def section_of(self, config: CollectorConfig | None) -> StoreConfig:
         """Return the section of the configuration, with the store that is named."""
         from ragtrace_collector.config import StoreConfig
 
         section = config.store if config else StoreConfig()
-        return section if self.store is None else section.at(self.store)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerOptions:
-    """Where the ledger is: in the store, or with the collector that runs."""
-
-    at: StoreOptions = group(StoreOptions)
-    url: str | None = option(
-        "--url", metavar="URL", help="The pages of a running collector: http://127.0.0.1:4329."
-    )
-    token_env: str = option(
-        "--token-env",
-        metavar="NAME",
-        default="RAGTRACE_TOKEN",
-        show_default=True,
-        help="The environment variable that holds a token, for --url.",
-    )
-
-    def __post_init__(self) -> None:
-        """Refuse two places at once."""
-        if self.url is not None and (self.at.config_path or self.at.store):
-            raise click.UsageError("--url asks the collector itself: leave out --config and --store")
+        named = (self.source or "").removeprefix("store:")
+        return section.at(named) if named and named != "store" else section
 
     def standing(self, wanted: str) -> TraceStatus:
         """Say all that is known of a trace.
@@ -110,8 +82,8 @@ class LedgerOptions:
         trace_id = trace_id_in(wanted)
         if self.url is not None:
             return trace_status_form.validate_python(self._get(self.url, f"{WHY_PATH}{quote(trace_id)}"))
-        config = self.at.config()
-        store = open_reading(self.at.section_of(config))
+        config = self.config()
+        store = open_reading(self.section_of(config))
         looking = look_up(
             store.reports,
             store.index,
@@ -123,21 +95,16 @@ class LedgerOptions:
         )
         return wait_for(looking)
 
-    def ledger(self, *, since_ns: int | None) -> Ledger:
-        """Read the account, or that of the answers seen since.
+    def ledger_at(self, url: str, *, since_ns: int | None) -> Ledger:
+        """Ask a running collector for the account, or that of the answers seen since.
 
         Raises:
-            ReadError: the store or the collector cannot be read.
-            ConfigError: the configuration is wrong.
+            ReadError: the collector cannot be read.
         """
         from ragtrace_collector.operations.accounts import LEDGER_PATH, ledger_form
-        from ragtrace_collector.store.ledger import take_stock
-        from ragtrace_collector.store.open import database_of
 
-        if self.url is not None:
-            parameters = {} if since_ns is None else {"since_ns": str(since_ns)}
-            return ledger_form.validate_python(self._get(self.url, LEDGER_PATH, parameters))
-        return take_stock(database_of(self.at.section()), since_ns=since_ns)
+        parameters = {} if since_ns is None else {"since_ns": str(since_ns)}
+        return ledger_form.validate_python(self._get(url, LEDGER_PATH, parameters))
 
     def _get(self, url: str, path: str, parameters: Mapping[str, str] | None = None) -> object:
         import asyncio
@@ -146,7 +113,7 @@ class LedgerOptions:
 
         from ragtrace.http import UnreadableBody
 
-        token = os.environ.get(self.token_env)
+        token = os.environ.get(_TOKEN)
         headers = {"authorization": f"Bearer {token}"} if token else {}
         asking = _requested(f"{url.rstrip('/')}{path}", parameters or {}, headers)
         try:
@@ -168,7 +135,7 @@ class LedgerOptions:
 
     def _failure(self, url: str, status: int, answer: object) -> Exception:
         if status in (401, 403):
-            return ReadError(f"{url} requires a token that may read: put it into {self.token_env}")
+            return ReadError(f"{url} requires a token that may read: put it into {_TOKEN}")
         message = answer.get("error") if isinstance(answer, dict) else None
         kind = InputError if status == 400 else ReadError
         return kind(str(message) if message else f"{url} answers {status}: it has no such page")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ragtrace.cli.options import EXISTING_FILE, AccessOptions, ExtractOptions
+from ragtrace.cli.options import ConfigOptions, FromHeaders, access
 from ragtrace.cli.render import many, talk
 from ragtrace.cli.settings import group, option
 from ragtrace.cli.times import Moment, moment
@@ -37,18 +36,8 @@ class PlaceOptions:
         " tempo:URL, phoenix:URL or langfuse:URL; file:PATH for OTLP or a report.jsonl."
         " [default: the store of --config, or the default store]",
     )
-    traces: str | None = option(
-        "--traces",
-        metavar="SOURCE",
-        help="Where to read an answer that the store no longer has: jaeger:URL, tempo:URL, …"
-        " [default: `ui.traces`]",
-    )
-    config: Path | None = option(
-        "--config",
-        type=EXISTING_FILE,
-        metavar="FILE",
-        help="A collector's configuration: its store and keys, tokens, certificate, and section `ui`.",
-    )
+    headers: FromHeaders = group(FromHeaders)
+    config: ConfigOptions = group(ConfigOptions)
     since: Moment | None = option(
         "--since",
         metavar="TIME",
@@ -56,8 +45,6 @@ class PlaceOptions:
         help=f"How far back answers are searched: 24h, 7d or a date. [default: {_DEFAULT_SINCE}; files: all]",
     )
     service: str | None = option("--service", metavar="NAME", help="Search for this service only.")
-    access: AccessOptions = group(AccessOptions, prefix="from", where="the back end")
-    extract: ExtractOptions = group(ExtractOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +71,12 @@ async def open_place(
     from ragtrace_collector.ui.searching import AnswerSearch
     from ragtrace_collector.ui.serving import open_searched_place
 
-    access, source = place.access.access("from"), place.source
+    given, source = access(place.headers.headers), place.source
     if source is None or source.startswith(_STORE):
         named = (source or "").removeprefix(_STORE)
         at = config.store.at(named) if named else config.store
         require_store(at)
-        async with open_store_place(config.model_copy(update={"store": at}), access=access) as found:
+        async with open_store_place(config.model_copy(update={"store": at}), access=given) as found:
             yield OpenedPlace(place=found)
         return
     is_back_end = parse_address(source).kind in BACK_ENDS
@@ -99,9 +86,9 @@ async def open_place(
         since_ns=since.at(clock.now_ns()) if since else 0,
         clock=clock,
         service=place.service,
-        access=access,
+        access=given,
         on_progress=_Progress(),
-        rules=place.extract.rules(config.extract.opened()),
+        rules=config.extract.opened(),
         **({} if pause_s is None else {"pause_s": pause_s}),
     )
     async with open_searched_place(search) as found:

@@ -14,9 +14,9 @@ import click
 
 from ragtrace import process
 from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import FILE
+from ragtrace.cli.options import ConfigOptions
 from ragtrace.cli.render import talk
-from ragtrace.cli.settings import command, option, takes
+from ragtrace.cli.settings import command, group, option, takes
 
 if TYPE_CHECKING:
     from ragtrace_collector.config import CollectorConfig
@@ -27,17 +27,13 @@ if TYPE_CHECKING:
 class ServiceOptions:
     """Which configuration is used, and what is done with it."""
 
-    config_path: Path | None = option(
-        "--config",
-        type=FILE,
-        metavar="FILE",
-        help="YAML configuration. [default: one that exports nowhere and shows its page on port 4330]",
-    )
+    config: ConfigOptions = group(ConfigOptions)
     judge: str | None = option(
         "--judge",
         metavar="JUDGE",
-        help="Without FILE: lexical, openai:MODEL, anthropic:MODEL, nli:FOLDER. Its key and address are in"
-        " OPENAI_API_KEY and OPENAI_BASE_URL, or the provider's own variables. [default: lexical]",
+        configures=True,
+        help="Without --config: lexical, openai:MODEL, anthropic:MODEL, nli:FOLDER. Its key and address are"
+        " in OPENAI_API_KEY and OPENAI_BASE_URL, or the provider's own variables. [default: lexical]",
     )
     role: Literal["all", "ingest", "evaluate"] = option(
         "--role",
@@ -79,9 +75,9 @@ class ServiceOptions:
 def collector(options: ServiceOptions) -> None:
     """Receive OTLP, judge the RAG answers in it, and write the verdicts back.
 
-    Ctrl-C or SIGTERM stops it: answers that are ready are judged and delivered first; the rest is on disk and
-    continues at the next start. SIGHUP reloads FILE; if the new configuration cannot be used, the old one
-    stays.
+    Without --config it exports nowhere, and shows its page on port 4330. Ctrl-C or SIGTERM stops it: answers
+    that are ready are judged and delivered first; the rest is on disk and continues at the next start. SIGHUP
+    reloads the file; if the new configuration cannot be used, the old one stays.
 
     \b
     Examples:
@@ -104,9 +100,7 @@ def collector(options: ServiceOptions) -> None:
     if options.print_schema:
         click.echo(configuration.schema_text(), nl=False)
         return
-    if options.judge and options.config_path:
-        raise click.UsageError("--judge is for a start without a file: write `judge: {use: …}` into FILE")
-    config = configuration.load_config(options.config_path, judge=options.judge)
+    config = _read(options)
     if config.store.url is None and (options.role != "all" or options.workers > 1):
         raise click.UsageError(
             "--role and --workers are for processes that share a store, and a file belongs to one: set"
@@ -114,7 +108,7 @@ def collector(options: ServiceOptions) -> None:
         )
     if options.check:
         warnings = checking.check_config(config)
-        _say_checked(config, options.config_path, warnings, as_json=options.as_json)
+        _say_checked(config, options.config.path, warnings, as_json=options.as_json)
         return
     if options.workers > 1:
         from ragtrace_collector.cli.workers import Workers
@@ -123,6 +117,10 @@ def collector(options: ServiceOptions) -> None:
         log_to_stderr(config.log_level, config.log_format)
         click.get_current_context().exit(Workers(partial(_serve, options)).run(options.workers))
     _serve(options, config=config)
+
+
+def _read(options: ServiceOptions) -> CollectorConfig:
+    return options.config.read({"judge.use": options.judge} if options.judge else {})
 
 
 def _serve(
@@ -136,13 +134,12 @@ def _serve(
     Without a ``config`` it is read: a worker that is started again takes what the file says then.
     """
     with needs_extra("collector"):
-        from ragtrace_collector.config import load_config
         from ragtrace_collector.service import run as service
         from ragtrace_collector.service.pipeline import Role
         from ragtrace_collector.telemetry import logs, verdict_log
 
     def read() -> CollectorConfig:
-        return load_config(options.config_path, judge=options.judge).of_worker(worker)
+        return _read(options).of_worker(worker)
 
     def say_ready(running: Collector) -> None:
         on_ready()
@@ -157,7 +154,7 @@ def _serve(
         config,
         role=Role(options.role),
         shares_ports=options.workers > 1,
-        reread=read if options.config_path else None,
+        reread=read if options.config.path else None,
         on_ready=say_ready,
     )
     counts = process.run(running)

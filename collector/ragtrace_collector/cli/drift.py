@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import EXISTING_FILE, JsonOption
+from ragtrace.cli.options import ConfigOptions, JsonOption
 from ragtrace.cli.render import many, one_line, print_json, print_line, talk, utc
-from ragtrace.cli.settings import command, group, option, takes
+from ragtrace.cli.settings import command, group, takes
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError
 
@@ -28,13 +27,7 @@ _DRIFTED_EXIT: Final = 1
 class DriftOptions:
     """Whose judge is checked."""
 
-    config_path: Path = option(
-        "--config",
-        type=EXISTING_FILE,
-        required=True,
-        metavar="FILE",
-        help="The collector's configuration: it names the judge, the anchors and the store.",
-    )
+    config: ConfigOptions = group(ConfigOptions)
     json: JsonOption = group(JsonOption)
 
 
@@ -56,9 +49,11 @@ def drift(action: str, options: DriftOptions) -> None:
     from ragtrace.sync import wait_for
 
     with needs_extra("collector"):
-        from ragtrace_collector.config import load_config
-
-        config = load_config(options.config_path, needs_secrets=action != "status")
+        import yaml  # noqa: F401
+    if options.config.path is None:
+        raise click.UsageError("--config FILE is missing: it names the judge, the anchors and the store")
+    only = ("judge", "evaluate", "drift", "budget", "store")
+    config = options.config.read(only=only, needs_secrets=action != "status")
     if action == "accept":
         wait_for(_accept(config))
         talk("the next complete run is the new baseline")

@@ -64,10 +64,9 @@ class _Count:
 
 async def _run(place: PlaceOptions, options: TailOptions, seen: _Count) -> None:
     from ragtrace.clock import SystemClock
-    from ragtrace_collector.config import load_config
 
     clock = SystemClock()
-    config = load_config(place.config, needs_secrets=False)
+    config = place.config.read(only=("extract", "store", "index", "ui"), needs_secrets=False)
     async with open_place(config, place, clock, pause_s=_SEARCH_PAUSE_S) as found:
         await _searched(found)
         printer = _Printer(options, found)

@@ -1,43 +1,36 @@
-"""``ragtrace ledger``: the state of every RAG answer that the collector saw."""
+"""``ragtrace ledger``: the state of every RAG answer that the collector saw, and what judging cost."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import click
 
-from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import JsonOption
-from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json
+from ragtrace.cli.render import many, one_line, open_console, print_indented, print_json, talk, utc
 from ragtrace.cli.settings import command, group, option, takes
+from ragtrace.cli.times import duration
 from ragtrace.clock import SystemClock
 from ragtrace_collector.cli.accounts import LedgerOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ragtrace.budget import LimitUsage
+    from ragtrace_collector.config import CollectorConfig
     from ragtrace_collector.ledger.account import Account, Ledger
+    from ragtrace_collector.store.database import Database
+    from ragtrace_collector.store.maintenance import RefusedDeliveries
 
 
 Key = Literal["state", "reason", "rule", "service", "tenant"]
 
 _WATCH_PAUSE_S: Final = 2.0
-
-
-def _since(text: str) -> timedelta:
-    with needs_extra("collector"):
-        from pydantic import TypeAdapter, ValidationError
-
-        from ragtrace_collector.config.values import Duration
-
-    try:
-        return TypeAdapter[timedelta](Duration).validate_python(text)
-    except ValidationError as exc:
-        raise ValueError("write a duration with its unit, such as 90s, 15m, 1h or 7d") from exc
+_NANO: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +39,7 @@ class CountOptions:
 
     since: timedelta | None = option(
         "--since",
-        parse=_since,
+        parse=duration,
         metavar="DURATION",
         help="Only answers seen in the last 90s, 15m, 1h, 7d that are still in the store.",
     )
@@ -57,6 +50,9 @@ class CountOptions:
         show_default=True,
         help="How to group the answers. `state` and `reason` also explain each group.",
     )
+    sends_refused: bool = option(
+        "--send-refused", is_flag=True, help="Send again what back ends refused for good."
+    )
     watch: bool = option("--watch", is_flag=True, help="Refresh every two seconds, until Ctrl-C.")
     json: JsonOption = group(JsonOption)
 
@@ -64,21 +60,24 @@ class CountOptions:
 @command()
 @takes(place=LedgerOptions, count=CountOptions)
 def ledger(place: LedgerOptions, count: CountOptions) -> None:
-    """Count the RAG answers that the collector saw, by state.
+    """Count the RAG answers that the collector saw, by state; with what judging cost, and what was refused.
 
     Seen answers are always the sum of pending and ended ones. Every answer ends in one state, with a reason.
-    Totals survive restarts, and also count what the store has deleted. The collector may run meanwhile. Exit
-    code 1 if the numbers do not add up.
+    Totals survive restarts, and also count what the store has deleted. Limits of `budget` are those of
+    --config: spent, left, and when each resets; requests in progress count by their estimates. Refused are
+    requests that a back end rejects for good; those that fail because of a token, a permission or a path the
+    collector retries by itself. The collector may run meanwhile. Exit code 1 if the numbers do not add up.
 
     \b
     Examples:
       ragtrace ledger
       ragtrace ledger --config collector.yaml --by reason
       ragtrace ledger --since 1h --by service
-      ragtrace ledger --url http://127.0.0.1:4329 --json | jq .pending
+      ragtrace ledger --config collector.yaml --send-refused
+      ragtrace ledger --from http://127.0.0.1:4329 --json | jq .pending
     """
     while True:
-        report = _read(place, count.since, count.by)
+        report = _read(place, count)
         if count.json.wanted:
             print_json(_as_json(report))
         else:
@@ -94,6 +93,9 @@ class _Report(NamedTuple):
     by: Key
     since: timedelta | None
     now_ns: int
+    limits: Sequence[tuple[str, LimitUsage]] = ()
+    """Of the budget of this name."""
+    refused: Sequence[RefusedDeliveries] = ()
 
 
 class _Row(NamedTuple):
@@ -105,14 +107,43 @@ class _Row(NamedTuple):
     """Of all answers seen."""
 
 
-def _read(place: LedgerOptions, since: timedelta | None, by: Key) -> _Report:
+def _read(place: LedgerOptions, count: CountOptions) -> _Report:
     now_ns = SystemClock().now_ns()
-    since_ns = None if since is None else now_ns - int(since.total_seconds() * 1e9)
-    if by == "service" and since_ns is None:
+    since_ns = None if count.since is None else now_ns - int(count.since.total_seconds() * 1e9)
+    if count.by == "service" and since_ns is None:
         since_ns = 0  # the totals go without services: a sender may name any number of them
-    with needs_extra("collector"):
-        found = place.ledger(since_ns=since_ns)
-    return _Report(found, by, since, now_ns)
+    if place.url is not None:
+        if count.sends_refused:
+            raise click.UsageError(
+                "--send-refused writes into the store: name it with --config or --from store:PATH"
+            )
+        return _Report(place.ledger_at(place.url, since_ns=since_ns), count.by, count.since, now_ns)
+    config = place.config()
+    from ragtrace.sync import wait_for
+    from ragtrace_collector.store.ledger import take_stock
+    from ragtrace_collector.store.maintenance import refused, send_again
+    from ragtrace_collector.store.open import database_of
+
+    database = database_of(place.section_of(config))
+    if count.sends_refused:
+        talk(f"{many(wait_for(send_again(database)), 'request')} sent again")
+    found = take_stock(database, since_ns=since_ns)
+    limits = _limits(config, database, now_ns) if config else ()
+    return _Report(found, count.by, count.since, now_ns, limits, refused(database))
+
+
+def _limits(config: CollectorConfig, database: Database, now_ns: int) -> Sequence[tuple[str, LimitUsage]]:
+    from ragtrace.budget.reserve import status
+    from ragtrace_collector.drift.judging import drift_budget
+    from ragtrace_collector.judge.guard import budget_of
+    from ragtrace_collector.store.budget import SpentRows
+
+    budgets = [budget_of("live", config.budget.live), budget_of("backfill", config.budget.backfill)]
+    if config.drift.anchors is not None:
+        budgets.append(drift_budget(config))
+    with database.reading() as db:
+        spent = SpentRows(db)
+        return [(each.name, left) for each in budgets for left in status(spent, each, now_ns=now_ns).left()]
 
 
 def _rows(report: _Report) -> Iterator[_Row]:
@@ -155,6 +186,20 @@ def _as_json(report: _Report) -> dict[str, object]:
         ],
         "dead_letters": found.dead_letters,
         "store_bytes": found.store_bytes,
+        "limits": [_limit_json(name, left) for name, left in report.limits],
+        "refused": [each._asdict() for each in report.refused],
+    }
+
+
+def _limit_json(budget: str, left: LimitUsage) -> dict[str, object]:
+    unit = _NANO if left.limit.endswith("_usd") else 1
+    return {
+        "budget": budget,
+        "limit": left.limit,
+        "spent": left.spent / unit,
+        "most": left.most / unit,
+        "left": max(0, left.most - left.spent) / unit,
+        "resets_at": datetime.fromtimestamp(left.resets_ns // _NANO, UTC).isoformat(),
     }
 
 
@@ -207,6 +252,19 @@ def _below(report: _Report) -> Iterator[str]:
     for sink, sums in found.outbox_items.items():
         states = ", ".join(f"{number:,} {state}" for state, number in sums.items() if state != "put")
         yield f"to {one_line(sink)}: {states}"
+    for each in report.refused:
+        requests = many(each.requests, "request")
+        yield f"refused by {each.sink} since {utc(each.oldest_ns)}: {requests}: {one_line(each.reason)}"
+    for name, left in report.limits:
+        yield f"budget {name}: {_limit_line(left)}"
+
+
+def _limit_line(left: LimitUsage) -> str:
+    spent, most = (
+        f"{number / _NANO:,.4f} USD" if left.limit.endswith("_usd") else f"{number:,}"
+        for number in (left.spent, left.most)
+    )
+    return f"{left.limit} {spent} of {most} ({left.spent / left.most:.0%}), until {utc(left.resets_ns)}"
 
 
 def _told(by: Key, key: str) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class CollectorBudget:
             who,
             prices,
             setting="the collector's `budget.backfill`",
-            remedy="name it in a file for --prices",
+            remedy="name it in a file for --set judge.prices=FILE",
         )
 
     @asynccontextmanager

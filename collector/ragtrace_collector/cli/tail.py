@@ -69,7 +69,7 @@ def tail(place: PlaceOptions, options: TailOptions) -> None:
       ragtrace tail --json | jq .metrics.faithfulness.score
     """
     with needs_extra("collector"):
-        import ragtrace_collector.config  # noqa: F401 -- its absence is told before anything starts
+        import yaml  # noqa: F401 -- its absence is told before anything starts
     from ragtrace_collector.cli.following import follow
 
     follow(place, options)

@@ -9,12 +9,10 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.cli.desktop import has_desktop
 from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import FILE
 from ragtrace.cli.render import print_json, talk
 from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import ConfigError
@@ -28,18 +26,6 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_LISTEN: Final = "127.0.0.1:4330"
-
-
-def _links(pairs: tuple[str, ...]) -> dict[str, str]:
-    links = {}
-    for pair in pairs:
-        name, equals, url = pair.partition("=")
-        if not (name and equals and url.startswith(("http://", "https://")) and "{trace_id}" in url):
-            raise ValueError(
-                "write NAME=URL with {trace_id}: 'Jaeger=http://localhost:16686/trace/{trace_id}'"
-            )
-        links[name] = url
-    return links
 
 
 def _address(text: str) -> str:
@@ -58,20 +44,6 @@ class PageOptions:
         parse=_address,
         help="Where the page is served; port 0 takes a free one."
         f" [default: `ui.listen`, else {_DEFAULT_LISTEN}]",
-    )
-    links: dict[str, str] = option(
-        "--link",
-        multiple=True,
-        metavar="NAME=URL",
-        parse=_links,
-        help="Link to a trace elsewhere: 'Jaeger=http://localhost:16686/trace/{trace_id}'. Repeatable.",
-    )
-    reviews: Path | None = option(
-        "--reviews",
-        type=FILE,
-        metavar="PATH",
-        help="Where reviews and saved views are kept, with the reviewed texts. [default: `ui.reviews`, else"
-        " ragtrace-reviews.db in the state folder]",
     )
     destination: str | None = option(
         "--to",
@@ -103,7 +75,7 @@ def ui(place: PlaceOptions, page: PageOptions) -> None:
       ragtrace ui --config collector.yaml
       ragtrace ui --from jaeger:http://localhost:16686 --since 24h
       ragtrace ui --from report.jsonl
-      ragtrace ui --from store:ragtrace.db --traces tempo:http://localhost:3200
+      ragtrace ui --from store:ragtrace.db --set ui.traces=tempo:http://h:3200
     """
     import asyncio
 
@@ -145,11 +117,9 @@ def _opened_reviews(
     from ragtrace_collector.service.page import REVIEWS_NAME, open_configured_reviews
     from ragtrace_collector.ui.serving import open_reviews
 
-    if page.reviews:
-        config = config.model_copy(update={"ui": config.ui.model_copy(update={"reviews": page.reviews})})
-    if place.config and not page.destination:
+    if place.config.path and not page.destination:
         return open_configured_reviews(config)
-    if not page.reviews:
+    if not config.ui.reviews:
         make_state_folder()
     path = config.ui.reviews or state_folder() / REVIEWS_NAME
     sinks = {page.destination: open_sink(page.destination)} if page.destination else {}
@@ -173,15 +143,12 @@ def _listening(config: CollectorConfig) -> socket:
 
 def _configured(place: PlaceOptions, page: PageOptions) -> CollectorConfig:
     """Return the configuration as if the page alone listened."""
-    from ragtrace_collector.config import load_config
-
-    config = load_config(place.config)
+    config = place.config.read(only=("extract", "store", "index", "ui", "receive", "attach"))
     listen = page.listen or config.ui.listen or _DEFAULT_LISTEN
     ui = config.ui.model_copy(
         update={
             "listen": listen,
-            "traces": place.traces or config.ui.traces,
-            "links": {**_own_link(place), **config.ui.links, **page.links},
+            "links": {**_own_link(place, config), **config.ui.links},
         }
     )
     receive = config.receive.model_copy(update={"grpc": None, "http": "127.0.0.1:0"})
@@ -189,9 +156,9 @@ def _configured(place: PlaceOptions, page: PageOptions) -> CollectorConfig:
     return config.model_copy(update={"receive": receive, "telemetry": telemetry, "ui": ui})
 
 
-def _own_link(place: PlaceOptions) -> Mapping[str, str]:
+def _own_link(place: PlaceOptions, config: CollectorConfig) -> Mapping[str, str]:
     """Return the link to Jaeger's page, if answers are read there: its API has the same address."""
-    kind, _, url = (place.traces or place.source or "").partition(":")
+    kind, _, url = (config.ui.traces or place.source or "").partition(":")
     if kind != "jaeger" or "@" in url:
         return {}
     return {"Jaeger": f"{url.rstrip('/')}/trace/{{trace_id}}"}

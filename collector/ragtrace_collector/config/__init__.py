@@ -3,7 +3,6 @@
 from ragtrace_collector.config.load import (
     default_config_text,
     load_config,
-    load_extract,
     load_sampling,
     parse_config,
 )

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from ragtrace.errors import ConfigError
 from ragtrace_collector.telemetry.logs import event
 
@@ -88,7 +86,7 @@ class References:
     def _stand_in(self, missing: MissingValue) -> str:
         if self.needs_secrets:
             raise missing
-        key = base64.b64encode(secrets.token_bytes(32)).decode()
+        key = base64.b64encode(secrets.token_bytes(32)).decode().replace("/", "+")  # a path would join two
         self.missing[key] = missing
         return key
 
@@ -101,6 +99,10 @@ def _warn_if_open_to_others(path: Path, found: os.stat_result) -> None:
 
 def _typed(text: str) -> Any:
     """Give a value that is a single reference the type that its text would have in the file."""
+    try:
+        import yaml
+    except ModuleNotFoundError:  # options without a file, in the core
+        return text
     try:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):  # a key may begin with any character; 2024-13-01 is no date

@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from ragtrace.drift.anchors import BUILTIN
 from ragtrace.errors import ConfigError
 from ragtrace.plugins import named_beside
 from ragtrace.sampling import SamplingPlan
-from ragtrace.traces.extract import ExtractRules
+from ragtrace_collector.config._changes import change
 from ragtrace_collector.config._problems import problems
 from ragtrace_collector.config._references import MissingValue, References
 from ragtrace_collector.config.drift import DriftConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.sections import (
     CollectorConfig,
-    ExtractConfig,
     MetricConfig,
     ReceiveConfig,
     SecondJudgeConfig,
 )
 
+if TYPE_CHECKING:
+    import yaml
+
 _QUOTED: Final = re.compile(r"'.*'|\".*\"", re.DOTALL)
-
-
-class _ExtractOnly(BaseModel):
-    extract: ExtractConfig
 
 
 class _SampleOnly(BaseModel):
@@ -52,23 +49,25 @@ def default_config_text() -> str:
 def load_config(
     path: Path | None,
     *,
-    judge: str | None = None,
+    changes: Sequence[tuple[str, object]] = (),
     environ: Mapping[str, str] | None = None,
     needs_secrets: bool = True,
 ) -> CollectorConfig:
     """Read and check a configuration file. Files of code, prompts, prices and calibrations that it names are
     looked for beside it.
 
-    Without a file, verdicts go nowhere but to the store and its page, and ``judge`` names who judges.
-    Who only looks into the store needs no secrets.
+    ``changes`` set keys by their paths, such as ``judge.timeout``, as if the file said so. Without a file,
+    verdicts go nowhere but to the store and its page. Who only looks into the store needs no secrets.
 
     Raises:
         ConfigError: names the file, the key and what to do.
     """
     if path is None:
-        chosen = {"ui": {"listen": "127.0.0.1:4330"}, **({"judge": {"use": judge}} if judge else {})}
-        return _checked(CollectorConfig, chosen, where="the default configuration")
-    parse = partial(parse_config, _text(path), where=str(path), environ=environ, folder=path.parent)
+        document: dict[str, Any] = {"ui": {"listen": "127.0.0.1:4330"}}
+        return _parsed(document, where="the options", environ=environ, folder=Path(), changes=changes)
+    parse = partial(
+        parse_config, _text(path), where=str(path), environ=environ, folder=path.parent, changes=changes
+    )
     if needs_secrets:
         return parse()
     try:
@@ -79,33 +78,19 @@ def load_config(
         return parse()
 
 
-def load_extract(path: Path, *, environ: Mapping[str, str] | None = None) -> ExtractRules:
-    """Read and check the section ``extract`` of a configuration file; the others need not be there.
-
-    Raises:
-        ConfigError: names the file, the key and what to do.
-    """
-    section = _section(path, "extract", example="mapping: {question: [app.question]}", environ=environ)
-    return _checked(_ExtractOnly, section, where=str(path)).extract.opened()
-
-
 def load_sampling(path: Path, *, environ: Mapping[str, str] | None = None) -> SamplingPlan:
     """Read and check the section ``sample`` of a configuration file; the others need not be there.
 
     Raises:
         ConfigError: names the file, the key and what to do.
     """
-    section = _section(path, "sample", example="ratio: 0.1", environ=environ)
-    return _checked(_SampleOnly, section, where=str(path)).sample.plan()
-
-
-def _section(path: Path, name: str, *, example: str, environ: Mapping[str, str] | None) -> Any:
     where = str(path)
     document = _document(_text(path), where=where)
-    if name not in document:
-        raise ConfigError(f"{where}: has no section `{name}`: write `{name}: {{{example}}}`")
+    if "sample" not in document:
+        raise ConfigError(f"{where}: has no section `sample`: write `sample: {{ratio: 0.1}}`")
     found = References(where=where, environ=_given(environ), folder=path.parent)
-    return _filled({name: document[name]}, found)
+    section = _filled({"sample": document["sample"]}, found)
+    return _checked(_SampleOnly, section, where=where).sample.plan()
 
 
 def _text(path: Path) -> str:
@@ -122,6 +107,7 @@ def parse_config(
     environ: Mapping[str, str] | None = None,
     folder: Path = Path(),
     needs_secrets: bool = True,
+    changes: Sequence[tuple[str, object]] = (),
 ) -> CollectorConfig:
     """Check a configuration text, with references to the environment and to files filled in.
 
@@ -131,8 +117,25 @@ def parse_config(
     Raises:
         ConfigError: names ``where``, the key and what to do.
     """
+    document = _document(text, where=where)
+    return _parsed(
+        document, where=where, environ=environ, folder=folder, needs_secrets=needs_secrets, changes=changes
+    )
+
+
+def _parsed(
+    document: dict[str, Any],
+    *,
+    where: str,
+    environ: Mapping[str, str] | None,
+    folder: Path,
+    needs_secrets: bool = True,
+    changes: Sequence[tuple[str, object]],
+) -> CollectorConfig:
+    for key, value in changes:
+        change(document, key, value)
     found = References(where=where, environ=_given(environ), folder=folder, needs_secrets=needs_secrets)
-    config = _checked(CollectorConfig, _filled(_document(text, where=where), found), where=where)
+    config = _checked(CollectorConfig, _filled(document, found), where=where)
     shown = config.model_dump_json() if found.missing else ""  # secrets are masked in it
     for stand_in, missing in found.missing.items():
         if stand_in in shown:
@@ -141,6 +144,8 @@ def parse_config(
 
 
 def _document(text: str, *, where: str) -> dict[str, Any]:
+    import yaml  # the core does without it where there is no file
+
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as exc:

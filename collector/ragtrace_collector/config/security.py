@@ -61,5 +61,5 @@ class TokenConfig(Section):
     def _is_digest(cls, value: str) -> str:
         if not _SHA256.fullmatch(value):
             # not quoted: it may be the token itself
-            raise ValueError("write the 64 hex digits that `ragtrace token` prints, never the token itself")
+            raise ValueError("write the 64 hex digits of the token's SHA-256, never the token itself")
         return value.lower()

@@ -89,7 +89,7 @@ def _lock_inode(real: Path, path: Path) -> int:
         raise ConfigError(
             f"`store.path`: {str(path)!r} has a second name (a hard link): SQLite keeps a log for each name, "
             "and what is written under one is not visible under the other: remove the other name; to copy "
-            "a store, use `ragtrace backup`"
+            "a store, use SQLite's `VACUUM INTO`"
         )
     return descriptor
 

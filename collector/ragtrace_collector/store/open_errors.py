@@ -12,7 +12,7 @@ from ragtrace.sqlite_file import primary_code
 from ragtrace_collector.store._files import StoreLock
 
 DAMAGED: Final = (
-    "restore a backup, or save what can be read (`ragtrace backup NEW --salvage`), "
+    "restore a backup, or save what can be read (`python -m ragtrace_collector.store.recovery STORE NEW`), "
     "or move the file away to start with an empty one"
 )
 

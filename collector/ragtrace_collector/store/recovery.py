@@ -1,17 +1,22 @@
-"""Recover the readable rows of a damaged store into a new one."""
+"""Recover the readable rows of a damaged store: ``python -m ragtrace_collector.store.recovery STORE NEW``.
+
+SQLite's own ``.recover`` refuses many of them, and leaves sums that do not add up.
+"""
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from ragtrace.answers.index.sums import SUM_TABLES, recount
-from ragtrace.errors import ReadError
+from ragtrace.errors import InputError, RagtraceError, ReadError
+from ragtrace.files.private import PendingFile
 from ragtrace.sqlite_file import transaction
-from ragtrace_collector.store.maintenance import new_copy
 from ragtrace_collector.store.sqlite import prepare
 from ragtrace_collector.store.tables import SUMS
 
@@ -28,7 +33,7 @@ def save_readable(damaged: Path, to: Path) -> Mapping[str, int]:
         InputError: the file exists already, or cannot be written.
         ReadError: the list of tables cannot be read.
     """
-    with new_copy(to) as beside:
+    with _new_copy(to) as beside:
         try:
             with closing(_opened(damaged)) as old, closing(_empty(beside)) as new:
                 prepare(new)
@@ -80,3 +85,44 @@ def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
 def _readable(db: sqlite3.Connection, query: str) -> Iterator[tuple[object, ...]]:
     with suppress(sqlite3.DatabaseError):  # the damage
         yield from db.execute(query)
+
+
+@contextmanager
+def _new_copy(to: Path) -> Iterator[Path]:
+    """Make an empty private file, and move it to ``to`` if the block succeeds.
+
+    Raises:
+        InputError: it cannot be written, or a file exists already.
+    """
+    if os.path.lexists(to):
+        raise _taken(to)
+    try:
+        pending = PendingFile(to)
+        try:
+            yield pending.partial
+            pending.commit(replaces=False)
+        finally:
+            pending.abandon()
+    except FileExistsError as exc:
+        raise _taken(to) from exc
+    except (OSError, sqlite3.Error) as exc:
+        raise InputError(f"the copy {str(to)!r} cannot be written: {exc}") from exc
+
+
+def _taken(to: Path) -> InputError:
+    return InputError(f"there is a file {str(to)!r} already: name another")
+
+
+def main() -> None:
+    """Save what can be read, and say how many rows of each table."""
+    try:
+        damaged, to = map(Path, sys.argv[1:])
+        sys.stdout.write(f"{dict(save_readable(damaged, to))}\n")
+    except ValueError:
+        sys.exit("usage: python -m ragtrace_collector.store.recovery STORE NEW")
+    except RagtraceError as exc:
+        sys.exit(f"Error: {exc}")
+
+
+if __name__ == "__main__":
+    main()

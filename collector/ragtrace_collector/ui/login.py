@@ -84,7 +84,7 @@ def _resumed(request: Request, session: Session, back: str, pending: str) -> Res
 
 def _said(exc: RequestRefused) -> str:
     if "known" in str(exc) or "send a token" in str(exc):
-        return "This token is not known here. `ragtrace token` makes one, and prints what to configure."
+        return "This token is not known here: its SHA-256 must be in `receive.tokens` (docs/security.md)."
     return f"{exc}."
 
 

@@ -87,7 +87,7 @@ def check_page(config: CollectorConfig) -> None:
     if listen is not None and not is_loopback(listen) and not (receive.tokens or receive.tokens_file):
         raise ConfigError(
             f"`ui.listen`: other machines reach {listen}, and the page shows answers: listen on 127.0.0.1, or"
-            " set `receive.tokens` in the configuration (`ragtrace token` makes one)"
+            " set `receive.tokens` in the configuration (docs/security.md)"
         )
 
 
@@ -152,6 +152,6 @@ def _tokens_in_file(receive: ReceiveConfig) -> tuple[TokenConfig, ...]:
     except (yaml.YAMLError, ValidationError, RecursionError):
         # do not quote the content: it may be a token
         raise ConfigError(
-            f"`receive.tokens_file`: {str(path)!r} is not a list of tokens: put the lines there that "
-            "`ragtrace token` prints"
+            f"`receive.tokens_file`: {str(path)!r} is not a list of tokens: write lines such as "
+            "- {{name: checkout, sha256: HEX}}"
         ) from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -20,7 +19,6 @@ Permission = Literal["send", "read", "review"]
 """``send`` spans; ``read`` the collector's pages; ``review`` what they show."""
 
 _MINUTE_NS: Final = 60_000_000_000
-_TOKEN_BYTES: Final = 32
 _DOING: Final[Mapping[Permission, str]] = {
     "send": "send spans",
     "read": "read this page",
@@ -168,11 +166,6 @@ class TokenAuth:
         if found is None:
             raise RequestRefused(code_pb2.UNAUTHENTICATED, "this token is not known here")
         return found
-
-
-def new_token() -> str:
-    """Return a new token of 256 random bits, so that a plain digest cannot be reversed."""
-    return f"rt_{secrets.token_urlsafe(_TOKEN_BYTES)}"
 
 
 def digest_of(token: str) -> bytes:

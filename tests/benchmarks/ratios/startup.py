@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from ragtrace.cli.command_table import COMMANDS
+from ragtrace.cli.app import COMMANDS
 from tests.benchmarks.peers import Peers
 from tests.benchmarks.recording.machine import versions_of
 from tests.benchmarks.recording.measurement import Measurement

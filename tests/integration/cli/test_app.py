@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import asdict, fields
 from pathlib import Path
-from typing import get_args
 
 import click
 import pytest
+from pydantic.fields import FieldInfo
 
 from ragtrace import __version__
 from ragtrace.cli.app import cli
-from ragtrace.cli.evaluate.options import ToolMetricOptions
-from ragtrace.cli.evaluator_options import VERIFY_FORMS, VerifyOptions
 from ragtrace.cli.extras import needs_extra
-from ragtrace.cli.options import CARRIER_TIMES, CONTEXT_SOURCES, TOOLS
-from ragtrace.cli.report.command import DIMENSIONS
-from ragtrace.cli.report_options import REPORT_SUFFIXES
-from ragtrace.compat.tool import ToolOptions
+from ragtrace.cli.options import _SECTIONS, REPORT_SUFFIXES, TOOLS
+from ragtrace.cli.report import DIMENSIONS
 from ragtrace.compat.tools import PROFILES
 from ragtrace.errors import ConfigError
-from ragtrace.metrics import StepLimits
-from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Label
 from ragtrace.quality import ReportDimension
 from ragtrace.reports import SUFFIXES
-from ragtrace.traces.attach import CarrierTime
-from ragtrace.traces.extract import ContextFrom
 from ragtrace_collector.cli.tail import LABELS
+from ragtrace_collector.config import CollectorConfig
+from ragtrace_collector.config.values import Section
 from tests.integration.cli.program import COMMAND, run
 
 COMMANDS = cli.list_commands(click.Context(cli))
@@ -49,21 +42,14 @@ def test_help_names_every_command() -> None:
         "rejudge",
         "report",
         "calibrate",
-        "metrics",
         "doctor",
         "collector",
         "ui",
         "tail",
-        "reviews",
-        "token",
+        "export-records",
         "why",
         "ledger",
-        "budget",
         "drift",
-        "outbox",
-        "rules",
-        "kafka",
-        "backup",
     ]
     assert all(f"\n  {name} " in output for name in COMMANDS)
 
@@ -78,27 +64,22 @@ def test_help_has_an_example_and_fits_80_columns(command: tuple[str, ...]) -> No
     assert max(map(len, result.output.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("reviews", "rules")])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "export-records"])
 def test_every_command_speaks_json(name: str) -> None:
-    """`reviews export` writes nothing but JSON lines, and `rules` the YAML of other programs."""
+    """`export-records` writes nothing but JSON lines."""
     assert "--json" in run(name, "--help").output
 
 
 def test_the_choices_in_options_are_those_of_the_library() -> None:
     assert TOOLS == PROFILES
     assert tuple(Label) == LABELS
-    assert tuple(ContextFrom) == CONTEXT_SOURCES
-    assert get_args(CarrierTime) == CARRIER_TIMES
-    assert tuple(VerifyForm) == VERIFY_FORMS
     assert REPORT_SUFFIXES == SUFFIXES
     assert tuple(ReportDimension) == DIMENSIONS
-    verify = {field.name: field.default for field in fields(VerifyOptions)}
-    assert verify["claims_per_call"] == StepLimits().claims_per_call
-    assert verify["canary_rate"] == VerifySettings().sentinel_rate
-    asked = {field.name: field.default for field in fields(ToolMetricOptions)}
-    assert asked | {"weights": {}} == asdict(
-        ToolOptions()
-    )  # --weights is an option of ragtrace's metrics too
+    assert {name for name, field in CollectorConfig.model_fields.items() if is_section(field)} == {*_SECTIONS}
+
+
+def is_section(field: FieldInfo) -> bool:
+    return field.annotation is not None and isinstance(field.get_default(), Section | tuple)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +105,7 @@ def test_a_command_that_is_mistyped_is_guessed() -> None:
     ("args", "says"),
     [
         pytest.param(["nonsense"], "No such command 'nonsense'", id="unknown command"),
-        pytest.param(["metrics", "--jsn"], "--jsn", id="unknown option"),
+        pytest.param(["ledger", "--jsn"], "--jsn", id="unknown option"),
         pytest.param(["explain"], "FILE|TRACE_ID", id="missing argument"),
         pytest.param(["explain", "missing.jsonl"], "neither a file nor a trace id", id="missing file"),
         pytest.param(["explain", "x.jsonl", "--from", "store:x.db"], "not a trace id", id="file with --from"),
@@ -136,7 +117,7 @@ def test_a_command_that_is_mistyped_is_guessed() -> None:
             id="unknown source",
         ),
         pytest.param(
-            ["backfill", "--from", "otlp-file:x", "--dry-run", "--ratio", "2"], "--ratio", id="ratio above 1"
+            ["backfill", "--from", "otlp-file:x", "--dry-run", "--rate", "2"], "--rate", id="ratio above 1"
         ),
         pytest.param(
             ["backfill", "--from", "otlp-file:x", "--dry-run", "--metrics", "vibes"],
@@ -185,7 +166,7 @@ def test_a_missing_module_of_our_own_is_a_bug_and_not_a_missing_extra() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full: Linux has one")
-@pytest.mark.parametrize("args", [["metrics"], ["metrics", "--json"], ["--help"]], ids=" ".join)
+@pytest.mark.parametrize("args", [["collector", "--print-config"], ["--help"]], ids=" ".join)
 @pytest.mark.slow
 def test_a_full_disk_is_said_in_one_line(args: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:

@@ -49,7 +49,7 @@ def test_a_judge_that_was_talked_round_gives_no_score(records: str, url: str) ->
 
 
 def test_a_second_judge_scores_what_the_first_was_talked_round_about(records: str, url: str) -> None:
-    judges = ("--judge", "openai:gullible", "--base-url", url, "--second-judge", "scripted")
+    judges = ("--judge", "openai:gullible", "--base-url", url, "--set", "judge.second=scripted")
     result = run("evaluate", records, *judges, "--json")
     clean, attacked = json_lines(result.stdout)
     assert (clean["score"], attacked["score"]) == (0.5, 0.5)
@@ -59,13 +59,13 @@ def test_a_second_judge_scores_what_the_first_was_talked_round_about(records: st
 
 def test_without_planted_claims_the_order_is_obeyed_unseen(records: str, url: str) -> None:
     judge = ("--judge", "openai:gullible", "--base-url", url)
-    result = run("evaluate", records, *judge, "--sentinel-rate", "0", "--json")
+    result = run("evaluate", records, *judge, "--set", "judge.sentinel_rate=0", "--json")
     assert [line["score"] for line in json_lines(result.stdout)] == [0.5, 1.0]
 
 
 def test_verdicts_are_asked_for_as_probabilities(records: str, url: str) -> None:
     judge = ("--judge", "openai:gullible", "--base-url", url)
-    result = run("evaluate", records, *judge, "--verify", "logprobs", "--json")
+    result = run("evaluate", records, *judge, "--set", "judge.verify=logprobs", "--json")
     clean, _ = json_lines(result.stdout)
     assert clean["score"] == 0.5
     assert all(0 < verdict["confidence"] < 1 for verdict in clean["verdicts"])
@@ -75,6 +75,12 @@ def test_a_second_look_costs_a_call_where_a_claim_is_not_supported(records: str,
     judge = ("--judge", "openai:gullible", "--base-url", url, "--json")
     once, twice = (
         json_lines(run("evaluate", records, *judge, *more).stdout)[0]["calls"]
-        for more in ((), ("--second-look",))
+        for more in (
+            (),
+            (
+                "--set",
+                "judge.second_look=true",
+            ),
+        )
     )
     assert (once, twice) == (2, 3)

@@ -143,7 +143,7 @@ def test_rules_of_a_collector_choose_the_same_answers(source: str, scripted: str
     (tmp_path / "other.yaml").write_text("export: []")
     verdicts = tmp_path / "verdicts.jsonl"
     args = ("backfill", "--from", source, "--to", f"otlp-file:{verdicts}", "--judge", scripted, "--json")
-    (report,) = json_lines(run(*args, "--sampling", str(tmp_path / "rules.yaml"), "--ratio", "0").stdout)
+    (report,) = json_lines(run(*args, "--sampling", str(tmp_path / "rules.yaml"), "--rate", "0").stdout)
     spans = [span for line in verdicts.read_text().splitlines() for span in decode_json(line)]
     assert {span.attributes["ragtrace.sample.rule"] for span in spans} == {"long"}
     assert {span.trace_id for span in spans} == {
@@ -166,7 +166,7 @@ def test_rules_of_a_collector_choose_the_same_answers(source: str, scripted: str
         (("--trace-id", "ab", "--since", "1h"), "leave out the options that search for them"),
         (("--resume",), "there is no stopped run of this search"),
         (("--since", "1h", "--resume"), "there is no stopped run of this search"),
-        (("--source-token-env", "NOWHERE"), "the environment variable NOWHERE is not set"),
+        (("--from-header", "a=${env:NOWHERE}"), "the environment variable NOWHERE is not set"),
     ],
 )
 def test_wrong_options_are_told_with_what_to_write(source: str, args: tuple[str, ...], told: str) -> None:

@@ -140,7 +140,7 @@ def test_a_wrong_address_or_login_is_told_and_nothing_is_judged(
     answer.headers.setdefault("retry-after", "0")
     with serve(STORED) as server:
         server.fault = lambda _: answer
-        outcome = search(server, "--source-token-env", "TOKEN_OF_MINE", kind=kind)
+        outcome = search(server, "--from-header", "Authorization=Bearer ${env:TOKEN_OF_MINE}", kind=kind)
     assert (outcome.code, outcome.report) == (1, {})
     assert told in outcome.said
     assert "t-secret" not in outcome.said

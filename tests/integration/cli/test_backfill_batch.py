@@ -195,8 +195,8 @@ def test_a_limit_ends_a_run_whose_replies_the_next_one_takes(server: BatchServer
         (("--batch", "--judge", "lexical"), "only `openai:MODEL` can"),
         (("--batch", "--judge", "anthropic:claude-haiku-4-5"), "only `openai:MODEL` can"),
         (
-            ("--batch", "--judge", "openai:m", "--second-judge", "lexical"),
-            "--second-judge must be openai:MODEL",
+            ("--batch", "--judge", "openai:m", "--set", "judge.second=lexical"),
+            "judge.second must be openai:MODEL",
         ),
         (("--concurrency", "300"), "at most 256 without --batch"),
     ],

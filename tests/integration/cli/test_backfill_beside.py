@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace.budget import load_prices
-from ragtrace.cli.backfill.budget import OVER_BUDGET
+from ragtrace.cli.backfill_cost import OVER_BUDGET
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, ReadError
 from ragtrace.model import JudgeIdentity, Sample
@@ -130,8 +130,8 @@ async def test_back_fill_spends_from_its_own_purse_of_the_collector(
     asked = (
         "--judge",
         f"{PAID}beside",
-        "--prices",
-        prices(tmp_path, "beside"),
+        "--set",
+        "judge.prices=" + prices(tmp_path, "beside"),
         "--concurrency",
         "1",
         "--yes",
@@ -142,7 +142,7 @@ async def test_back_fill_spends_from_its_own_purse_of_the_collector(
     assert (result.exit_code, report["judged"], report["left"]) == (OVER_BUDGET, 4, 2)
     assert paid("beside").calls == 8
     assert "the budget `backfill` has nothing left (month_calls)" in result.stderr
-    shown = await asyncio.to_thread(run, "budget", "--config", str(config), "--json")
+    shown = await asyncio.to_thread(run, "ledger", "--config", str(config), "--json")
     assert [(each["limit"], each["left"]) for each in json.loads(shown.stdout)["limits"]] == [
         ("month_calls", 0)
     ]

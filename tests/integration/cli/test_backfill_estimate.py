@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.cli.backfill.budget import OVER_BUDGET
+from ragtrace.cli.backfill_cost import OVER_BUDGET
 from ragtrace.cli.judge_choice import is_free as judges_free
 from ragtrace.judge.spec import JudgeSpec
 from ragtrace.pipeline.spec import EvaluatorSpec
@@ -90,8 +90,8 @@ def traces(tmp_path: Path) -> Path:
         pytest.param(("openai:own",), False, id="no price, on this machine"),
         pytest.param(("openai:gpt-4o-mini",), True, id="a price, on this machine: a gateway"),
         pytest.param(("openai:gpt-4o-mini", "--yes"), False, id="agreed to"),
-        pytest.param(("openai:own", "--second-judge", "openai:gpt-4o-mini"), True, id="the second costs"),
-        pytest.param(("openai:own", "--second-judge", "lexical"), False, id="the second is code"),
+        pytest.param(("openai:own", "--set", "judge.second=openai:gpt-4o-mini"), True, id="the second costs"),
+        pytest.param(("openai:own", "--set", "judge.second=lexical"), False, id="the second is code"),
     ],
 )
 def test_who_may_cost_money_is_not_asked_without_a_yes(

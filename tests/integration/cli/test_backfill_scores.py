@@ -15,11 +15,18 @@ from tests.unit.backfill.stored_traces import RIGHT, WRONG, rag_trace, write_tra
 
 @pytest.fixture
 def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    monkeypatch.setenv("LANGFUSE_KEYS", "pk-lf-1:sk-lf-2")
+    monkeypatch.setenv("LANGFUSE_KEYS", "cGstbGYtMTpzay1sZi0y")
     source = write_traces(tmp_path / "traces.jsonl", [rag_trace(0, RIGHT), rag_trace(1, WRONG)])
     (tmp_path / "script.json").write_text("{}")
     asked = ("--judge", f"scripted:{tmp_path / 'script.json'}", "--json")
-    return ("backfill", "--from", f"otlp-file:{source}", "--to-login-env", "LANGFUSE_KEYS", *asked)
+    return (
+        "backfill",
+        "--from",
+        f"otlp-file:{source}",
+        "--to-header",
+        "Authorization=Basic ${env:LANGFUSE_KEYS}",
+        *asked,
+    )
 
 
 def test_keys_are_tried_then_each_answer_gets_its_score_once(args: tuple[str, ...]) -> None:
@@ -31,7 +38,7 @@ def test_keys_are_tried_then_each_answer_gets_its_score_once(args: tuple[str, ..
     assert tried[0] == "/api/public/projects"
     assert [json.loads(body)["value"] for _, _, body in sent] == [1.0, 0.0]
     assert len({headers["authorization"] for _, headers, _ in server.requests}) == 1
-    assert "sk-lf-2" not in json.dumps(first)
+    assert "cGstbGYtMTpz" not in json.dumps(first)
 
 
 def test_wrong_keys_are_told_before_anything_is_judged(args: tuple[str, ...]) -> None:

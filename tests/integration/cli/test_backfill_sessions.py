@@ -143,7 +143,9 @@ def test_people_read_what_became_of_sessions(tmp_path: Path) -> None:
     source = ("--from", f"otlp-file:{tmp_path / 'traces.jsonl'}", "--to", f"otlp-file:{tmp_path / 'again'}")
     shown = run("backfill", *source, "--config", str(place.config), "--yes")
     assert "sessions 1 judged (pass 1)" in shown.stdout
-    without = run("backfill", *source, "--config", str(place.config), "--yes", "--no-sessions")
+    without = run(
+        "backfill", *source, "--config", str(place.config), "--yes", "--set", "sessions.enabled=false"
+    )
     assert "sessions" not in without.stdout
 
 
@@ -228,7 +230,13 @@ def test_texts_are_deleted_once_no_late_turn_is_expected(tmp_path: Path) -> None
 
 def test_verdicts_that_are_nowhere_to_be_read_leave_the_session_open(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    place.backfilled(*TOLD[:1], options=("--no-sessions",))
+    place.backfilled(
+        *TOLD[:1],
+        options=(
+            "--set",
+            "sessions.enabled=false",
+        ),
+    )
     place.backfilled(*TOLD[:1])
     [span] = place.sessions()
     assert span.attributes[semconv.SESSION_LABEL] == "skipped"
@@ -276,10 +284,6 @@ def test_single_traces_are_no_sessions(tmp_path: Path) -> None:
     one = ("--trace-id", trace_id_of(0))
     report = place.backfilled(*TOLD, options=one)
     assert (report["judged"], place.sessions()) == (1, [])
-    source = ("--from", f"otlp-file:{tmp_path / 'traces.jsonl'}", "--to", f"otlp-file:{place.out}")
-    refused = run("backfill", *source, "--config", str(place.config), "--sessions", *one)
-    assert refused.exit_code == 2
-    assert "leave out --trace-id" in refused.stderr
 
 
 def test_a_limit_leaves_sessions_to_a_run_that_reads_all(tmp_path: Path) -> None:

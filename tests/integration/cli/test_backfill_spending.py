@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.cli.backfill.budget import OVER_BUDGET
+from ragtrace.cli.backfill_cost import OVER_BUDGET
 from ragtrace.traces.otlp import encode_json
 from tests.acceptance.judge_server import running_judge
 from tests.acceptance.replies import ANSWER, REPLIES
@@ -38,8 +38,8 @@ def backfill(
         asked = (
             "--judge",
             f"{PAID}{name}",
-            "--prices",
-            prices(tmp_path, name),
+            "--set",
+            "judge.prices=" + prices(tmp_path, name),
             "--concurrency",
             "1",
             "--yes",
@@ -124,7 +124,7 @@ def test_a_run_that_was_killed_goes_on_with_what_it_had_left(tmp_path: Path) -> 
 def test_a_judge_without_a_price_is_refused_where_money_is_limited(backfill: Any) -> None:
     code, _, said = backfill("--max-cost", "5", "--judge", f"{PAID}unknown")
     assert code == 2
-    assert "there is no price for paid:unknown: name it in a file for --prices" in said
+    assert "there is no price for paid:unknown: name it in a file for --set judge.prices=FILE" in said
 
 
 def test_a_judge_that_computes_passes_every_limit(backfill: Any) -> None:

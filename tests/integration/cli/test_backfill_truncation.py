@@ -67,7 +67,9 @@ def test_what_was_cut_is_ineligible_and_says_so(source: str, scripted: str, tmp_
 def test_on_request_whole_chunks_are_judged_and_the_verdict_is_marked(
     source: str, scripted: str, tmp_path: Path
 ) -> None:
-    report, carriers = backfill(source, tmp_path / "out.jsonl", scripted, "--allow-truncated")
+    report, carriers = backfill(
+        source, tmp_path / "out.jsonl", scripted, "--set", "evaluate.metrics.*.options.judge_truncated=true"
+    )
     assert (report["judged"], report["ineligible"]) == (2, {"truncated": 1})
     marks = [span.attributes.get(semconv.EVAL_INPUT_TRUNCATED) for span in carriers]
     assert marks == [False, True, False]
@@ -87,7 +89,13 @@ def test_a_list_whose_elements_an_sdk_cut_is_judged_without_them(scripted: str, 
     file.write_text(encode_json(spans))
     report, _ = backfill(f"otlp-file:{file}", tmp_path / "out.jsonl", scripted)
     assert (report["judged"], report["ineligible"]) == (0, {"truncated": 1})
-    report, carriers = backfill(f"otlp-file:{file}", tmp_path / "out.jsonl", scripted, "--allow-truncated")
+    report, carriers = backfill(
+        f"otlp-file:{file}",
+        tmp_path / "out.jsonl",
+        scripted,
+        "--set",
+        "evaluate.metrics.*.options.judge_truncated=true",
+    )
     assert report["judged"] == 1
     assert carriers[-1].attributes[semconv.EVAL_INPUT_TRUNCATED] is True
 
@@ -102,7 +110,7 @@ def test_what_tempo_cut_is_found_out(tempo: Tempo, scripted: str, tmp_path: Path
     named = (f"tempo:{tempo.url}", tmp_path / "out.jsonl", scripted, "--trace-id", stored)
     report, _ = backfill(*named)
     assert (report["judged"], report["ineligible"]) == (0, {"truncated": 1})
-    report, carriers = backfill(*named, "--allow-truncated")
+    report, carriers = backfill(*named, "--set", "evaluate.metrics.*.options.judge_truncated=true")
     assert (report["judged"], report["ineligible"]) == (1, {})
     assert carriers[-1].attributes[semconv.EVAL_INPUT_TRUNCATED] is True
 

@@ -70,7 +70,7 @@ def scripted(tmp_path: Path) -> str:
 
 
 def calibrate(*args: str) -> Result:
-    return run("calibrate", *args, "--resamples", "100")
+    return run("calibrate", *args)
 
 
 def as_json(*args: str, exit_code: int = 0) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def test_each_judge_is_compared_with_each_floor_on_the_same_claims(data: str, sc
 
 def test_risk_by_coverage_is_in_text_json_card_and_page(data: str, tmp_path: Path) -> None:
     page, card = tmp_path / "report.html", tmp_path / "card.json"
-    found = as_json(data, "--judge", "lexical", "--card", str(card), "--report", str(page))
+    found = as_json(data, "--judge", "lexical", "--card", str(card), "--out", str(page))
     lexical = found["groups"][0]["candidates"][0]
     assert 0 <= lexical["risk_coverage_area"]["value"] <= 1
     assert [limit["risk"] for limit in lexical["risk_limits"]] == [0.05, 0.1]
@@ -257,7 +257,7 @@ def test_what_the_judge_cost_follows_the_prices_that_are_given(data: str, tmp_pa
     prices.write_text('as_of = "today"\n[some.model]\ninput = 1000.0\noutput = 0.0\n')
     judge = f"{tmp_path / 'judge.py'}:open_it"
     assert as_json(data, "--judge", judge)["groups"][0]["candidates"][0]["cost"] is None
-    priced = as_json(data, "--judge", judge, "--prices", str(prices))["groups"][0]["candidates"][0]
+    priced = as_json(data, "--judge", judge, "--set", f"judge.prices={prices}")["groups"][0]["candidates"][0]
     assert priced["cost"] == pytest.approx(priced["usage"]["input_tokens"] / 1000)
 
 
@@ -294,7 +294,7 @@ def test_what_is_recommended_is_saved_for_the_judge_that_was_measured(
 @pytest.mark.slow
 def test_the_page_holds_a_plot_and_no_text_under_judgment(data: str, tmp_path: Path, scripted: str) -> None:
     page = tmp_path / "report.html"
-    assert calibrate(data, "--judge", scripted, "--report", str(page)).exit_code == 0
+    assert calibrate(data, "--judge", scripted, "--out", str(page)).exit_code == 0
     written = page.read_text("utf-8")
     picture = written[written.index("<svg") : written.index("</svg>")]
     assert "lexical:lexical-v3" in picture
@@ -306,7 +306,7 @@ def test_the_page_holds_a_plot_and_no_text_under_judgment(data: str, tmp_path: P
 @pytest.mark.slow
 def test_examples_come_into_the_page_on_request_and_escaped(data: str, tmp_path: Path, scripted: str) -> None:
     page = tmp_path / "report.html"
-    calibrate(data, "--judge", scripted, "--report", str(page), "--with-examples")
+    calibrate(data, "--judge", scripted, "--out", str(page), "--with-examples")
     written = page.read_text("utf-8")
     assert "Refunds take 5 working days." in written
     assert "Staff are &lt;b&gt;friendly&lt;/b&gt;." in written
@@ -412,8 +412,8 @@ NOWHERE = "nowhere/file"
         (NO_CONTEXTS, [], "left out: answers without contexts (1)"),
         (rows(12), ["--limit", "1", "--seed", "3"], "draw more with --limit"),
         (rows(12), ["--save", NOWHERE], "cannot be written"),
-        (rows(12), ["--report", NOWHERE], "cannot be written"),
-        (rows(12), ["--with-examples"], "--with-examples needs --report"),
+        (rows(12), ["--out", NOWHERE], "cannot be written"),
+        (rows(12), ["--with-examples"], "--with-examples needs --out"),
         (rows(12), ["--group-by", "topic"], "no row of"),
     ],
     ids=lambda value: str(value)[:40],
@@ -452,7 +452,7 @@ def test_a_row_that_cannot_be_read_is_left_out_and_the_others_are_measured(data:
 
 
 def test_labeled_rows_come_from_standard_input(data: str, scripted: str) -> None:
-    result = run("calibrate", "-", "--judge", scripted, "--resamples", "100", stdin=Path(data).read_text())
+    result = run("calibrate", "-", "--judge", scripted, stdin=Path(data).read_text())
     assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "standard input: 12 of 12 answers")
 
 

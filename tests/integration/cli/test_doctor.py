@@ -61,7 +61,7 @@ def test_versions_and_the_lexical_judge_are_fine_and_it_is_called_a_heuristic(en
 def test_what_was_measured_of_the_judge_is_said(
     config: Path, tmp_path: Path, endpoint: str, auc: float | None, status: str, says: str
 ) -> None:
-    card = () if auc is None else ("--judge-card", a_card(tmp_path / "card.json", auc=auc))
+    card = () if auc is None else ("--set", f"judge.card={a_card(tmp_path / 'card.json', auc=auc)}")
     found = checks("--judge", "scripted", "--to", endpoint, *card)["card"]
     assert (found["status"], says in found["found"]) == (status, True)
     named = "{use: scripted" if auc is None else "{use: scripted, card: card.json"
@@ -250,7 +250,9 @@ def test_an_endpoint_without_embeddings_is_a_warning_unless_they_were_asked_for(
     with model_server("embeddings") as url:
         judge = ("--judge", "openai:m", "--base-url", url, "--to", endpoint)
         assert checks(*judge)["embeddings"]["status"] == "warn"
-        assert checks(*judge, "--embedder", "openai:e", exit_code=1)["embeddings"]["status"] == "fail"
+        assert (
+            checks(*judge, "--set", "judge.embedder=openai:e", exit_code=1)["embeddings"]["status"] == "fail"
+        )
     with model_server() as url:
         found = checks("--judge", "openai:m", "--base-url", url, "--to", endpoint)["embeddings"]
     assert (found["status"], found["found"]) == ("ok", "vectors of 3 numbers")
@@ -260,10 +262,10 @@ def test_an_endpoint_without_embeddings_is_a_warning_unless_they_were_asked_for(
 def test_a_model_that_does_not_answer_ends_the_check_in_time(endpoint: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
-        judge = ("--judge", "openai:m", "--base-url", url, "--timeout", "0.5")
+        judge = ("--judge", "openai:m", "--base-url", url, "--set", "judge.timeout=250ms")
         found = checks(*judge, "--to", endpoint, exit_code=1)
-    assert found["judge"]["found"] == "not finished within 0.5 s"
-    assert "--timeout" in found["judge"]["advice"]
+    assert "no answer within 0.25 s" in found["judge"]["found"]
+    assert "--set judge.timeout" in found["judge"]["advice"]
     assert found["export"]["status"] == "ok"
 
 
@@ -299,8 +301,9 @@ def test_a_wrong_configuration_is_named_with_its_key(tmp_path: Path) -> None:
     assert "unknown key `exprt`: did you mean `export`?" in found["config"]["found"]
 
 
-def test_options_win_over_the_configurations_judge(config: Path) -> None:
-    assert checks("--config", str(config), "--judge", "oracle", exit_code=1)["judge"]["status"] == "fail"
+def test_a_key_that_is_set_wins_over_the_configuration(config: Path) -> None:
+    found = checks("--config", str(config), "--set", "judge.use=oracle", exit_code=1)
+    assert found["judge"]["status"] == "fail"
 
 
 def test_a_secret_that_somebody_repeats_is_masked(config: Path, tmp_path: Path) -> None:

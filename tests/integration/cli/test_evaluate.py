@@ -235,8 +235,8 @@ def test_the_batch_size_is_how_many_claims_go_into_a_request(tmp_path: Path) -> 
             write(tmp_path / "r.jsonl", [row]),
             "--judge",
             "scripted:",
-            "--batch-size",
-            "1",
+            "--set",
+            "judge.batch_size=1",
             "--json",
         ).stdout
     )

@@ -22,6 +22,9 @@ def write(path: Path, *rows: dict[str, Any]) -> str:
     return str(path)
 
 
+STRICT = "evaluate.metrics.*.options.strict_mode=true"
+
+
 async def run_at(endpoint: PeerEndpoint, *arguments: str) -> Result:
     async with serving(endpoint):
         return await asyncio.to_thread(
@@ -68,7 +71,14 @@ async def test_vectors_come_from_the_endpoint_of_the_judge(tmp_path: Path) -> No
 async def test_options_of_a_peer_reach_it(tmp_path: Path) -> None:
     [case] = [c for c in FAITHFUL if c.case["id"] == "faith-one-neutral"]
     cases = write(tmp_path / "cases.jsonl", case.row)
-    options = ["--penalize-ambiguous-claims", "--strict-mode", "--truths-extraction-limit", "7"]
+    options = [
+        "--set",
+        "evaluate.metrics.*.options.penalize_ambiguous_claims=true",
+        "--set",
+        "evaluate.metrics.*.options.strict_mode=true",
+        "--set",
+        "evaluate.metrics.*.options.truths_extraction_limit=7",
+    ]
     endpoint = PeerEndpoint(replies=case.replies)
     result = await run_at(endpoint, cases, "--profile", "deepeval-4", "--peer-prompts", *options)
     [line] = json_lines(result.stdout)
@@ -103,9 +113,8 @@ def test_an_answer_without_claims_is_what_the_profile_says(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--peer-prompts"], "--peer-prompts needs --profile"),
-        (["--profile", "ragas", "--strict-mode"], "--strict-mode needs --profile deepeval-4 or -3"),
-        (["--profile", "ragas", "--strictness", "2"], "--strictness needs --peer-prompts"),
+        (["--peer-prompts"], "`peer_prompts` needs a `profile`"),
+        (["--profile", "ragas", "--set", "evaluate.metrics.*.options.strictness=2"], "strictness"),
         (["--profile", "ragas", "--metrics", "hallucination"], "ragas has no rule"),
         (["--profile", "ragas", "--peer-prompts", "--metrics", "hallucination"], "ragas has no metric"),
     ],
@@ -178,7 +187,14 @@ async def test_the_reason_that_was_paid_for_is_shown(tmp_path: Path) -> None:
     [case] = [c for c in FAITHFUL if c.case["id"] == "faith-one-neutral"]
     reason = "Nothing in the context says so."
     cases, out = write(tmp_path / "cases.jsonl", case.row), tmp_path / "out.jsonl"
-    arguments = (cases, "--profile", "deepeval-4", "--peer-prompts", "--include-reason")
+    arguments = (
+        cases,
+        "--profile",
+        "deepeval-4",
+        "--peer-prompts",
+        "--set",
+        "evaluate.metrics.*.options.include_reason=true",
+    )
     replies = [*case.replies, json.dumps({"reason": reason})]
     result = await run_at(PeerEndpoint(replies=replies), *arguments, "--out", str(out))
     [line] = json_lines(result.stdout)

@@ -37,7 +37,7 @@ def test_every_metric_names_the_steps_that_it_used(tmp_path: Path) -> None:
 
 def test_a_page_opens_a_number_down_to_its_steps_and_questions(tmp_path: Path) -> None:
     cases, page, rows = write(tmp_path / "cases.jsonl", ROW), tmp_path / "page.html", tmp_path / "rows.jsonl"
-    metrics = ("--metrics", "question_similarity", "--embedder", "wordllama")
+    metrics = ("--metrics", "question_similarity", "--set", "judge.embedder=wordllama")
     run("evaluate", cases, "--judge", "scripted", *metrics, "--out", str(page), "--out", str(rows))
     (row,) = json_lines(rows.read_text())
     (metric,) = row["judged"]["evaluation"]["outcomes"]
@@ -59,7 +59,13 @@ async def test_the_truths_and_steps_of_another_tool_are_kept_with_the_limit(tmp_
     )
     cases = write(tmp_path / "cases.jsonl", case.row)
     endpoint = PeerEndpoint(replies=case.replies)
-    options = ("--profile", "deepeval-4", "--peer-prompts", "--truths-extraction-limit", "7")
+    options = (
+        "--profile",
+        "deepeval-4",
+        "--peer-prompts",
+        "--set",
+        "evaluate.metrics.*.options.truths_extraction_limit=7",
+    )
     (line,) = json_lines((await run_at(endpoint, cases, *options)).stdout)
     assert line["intermediate"]["truths"]
     assert line["intermediate"]["truths_limit"] == 7

@@ -50,7 +50,7 @@ def test_attributes_of_ones_own_are_read_by_a_mapping(tmp_path: Path) -> None:
     traces = write_traces(tmp_path / "traces.jsonl", [trace])
     mapping = tmp_path / "mapping.yaml"
     mapping.write_text("extract: {mapping: {question: app.q, context: [app.hits], answer: app.a}}")
-    (found,) = json_lines(run("explain", str(traces), "--mapping", str(mapping), "--json").stdout)
+    (found,) = json_lines(run("explain", str(traces), "--config", str(mapping), "--json").stdout)
     (record,) = found["records"]
     assert (record["question"], record["answer"], record["gaps"]) == ("How long?", "14 days.", [])
     assert record["contexts"][0]["id"] == "faq-12"
@@ -59,7 +59,6 @@ def test_attributes_of_ones_own_are_read_by_a_mapping(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("judge: {}", "has no section `extract`"),
         (
             "extract: {mapping: {qestion: a}}",
             "unknown key `extract.mapping.qestion`: did you mean `question`?",
@@ -73,7 +72,7 @@ def test_attributes_of_ones_own_are_read_by_a_mapping(tmp_path: Path) -> None:
 )
 def test_a_mapping_that_cannot_be_read_is_told(traces: Path, tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "mapping.yaml").write_text(text)
-    result = run("explain", str(traces), "--mapping", str(tmp_path / "mapping.yaml"))
+    result = run("explain", str(traces), "--config", str(tmp_path / "mapping.yaml"))
     assert result.exit_code == 2
     assert said in result.stderr
 

@@ -146,9 +146,8 @@ def test_the_configuration_says_what_holds_the_parts_too(tmp_path: Path) -> None
         tmp_path / "collector.json", tmp_path / "ragtrace.db", KEY, extract={"mapping": mapping}
     )
     assert explained(trace_id(0), "--config", str(config))["records"][0]["question"] == "How long?"
-    other = tmp_path / "mapping.yaml"
-    other.write_text(json.dumps({"extract": {"mapping": {**mapping, "question": "app.a"}}}))
-    overridden = explained(trace_id(0), "--config", str(config), "--mapping", str(other))
+    changed = ("--set", "extract.mapping.question=app.a")
+    overridden = explained(trace_id(0), "--config", str(config), *changed)
     assert overridden["records"][0]["question"] == "14 days."
 
 

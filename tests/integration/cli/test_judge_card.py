@@ -39,34 +39,34 @@ def state_of(cases: str, tmp_path: Path, *options: str) -> str:
 def test_a_row_says_whether_the_judge_was_measured(cases: str, tmp_path: Path) -> None:
     assert state_of(cases, tmp_path) == "none"
     good, bad = a_card(tmp_path / "good.json", auc=0.8), a_card(tmp_path / "bad.json", auc=0.6)
-    assert state_of(cases, tmp_path, "--judge-card", good) == "measured"
-    assert state_of(cases, tmp_path, "--judge-card", bad) == "below_floor"
+    assert state_of(cases, tmp_path, "--set", f"judge.card={good}") == "measured"
+    assert state_of(cases, tmp_path, "--set", f"judge.card={bad}") == "below_floor"
     other = a_card(tmp_path / "other.json", auc=0.8, model="another")
-    assert state_of(cases, tmp_path, "--judge-card", other) == "none"
+    assert state_of(cases, tmp_path, "--set", f"judge.card={other}") == "none"
 
 
 def test_a_judge_without_a_card_that_beats_the_floor_is_refused_on_request(
     cases: str, tmp_path: Path
 ) -> None:
-    judged = ("evaluate", cases, "--require-card", "--judge", "scripted")
+    judged = ("evaluate", cases, "--set", "judge.require_card=true", "--judge", "scripted")
     good, bad = a_card(tmp_path / "good.json", auc=0.8), a_card(tmp_path / "bad.json", auc=0.6)
-    assert run(*judged, "--judge-card", good).exit_code == 0
+    assert run(*judged, "--set", f"judge.card={good}").exit_code == 0
     for options, said in (
         ((), "has no card: nobody measured it"),
-        (("--judge-card", bad), "no better than the share"),
+        (("--set", f"judge.card={bad}"), "no better than the share"),
     ):
         refused = run(*judged, *options)
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert said in " ".join(refused.stderr.split())
-        assert "--judge-card" in refused.stderr
-    assert run("evaluate", cases, "--require-card", "--judge", "lexical").exit_code == 0
+        assert "--set judge.card=FILE" in refused.stderr
+    assert run("evaluate", cases, "--set", "judge.require_card=true", "--judge", "lexical").exit_code == 0
 
 
 def test_a_card_that_is_none_is_told(cases: str, tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text("{}")
     for path, said in ((broken, "is wrong at provider"), (tmp_path / "absent.json", "cannot be read")):
-        told = run("evaluate", cases, "--judge", "scripted", "--judge-card", str(path))
+        told = run("evaluate", cases, "--judge", "scripted", "--set", f"judge.card={path!s}")
         assert told.exit_code == 2
         assert said in " ".join(told.stderr.split())
 
@@ -90,13 +90,13 @@ def test_a_contradicted_that_is_mostly_wrong_counts_as_unsupported(
     JudgeCard(provider="scripted", model="scripted", date="2026-11-23", sets=[measured]).write(card)
     judged = ("evaluate", str(cases), "--judge", f"scripted:{script}", "--json")
     (plain,) = json_lines(run(*judged).stdout)
-    (line,) = json_lines(run(*judged, "--judge-card", str(card)).stdout)
+    (line,) = json_lines(run(*judged, "--set", f"judge.card={card!s}").stdout)
     [found] = line["verdicts"]
     assert found["label"] == label
     assert found["quote_verified"], "the evidence stays"
     assert "14, not 30" in found["reason"]
     assert (line["evaluator_version"] == plain["evaluator_version"]) == (label == "contradicted")
     (hallucination,) = json_lines(
-        run(*judged, "--metrics", "hallucination", "--judge-card", str(card)).stdout
+        run(*judged, "--metrics", "hallucination", "--set", f"judge.card={card!s}").stdout
     )
     assert (hallucination["score"] is None) == (label == "unsupported"), "an absence of them means nothing"

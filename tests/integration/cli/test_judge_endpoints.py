@@ -46,9 +46,13 @@ async def test_a_command_takes_headers_and_further_parameters(
     records: str, strict: Strict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GATEWAY_KEY", "of-the-gateway")
-    options = ("--judge-header", "x-gateway-key=${env:GATEWAY_KEY}", "--judge-header", "x-team=a=b")
-    extra = ("--judge-extra-body", '{"reasoning_effort": "low"}')
-    assert await scored(records, "--base-url", strict.url, *options, *extra) == 1.0
+    settings = (
+        "judge.headers.x-gateway-key=${env:GATEWAY_KEY}",
+        "judge.headers.x-team=a=b",
+        'judge.extra_body={"reasoning_effort": "low"}',
+    )
+    options = [word for setting in settings for word in ("--set", setting)]
+    assert await scored(records, "--base-url", strict.url, *options) == 1.0
     assert strict.last.headers["x-gateway-key"] == "of-the-gateway"
     assert strict.last.headers["x-team"] == "a=b"
     assert strict.last.body["reasoning_effort"] == "low"
@@ -60,29 +64,29 @@ async def test_a_command_takes_the_authority_of_the_endpoint(records: str, tmp_p
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.cert, files.key)
     async with serving(Strict(answer=REPLY), context) as served:
-        assert await scored(records, "--base-url", served.url, "--judge-ca", str(authority.ca)) == 1.0
+        assert await scored(records, "--base-url", served.url, "--set", f"judge.tls.ca={authority.ca}") == 1.0
         result = await asyncio.to_thread(run, "doctor", "--judge", "openai:m", "--base-url", served.url)
     assert result.exit_code == 1
     said = " ".join(result.stdout.split())
     assert "judge_refused" in said
-    assert "--judge-ca FILE" in said
+    assert "judge.tls.ca" in said
     assert "is the server running" not in said
     assert "check the key" not in said
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("setting", "said"),
     [
-        ("--judge-header", "x-team", "write NAME=VALUE"),
-        ("--judge-header", "x-key=${env:NOT_SET}", "the environment variable NOT_SET is not set"),
-        ("--judge-header", "x y=z", "header 1 cannot be sent"),
-        ("--judge-extra-body", "{", "this is not JSON"),
-        ("--judge-extra-body", "[]", "write a JSON object"),
-        ("--judge-extra-body", '{"model": "other"}', "cannot set 'model'"),
+        ("judge.headers", "write KEY=VALUE, such as judge.timeout=5m"),
+        ("judge.headers.x-key=${env:NOT_SET}", "needs the environment variable NOT_SET"),
+        ("judge.headers.x y=z", "header 1 cannot be sent"),
+        ("judge.extra_body={", "`judge.extra_body`: write "),
+        ("judge.extra_body=[]", "`judge.extra_body`: write "),
+        ('judge.extra_body={"model": "other"}', "cannot set 'model'"),
     ],
 )
-def test_what_cannot_be_sent_is_said_at_once(option: str, value: str, said: str, records: str) -> None:
-    result = run("evaluate", records, "--judge", "openai:m", "--base-url", "http://h/v1", option, value)
+def test_what_cannot_be_sent_is_said_at_once(setting: str, said: str, records: str) -> None:
+    result = run("evaluate", records, "--judge", "openai:m", "--base-url", "http://h/v1", "--set", setting)
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
 
@@ -99,7 +103,7 @@ async def test_doctor_shows_no_secret_of_the_endpoint(strict: Strict, tmp_path: 
         f"judge: {{use: 'openai:m', base_url: '{url}', headers: {{x-key: header-secret}}}}\n"
         f"export: [{{endpoint: 'otlp-file:{tmp_path}/out.jsonl'}}]\nstore: {{path: '{tmp_path}/r.db'}}\n"
     )
-    by_option = ("--judge", "openai:m", "--base-url", url, "--judge-header", "x-key=header-secret")
+    by_option = ("--judge", "openai:m", "--base-url", url, "--set", "judge.headers.x-key=header-secret")
     for arguments in (("--config", str(config)), by_option):
         result = await asyncio.to_thread(run, "doctor", *arguments, "--json")
         assert "judge_refused" in result.stdout

@@ -55,7 +55,7 @@ async def test_prices_can_be_added(records: str, tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text('as_of = "today"\n[openai]\nqwen = {input = 1e5, output = 0}')
     endpoint = PeerEndpoint(replies=[REPLY])
-    result = await evaluate(records, "--prices", str(prices), endpoint=endpoint, model="qwen")
+    result = await evaluate(records, "--set", f"judge.prices={prices}", endpoint=endpoint, model="qwen")
     assert line_of(result)["cost_usd"] == pytest.approx(1.0)
     assert "$1.0000 at the prices of today" in result.stderr
 
@@ -63,7 +63,7 @@ async def test_prices_can_be_added(records: str, tmp_path: Path) -> None:
 def test_wrong_prices_are_named(records: str, tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text("[openai]\nqwen = 3")
-    result = run("evaluate", records, "--prices", str(prices))
+    result = run("evaluate", records, "--set", f"judge.prices={prices}")
     assert result.exit_code == 2
     assert "openai.qwen" in result.stderr
 
@@ -88,14 +88,18 @@ async def test_with_a_cache_the_second_run_asks_nothing(records: str, tmp_path: 
 
 @pytest.mark.parametrize(
     ("arguments", "kept"),
-    [((), False), (("--cache-file", "FILE"), True), (("--cache-file", "FILE", "--no-cache"), False)],
+    [
+        ((), False),
+        (("--set", "judge.cache=FILE"), True),
+        (("--no-cache",), False),
+    ],
     ids=["by default", "in a file", "not now"],
 )
 async def test_nothing_is_kept_unless_asked_for(
     arguments: tuple[str, ...], kept: bool, records: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "my.db"
-    named = [str(path) if argument == "FILE" else argument for argument in arguments]
+    named = [argument.replace("FILE", str(path)) for argument in arguments]
     result = await evaluate(records, *named, endpoint=PeerEndpoint(replies=[REPLY]))
     assert line_of(result)["score"] == 1.0
     assert (await asyncio.to_thread(path.exists)) is kept
@@ -109,7 +113,13 @@ async def test_a_price_that_was_looked_up_long_ago_is_warned_of_once(
     prices.write_text(f"as_of = {as_of}\n[openai]\nqwen = {{input = 1, output = 1}}")
     endpoint = PeerEndpoint(replies=[REPLY])
     result = await evaluate(
-        records, "--prices", str(prices), "--second-judge", "openai:qwen", endpoint=endpoint, model="qwen"
+        records,
+        "--set",
+        f"judge.prices={prices}",
+        "--set",
+        "judge.second=openai:qwen",
+        endpoint=endpoint,
+        model="qwen",
     )
     assert result.stderr.count("warning: the price of qwen was looked up on") == said
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from ragtrace.budget import Budget, Limit, Period, Spend
+from ragtrace.clock import SystemClock
 from ragtrace.model import Sample
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.records import Job, Outcome
@@ -20,6 +22,7 @@ from ragtrace_collector.store.store import Store
 from tests.integration.cli.program import run, start
 from tests.integration.collector.running import config_of, post, request_of, running_collector
 from tests.rag_spans import rag_trace
+from tests.stores.place import open_budget
 
 HOUR_NS = 3600 * 10**9
 RATIO = Sample(rule="ratio", rate=0.5, probability=0.5)
@@ -51,7 +54,7 @@ async def end(store: Store, outcome: str, *, now_ns: int) -> None:
 
 
 def told(path: Path, *options: str) -> dict[str, Any]:
-    result = run("ledger", "--store", str(path), "--json", *options)
+    result = run("ledger", "--from", f"store:{path}", "--json", *options)
     assert result.exit_code == 0, result.output
     report: dict[str, Any] = json.loads(result.output)
     return report
@@ -98,7 +101,7 @@ async def test_the_totals_outlive_what_the_store_forgets(store: Store, path: Pat
 
 
 async def test_people_read_it_in_80_columns_with_what_to_do(store: Store, path: Path) -> None:
-    output = run("ledger", "--store", str(path), "--by", "reason").output
+    output = run("ledger", "--from", f"store:{path}", "--by", "reason").output
     assert output.startswith("4 answers seen = 3 ended + 1 pending (the oldest for ")
     assert "           1   25.0%  failed:judge_timeout\n" in output
     assert "raise `judge.timeout`" in " ".join(output.split())
@@ -110,21 +113,64 @@ async def test_an_account_that_does_not_add_up_is_told(store: Store, path: Path)
     with closing(sqlite3.connect(path)) as db:
         db.execute("UPDATE ledger SET number = number + 1 WHERE state = 'judged'")
         db.commit()
-    result = run("ledger", "--store", str(path))
+    result = run("ledger", "--from", f"store:{path}")
     assert result.exit_code == 1
     assert "do not add up" in result.output
 
 
 def test_a_duration_without_a_unit_is_refused(path: Path) -> None:
-    result = run("ledger", "--store", str(path), "--since", "5")
+    result = run("ledger", "--from", f"store:{path}", "--since", "5")
     assert result.exit_code == 2
     assert "15m" in result.output
 
 
-def test_two_sources_at_once_are_refused(path: Path) -> None:
-    result = run("ledger", "--store", str(path), "--url", "http://127.0.0.1:4329")
-    assert result.exit_code == 2
-    assert "--url asks the collector itself" in result.output
+CONFIG = """
+budget: {live: {month: [5 USD, 1000 calls]}}
+drift: {anchors: builtin, budget: 200 calls}
+store: {path: %s}
+"""
+
+
+@pytest.fixture
+async def config(path: Path, store: Store, tmp_path: Path) -> Path:
+    file = tmp_path / "collector.yaml"
+    file.write_text(CONFIG % path)
+    live = Budget(name="live", limits={Period.MONTH: Limit(calls=1000, usd_nano=5_000_000_000)})
+    spent = Spend(calls=250, tokens=90_000, usd_nano=1_250_000_000)
+    async with open_budget(path) as book:
+        await book.reserve(live, spent, now_ns=SystemClock().now_ns())
+    return file
+
+
+async def test_what_judging_cost_is_shown_of_each_limit_and_until_when(config: Path) -> None:
+    output = " ".join(run("ledger", "--config", str(config)).output.split())
+    assert "budget live: month_calls 250 of 1,000 (25%), until 20" in output
+    assert "budget live: month_usd 1.2500 USD of 5.0000 USD (25%), until 20" in output
+    assert "budget drift: day_calls 0 of 200 (0%), until 20" in output
+    (calls, usd, _) = json.loads(run("ledger", "--config", str(config), "--json").output)["limits"]
+    assert (usd["budget"], usd["limit"], usd["spent"], usd["left"]) == ("live", "month_usd", 1.25, 3.75)
+    assert (calls["most"], calls["resets_at"]) == (1000, usd["resets_at"])
+
+
+async def test_what_was_refused_is_told_by_reason_and_sent_again(store: Store, path: Path) -> None:
+    sink = "grpc://tempo:4317"
+    await store.reject(await store.outbox_items(sink, 2), reason="400", now_ns=2)
+    (refused,) = told(path)["refused"]
+    assert (refused["sink"], refused["reason"], refused["requests"]) == (sink, "400", 2)
+    shown = run("ledger", "--from", f"store:{path}").output
+    assert f"refused by {sink} since 1970-01-01 00:00 UTC: 2 requests: 400" in " ".join(shown.split())
+    result = run("ledger", "--from", f"store:{path}", "--send-refused")
+    assert (result.exit_code, "2 requests sent again" in result.stderr) == (0, True)
+    assert len(await store.outbox_items(sink, 10)) == 2
+    assert (await store.ledger()).adds_up
+
+
+def test_without_a_store_it_says_what_to_name(tmp_path: Path) -> None:
+    file = tmp_path / "collector.yaml"
+    file.write_text(CONFIG % (tmp_path / "none.db"))
+    result = run("ledger", "--config", str(file))
+    assert result.exit_code == 1
+    assert "`store.path`" in result.output
 
 
 async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -> None:
@@ -134,13 +180,15 @@ async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -
             await asyncio.sleep(0.02)
         url = f"http://127.0.0.1:{collector.operations.port}"
         for options in ((), ("--since", "1h"), ("--by", "service")):
-            asked = await asyncio.to_thread(run, "ledger", "--url", url, "--json", *options)
-            assert json.loads(asked.output) == told(tmp_path / "store.db", *options)
+            asked = await asyncio.to_thread(run, "ledger", "--from", url, "--json", *options)
+            own = {"limits", "refused"}  # they are told of the store only
+            there, here = json.loads(asked.output), told(tmp_path / "store.db", *options)
+            assert {**there, **dict.fromkeys(own)} == {**here, **dict.fromkeys(own)}
 
 
 @pytest.mark.slow
 async def test_watching_shows_it_again_until_interrupted(store: Store, path: Path) -> None:
-    with start("ledger", "--store", str(path), "--json", "--watch") as process:
+    with start("ledger", "--from", f"store:{path}", "--json", "--watch") as process:
         assert process.stdout
         for _ in range(2):
             assert json.loads(await asyncio.to_thread(process.stdout.readline))["seen"] == 4

@@ -139,7 +139,7 @@ def test_two_judges_are_compared_on_the_answers_that_both_judged(
 ) -> None:
     place.backfill(judge(REPLIES))
     place.backfill(judge(LENIENT), model="model-b", traces=8)
-    told = rejudged("--diff", f"{place.transcripts}#model-a", f"{place.transcripts}#model-b", "--show", "2")
+    told = rejudged("--diff", f"{place.transcripts}#model-a", f"{place.transcripts}#model-b")
     (faithfulness,) = told["metrics"]
     difference = faithfulness["difference"]
     assert (told["both"], told["only_first"], told["only_second"]) == (6, 0, 2)
@@ -147,7 +147,7 @@ def test_two_judges_are_compared_on_the_answers_that_both_judged(
     assert -1 <= difference["low"] < 0.5 < difference["high"] <= 1
     assert [usage["calls"] for usage in told["usage"]] == [12, 16]
     assert told["disagreeing"] == 6
-    (first, _) = told["disagreements"]
+    first, *_ = told["disagreements"]
     assert first["claims"] == [["Refunds take 30 days.", "contradicted", "supported"]]
 
 
@@ -246,18 +246,9 @@ def test_records_of_a_file_are_scored_again_by_the_limits_they_were_judged_by(
         json.dumps({"question": "How long?", "contexts": ["Refunds take 14 days."], "answer": ANSWER})
     )
     server = judge(REPLIES)
-    asked = ("--judge", "openai:model-a", "--base-url", server.base_url, "--batch-size", "1")
+    asked = ("--judge", "openai:model-a", "--base-url", server.base_url, "--set", "judge.batch_size=1")
     run("evaluate", str(records), *asked, "--transcripts", place.transcripts)
     calls = server.calls
     told = rejudged("--transcripts", place.transcripts, "--pass-when", "contradicted <= 1")
     assert (told["both"], told["not_in_transcript"], server.calls) == (1, 0, calls)
     assert told["metrics"][0]["passes_second_only"] == 1
-
-
-def test_a_login_without_a_password_is_an_error_also_where_nothing_is_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("LOGIN", "user")
-    done = run("rejudge", "--diff", "a.db#x", "b.db#y", "--to-login-env", "LOGIN")
-    assert done.exit_code == 2
-    assert "--to-login-env must hold USER:PASSWORD" in done.output

@@ -155,10 +155,6 @@ def test_sources_are_those_of_answers_that_were_opened_and_it_says_how_many(stor
     found = as_json("--from", stored, "--by", "source")
     assert {group["name"]: group["answers"] for group in found["groups"]} == {"0.pdf": 20, "1.pdf": 20}
     assert "sources are those of 40 opened answers, of all 40" in found["notices"]
-    fewer = as_json("--from", stored, "--by", "source", "--open-most", "10")
-    assert sum(group["answers"] for group in fewer["groups"]) == 10
-    assert fewer["all"]["answers"] == 40
-    assert "sources are those of 10 opened answers, of 10 drawn at random" in fewer["notices"]
 
 
 def test_it_writes_a_page_and_a_file_of_json_without_the_texts(stored: str, tmp_path: Path) -> None:
@@ -303,7 +299,7 @@ def test_a_saved_calibration_has_the_errors_on_answers(tmp_path: Path) -> None:
     ]
     (tmp_path / "labeled.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     told = run(
-        *("calibrate", str(tmp_path / "labeled.jsonl"), "--judge", "lexical", "--resamples", "100"),
+        *("calibrate", str(tmp_path / "labeled.jsonl"), "--judge", "lexical"),
         *("--save", str(tmp_path / "judge.json")),
     )
     assert told.exit_code == 0, told.stderr

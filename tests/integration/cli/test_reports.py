@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace.cli.backfill.budget import OVER_BUDGET
+from ragtrace.cli.backfill_cost import OVER_BUDGET
 from ragtrace.cli.script import INTERRUPTED
 from tests.integration.cli.program import json_lines, run, start
 from tests.integration.collector.paid_judge import PAID, paid, prices
@@ -119,7 +119,7 @@ def test_the_first_answers_are_not_said_to_be_a_sample(files: Files) -> None:
 
 
 def test_a_trace_leads_where_the_template_says(files: Files) -> None:
-    run(*files.backfill("--trace-url", "http://tempo/{trace_id}/{span_id}", suffixes=(".html",)))
+    run(*files.backfill("--set", "ui.links.Tempo=http://tempo/{trace_id}/{span_id}", suffixes=(".html",)))
     assert ("href", f"http://tempo/{trace_id(1)}/{1:016x}") in Page(files.out(".html")).attributes
 
 
@@ -136,7 +136,15 @@ def asked(files: Files, request: pytest.FixtureRequest) -> tuple[str, ...]:
     """Options of a judge that costs money."""
     name = request.node.name.replace("_", "")
     paid(name)
-    return ("--judge", f"{PAID}{name}", "--prices", prices(files.folder, name), "--concurrency", "1", "--yes")
+    return (
+        "--judge",
+        f"{PAID}{name}",
+        "--set",
+        f"judge.prices={prices(files.folder, name)}",
+        "--concurrency",
+        "1",
+        "--yes",
+    )
 
 
 def test_a_run_without_budget_reports_what_it_judged_and_the_rest_is_added(
@@ -183,8 +191,8 @@ def test_a_report_that_cannot_be_written_fails_before_the_judge_is_asked(files: 
     ("args", "told"),
     [
         (("--out", "report.txt"), "must end with .html, .jsonl, .csv, .parquet"),
-        (("--trace-url", "javascript:alert({trace_id})"), "write an address with {trace_id}"),
-        (("--trace-url", "http://jaeger/trace"), "write an address with {trace_id}"),
+        (("--set", "ui.links.x=javascript:alert({trace_id})"), "write a URL with {trace_id}"),
+        (("--set", "ui.links.x=http://jaeger/trace"), "write a URL with {trace_id}"),
         (("--out", "report.html", "--dry-run"), "--dry-run judges none without --pilot"),
     ],
 )

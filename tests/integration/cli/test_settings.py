@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from ragtrace.cli.settings import command, given_selection, group, option, section, takes
+from ragtrace.cli.settings import command, given_selection, group, option, takes
 
 
 def _even(text: str) -> int:
@@ -19,7 +19,7 @@ def _even(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    token: str | None = option("--{prefix}-token", help="For {where}.", secret=True)
+    token: str | None = option("--token", help="For the far end.", secret=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,7 @@ class Wanted:
     number: int = option("--number", parse=_even, default="2", selects=True, help="How many.")
     names: tuple[str, ...] = option("--name", multiple=True, help="Whose.")
     is_quiet: bool = option("--quiet", is_flag=True, help="Say nothing.")
-    near: Credentials = group(Credentials, prefix="near", where="the near end")
-    far: Credentials = group(Credentials, prefix="far", where="the far end")
+    far: Credentials = group(Credentials)
 
     def __post_init__(self) -> None:
         if self.is_quiet and self.names:
@@ -37,7 +36,7 @@ class Wanted:
 
 @command()
 @click.argument("file")
-@takes(wanted=section("What is wanted", Wanted))
+@takes(wanted=("What is wanted", Wanted))
 def try_it(file: str, wanted: Wanted) -> None:
     """Try it."""
     click.echo(f"{file} {wanted}")
@@ -48,14 +47,11 @@ def run(*args: str) -> Result:
     return CliRunner().invoke(try_it, args)
 
 
-def test_options_fill_the_fields_and_those_of_groups() -> None:
-    said = run("x", "--number", "4", "--name", "a", "--far-token", "hush").output.splitlines()
+def test_options_fill_the_fields_and_those_of_groups_and_no_secret_is_shown() -> None:
+    said = run("x", "--number", "4", "--name", "a", "--token", "hush").output.splitlines()
     assert said[0].startswith("x Wanted(number=4, names=('a',), is_quiet=False,")
     assert said[1] == "[('--number', 4)]"
-
-
-def test_a_secret_is_not_shown() -> None:
-    assert "hush" not in run("x", "--near-token", "hush").output
+    assert "hush" not in said[0]
 
 
 def test_defaults_are_parsed_and_select_nothing() -> None:
@@ -77,7 +73,7 @@ def test_what_is_wrong_names_the_option(args: list[str], says: str) -> None:
     assert says in result.output
 
 
-def test_help_lists_the_section_with_its_words_filled_in() -> None:
+def test_help_lists_the_section_before_the_other_options() -> None:
     lines = [" ".join(line.split()) for line in run("--help").output.splitlines()]
-    assert lines.index("What is wanted:") < lines.index("--far-token TEXT For the far end.")
-    assert lines.index("--far-token TEXT For the far end.") < lines.index("Options:")
+    assert lines.index("What is wanted:") < lines.index("--token TEXT For the far end.")
+    assert lines.index("--token TEXT For the far end.") < lines.index("Options:")

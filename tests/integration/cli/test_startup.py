@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from ragtrace.cli.command_table import COMMANDS
+from ragtrace.cli.app import COMMANDS
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -78,8 +78,8 @@ def assert_light(modules: set[str], *, guesses: bool = False) -> None:
 
 
 ENDS = [pytest.param("--help", 0, id="help"), pytest.param("--no-such-option", 2, id="wrong option")]
-OF_LIBRARY = [entry.name for entry in COMMANDS.values() if entry.address.startswith("ragtrace.")]
-OF_COLLECTOR = [entry.name for entry in COMMANDS.values() if entry.address.startswith("ragtrace_collector.")]
+OF_LIBRARY = [name for name, (address, _) in COMMANDS.items() if address.startswith("ragtrace.")]
+OF_COLLECTOR = [name for name, (address, _) in COMMANDS.items() if address.startswith("ragtrace_collector.")]
 
 
 def test_every_command_is_the_librarys_or_the_collectors() -> None:
@@ -109,7 +109,7 @@ def test_a_command_of_the_collector_imports_nothing_that_only_a_run_needs(
 def test_the_program_alone_imports_no_command(argument: str) -> None:
     modules = imported_by(argument, exit_code=0)
     assert_light(modules)
-    commands = {entry.address.partition(":")[0] for entry in COMMANDS.values()}
+    commands = {address.partition(":")[0] for address, _ in COMMANDS.values()}
     assert not modules & commands
     assert not {name for name in modules if name.startswith("ragtrace_collector.")}
 
@@ -121,7 +121,7 @@ def test_the_version_is_said_without_a_look_at_installed_packages() -> None:
 def test_a_mistyped_command_imports_no_command() -> None:
     modules = imported_by("evalute", exit_code=2)
     assert_light(modules, guesses=True)
-    assert not modules & {entry.address.partition(":")[0] for entry in COMMANDS.values()}
+    assert not modules & {address.partition(":")[0] for address, _ in COMMANDS.values()}
 
 
 @pytest.mark.parametrize(

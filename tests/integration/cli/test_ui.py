@@ -63,7 +63,10 @@ def listed(client: httpx.Client, count: int) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["store:{}/store.db", "otlp-file:{}/out.jsonl", "{}/out.jsonl"])
 def test_answers_are_listed_and_opened_and_ctrl_c_ends_it(judged: Path, source: str) -> None:
-    with page("--from", source.format(judged), "--link", "Mine=http://x/{trace_id}") as (client, process):
+    with page("--from", source.format(judged), "--set", "ui.links.Mine=http://x/{trace_id}") as (
+        client,
+        process,
+    ):
         rows = listed(client, 2)
         for row in rows:
             answer = client.get(f"/answers/{row['trace_id']}/{row['span_id']}")
@@ -119,8 +122,7 @@ def test_without_a_store_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.
         (["--from", "store:text.txt"], "cannot be read as a collector's store"),
         (["--from", "file:text.txt", "--listen", "0.0.0.0:0"], "tokens"),
         (["--from", "file:text.txt", "--listen", "nonsense"], "HOST:PORT"),
-        (["--link", "Jaeger=http://x"], "{trace_id}"),
-        (["--link", "x"], "NAME=URL"),
+        (["--set", "ui.links.Jaeger=http://x"], "{trace_id}"),
         (["--since", "yesterday"], "2h, 7d"),
     ],
     ids=" ".join,

@@ -63,7 +63,7 @@ async def test_a_judged_answer_tells_its_rule_its_carrier_and_where_that_is(stor
     await judge(store)
     await store.delivered(await store.outbox_items("grpc://tempo:4317", 1))
     await store.reject(await store.outbox_items("http://jaeger:4318", 1), reason="too large", now_ns=1)
-    result = run("why", TRACE, "--store", str(path))
+    result = run("why", TRACE, "--from", f"store:{path}")
     told = " ".join(result.output.split())
     assert result.exit_code == 0
     assert f"answer span {ANSWER} (service shop, tenant acme): judged" in told
@@ -112,17 +112,17 @@ async def judge_twice(store: Store, *, supersedes: str) -> None:
 
 @pytest.mark.parametrize("where", ["store", "url"])
 async def test_a_judged_answer_tells_its_score_and_its_wrong_claims(tmp_path: Path, where: str) -> None:
-    """The pages of operations have no content, so that with --url claims are counted."""
+    """The pages of operations have no content, so that there claims are counted."""
     spans = rag_trace(0, answer="Refunds take 14 days. Shipping takes 3 days.", start_ns=time.time_ns())
     async with running_collector(config_of(tmp_path)) as collector:
         await post(collector, request_of(*spans))
         while not (await collector.pipeline.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
         address = {
-            "store": str(tmp_path / "store.db"),
+            "store": f"store:{tmp_path}/store.db",
             "url": f"http://127.0.0.1:{collector.operations.port}",
         }
-        result = await asyncio.to_thread(run, "why", TRACE, f"--{where}", address[where])
+        result = await asyncio.to_thread(run, "why", TRACE, "--from", address[where])
     told = " ".join(result.output.split())
     assert "faithfulness 0.50 fail; 1 of 2 claims wrong" in told
     assert ("unsupported: “Shipping takes 3 days.”" in told) is (where == "store")
@@ -130,11 +130,11 @@ async def test_a_judged_answer_tells_its_score_and_its_wrong_claims(tmp_path: Pa
 
 async def test_evaluations_that_disagree_are_told_with_their_judges(store: Store, path: Path) -> None:
     await judge_twice(store, supersedes="")
-    told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
+    told = " ".join(run("why", TRACE, "--from", f"store:{path}").output.split())
     assert "disputed: 1 of 2 valid evaluations pass it" in told
     assert "lexical:lexical-v3 says pass" in told
     assert "openai:m says fail" in told
-    found = json.loads(run("why", TRACE, "--store", str(path), "--json").output)["evaluations"]
+    found = json.loads(run("why", TRACE, "--from", f"store:{path}", "--json").output)["evaluations"]
     assert {(one["carrier"], one["label"], one["is_disputed"]) for one in found} == {
         (FIRST, "pass", True),
         (SECOND, "fail", True),
@@ -145,7 +145,7 @@ async def test_an_evaluation_that_overrules_the_one_it_replaces_is_no_dispute(
     store: Store, path: Path
 ) -> None:
     await judge_twice(store, supersedes=FIRST)
-    told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
+    told = " ".join(run("why", TRACE, "--from", f"store:{path}").output.split())
     assert "disputed" not in told
     overruled = f"{FIRST}, which it replaced (lexical:lexical-v3 said pass)"
     assert f"evaluation {SECOND} (openai:m says fail) overrules {overruled}" in told
@@ -154,7 +154,7 @@ async def test_an_evaluation_that_overrules_the_one_it_replaces_is_no_dispute(
 async def test_a_postponed_answer_tells_the_last_failure_and_the_next_try(store: Store, path: Path) -> None:
     due_ns = time.time_ns() + 600 * SECOND_NS
     await store.postpone(await queue(store), due_ns=due_ns, reason="judge_timeout")
-    told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
+    told = " ".join(run("why", TRACE, "--from", f"store:{path}").output.split())
     assert "postponed, judge_timeout" in told
     assert "-> raise `judge.timeout`" in told
     assert "1 attempt failed, the last by judge_timeout; tried next in 10 min" in told
@@ -171,7 +171,7 @@ async def test_an_open_trace_tells_which_spans_it_waits_for(store: Store, path: 
 
 async def test_a_complete_trace_that_is_open_waits_for_quiet_alone(store: Store, path: Path) -> None:
     await receive(store, request_of(*rag_trace(0)))
-    told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
+    told = " ".join(run("why", TRACE, "--from", f"store:{path}").output.split())
     assert "3 spans came; it is complete, and waits only for the quiet period" in told
 
 
@@ -184,7 +184,7 @@ async def test_of_an_encrypted_store_the_key_is_needed_for_open_traces_alone(pat
     config.write_text(json.dumps({"export": [{"endpoint": "http://localhost:4317"}], "store": section}))
     without, with_key = (
         " ".join(run("why", TRACE, *where).output.split())
-        for where in (("--store", str(path)), ("--config", str(config)))
+        for where in (("--from", f"store:{path}"), ("--config", str(config)))
     )
     await store.aclose()
     assert "its spans are encrypted: --config names the file that has the key" in without
@@ -195,7 +195,7 @@ async def test_an_answer_that_was_left_out_tells_by_which_rule(store: Store, pat
     await receive(store, request_of(*rag_trace(0)))
     left_out = Outcome(span_id=ANSWER, outcome=State.SAMPLED_OUT, sample=SAMPLE)
     await store.decide_trace(TRACE, jobs=[], outcomes=[left_out], keep_spans=False, now_ns=time.time_ns())
-    told = " ".join(run("why", TRACE, "--store", str(path)).output.split())
+    told = " ".join(run("why", TRACE, "--from", f"store:{path}").output.split())
     assert "sampled_out no rule chose it" in told.replace(":", "")
     assert "left out by rule ratio: suspicion 0.834, rate 0.5" in told
 
@@ -203,7 +203,7 @@ async def test_an_answer_that_was_left_out_tells_by_which_rule(store: Store, pat
 async def test_a_trace_without_answers_points_to_what_was_read(store: Store, path: Path) -> None:
     await receive(store, request_of(*rag_trace(0)[1:2]))
     await store.decide_trace(TRACE, jobs=[], outcomes=[], keep_spans=True, now_ns=time.time_ns())
-    result = run("why", TRACE, "--store", str(path))
+    result = run("why", TRACE, "--from", f"store:{path}")
     assert result.exit_code == 0
     assert "0 answers found" in result.output
     assert "`ragtrace explain --from store:PATH`" in result.output
@@ -222,7 +222,7 @@ async def test_of_an_unknown_trace_the_possibilities_are_told(
             {"export": [{"endpoint": "http://x:1"}], "store": {"path": str(path)}, "sample": {"ratio": ratio}}
         )
     )
-    where = ("--store", str(path)) if ratio is None else ("--config", str(config))
+    where = ("--from", f"store:{path}") if ratio is None else ("--config", str(config))
     result = run("why", TRACE, *where)
     assert result.exit_code == 1
     assert f"trace {TRACE}: the collector does not know it" in result.output
@@ -236,13 +236,13 @@ async def test_of_an_unknown_trace_the_possibilities_are_told(
 )
 async def test_ids_are_understood_as_people_have_them(store: Store, path: Path, written: str) -> None:
     await judge(store)
-    assert f"trace {TRACE}: 1 answer found" in run("why", written, "--store", str(path)).output
+    assert f"trace {TRACE}: 1 answer found" in run("why", written, "--from", f"store:{path}").output
 
 
 async def test_a_beginning_that_several_traces_share_names_them(store: Store, path: Path) -> None:
     for number in range(2):
         await receive(store, request_of(*rag_trace(number)))
-    result = run("why", TRACE[:8], "--store", str(path))
+    result = run("why", TRACE[:8], "--from", f"store:{path}")
     assert result.exit_code == 2
     assert f"several traces begin with 00000000: {trace_id_of(0)}, {trace_id_of(1)}" in result.output
 
@@ -251,7 +251,7 @@ async def test_a_beginning_that_several_traces_share_names_them(store: Store, pa
     ("wanted", "told"), [("xyz", "is not a trace id"), ("abcd", "no trace in the store")]
 )
 async def test_what_is_no_id_is_refused(store: Store, path: Path, wanted: str, told: str) -> None:
-    result = run("why", wanted, "--store", str(path))
+    result = run("why", wanted, "--from", f"store:{path}")
     assert result.exit_code == 2
     assert told in result.output
 
@@ -259,14 +259,14 @@ async def test_what_is_no_id_is_refused(store: Store, path: Path, wanted: str, t
 async def test_nothing_of_the_content_is_shown(store: Store, path: Path) -> None:
     await judge(store)
     for form in ((), ("--json",)):
-        output = run("why", TRACE, "--store", str(path), *form).output
+        output = run("why", TRACE, "--from", f"store:{path}", *form).output
         assert "efund" not in output
         assert "14 days" not in output
 
 
 async def test_json_has_all_that_the_lines_tell(store: Store, path: Path) -> None:
     await judge(store)
-    told = json.loads(run("why", TRACE, "--store", str(path), "--json").output)
+    told = json.loads(run("why", TRACE, "--from", f"store:{path}", "--json").output)
     (answer,) = told["answers"]
     assert (answer["state"], answer["rule"], answer["carrier"]) == ("judged", "ratio", "00f067aa0ba902b7")
     assert [delivery["state"] for delivery in answer["deliveries"]] == ["waiting", "waiting"]
@@ -277,7 +277,7 @@ async def test_a_stopped_collectors_store_is_read_too(path: Path) -> None:
     store = await Store.open(SqliteFile(path), max_bytes=10 << 20)
     await judge(store)
     await store.aclose()
-    assert "judged" in run("why", TRACE, "--store", str(path)).output
+    assert "judged" in run("why", TRACE, "--from", f"store:{path}").output
 
 
 async def test_what_a_killed_collector_left_is_read_too(store: Store, path: Path, tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ async def test_what_a_killed_collector_left_is_read_too(store: Store, path: Path
     for file in path.parent.glob("store.db*"):
         shutil.copy(file, left)
     assert (left / "store.db-wal").stat().st_size
-    assert "judged" in run("why", TRACE, "--store", str(left / "store.db")).output
+    assert "judged" in run("why", TRACE, "--from", f"store:{left / 'store.db'}").output
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
@@ -297,16 +297,16 @@ async def test_a_copy_in_a_folder_that_cannot_be_written_is_read_too(path: Path)
     await store.aclose()
     path.parent.chmod(0o555)
     try:
-        assert "judged" in run("why", TRACE, "--store", str(path)).output
+        assert "judged" in run("why", TRACE, "--from", f"store:{path}").output
     finally:
         path.parent.chmod(0o755)
 
 
 def test_a_store_that_is_none_is_named(tmp_path: Path) -> None:
-    missing = run("why", TRACE, "--store", str(tmp_path / "no.db"))
+    missing = run("why", TRACE, "--from", f"store:{tmp_path / 'no.db'}")
     with closing(sqlite3.connect(tmp_path / "other.db")) as db:
         db.execute("CREATE TABLE notes (text)")
-    other = run("why", TRACE, "--store", str(tmp_path / "other.db"))
+    other = run("why", TRACE, "--from", f"store:{tmp_path / 'other.db'}")
     assert (missing.exit_code, other.exit_code) == (1, 1)
     assert "there is no store" in missing.output
     assert "cannot be read as a collector's store" in other.output
@@ -320,7 +320,7 @@ async def test_a_running_collector_tells_the_same_on_its_pages(tmp_path: Path) -
         url = f"http://127.0.0.1:{collector.operations.port}"
         pages, file = [
             json.loads((await asyncio.to_thread(run, "why", TRACE, "--json", *where)).output)
-            for where in (("--url", url), ("--store", str(tmp_path / "store.db")))
+            for where in (("--from", url), ("--from", f"store:{tmp_path / 'store.db'}"))
         ]
     assert pages["answers"] == file["answers"]
     assert [delivery["state"] for delivery in pages["answers"][0]["deliveries"]] == ["delivered"]
@@ -333,7 +333,7 @@ async def test_scores_that_stand_on_the_answer_span_itself_are_told_so(tmp_path:
         await post(collector, request_of(*rag_trace(0)))
         while not (await collector.pipeline.store.ledger()).ended:  # noqa: ASYNC110 -- a stage's work
             await asyncio.sleep(0.02)
-        told = " ".join(run("why", TRACE, "--store", str(tmp_path / "store.db")).output.split())
+        told = " ".join(run("why", TRACE, "--from", f"store:{tmp_path / 'store.db'}").output.split())
     assert "its scores are on the answer span itself, which was held back for them" in told
     assert "carrier" not in told
 
@@ -345,12 +345,12 @@ async def test_scores_that_stand_on_the_answer_span_itself_are_told_so(tmp_path:
 async def test_what_the_pages_refuse_is_told(tmp_path: Path, wanted: str, told: str) -> None:
     async with running_collector(config_of(tmp_path)) as collector:
         url = f"http://127.0.0.1:{collector.operations.port}"
-        result = await asyncio.to_thread(run, "why", wanted, "--url", url)
+        result = await asyncio.to_thread(run, "why", wanted, "--from", url)
     assert result.exit_code != 0
     assert told in result.output
 
 
 def test_pages_that_are_none_are_named() -> None:
-    result = run("why", TRACE, "--url", "http://127.0.0.1:9")
+    result = run("why", TRACE, "--from", "http://127.0.0.1:9")
     assert result.exit_code == 1
     assert "`telemetry.listen`" in result.output

@@ -21,12 +21,9 @@ LOOKS = [
     ("ledger",),
     ("ledger", "--by", "reason"),
     ("why", trace_id_of(1)),
-    ("budget",),
-    ("outbox",),
     ("tail", "--no-follow"),
     ("report",),
     ("drift", "status"),
-    ("backup", "copy.db"),
 ]
 
 
@@ -52,7 +49,9 @@ def configured(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with collector_process(folder, {**settings, **secret}) as collector:
             send(collector)
             store = str(folder / "store.db")
-            eventually(lambda: " judged" in run("ledger", "--store", store).output, what="a judged answer")
+            eventually(
+                lambda: " judged" in run("ledger", "--from", f"store:{store}").output, what="a judged answer"
+            )
     (folder / "not-there").unlink()
     return folder / "collector.yaml"
 

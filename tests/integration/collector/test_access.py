@@ -21,7 +21,6 @@ from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.trace_key import trace_key
 from ragtrace_collector.web.errors import RequestRefused
 from ragtrace_collector.web.tokens import TokenAuth, TokenGrant, digest_of
-from tests.integration.cli.program import run
 from tests.integration.collector.running import PROTOBUF, config_of, post, request_of, running_collector
 from tests.integration.collector.running import send_grpc as send
 from tests.rag_spans import rag_trace, trace_id_of
@@ -194,14 +193,6 @@ async def test_tokens_are_changed_while_the_collector_runs(tmp_path: Path) -> No
             collector.auth.reload(config.receive)
         assert TOKEN not in str(caught.value)
         assert (await post(collector, GOOD, {**PROTOBUF, **new})).status_code == 200
-
-
-def test_the_command_makes_a_token_and_the_line_that_knows_it(tmp_path: Path) -> None:
-    made = json.loads(run("token", "--name", "a: b", "--tenant", "shop", "--json").output)
-    config = config_of(tmp_path, receive={"tokens": [made["entry"]]})
-    assert bytes.fromhex(config.receive.tokens[0].sha256) == digest_of(made["token"])
-    assert made["token"] not in str(made["entry"])
-    assert config.receive.tokens[0].tenant == "shop"
 
 
 def test_a_token_in_place_of_its_digest_is_not_quoted(tmp_path: Path) -> None:

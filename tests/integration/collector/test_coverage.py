@@ -61,7 +61,7 @@ async def test_an_answer_of_which_a_metric_failed_is_judged_partly_wherever_it_i
     assert total(samples, "ragtrace_evaluation_chosen", gen_ai_evaluation_name="broken") == 2
     assert "has no score of broken (ValueError" in caplog.text
     assert "BREAK" not in caplog.text
-    store = ("--store", str(tmp_path / "store.db"))
+    store = ("--from", f"store:{tmp_path}/store.db")
     why = program.run("why", trace_id_of(1), *store).output
     assert "judged, partly" in why
     assert "has no score of broken" in why

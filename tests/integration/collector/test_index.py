@@ -24,7 +24,6 @@ from ragtrace.model import VerdictLabel
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.store.cipher import open_cipher
-from ragtrace_collector.store.maintenance import back_up
 from ragtrace_collector.store.reader import StoreReader, index_of
 from ragtrace_collector.store.records import IndexSize
 from ragtrace_collector.store.recovery import save_readable
@@ -224,7 +223,12 @@ async def test_feedback_stays_on_a_revised_answer(tmp_path: Path) -> None:
         assert await feedback_on(tmp_path) == ["down", "down"]
 
 
-@pytest.mark.parametrize("copy", [back_up, save_readable], ids=["backup", "salvage"])
+def vacuum_into(path: Path, to: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("VACUUM INTO ?", (str(to),))
+
+
+@pytest.mark.parametrize("copy", [vacuum_into, save_readable], ids=["backup", "salvage"])
 async def test_a_copy_of_the_store_has_the_index_and_the_carriers(
     tmp_path: Path, copy: Callable[[Path, Path], object]
 ) -> None:

@@ -78,7 +78,9 @@ def test_one_process_receives_and_another_one_judges(
 ) -> None:
     with started(tmp_path / "a", url, back_end, "--role", "ingest") as ingest:
         send(ingest, 1, 2)
-        eventually(lambda: "2  100.0%  queued" in run("ledger", "--store", url).stdout, what="two answers")
+        eventually(
+            lambda: "2  100.0%  queued" in run("ledger", "--from", f"store:{url}").stdout, what="two answers"
+        )
         with started(tmp_path / "b", url, back_end, "--role", "evaluate") as evaluate:
             assert evaluate.grpc_port is None
             eventually(lambda: carriers(back_end) == once(1, 2), what="two verdicts")
@@ -86,7 +88,7 @@ def test_one_process_receives_and_another_one_judges(
             eventually(lambda: carriers(back_end) == once(1, 2, 3), what="the third")
             assert evaluate.stop() == 0
         assert ingest.stop() == 0
-    told = run("why", trace_id_of(3), "--store", url)
+    told = run("why", trace_id_of(3), "--from", f"store:{url}")
     assert "judged" in told.stdout, told.stderr
 
 
@@ -99,7 +101,7 @@ def test_spans_of_a_trace_come_to_two_processes(tmp_path: Path, url: str, back_e
                 with grpc.insecure_channel(f"127.0.0.1:{collector.grpc_port}") as channel:
                     channel.unary_unary(EXPORT)(encode(spans), timeout=PATIENCE_S)
         eventually(lambda: carriers(back_end) == once(*range(10)), what="a verdict on each trace")
-    assert "10  100.0%  judged" in run("ledger", "--store", url).stdout
+    assert "10  100.0%  judged" in run("ledger", "--from", f"store:{url}").stdout
 
 
 def worker_of(collector: CollectorProcess, is_wanted: Callable[[bytes], bool]) -> int:

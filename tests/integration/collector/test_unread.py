@@ -48,10 +48,10 @@ async def test_they_are_counted_by_producer_and_told_with_a_mapping(tmp_path: Pa
         assert 'ragtrace_traces_unread{producer="app"} 2.0' in await page(collector, "/metrics")
         assert json.loads(await page(collector, "/status"))["store"]["unread_traces"] == 3
         url = f"http://127.0.0.1:{collector.operations.port}"
-        told = json.loads((await asyncio.to_thread(run, "ledger", "--url", url, "--json")).stdout)["unread"]
+        told = json.loads((await asyncio.to_thread(run, "ledger", "--from", url, "--json")).stdout)["unread"]
     assert [(each["producer"], each["traces"]) for each in told] == [("app", 2), ("shop", 1)]
     assert told[0]["mapping"] == MAPPING
-    shown = " ".join(run("ledger", "--store", str(tmp_path / "store.db")).stdout.split())
+    shown = " ".join(run("ledger", "--from", f"store:{tmp_path}/store.db").stdout.split())
     assert "2 traces of app unread" in shown
     assert "answer: [acme.reply]" in shown
 
@@ -75,7 +75,7 @@ async def test_a_trace_that_late_spans_make_readable_is_counted_no_longer(tmp_pa
         ledger = await settled(collector, 2)
     assert [each.number for each in ledger.unread] == [0]
     assert ledger.seen == 1
-    assert "unread" not in run("ledger", "--store", str(tmp_path / "store.db")).stdout
+    assert "unread" not in run("ledger", "--from", f"store:{tmp_path}/store.db").stdout
 
 
 async def test_the_doctor_shows_them_with_a_mapping_that_reads_the_next_ones(tmp_path: Path) -> None:

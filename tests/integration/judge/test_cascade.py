@@ -195,7 +195,7 @@ def test_the_command_line_asks_a_cascade(tmp_path: Path) -> None:
         "answer": RECORD.answer,
     }
     cases.write_text(json.dumps(row))
-    asked = ("evaluate", str(cases), "--judge", "cascade", "--judge-then", "scripted", "--json")
+    asked = ("evaluate", str(cases), "--judge", "cascade", "--set", "judge.then=scripted", "--json")
     told = run(*asked, "--judge-band", "0.4,0.9", "--out", str(out))
     assert told.exit_code == 0, told.stderr
     assert "after the screen lexical:lexical-v3 [0.4, 0.9]" in told.stderr
@@ -204,8 +204,8 @@ def test_the_command_line_asks_a_cascade(tmp_path: Path) -> None:
     assert [verdict["decided_by"] for verdict in line["verdicts"]] == ["screen", "screen", "judge"]
     for options, said in (
         (("--judge-band", "0.4"), "give two probabilities, such as 0.1,0.9"),
-        (("--judge-screen", "scripted", "--judge-then", "lexical"), "computes as its screen does"),
-        (("--judge-then", "cascade"), "cascade"),
+        (("--set", "judge.screen=scripted", "--set", "judge.then=lexical"), "computes as its screen does"),
+        (("--set", "judge.then=cascade"), "cascade"),
     ):
         refused = run(*asked, *options)
         assert (refused.exit_code, refused.stdout) == (2, "")

@@ -247,7 +247,7 @@ async def test_a_certificate_that_nobody_knows_is_named_with_the_setting(tmp_pat
     said = str(caught.value)
     assert "certificate" in said
     assert "`judge.tls.ca`" in said
-    assert "--judge-ca" in said
+    assert "--set judge.tls.ca" in said
     assert "no connection" not in said
 
 

@@ -126,7 +126,7 @@ def test_a_time_out_beyond_the_sdks_own_holds(tmp_path: Path, monkeypatch: pytes
         time.sleep(0.6)
         return Said(body=completion(request))
 
-    row, _ = judged(tmp_path, late, "--judge-timeout", "900")
+    row, _ = judged(tmp_path, late, "--set", "judge.timeout=900s")
     assert [verdict["label"] for verdict in row["verdicts"]] == VERDICTS
 
 

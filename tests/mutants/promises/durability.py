@@ -76,12 +76,4 @@ MUTANTS: Final = (
         new="",
         tests=(f"{_POWER_TESTS}::test_a_report_that_was_written_outlives_a_power_loss[rows.jsonl]",),
     ),
-    Mutant(
-        promise="durability",
-        breaks="a backup's name is not synced",
-        file="ragtrace/files/private.py",
-        old="        sync_folder(self.path.parent)\n",
-        new="",
-        tests=(f"{_POWER_TESTS}::test_a_backup_that_was_told_of_outlives_a_power_loss",),
-    ),
 )

@@ -1,3 +1,0 @@
-"""``ragtrace backfill``: judge the answers in stored traces."""
-
-from ragtrace.cli.backfill.command import backfill

@@ -1,3 +1,0 @@
-"""``ragtrace calibrate``: measure a judge against human labels."""
-
-from ragtrace.cli.calibrate.command import calibrate

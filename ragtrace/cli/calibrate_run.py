@@ -1,0 +1,270 @@
+"""One run of `ragtrace calibrate`."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from ragtrace import process
+from ragtrace.budget import load_prices
+from ragtrace.calibration.card import digest_of, judge_card
+from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
+from ragtrace.calibration.recommendation import recommended_calibration
+from ragtrace.calibration.results import Results
+from ragtrace.calibration.sampling import draw
+from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
+from ragtrace.calibration.wording import counted
+from ragtrace.cli.calibrate import CalibrateOutput, MeasureOptions, SampleOptions
+from ragtrace.cli.calibrate_table import print_results
+from ragtrace.cli.judge_choice import introduce
+from ragtrace.cli.record_files import LeftOutRows, shown_path
+from ragtrace.cli.render import print_json, talk
+from ragtrace.cli.script import INTERRUPTED
+from ragtrace.errors import InputError
+from ragtrace.files.private import check_replaceable, replace_file
+from ragtrace.judge import open_judge
+from ragtrace.judge.lexical import WordShareJudge, claim_kind
+from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
+from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.model import JudgeIdentity
+from ragtrace.ports import Judge
+
+_EXAMPLES: Final = 50
+_PROGRESS_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sample:
+    answers: Sequence[LabeledAnswer]
+    plan: MeasurementPlan
+
+
+def run_calibration(
+    paths: Sequence[str], wanted: SampleOptions, measure: MeasureOptions, output: CalibrateOutput
+) -> int:
+    """Measure, print and write what was found, and return the exit code.
+
+    Raises:
+        InputError: the data says nothing about a judge.
+        ConfigError: an option is wrong, or a file cannot be written.
+    """
+    concurrency = measure.concurrency.answers
+    spec = measure.judge.evaluator(max_concurrency=concurrency, only=("judge",)).spec
+    prices = load_prices(spec.prices)
+    for file in output.files:
+        check_replaceable(file)
+    left_out = LeftOutRows()
+    sample = _sample(paths, left_out, wanted, at_once=concurrency)
+    opened = spec.judge.open()
+    introduce(opened)
+    candidates = _candidates(opened, measure)
+    measured, interrupted = _measure(sample, candidates, concurrency=concurrency, seed=wanted.seed)
+    results = summarize(
+        measured, candidates, sample.plan, lambda identity, usage: prices.cost_usd(usage, identity)
+    )
+    if output.json.wanted:
+        print_json(_as_json(results))
+    else:
+        print_results(results)
+    if output.report:
+        _write_page(Path(output.report), results, measured if output.with_examples else (), candidates)
+    if output.card:
+        digests = {shown_path(path): digest_of(path) for path in paths}
+        judge_card(results, opened.identity, digests).write(output.card)
+        talk(f"card: {output.card}")
+    if output.save:
+        _save(output.save, results, opened.identity)
+    code = left_out.exit_code() or _exit_code(results)
+    return INTERRUPTED if interrupted else code
+
+
+def _sample(paths: Sequence[str], notices: LeftOutRows, wanted: SampleOptions, *, at_once: int) -> _Sample:
+    left_out: Counter[str] = Counter()
+    able: list[LabeledAnswer] = []
+    chosen: list[LabeledAnswer] = []
+    for path in paths:
+        read = _answers_of(path, paths, notices, wanted, left_out)
+        of_file = [answer for answer in read if _is_usable(answer, left_out)]
+        able += of_file
+        chosen += draw(of_file, wanted.limit, seed=wanted.seed)
+    _check_labels(able, paths, left_out)
+    if wanted.group_by is not None and all(answer.document is None for answer in able):
+        where = ", ".join(map(shown_path, paths))
+        raise InputError(f"--group-by: no row of {where} has a field {wanted.group_by!r}")
+    _check_labels(chosen, paths, left_out, sampled=len(chosen) < len(able))
+    random.Random(wanted.seed).shuffle(chosen)  # a run that is stopped has seen some of every file
+    return _Sample(
+        answers=chosen,
+        plan=MeasurementPlan(
+            population=Counter(map(stratum_of, able)),
+            sampled=len(chosen) < len(able),
+            left_out=dict(+left_out),
+            seed=wanted.seed,
+            at_once=max(1, min(at_once, len(chosen))),
+        ),
+    )
+
+
+def _answers_of(
+    path: str, paths: Sequence[str], notices: LeftOutRows, wanted: SampleOptions, left_out: Counter[str]
+) -> Iterator[LabeledAnswer]:
+    """Yield the answers of a file, and count the claims that are left out of them."""
+    names = Counter(Path(each).name for each in paths)
+    for read in read_labeled(path, group_by=wanted.group_by, notices=notices):
+        answer = replace(read, file=path) if names[read.file] > 1 else read
+        left_out["claims without a label"] += answer.left_out
+        left_out["lines about the answer itself"] += answer.announcements
+        if wanted.statements_only:
+            answer, dropped = _statements(answer)
+            left_out["claims that state nothing"] += dropped
+        yield answer
+
+
+def _is_usable(answer: LabeledAnswer, left_out: Counter[str]) -> bool:
+    if not answer.claims:
+        left_out["answers without labeled claims"] += 1
+        return False
+    if not any((chunk.text or "").strip() for chunk in answer.record.chunks):
+        left_out["answers without contexts"] += 1
+        return False
+    return True
+
+
+def _check_labels(
+    answers: Sequence[LabeledAnswer],
+    paths: Sequence[str],
+    left_out: Mapping[str, int],
+    sampled: bool = False,
+) -> None:
+    """Raise before anything is paid for if nothing can be said about a judge.
+
+    Raises:
+        InputError: there is no claim that people call supported, or none that they call unsupported.
+    """
+    labels = {label is HumanLabel.SUPPORTED for answer in answers for label in answer.labels}
+    if len(labels) == 2:
+        return
+    where = ", ".join(map(shown_path, paths))
+    if not labels:
+        why = ", ".join(f"{what} ({number})" for what, number in left_out.items() if number)
+        raise InputError(f"there is no labeled claim in {where}" + (f"; left out: {why}" if why else ""))
+    lacking = "unsupported" if True in labels else "supported"
+    what = f"the sample of {where}" if sampled else where
+    to_do = "draw more with --limit" if sampled else "label answers of both kinds"
+    raise InputError(
+        f"{what} has no claim that people call {lacking}: without both kinds nothing can be said about a"
+        f" judge; {to_do}"
+    )
+
+
+def _statements(answer: LabeledAnswer) -> tuple[LabeledAnswer, int]:
+    kept = [
+        pair
+        for pair in zip(answer.claims, answer.labels, strict=True)
+        if claim_kind(pair[0].text) == "factual"
+    ]
+    claims = tuple(replace(claim, index=index) for index, (claim, _) in enumerate(kept))
+    labels = tuple(label for _, label in kept)
+    return replace(answer, claims=claims, labels=labels), len(answer.claims) - len(kept)
+
+
+def _candidates(judge: Judge, measure: MeasureOptions) -> list[JudgeCandidate]:
+    whole = measure.end_to_end
+    found = [
+        JudgeCandidate(judge=judge, form=VerifyForm(form), runs=measure.runs, end_to_end=whole)
+        for form in measure.forms
+    ]
+    if measure.floor:
+        if judge.identity.provider != "lexical":
+            lexical = open_judge("lexical")
+            found.append(JudgeCandidate(judge=lexical, form=VerifyForm.JSON, end_to_end=whole, is_floor=True))
+        found.append(JudgeCandidate(judge=WordShareJudge(), form=VerifyForm.JSON, is_floor=True))
+    return found
+
+
+def _measure(
+    sample: _Sample, candidates: Sequence[JudgeCandidate], *, concurrency: int, seed: int
+) -> tuple[list[MeasuredAnswer], bool]:
+    """Return what was measured, and whether somebody stopped it."""
+    measured: list[MeasuredAnswer] = []
+    whole = len(sample.answers)
+    claims = sum(len(answer.claims) for answer in sample.answers)
+    talk(f"measuring {counted(whole, 'answer')} with {counted(claims, 'labeled claim')}")
+
+    progress = _Progress(whole)
+
+    def done(each: MeasuredAnswer) -> None:
+        measured.append(each)
+        progress.show(len(measured))
+
+    async def measure() -> None:
+        async with AsyncExitStack() as stack:
+            for candidate in candidates:
+                await stack.enter_async_context(aclosing(candidate.judge))
+            await measure_all(sample.answers, candidates, concurrency=concurrency, seed=seed, done=done)
+
+    try:
+        process.run(measure())
+    except KeyboardInterrupt:
+        talk(f"interrupted: the figures are about the {len(measured):,} of {counted(whole, 'answer')} so far")
+        return measured, True
+    return measured, False
+
+
+class _Progress:
+    """Says now and then how far a run is, and how long the rest may take."""
+
+    def __init__(self, whole: int) -> None:
+        self._whole = whole
+        self._started = self._said = time.monotonic()
+
+    def show(self, number: int) -> None:
+        now = time.monotonic()
+        if number < self._whole and now - self._said < _PROGRESS_S:
+            return
+        self._said = now
+        left = (now - self._started) / number * (self._whole - number)
+        rest = f", about {timedelta(seconds=round(left))} left" if number < self._whole else ""
+        talk(f"  {number:,} of {counted(self._whole, 'answer')}{rest}")
+
+
+def _as_json(results: Results) -> Mapping[str, object]:
+    chosen = results.recommended
+    recommended = chosen and {
+        "name": chosen.name,
+        "form": chosen.form,
+        "threshold": chosen.claim_cut.recommended if chosen.claim_cut else None,
+        "answer_threshold": chosen.answer_threshold,
+    }
+    return {**asdict(results), "recommended": recommended}
+
+
+def _write_page(
+    path: Path, results: Results, measured: Sequence[MeasuredAnswer], candidates: Sequence[JudgeCandidate]
+) -> None:
+    from ragtrace.calibration.page import disagreements, render_page
+
+    page = render_page(results, disagreements(measured, candidates, at_most=_EXAMPLES))
+    replace_file(path, page)
+    talk(f"report: {path}")
+
+
+def _save(path: str, results: Results, identity: JudgeIdentity) -> None:
+    calibration = recommended_calibration(results, identity)
+    if calibration is None:
+        talk("nothing is saved: the measurements support no recommendation")
+        return
+    calibration.write(path)
+    talk(f"saved: {path}")
+
+
+def _exit_code(results: Results) -> int:
+    """Return 1 where runs failed: the figures leave them out."""
+    return int(any(candidate.failures for candidate in results.overall.candidates))

@@ -1,3 +1,0 @@
-"""``ragtrace doctor``: is everything that judging needs there, and what does an application send?"""
-
-from ragtrace.cli.doctor.command import doctor

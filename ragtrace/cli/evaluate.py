@@ -1,0 +1,100 @@
+"""The command `ragtrace evaluate`: its options and its help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from ragtrace.cli.evaluator_options import JudgeOptions
+from ragtrace.cli.options import (
+    OWN_PROFILE,
+    ConcurrencyOption,
+    JsonOption,
+    PassOptions,
+    ProfileOption,
+    ReportOptions,
+)
+from ragtrace.cli.settings import command, group, option, takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureOptions:
+    """What is measured, and by whose rules."""
+
+    passes: PassOptions = group(PassOptions)
+    profile: ProfileOption = group(ProfileOption)
+    uses_tool_prompts: bool = option(
+        "--peer-prompts",
+        is_flag=True,
+        configures=True,
+        help="Ask as the tool of --profile asks: its calls in its order, its JSON fields and text formats.",
+    )
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the metrics as a configuration has them."""
+        return self.passes.metrics(self.profile.tool or OWN_PROFILE, asks=self.uses_tool_prompts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateJudging:
+    """Who judges, and how many answers at once."""
+
+    judge: JudgeOptions = group(JudgeOptions)
+    concurrency: ConcurrencyOption = group(ConcurrencyOption)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateOutput:
+    """What is written, and what fails the command."""
+
+    fail_under: float | None = option(
+        "--fail-under",
+        type=click.FloatRange(0, 1),
+        metavar="SCORE",
+        help="Exit with 1 if the mean score of a metric is below SCORE (above 1 - SCORE if lower is better),"
+        " or if nothing was scored.",
+    )
+    reports: ReportOptions = group(ReportOptions)
+    json: JsonOption = group(JsonOption)
+
+
+@command()
+@click.argument("path", metavar="RECORDS")
+@takes(
+    measure=("What to measure", MeasureOptions),
+    judging=("How to judge", EvaluateJudging),
+    output=("What to write", EvaluateOutput),
+)
+def evaluate(path: str, measure: MeasureOptions, judging: EvaluateJudging, output: EvaluateOutput) -> None:
+    """Judge the records of a file: JSON, .csv, .tsv or .parquet; - is standard input.
+
+    A record is {"id", "question", "contexts": [text or {"id", "text"}], "answer"}; contexts may be one text.
+    The field names of RAGAS, DeepEval and promptfoo also work, JSON may be lines, an array or columns, and
+    cells may hold lists as Python writes them. A file of traces is read like by `ragtrace explain`. Files may
+    be compressed by gzip or zstd. --json prints one line per record and metric, in the order of the file.
+
+    With --profile, scores follow another tool's rules, and the lines add compat_status (ok, nan, error,
+    grader_error) and compat_score (the tool's raw number).
+
+    A row that is not a record is skipped, with a line on stderr that says which row and why.
+
+    Exit code 0 if every record was judged or had nothing to judge, 1 if the judge failed on one, 2 if the
+    file or one of its rows cannot be read.
+
+    \b
+    Examples:
+      ragtrace evaluate records.jsonl
+      ragtrace evaluate records.jsonl --judge openai:gpt-4o-mini --json
+      ragtrace evaluate records.jsonl --judge openai:qwen2.5 \\
+          --base-url http://localhost:11434/v1 --set judge.timeout=5m
+      ragtrace evaluate records.jsonl --judge openai:gpt-4o-mini \\
+          --profile deepeval-4 --peer-prompts \\
+          --set evaluate.metrics.faithfulness.options.strict_mode=true
+      jq -c .record log.jsonl | ragtrace evaluate - --fail-under 0.8
+    """
+    from ragtrace.cli.evaluate_run import evaluate_file
+
+    code = evaluate_file(path, measure, judging, output)
+    click.get_current_context().exit(code)

@@ -1,3 +1,0 @@
-"""``ragtrace evaluate``: judge the records of a file."""
-
-from ragtrace.cli.evaluate.command import evaluate

@@ -1,0 +1,93 @@
+"""The command `ragtrace rejudge`: its options and its help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from ragtrace.cli.evaluator_options import JudgeOptions
+from ragtrace.cli.options import ConcurrencyOption, JsonOption, PassOptions, ProfileOption, ToHeaders
+from ragtrace.cli.settings import command, group, option, takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptOptions:
+    """Which kept answers are read."""
+
+    source: str | None = option(
+        "--transcripts",
+        metavar="FILE[#NAME]",
+        help="What --transcripts of other commands wrote; #NAME picks an evaluator if there are several.",
+    )
+    diff: tuple[str, str] | None = option(
+        "--diff", nargs=2, metavar="A B", help="Two such files, or two evaluators of one: FILE#NAME."
+    )
+    limit: int | None = option(
+        "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N answers."
+    )
+
+    def __post_init__(self) -> None:
+        """Require one of the two."""
+        if (self.source is None) == (self.diff is None):
+            raise click.UsageError("give --transcripts FILE, or --diff A B")
+        if self.diff is not None and self.limit is not None:
+            raise click.UsageError(
+                "--limit needs --transcripts: --diff compares all answers that both judged"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescoreOptions:
+    """How they are scored again, or by whom judged."""
+
+    passes: PassOptions = group(PassOptions)
+    profile: ProfileOption = group(ProfileOption)
+    judge: JudgeOptions = group(JudgeOptions)
+    concurrency: ConcurrencyOption = group(ConcurrencyOption)
+    is_agreed: bool = option("--yes", "-y", is_flag=True, help="Spend on --judge without asking.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejudgeOutput:
+    """What is shown and sent."""
+
+    destination: str | None = option(
+        "--to", metavar="ENDPOINT", help="Send the new verdicts into the traces."
+    )
+    headers: ToHeaders = group(ToHeaders)
+    json: JsonOption = group(JsonOption)
+
+
+@command()
+@takes(
+    kept=("What to read", KeptOptions),
+    rescore=("How to judge", RescoreOptions),
+    output=("What to write", RejudgeOutput),
+)
+def rejudge(kept: KeptOptions, rescore: RescoreOptions, output: RejudgeOutput) -> None:
+    """Score kept verdicts again without a call, or compare two evaluators on the same answers.
+
+    With --transcripts: score the records again from the judge's saved replies, with another pass rule,
+    another tool's rules, or newer evidence checks. Without --metrics and --config, the metrics are those that
+    ran. No judge is asked; answers that would need a new request
+    are counted. --to sends the new verdicts, which name the ones they replace.
+
+    With --transcripts and --judge: ask that judge about the same records. Its replies are saved in the same
+    file, and compared.
+
+    With --diff: compare two evaluators that judged the same answers.
+
+    Exit code 0 if every answer was scored, else 1.
+
+    \b
+    Examples:
+      ragtrace rejudge --transcripts judged.db --threshold 0.8
+      ragtrace rejudge --transcripts judged.db --profile deepeval-4 \\
+          --to http://localhost:4317
+      ragtrace rejudge --transcripts judged.db --judge openai:gpt-4.1
+      ragtrace rejudge --diff judged.db#gpt-4o-mini judged.db#gpt-4.1
+    """
+    from ragtrace.cli.rejudge_run import run_rejudge
+
+    click.get_current_context().exit(run_rejudge(kept, rescore, output))
