@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ragtrace.traces.extract import extract_records
-from ragtrace_collector.config import load_extract
+from ragtrace_collector.config import load_config
 from tests.docs.prompt_shapes import QUESTION, RETURNS, SHAPES, WARRANTY, Shape
 from tests.integration.cli.program import run
 from tests.reading.cases import grade, read, reported
@@ -187,6 +187,8 @@ def test_the_mapping_on_the_page_reads_a_span(tmp_path: Path) -> None:
             "app.chat.id": "c-1",
         },
     )
-    (record,) = extract_records(a_trace(span), load_extract(tmp_path / "collector.yaml")).records
+    (record,) = extract_records(
+        a_trace(span), load_config(tmp_path / "collector.yaml").extract.opened()
+    ).records
     assert (record.question, record.answer, record.session_id) == ("How long?", "Two weeks.", "c-1")
     assert [(chunk.id, chunk.text) for chunk in record.chunks] == [("faq-12", "14 days.")]
