@@ -152,7 +152,10 @@ def summary_of(carrier: Span, *, tenant: str = "") -> AnswerSummary | None:
     there = {key: each for key, each in counts.items() if any(of.total for of in each)}
     summary = summary_of_judged(judged, tenant=tenant, counts=there)
     suspicion = table.share_of(carrier.attributes, semconv.SUSPICION)
-    return replace(summary, suspicion=None if suspicion is None else round(suspicion, 3))
+    cause = text_of(carrier.attributes, semconv.BLAME_CLASS) or text_of(carrier.attributes, semconv.DIAGNOSIS)
+    return replace(
+        summary, suspicion=None if suspicion is None else round(suspicion, 3), blame=cause or summary.blame
+    )
 
 
 def _counts(told: Attributes, prefix: str) -> VerdictCounts:

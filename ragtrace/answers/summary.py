@@ -139,8 +139,6 @@ def summary_of_judged(
     why = [*(failure.error_type for failure in by_name.values() if isinstance(failure, MetricFailure))]
     why += [result.skip_reason for result in results.values() if result.skip_reason]
     diagnosis = next((result.diagnosis for result in evaluation.results if result.diagnosis), "")
-    if all(result.score is None for result in evaluation.results):
-        diagnosis = ""
     near = max((_nearness(result, counted[name][0]) for name, result in results.items()), default=0.0)
     doubt = max(_unsure(evaluation), claims.unjudged / (claims.total or 1), near / 2)
     return AnswerSummary(

@@ -203,7 +203,7 @@ class Table:
                 continue
             if value is None or (field.is_content and not content):
                 continue
-            if isinstance(value, Mapping):
+            if isinstance(value, dict):
                 told |= value
             elif (written := field.kind.write(value)) is not None:
                 told[key.replace("<metric>", metric) if is_named else key] = written
