@@ -12,12 +12,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from typing_extensions import TypeAliasType
 
 from ragtrace._row_fields import RECORD_FIELDS, FieldConflict, contexts_in, fields_of
 from ragtrace._row_values import UnreadableValue
+from ragtrace.semconv import SERVICE_NAME, TENANT
 
 __all__ = [
     "Chunk",
@@ -837,6 +838,103 @@ class Evaluation:
     def failures(self) -> tuple[MetricFailure, ...]:
         """The outcomes that are failures."""
         return tuple(outcome for outcome in self.outcomes if isinstance(outcome, MetricFailure))
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """What the screen said of a record."""
+
+    suspicion: float
+    """From 0 to 1: how likely an unsupported claim is in the answer, by the judge without a key."""
+    probability: float
+    """With which records like this are screened at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """How a record was sampled."""
+
+    rule: str
+    """The sampling rule: ``ratio``, or the name of a configured rule."""
+    rate: float
+    """The rule's configured rate."""
+    probability: float | None
+    """The record's sampling probability: averages are weighted by its inverse.
+
+    ``None`` if it is unknown, because the verdict on another answer selected this record, or because it was
+    first skipped and then selected in follow-up sampling. Averages leave out such a record."""
+    screening: Screening | None = field(default=None, compare=False)
+    """What was known of the record before it was judged, if its rate depends on that."""
+
+    @property
+    def suspicion(self) -> float | None:
+        """The suspicion by the screen, if there was one."""
+        return None if self.screening is None else self.screening.suspicion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedAnswer:
+    """A record with its evaluation: what reports, transcripts, the index and the page are made of."""
+
+    record: RagRecord
+    evaluation: Evaluation
+    sample: Sample | None = None
+    """How it was sampled; ``None`` without sampling."""
+    carrier_span_id: str | None = None
+    """The carrier span in its trace; ``None`` if there is none."""
+    supersedes: str = ""
+    """The span id of the carrier that its own one replaces."""
+    cost_usd: float | None = None
+    """The cost of judging it in US dollars; ``None`` if unknown."""
+
+    @property
+    def tenant(self) -> str:
+        """The tenant whose application answered; empty if there is none."""
+        return str(self.record.target.resource.get(TENANT, "")) if self.record.target else ""
+
+    @property
+    def service(self) -> str | None:
+        """The service that answered."""
+        target = self.record.target
+        name = target.resource.get(SERVICE_NAME) if target else None
+        return name if isinstance(name, str) else None
+
+    @property
+    def probability(self) -> float | None:
+        """The answer's sampling probability; ``None`` if unknown."""
+        return self.sample.probability if self.sample else 1.0
+
+    @property
+    def cluster(self) -> str:
+        """The sampling cluster: the trace."""
+        return self.record.target.trace_id if self.record.target else self.record.id
+
+
+class Status(StrEnum):
+    """The overall outcome of an answer."""
+
+    JUDGED = "judged"
+    """At least one metric has a score."""
+    FAILED = "failed"
+    """No metric has a score, and the judge failed on one."""
+    INELIGIBLE = "ineligible"
+    """There was nothing to judge."""
+
+
+class AnswerOutcome(NamedTuple):
+    """The outcome of an answer, and why it was not judged."""
+
+    status: Status
+    reason: str | None
+
+
+def outcome_of(evaluation: Evaluation) -> AnswerOutcome:
+    """Return the outcome of an answer: judged if a metric scored, else failed, else ineligible."""
+    if any(result.score is not None for result in evaluation.results):
+        return AnswerOutcome(Status.JUDGED, None)
+    if evaluation.failures:
+        return AnswerOutcome(Status.FAILED, evaluation.failures[0].error_type)
+    return AnswerOutcome(Status.INELIGIBLE, str(evaluation.results[0].skip_reason))
 
 
 def evaluator_set_of(names: Iterable[tuple[str, str]]) -> str:

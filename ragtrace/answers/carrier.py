@@ -14,9 +14,11 @@ from ragtrace.answers._verdict_events import EventFaults, EventVerdicts, read_ve
 from ragtrace.answers.opened import AnswerVersion
 from ragtrace.model import (
     Evaluation,
+    JudgedAnswer,
     MetricOutcome,
     MetricResult,
     RagRecord,
+    Sample,
     Target,
     TargetKind,
     Usage,
@@ -24,8 +26,7 @@ from ragtrace.model import (
     evaluator_set_of,
     version_of_set,
 )
-from ragtrace.outcomes import JudgedAnswer
-from ragtrace.traces.attach import Sample, carrier_span_id
+from ragtrace.traces.attach import carrier_span_id
 from ragtrace.traces.trace import Scope, Span
 
 _HELD: Final = "hold"
@@ -157,11 +158,11 @@ def read_carrier(carrier: Span, record: RagRecord) -> AnswerVersion:
             evaluation=evaluation,
             sample=_sample(told),
             carrier_span_id=None if is_held(carrier) else carrier.span_id,
+            supersedes=text_of(told, semconv.EVAL_SUPERSEDES) or "",
             cost_usd=number_of(told, semconv.JUDGE_COST_USD),
         ),
         evaluation_id=_evaluation_id(carrier, evaluation),
         carrier=carrier,
-        supersedes=text_of(told, semconv.EVAL_SUPERSEDES) or "",
         notices=tuple(dict.fromkeys(notices)),
     )
 

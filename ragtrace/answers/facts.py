@@ -8,41 +8,31 @@ from typing import Final
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.model import VerdictLabel
 
-CLAIM_VERDICTS: Final = (
+_CLAIMS: Final = (
     VerdictLabel.SUPPORTED,
     VerdictLabel.CONTRADICTED,
     VerdictLabel.UNSUPPORTED,
     VerdictLabel.UNJUDGED,
 )
+FACTS: Final = (
+    *("trace_id", "span_id", "tenant", "carrier_span_id", "time", "judged_at", "service", "service_version"),
+    *("pipeline", "model", "prompt_version", "session", "label", "reason", "blame"),
+    *(f"claims_{label.value}" for label in _CLAIMS),
+    *("judge", "evaluator_version", "sample_rule", "sample_probability", "suspicion", "cost_usd", "feedback"),
+)
 
 
 def facts_of(answer: AnswerSummary) -> dict[str, str | float | int | None]:
     """Return the facts without metrics, always in this order. None is content; times are UTC in ISO 8601."""
-    return {
-        "trace_id": answer.key.trace_id,
-        "span_id": answer.key.span_id,
-        "tenant": answer.key.tenant,
-        "carrier_span_id": answer.carrier_span_id,
+    told = {
+        **answer.key._asdict(),
         "time": _iso(answer.time_ns),
         "judged_at": _iso(answer.judged_ns),
-        "service": answer.service,
-        "service_version": answer.service_version,
-        "pipeline": answer.pipeline,
-        "model": answer.model,
-        "prompt_version": answer.prompt_version,
-        "session": answer.session,
-        "label": answer.label.value,
-        "reason": answer.reason,
-        "blame": answer.blame,
-        **{f"claims_{label.value}": getattr(answer.claims, label.value) for label in CLAIM_VERDICTS},
-        "judge": answer.judge,
-        "evaluator_version": answer.evaluator_version,
+        **{f"claims_{label.value}": getattr(answer.claims, label.value) for label in _CLAIMS},
         "sample_rule": answer.rule,
         "sample_probability": answer.probability,
-        "suspicion": answer.suspicion,
-        "cost_usd": answer.cost_usd,
-        "feedback": answer.feedback,
     }
+    return {name: told[name] if name in told else getattr(answer, name) for name in FACTS}
 
 
 def row_of(answer: AnswerSummary) -> dict[str, str | float | int | None]:

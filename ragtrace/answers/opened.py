@@ -7,8 +7,7 @@ from typing import Protocol
 
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.errors import ReadError
-from ragtrace.model import RagRecord
-from ragtrace.outcomes import JudgedAnswer
+from ragtrace.model import JudgedAnswer, RagRecord
 from ragtrace.traces.trace import Span, Trace
 
 
@@ -30,7 +29,6 @@ class AnswerVersion:
     """The carrier's span id; in hold mode, which has no carrier, the id that it would have."""
     carrier: Span | None = None
     """The raw carrier: the answer span itself in hold mode; ``None`` if it comes from a report."""
-    supersedes: str = ""
     is_valid: bool = True
     """No other evaluation supersedes it."""
     notices: tuple[str, ...] = ()

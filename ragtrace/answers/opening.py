@@ -168,7 +168,7 @@ def _superseded(carriers: Iterable[Span]) -> set[str]:
 
 
 def _superseded_in(versions: Sequence[AnswerVersion]) -> set[str]:
-    return {version.supersedes for version in versions if version.supersedes != version.evaluation_id}
+    return {each.judged.supersedes for each in versions if each.judged.supersedes != each.evaluation_id}
 
 
 def _feedback(trace: Trace, span_id: str, by_span: Mapping[str, RagRecord]) -> Iterable[Span]:

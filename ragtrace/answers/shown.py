@@ -12,8 +12,7 @@ from ragtrace.answers._marks import WORST_FIRST, MarkedPassage
 from ragtrace.answers._marks import MarkedText as MarkedText  # part of what is shown
 from ragtrace.answers._marks import pieces as pieces
 from ragtrace.answers.workings import Working, workings_of
-from ragtrace.model import Chunk, ChunkVerdict, SkipReason, Verdict
-from ragtrace.outcomes import JudgedAnswer
+from ragtrace.model import Chunk, ChunkVerdict, JudgedAnswer, SkipReason, Verdict
 
 _MOST_CHUNKS: Final = 20
 _OF_REFERENCE: Final = "reference"

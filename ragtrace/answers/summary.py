@@ -12,9 +12,18 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeAlias
 
 from ragtrace import semconv
-from ragtrace.model import AttributeValue, Direction, JudgeIdentity, Label, RagRecord, Target, VerdictCounts
-from ragtrace.outcomes import JudgedAnswer
-from ragtrace.traces.attach import AttachOptions, Sample, carrier, tenant_of
+from ragtrace.model import (
+    AttributeValue,
+    Direction,
+    JudgedAnswer,
+    JudgeIdentity,
+    Label,
+    RagRecord,
+    Sample,
+    Target,
+    VerdictCounts,
+)
+from ragtrace.traces.attach import AttachOptions, carrier, tenant_of
 from ragtrace.traces.trace import Span
 
 

@@ -22,8 +22,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.conversations.settings import SessionSettings
 from ragtrace.judge import uncached
 from ragtrace.judge.layers import JudgeLayer
-from ragtrace.model import Evaluation
-from ragtrace.outcomes import JudgedAnswer
+from ragtrace.model import Evaluation, JudgedAnswer
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Clock, Judge, TraceReader
 from ragtrace.traces.attach import AttachOptions

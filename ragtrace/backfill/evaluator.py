@@ -14,8 +14,7 @@ from ragtrace.backfill.report import RunCounts
 from ragtrace.backfill.resume import ResumableRun
 from ragtrace.conversations.judging import placed_turn
 from ragtrace.errors import JudgeOverBudget
-from ragtrace.model import Evaluation
-from ragtrace.outcomes import JudgedAnswer
+from ragtrace.model import Evaluation, JudgedAnswer
 from ragtrace.pipeline.carriers import attach
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Clock

@@ -21,7 +21,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.conversations.settings import SessionSettings
 from ragtrace.errors import SendError, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.http.retry import ReadRetries, Sleep
-from ragtrace.outcomes import JudgedAnswer
+from ragtrace.model import JudgedAnswer
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Clock, SpanSink, TraceReader
 from ragtrace.traces.attach import AttachOptions

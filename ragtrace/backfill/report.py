@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from ragtrace.model import Evaluation, Usage
-from ragtrace.outcomes import AnswerOutcome, Status, outcome_of
+from ragtrace.model import AnswerOutcome, Evaluation, Status, Usage, outcome_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

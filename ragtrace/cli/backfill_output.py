@@ -16,8 +16,8 @@ from ragtrace.cli.backfill_cost import estimate_json, estimate_lines
 from ragtrace.cli.outcomes import OutcomeTable
 from ragtrace.cli.render import by_kind, one_line, open_console, print_json, share_bar, talk, utc
 from ragtrace.errors import ReadError
+from ragtrace.model import JudgedAnswer
 from ragtrace.ports import Metric, TraceQuery, TraceReader
-from ragtrace.reports import JudgedAnswer
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -22,11 +22,10 @@ from ragtrace.cli.record_files import LeftOutRows, in_background
 from ragtrace.cli.render import many, open_console, print_line, talk
 from ragtrace.cli.report_files import Reports, TranscriptFile
 from ragtrace.errors import InputError
-from ragtrace.model import Direction, Evaluation, MetricResult, RagRecord
+from ragtrace.model import Direction, Evaluation, JudgedAnswer, MetricResult, RagRecord
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Metric, pass_condition
 from ragtrace.records import read_records, to_json_line
-from ragtrace.reports import JudgedAnswer
 from ragtrace.reports.tally import MetricTally
 from ragtrace.traces.extract import ExtractRules, extract_records
 

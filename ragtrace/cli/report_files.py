@@ -20,11 +20,11 @@ from ragtrace.cli.render import by_kind, many, talk
 from ragtrace.cli.settings import given_selection
 from ragtrace.errors import RagtraceError
 from ragtrace.metrics import StepLimits
-from ragtrace.model import JudgeIdentity
+from ragtrace.model import JudgedAnswer, JudgeIdentity
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.pipeline.spec import MetricSpec
 from ragtrace.ports import Judge, Metric, pass_condition
-from ragtrace.reports import JudgedAnswer, Report, RunEnd, RunInfo, SkippedAnswers, open_report
+from ragtrace.reports import Report, RunEnd, RunInfo, SkippedAnswers, open_report
 from ragtrace.transcripts import TranscriptRecord, Transcripts, recorded
 
 

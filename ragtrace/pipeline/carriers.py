@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ragtrace import semconv
-from ragtrace.model import Evaluation, RagRecord
-from ragtrace.traces.attach import AttachOptions, Mode, Sample, carrier, deserves_carrier
+from ragtrace.model import Evaluation, RagRecord, Sample
+from ragtrace.traces.attach import AttachOptions, Mode, carrier, deserves_carrier
 from ragtrace.traces.trace import Span
 
 

@@ -2,8 +2,35 @@
 
 from __future__ import annotations
 
-from ragtrace.answers.rows import SCHEMA_VERSION
-from ragtrace.outcomes import AnswerOutcome, JudgedAnswer, Status, outcome_of
-from ragtrace.reports._formats import SUFFIXES, open_report
-from ragtrace.reports._rows import AnswerRow, answer_row
+from pathlib import Path
+from typing import Final
+
+from ragtrace.errors import ConfigError
+from ragtrace.reports._files import CsvReport, JsonLinesReport, ParquetReport
+from ragtrace.reports._page import WORST, PageReport
 from ragtrace.reports.report import Report, RunEnd, RunInfo, SkippedAnswers
+
+SUFFIXES: Final = (".html", ".jsonl", ".csv", ".parquet")
+
+
+def open_report(path: str | Path, about: RunInfo, *, worst: int = WORST) -> Report:
+    """Open a report: ``.html``, ``.jsonl``, ``.csv`` or ``.parquet``.
+
+    JSON lines and CSV files grow with each answer, after the rows of earlier runs. A page or Parquet file
+    replaces an earlier one when it is closed. ``worst``: the number of answers on a page.
+
+    Raises:
+        ConfigError: the suffix is none of these, the file cannot be written, or a library is not installed.
+    """
+    path = Path(path)
+    match path.suffix.lower():
+        case ".html":
+            return PageReport(path, about, worst=worst)
+        case ".jsonl":
+            return JsonLinesReport(path)
+        case ".csv":
+            return CsvReport(path)
+        case ".parquet":
+            return ParquetReport(path)
+        case _:
+            raise ConfigError(f"{path.name!r} is no report: use a name that ends with {', '.join(SUFFIXES)}")

@@ -1,15 +1,26 @@
-"""Files of reports. They contain questions and answers, so only their owner can read them."""
+"""Reports that grow by rows: JSON lines, CSV and Parquet. They have content: only the owner reads them."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Final
 
+from ragtrace.answers.facts import facts_of
+from ragtrace.answers.rows import ROW_FIELDS, SCHEMA_VERSION, answer_row
+from ragtrace.answers.summary import summary_of_judged
 from ragtrace.errors import ConfigError
+from ragtrace.escaping import one_json_line, spreadsheet_text
+from ragtrace.extras import install_command
 from ragtrace.files.durable import sync_folder
 from ragtrace.files.private import PendingFile, open_private
+from ragtrace.model import JudgedAnswer, VerdictLabel
+from ragtrace.reports.report import RunEnd
 
 
 class AppendedFile:
@@ -110,3 +121,167 @@ def _whole_until(file: BinaryIO, *, is_quoted: bool) -> int:
         if line.endswith(b"\n") and marks % 2 == 0:
             whole = position
     return whole
+
+
+class AppendedReport:
+    """Writes the rows of an answer as soon as it is judged."""
+
+    def __init__(self, path: Path, *, head: bytes = b"", starts_with: bytes, is_quoted: bool) -> None:
+        self.path = path
+        self._file = AppendedFile(path, head=head, starts_with=starts_with, is_quoted=is_quoted)
+
+    def rows(self, answer: JudgedAnswer) -> bytes:
+        """Return the rows of an answer."""
+        raise NotImplementedError
+
+    def add(self, answer: JudgedAnswer) -> None:
+        """Append the rows of an answer."""
+        self._file.append(self.rows(answer))
+
+    def close(self, ending: RunEnd) -> None:
+        """Close the file."""
+        self._file.commit()
+
+    def abandon(self) -> None:
+        """Close the file."""
+        self._file.abandon()
+
+
+class JsonLinesReport(AppendedReport):
+    """JSON lines: one line per answer."""
+
+    def __init__(self, path: Path) -> None:
+        start = f'{{"version": {SCHEMA_VERSION}, '.encode()
+        super().__init__(path, starts_with=start, is_quoted=False)
+
+    def rows(self, answer: JudgedAnswer) -> bytes:
+        """Return the line of an answer."""
+        return f"{one_json_line(answer_row(answer))}\n".encode()
+
+
+_OF_ANSWER: Final = (
+    *("version", "record_id", "trace_id", "span_id", "tenant", "carrier_span_id", "service", "time", "model"),
+    *("prompt_version", "session"),
+)
+_OF_METRIC: Final = (
+    *("metric", "profile", "label", "score", "threshold", "pass_when", "direction", "skip_reason"),
+    *("error_type", "message", "explanation", "diagnosis", "evaluator_version"),
+)
+_LABELS: Final = tuple(label.value for label in VerdictLabel)
+COLUMNS: Final = (
+    *_OF_ANSWER,
+    *(*_OF_METRIC, "judge", "calls", "input_tokens", "output_tokens", *_LABELS, "blame", "sample_rule"),
+    *("sample_rate", "sample_probability", "question", "answer", "reference", "chunk_ids"),
+)
+
+
+class CsvReport(AppendedReport):
+    """CSV: one row per answer and metric, for spreadsheets."""
+
+    def __init__(self, path: Path) -> None:
+        head = "\ufeff".encode() + _line(COLUMNS)  # the mark by which spreadsheets recognize UTF-8
+        super().__init__(path, head=head, starts_with=head, is_quoted=True)
+
+    def rows(self, answer: JudgedAnswer) -> bytes:
+        """Return one row per metric."""
+        return b"".join(_line([cells[name] for name in COLUMNS]) for cells in _cells(answer))
+
+
+def _cells(answer: JudgedAnswer) -> Iterator[Mapping[str, Any]]:
+    record, facts = answer.record, facts_of(summary_of_judged(answer))
+    for outcome in answer.evaluation.outcomes:
+        verdicts = (*getattr(outcome, "verdicts", ()), *getattr(outcome, "chunk_verdicts", ()))
+        labels = [verdict.label for verdict in verdicts]
+        yield {
+            **facts,
+            "version": SCHEMA_VERSION,
+            "record_id": record.id,
+            **{name: getattr(outcome, name, None) for name in _OF_METRIC},
+            "judge": (getattr(outcome, "judge", None) or answer.evaluation.judge).name,
+            "calls": outcome.usage.calls,
+            "input_tokens": outcome.usage.input_tokens,
+            "output_tokens": outcome.usage.output_tokens,
+            **{label: labels.count(VerdictLabel(label)) for label in _LABELS},
+            "sample_rate": answer.sample.rate if answer.sample else None,
+            "question": record.question,
+            "answer": record.answer,
+            "reference": record.reference,
+            "chunk_ids": " ".join(chunk.id for chunk in record.chunks),
+        }
+
+
+def _line(cells: tuple[str, ...] | list[Any]) -> bytes:
+    line = io.StringIO()
+    csv.writer(line).writerow([spreadsheet_text(cell) if isinstance(cell, str) else cell for cell in cells])
+    return line.getvalue().encode("utf-8", "replace")
+
+
+_MOST_ROWS: Final = 1_000
+_MOST_CHARS: Final = 8_000_000
+"""A row group is written at either limit, so that memory does not grow with the run."""
+_MOMENTS: Final = ("time", "judged_at")
+_NUMBERS: Final = ("sample_probability", "suspicion", "cost_usd")
+
+
+class ParquetReport:
+    """Parquet: a typed row per answer, with its metrics and all of it as JSON."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import pyarrow as pa
+            from pyarrow import parquet
+        except ModuleNotFoundError as exc:
+            raise ConfigError(
+                f"a report like {str(path)!r} needs pyarrow, which is not installed: "
+                f"{install_command('parquet')}, or write .jsonl"
+            ) from exc
+        self.path = path
+        self._batch_of = pa.RecordBatch.from_pylist
+        self._file = replaced_file(path)
+        types = {
+            **dict.fromkeys(_MOMENTS, pa.timestamp("us", tz="UTC")),
+            **dict.fromkeys(_NUMBERS, pa.float64()),
+            "version": pa.int64(),
+        }
+        self._schema = pa.schema(
+            [
+                (name, pa.int64() if name.startswith("claims_") else types.get(name, pa.string()))
+                for name in ROW_FIELDS
+            ]
+        )
+        self._writer = parquet.ParquetWriter(self._file.file, self._schema, compression="zstd")
+        self._rows: list[dict[str, Any]] = []
+        self._chars = 0
+
+    def add(self, answer: JudgedAnswer) -> None:
+        """Add a row; write a row group if there are enough."""
+        row = answer_row(answer)
+        row |= {name: datetime.fromisoformat(row[name]) for name in _MOMENTS}
+        row |= {name: one_json_line(row[name]) for name in ("metrics", "judged")}
+        self._rows.append(row)
+        self._chars += len(row["judged"])
+        if len(self._rows) >= _MOST_ROWS or self._chars >= _MOST_CHARS:
+            self._write()
+
+    def close(self, ending: RunEnd) -> None:
+        """Write the remaining rows, and the run's end as ``ragtrace.report`` in the file's metadata."""
+        self._write()
+        metadata = {
+            "version": SCHEMA_VERSION,
+            "cut_short": ending.cut_short,
+            "left_out": {skipped.what: skipped.number for skipped in ending.left_out},
+        }
+        self._writer.add_key_value_metadata({"ragtrace.report": one_json_line(metadata)})
+        self._writer.close()
+        self._file.commit()
+
+    def abandon(self) -> None:
+        """Keep the earlier file."""
+        with suppress(OSError):  # the disk may be the cause
+            self._writer.close()
+        self._file.abandon()
+
+    def _write(self) -> None:
+        if self._rows:
+            self._writer.write_batch(self._batch_of(self._rows, schema=self._schema))
+        self._rows, self._chars = [], 0

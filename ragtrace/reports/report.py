@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from ragtrace.outcomes import JudgedAnswer
+from ragtrace.model import JudgedAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

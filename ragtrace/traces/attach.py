@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from ragtrace import __version__, semconv
 from ragtrace.errors import InputError
-from ragtrace.model import AttributeValue, Evaluation, Label, RagRecord, SkipReason, Target
+from ragtrace.model import AttributeValue, Evaluation, Label, RagRecord, Sample, SkipReason, Target
 from ragtrace.traces._carrier_events import TimeRange, bounded, events_of
 from ragtrace.traces._carrier_outcomes import (
     evaluation_objects,
@@ -39,38 +39,6 @@ _SPARE_NS = 2_000
 _LENGTH_NS = 1_000_000
 _LAST_NS = 2**64 - 1
 """OTLP's latest time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Screening:
-    """What the screen said of a record."""
-
-    suspicion: float
-    """From 0 to 1: how likely an unsupported claim is in the answer, by the judge without a key."""
-    probability: float
-    """With which records like this are screened at all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """How a record was sampled."""
-
-    rule: str
-    """The sampling rule: ``ratio``, or the name of a configured rule."""
-    rate: float
-    """The rule's configured rate."""
-    probability: float | None
-    """The record's sampling probability: averages are weighted by its inverse.
-
-    ``None`` if it is unknown, because the verdict on another answer selected this record, or because it was
-    first skipped and then selected in follow-up sampling. Averages leave out such a record."""
-    screening: Screening | None = field(default=None, compare=False)
-    """What was known of the record before it was judged, if its rate depends on that."""
-
-    @property
-    def suspicion(self) -> float | None:
-        """The suspicion by the screen, if there was one."""
-        return None if self.screening is None else self.screening.suspicion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

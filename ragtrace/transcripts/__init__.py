@@ -11,6 +11,5 @@ from ragtrace.transcripts._comparison import (
     compare,
 )
 from ragtrace.transcripts._judges import recorded, replayed
-from ragtrace.transcripts._reevaluation import ask_again
 from ragtrace.transcripts.file import EvaluatorInfo, TranscriptRecord, Transcripts
-from ragtrace.transcripts.rescore import RescoredRecord, metrics_of, rescore, unpaid
+from ragtrace.transcripts.rescore import RescoredRecord, ask_again, metrics_of, rescore, unpaid

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ from ragtrace.transcripts._differences import (
     paired_difference,
     sign_test,
 )
-from ragtrace.transcripts._pairs import pairs_of
 from ragtrace.transcripts.file import TranscriptRecord
 
 
@@ -112,7 +111,7 @@ class Comparer:
             self._other_material += 1
         else:
             self._both += 1
-            for pair in pairs_of(first.outcomes, second.outcomes):
+            for pair in _pairs(first.outcomes, second.outcomes):
                 self._count(first, *pair)
 
     def comparison(self) -> EvaluatorComparison:
@@ -225,3 +224,21 @@ def _how_far(each: Disagreement) -> tuple[bool, float, int]:
     turned = {*each.labels} == {Label.PASS, Label.FAIL}
     apart = abs(each.first - each.second) if each.first is not None and each.second is not None else 0.0
     return turned, apart, len(each.claims)
+
+
+def _pairs(
+    first: Sequence[MetricOutcome], second: Sequence[MetricOutcome]
+) -> list[tuple[MetricOutcome, MetricOutcome]]:
+    """Pair outcomes of the same metric and profile; of any profile if a metric ran once on each side."""
+    named = {(outcome.metric, outcome.profile): outcome for outcome in second}
+    once = Counter(outcome.metric for outcome in first), Counter(outcome.metric for outcome in second)
+    alone = {
+        outcome.metric: outcome
+        for outcome in second
+        if once[0][outcome.metric] == once[1][outcome.metric] == 1
+    }
+    found = [
+        (outcome, named.get((outcome.metric, outcome.profile)) or alone.get(outcome.metric))
+        for outcome in first
+    ]
+    return [(one, other) for one, other in found if other is not None]

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Final, Self
 from uuid import uuid4
 
+from ragtrace.answers.rows import from_json, to_json
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.metrics import StepLimits
-from ragtrace.model import Evaluation, JudgeIdentity, RagRecord
+from ragtrace.model import JudgedAnswer, JudgeIdentity, RagRecord
 from ragtrace.pipeline.spec import MetricSpec
 from ragtrace.ports import Clock
 from ragtrace.sqlite_file import SqliteForm, open_private
-from ragtrace.traces.attach import Sample, record_sha256
-from ragtrace.transcripts._values import from_json, to_json
+from ragtrace.traces.attach import record_sha256
 
 _log = logging.getLogger(__name__)
 
@@ -58,13 +58,9 @@ class TranscriptReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TranscriptRecord:
-    """A judged record with its evaluation."""
+class TranscriptRecord(JudgedAnswer):
+    """A judged answer, and what judging it again takes."""
 
-    record: RagRecord
-    evaluation: Evaluation
-    sample: Sample | None = None
-    """How it was sampled; ``None`` without sampling."""
     second_judge: JudgeIdentity | None = None
     limits: StepLimits = field(default_factory=StepLimits)
     """The limits and the form of the judge's requests."""
@@ -72,11 +68,6 @@ class TranscriptRecord:
     """The settings of the metrics; empty in files of earlier versions."""
     session: str = ""
     """The session of the judges' replies: one opening of the file."""
-
-    @property
-    def probability(self) -> float | None:
-        """The record's sampling probability; ``None`` if unknown."""
-        return self.sample.probability if self.sample else 1.0
 
     @property
     def material_sha256(self) -> str:

@@ -1,19 +1,20 @@
-"""Scores recorded verdicts again: the same steps and checks, with a replaying judge."""
+"""Scores recorded verdicts again with a replaying judge, and judges stored records with another one."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from ragtrace.model import JudgeIdentity, MetricFailure, MetricOutcome, Usage
+from ragtrace._ordered import map_in_order
+from ragtrace.model import JudgeIdentity, MetricFailure, MetricOutcome, Sample, Usage
 from ragtrace.pipeline.carriers import attach
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.pipeline.spec import MetricSpec
 from ragtrace.ports import Clock, Embedder, Judge, Metric
-from ragtrace.traces.attach import AttachOptions, Sample
+from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.trace import Span
-from ragtrace.transcripts._judges import replayed
+from ragtrace.transcripts._judges import recorded, replayed
 from ragtrace.transcripts.file import TranscriptRecord, Transcripts
 
 _NOT_KNOWN = "not_in_transcript"
@@ -119,3 +120,43 @@ def unpaid(kept: TranscriptRecord) -> TranscriptRecord:
     evaluation = kept.evaluation
     outcomes = tuple(replace(outcome, usage=Usage()) for outcome in evaluation.outcomes)
     return replace(kept, evaluation=replace(evaluation, outcomes=outcomes, usage=Usage()))
+
+
+async def ask_again(
+    kept: Iterable[TranscriptRecord],
+    transcripts: Transcripts,
+    judge: Judge,
+    *,
+    metrics: Sequence[Metric] | None = None,
+    on_judged: Callable[[TranscriptRecord, TranscriptRecord], None],
+    concurrency: int = 8,
+) -> None:
+    """Judge records with another judge under their original limits, and record its replies.
+
+    ``metrics`` defaults to those that ran. ``on_judged`` is called with each record before and after, in
+    order. Records that this judge has already judged without a failure are taken from the transcripts.
+    """
+    asked = recorded(judge, transcripts)
+
+    async def work(each: TranscriptRecord) -> tuple[TranscriptRecord, TranscriptRecord]:
+        chosen = metrics_of(each) if metrics is None else metrics
+        evaluator = Evaluator(metrics=chosen, judge=asked, limits=each.limits)
+        known = transcripts.find(each.record.id, evaluator.set, evaluator.version)
+        if known and known.record == each.record and not known.evaluation.failures:
+            return each, known
+        evaluation = await evaluator.evaluate(each.record)
+        session = transcripts.session
+        ran = each.metrics if metrics is None else ()
+        judged = replace(each, evaluation=evaluation, second_judge=None, session=session, metrics=ran)
+        transcripts.keep(judged)
+        return each, judged
+
+    async def emit(pair: tuple[TranscriptRecord, TranscriptRecord]) -> None:
+        on_judged(*pair)
+
+    await map_in_order(_each(kept), work, emit, concurrency=concurrency)
+
+
+async def _each(kept: Iterable[TranscriptRecord]) -> AsyncIterator[TranscriptRecord]:
+    for record in kept:
+        yield record

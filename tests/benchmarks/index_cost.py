@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from ragtrace.answers.summary import summary_of
-from ragtrace.model import VerdictLabel
-from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.model import Sample, VerdictLabel
+from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span, Trace

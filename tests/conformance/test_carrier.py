@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ragtrace.model import Evaluation, SkipReason, VerdictLabel
-from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.model import Evaluation, Sample, SkipReason, VerdictLabel
+from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.otlp import decode, encode, encode_json
 from ragtrace.traces.trace import Scope, Span
 from tests.unit.traces.builders import (

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from ragtrace.model import Sample
 from ragtrace.traces.additions import Addition, add_to_spans, encode_addition
-from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.store.records import HoldMode, Job, ReleasedTraces

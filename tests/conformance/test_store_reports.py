@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from ragtrace.traces.attach import Sample
+from ragtrace.model import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.ledger.account import Delivery
 from ragtrace_collector.ledger.outcomes import State

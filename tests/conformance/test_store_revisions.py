@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ragtrace.traces.attach import Sample
+from ragtrace.model import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.store.records import Job, JudgedInput, Outcome, TraceDecided
 from ragtrace_collector.store.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ragtrace.traces.attach import Sample
+from ragtrace.model import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.sampler import EarlierDecision, LeftOutAnswer, SamplingChanges

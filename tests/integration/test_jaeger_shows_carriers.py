@@ -9,8 +9,9 @@ from typing import Any
 
 from ragtrace import evaluate, semconv
 from ragtrace.backends import open_sink
+from ragtrace.model import Sample
 from ragtrace.testing import ScriptedJudge
-from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span, Trace

@@ -98,7 +98,7 @@ def shown(answer: OpenedAnswer) -> dict[str, Any]:
             (
                 version.evaluation_id,
                 version.is_valid,
-                version.supersedes,
+                version.judged.supersedes,
                 version.judged.evaluation,
                 version.judged.sample,
                 version.judged.cost_usd,

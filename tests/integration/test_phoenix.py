@@ -15,9 +15,9 @@ from ragtrace.backends import open_carrier_sink, open_reader
 from ragtrace.backends.phoenix import PhoenixReader
 from ragtrace.backends.search_windows import windows
 from ragtrace.errors import SendRejected
-from ragtrace.model import RagRecord
+from ragtrace.model import RagRecord, Sample
 from ragtrace.ports import TraceQuery
-from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span, Trace

@@ -19,8 +19,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ragtrace import evaluate_sync
 from ragtrace.clock import SystemClock
+from ragtrace.model import Sample
 from ragtrace.traces import otlp
-from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.trace import Trace
 from tests.backends.binary import BACKENDS

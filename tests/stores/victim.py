@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ragtrace.answers.summary import AnswerKey
-from ragtrace.traces.attach import Sample
+from ragtrace.model import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice, encode
 from ragtrace_collector.store.postgres import PostgresServer
 from ragtrace_collector.store.records import Job, KeptCarrier

@@ -15,8 +15,7 @@ from opentelemetry.trace import Tracer
 from ragtrace import semconv
 from ragtrace.answers.summary import AnswerSummary, short_question, summary_of
 from ragtrace.budget import OverBudget
-from ragtrace.model import Evaluation, RagRecord
-from ragtrace.outcomes import Status, outcome_of
+from ragtrace.model import Evaluation, RagRecord, Status, outcome_of
 from ragtrace.pipeline.carriers import attach
 from ragtrace.ports import Clock
 from ragtrace.traces.additions import encode_addition

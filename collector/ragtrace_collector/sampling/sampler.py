@@ -8,9 +8,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ragtrace import semconv
-from ragtrace.model import RagRecord
+from ragtrace.model import RagRecord, Sample, Screening
 from ragtrace.sampling import Choice, SamplingPlan, TracePlan, position_of
-from ragtrace.traces.attach import Sample, Screening
 from ragtrace.traces.trace import Trace
 from ragtrace_collector.ledger.outcomes import FinalOutcome, State
 from ragtrace_collector.sampling._rate_limit import Limits, Place

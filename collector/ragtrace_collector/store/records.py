@@ -9,8 +9,7 @@ from typing import NamedTuple
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.conversations.span import SessionName
 from ragtrace.errors import RagtraceError
-from ragtrace.model import RagRecord
-from ragtrace.traces.attach import Sample
+from ragtrace.model import RagRecord, Sample
 from ragtrace_collector.ledger.account import AnswerStatus
 from ragtrace_collector.store.trace_key import trace_id_of
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from ragtrace.model import Sample, Screening
 from ragtrace.sql import Db, Rows
-from ragtrace.traces.attach import Sample, Screening
 from ragtrace_collector.sampling import LIMIT, Place
 from ragtrace_collector.sampling.follow_up import LowAnswer
 from ragtrace_collector.sampling.sampler import EarlierDecision, LeftOutAnswer, SamplingChanges

@@ -21,11 +21,11 @@ from ragtrace.model import (
     MetricFailure,
     MetricOutcome,
     MetricResult,
+    Sample,
     VerdictCounts,
     VerdictLabel,
 )
 from ragtrace.reviews.review import Review, ReviewPick
-from ragtrace.traces.attach import Sample
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
 from ragtrace_collector.ui._differences import VersionDifference, difference
@@ -307,7 +307,7 @@ def _opponent(versions: Sequence[AnswerVersion], shown: AnswerVersion) -> Answer
 
 def _overruled(versions: Sequence[AnswerVersion], shown: AnswerVersion) -> AnswerVersion | None:
     """Return the evaluation that this one replaces if it says the opposite."""
-    replaced = next((each for each in versions if each.evaluation_id == shown.supersedes), None)
+    replaced = next((each for each in versions if each.evaluation_id == shown.judged.supersedes), None)
     if replaced is None or not shown.is_valid:
         return None
     opposite = _OPPOSITES.get(version_summary(shown).label)

@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ragtrace.answers.shown import ShownClaim, shown_answer
-from ragtrace.model import Direction, Evaluation, Label, MetricOutcome, MetricResult, VerdictLabel
-from ragtrace.outcomes import JudgedAnswer
+from ragtrace.model import (
+    Direction,
+    Evaluation,
+    JudgedAnswer,
+    Label,
+    MetricOutcome,
+    MetricResult,
+    VerdictLabel,
+)
 
 MOST_CHANGES: Final = 200
 

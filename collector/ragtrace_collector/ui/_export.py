@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ragtrace.answers.facts import CLAIM_VERDICTS, metrics_of, row_of
+from ragtrace.answers.facts import FACTS, metrics_of, row_of
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.escaping import escaped_json, spreadsheet_text
 
@@ -45,32 +45,7 @@ def _json_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None)
     return (escaped_json(json.dumps(row, ensure_ascii=False)) + "\n").encode("utf-8", "replace")
 
 
-_COLUMNS: Final = (
-    "trace_id",
-    "span_id",
-    "tenant",
-    "carrier_span_id",
-    "time",
-    "judged_at",
-    "service",
-    "service_version",
-    "pipeline",
-    "question",
-    "model",
-    "prompt_version",
-    "session",
-    "label",
-    "reason",
-    "blame",
-    *(f"claims_{label.value}" for label in CLAIM_VERDICTS),
-    "judge",
-    "evaluator_version",
-    "sample_rule",
-    "sample_probability",
-    "suspicion",
-    "cost_usd",
-    "feedback",
-)
+_COLUMNS: Final = (*FACTS[:9], "question", *FACTS[9:])
 
 
 def _no_head(metrics: Sequence[str], *, searched: bool) -> bytes:

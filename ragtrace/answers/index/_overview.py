@@ -9,12 +9,12 @@ are exact in any case, and then the interval is a little too short.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ragtrace.answers.index._filter import LABELS, times_of
 from ragtrace.answers.index._scope import Condition, clean, stream_names
-from ragtrace.answers.index.sums import COLUMNS, DAY, HOUR_NS, metrics_in, sources, summed
+from ragtrace.answers.index.sums import BLAME, COLUMNS, DAY, HOUR_NS, REASON, names_in, sources, summed
 from ragtrace.answers.port import MetricTrend, Quadrant, Release, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
 from ragtrace.model import VerdictLabel
@@ -41,8 +41,8 @@ def sums(db: Statements, scope: TrafficScope) -> Sums:
         answers=int(totals["answers"]),
         labels={label: int(totals[name]) for label, name in LABELS.items() if totals[name]},
         verdicts={verdict: int(totals[verdict.value]) for verdict in _VERDICTS if totals[verdict.value]},
-        blames=_most_frequent((blame, number) for (blame, _), number in causes),
-        reasons=_most_frequent((reason, number) for (_, reason), number in causes),
+        blames=_most_frequent(causes, BLAME),
+        reasons=_most_frequent(causes, REASON),
         cost_usd=totals["cost_usd"],
         unpriced=int(totals["unpriced"]),
     )
@@ -59,18 +59,17 @@ def _totals(db: Statements, scope: TrafficScope, names: Sequence[str]) -> dict[s
     return dict(zip(names, summed(db, "answer_sum", scope, names)[()], strict=True))
 
 
-def _causes(db: Statements, scope: TrafficScope) -> list[tuple[tuple[str, str], int]]:
-    """Return the number of answers by blame and reason."""
-    found = summed(db, "answer_cause_sum", scope, ["answers"], by=["blame", "reason"])
-    return [((blame, reason), int(number)) for (blame, reason), (number,) in found.items()]
+def _causes(db: Statements, scope: TrafficScope) -> dict[str, int]:
+    """Return the number of answers by cause."""
+    known = [name for (name,) in db.execute(names_in("answer_cause_sum", hours=1)).fetchall()]
+    found = summed(db, "answer_cause_sum", scope, ["answers"], by=["cause"], names=known)
+    return {cause: int(number) for (cause,), (number,) in found.items()}
 
 
-def _most_frequent(found: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return the sums of each name that is not empty, the most frequent first, then by name."""
-    totals = Counter[str]()
-    for name, number in found:
-        totals[name] += number if name else 0
-    return dict(sorted((+totals).items(), key=lambda each: (-each[1], each[0])))
+def _most_frequent(causes: Mapping[str, int], kind: str) -> dict[str, int]:
+    """Return the causes of a kind, the most frequent first, then by name."""
+    found = ((cause.removeprefix(kind), number) for cause, number in causes.items() if cause.startswith(kind))
+    return dict(sorted(found, key=lambda each: (-each[1], each[0])))
 
 
 def metrics(db: Statements, scope: TrafficScope) -> Sequence[str]:
@@ -78,7 +77,7 @@ def metrics(db: Statements, scope: TrafficScope) -> Sequence[str]:
     parts = sources(db, "answer_metric_sum", scope, ["answers"], Condition("= name"), DAY)
     occurs = " OR ".join(f"EXISTS ({part.sql})" for part in parts)
     found = db.execute(
-        f"{metrics_in('answer_score')} AND ({occurs}) LIMIT {_MOST_NAMES}",
+        f"{names_in('answer_score')} AND ({occurs}) LIMIT {_MOST_NAMES}",
         [value for part in parts for value in part.values],
     )
     return sorted((name for (name,) in found), key=first_faithfulness)
@@ -96,8 +95,8 @@ def trends(
     if rest or period < 1:
         raise ValueError(f"a period of {period_ns} ns is no multiple of an hour")
     names = [clean(metric) for metric in metrics]
-    by = ["metric", f"first_hour / {period} * {period}"]
-    found = summed(db, "answer_metric_sum", scope, _MOMENTS, by=by, metrics=names, period_hours=period)
+    by = ["metric", "first_hour"]
+    found = summed(db, "answer_metric_sum", scope, _MOMENTS, by=by, names=names, period_hours=period)
     shown = []
     for metric, name in zip(metrics, names, strict=True):
         periods = {start: amounts for (of, start), amounts in sorted(found.items()) if of == name}
@@ -153,8 +152,7 @@ def values(db: Statements, dimension: str, scope: TrafficScope, *, limit: int) -
         ValueError: there is no such dimension.
     """
     if dimension == "blame":
-        named = [(blame, number) for (blame, _), number in _causes(db, scope)]
-        return dict(list(_most_frequent(named).items())[:limit])
+        return dict(list(_most_frequent(_causes(db, scope), BLAME).items())[:limit])
     if dimension not in _DIMENSIONS:
         raise ValueError(f"there is no dimension {dimension!r}")
     names = dict(db.execute(f"SELECT id, {dimension} FROM answer_stream").fetchall())

@@ -70,9 +70,11 @@ COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
 """The numbers of each table, as they are made from rows."""
 _KEYS: Final = {
     "answer_sum": "first_hour, stream",
-    "answer_cause_sum": "first_hour, stream, blame, reason",
+    "answer_cause_sum": "first_hour, stream, cause",
     "answer_metric_sum": "first_hour, stream, metric",
 }
+_NAMES: Final = {"answer_cause_sum": "cause", "answer_metric_sum": "metric"}
+"""The names that a table's sums are by, which come before the hours in its key."""
 _PAIRED: Final = """
 LEFT JOIN answer_score AS precise ON precise.answer = id AND precise.metric = 'chunk_precision'
 LEFT JOIN answer_score AS faithful ON faithful.answer = id AND faithful.metric = 'faithfulness'"""
@@ -93,6 +95,17 @@ SELECT {{hour}} AS hour, stream, metric, count(*) AS answers, {_number(_IS_WEIGH
     {_weighted("CASE WHEN answer_score.label = 'pass' THEN 1.0 ELSE 0.0 END")} AS passing
 FROM answer_row JOIN answer_score ON answer_score.answer = answer_row.id
 WHERE {{rows}} GROUP BY {{hour}}, stream, trace_id, metric) AS of_trace"""
+
+BLAME: Final = "blame:"
+REASON: Final = "reason:"
+"""What a cause begins with."""
+_CAUSES: Final = "({}) AS caused".format(
+    " UNION ALL ".join(
+        f"SELECT time_ns, stream, '{kind}' || {column} AS cause FROM answer_row"
+        f" WHERE {{rows}} AND {column} != ''"
+        for kind, column in ((BLAME, "blame"), (REASON, "reason"))
+    )
+)
 
 
 class _Part(NamedTuple):
@@ -148,12 +161,12 @@ def _fold(db: Statements, hours: int, first: int, skip_locked: str) -> bool:
     # First the notes: what is noted from here on is not among the rows that are summed.
     db.executemany(f"DELETE {place} AND writer = ?", [(hours, first, writer) for (writer,) in notes])
     for table, columns in COLUMNS.items():
-        if table == "answer_metric_sum":
-            known = db.execute(metrics_in(table, f"hours = {hours}")).fetchall()
-            gone = f"DELETE FROM {table} WHERE hours = ? AND first_hour = ? AND metric = ?"
-            db.executemany(gone, [(hours, first, name) for (name,) in known])
+        gone = f"DELETE FROM {table} WHERE hours = ? AND first_hour = ?"
+        if table in _NAMES:
+            known = db.execute(names_in(table, hours=hours)).fetchall()
+            db.executemany(f"{gone} AND {_NAMES[table]} = ?", [(hours, first, name) for (name,) in known])
         else:
-            db.execute(f"DELETE FROM {table} WHERE hours = ? AND first_hour = ?", (hours, first))
+            db.execute(gone, (hours, first))
         source = _of_rows(table, columns, _Part(hours, first, first + hours), Condition())
         names = f"{_KEYS[table]}, {', '.join(columns)}"
         db.execute(
@@ -165,12 +178,13 @@ def _fold(db: Statements, hours: int, first: int, skip_locked: str) -> bool:
     return True
 
 
-def metrics_in(table: str, among: str = "metric != ''") -> str:
-    """Return a query of the names of metrics in a table, which does not go through all rows."""
-    least = f"SELECT min(metric) FROM {table} WHERE {among}"
+def names_in(table: str, *, hours: int | None = None) -> str:
+    """Return a query of the names of metrics or causes in a table, which does not go through all rows."""
+    column = _NAMES.get(table, "metric")
+    least = f"SELECT min({column}) FROM {table} WHERE {f'hours = {hours}' if hours else '1 = 1'}"
     return (
         f"WITH RECURSIVE named (name) AS ({least} UNION ALL"
-        f" SELECT ({least} AND metric > name) FROM named WHERE name IS NOT NULL)"
+        f" SELECT ({least} AND {column} > name) FROM named WHERE name IS NOT NULL)"
         " SELECT name FROM named WHERE name IS NOT NULL"
     )
 
@@ -194,23 +208,22 @@ def summed(
     columns: Collection[str],
     *,
     by: Sequence[str] = (),
-    metrics: Sequence[str] = (),
+    names: Sequence[str] = (),
     period_hours: int = 0,
 ) -> dict[tuple[Any, ...], list[float]]:
     """Return the sums of a scope, widened to whole hours, of some columns of a table.
 
-    They are by the values of some expressions, such as ``first_hour``, or without any under ``()``. Answers
-    of a trace are one cluster within an hour; within a day, where the period is whole days.
+    They are by the values of some columns, such as ``first_hour`` of a period, or without any under ``()``.
+    Of the hours that are summed already, only these ``names`` are read, if there are any. Answers of a trace
+    are one cluster within an hour; within a day, where the period is whole days.
     """
-    keys = [f"key_{place}" for place in range(len(by))]
-    group = f" GROUP BY {', '.join(keys)}" if keys else ""
-    named = [f"{each} AS {key}" for each, key in zip(by, keys, strict=True)]
-    amounts = [f"sum({name}) AS {name}" for name in columns]
-    of_metric = Condition(f"IN ({', '.join('?' for _ in metrics)})", (*metrics,)) if metrics else Condition()
-    found = sources(db, table, scope, columns, of_metric, period_hours)
-    parts = (f"SELECT {', '.join((*named, *amounts))} FROM ({each.sql}) AS part{group}" for each in found)
+    group = f" GROUP BY {', '.join(by)}" if by else ""
+    chosen = ", ".join((*by, *(f"sum({name}) AS {name}" for name in columns)))
+    of_name = Condition(f"IN ({', '.join('?' for _ in names)})", (*names,)) if names else Condition()
+    found = sources(db, table, scope, columns, of_name, period_hours)
+    parts = (f"SELECT {chosen} FROM ({each.sql}) AS part{group}" for each in found)
     rows = db.execute(
-        f"SELECT {', '.join((*keys, *amounts))} FROM ({' UNION ALL '.join(parts)}) AS found{group}",
+        f"SELECT {chosen} FROM ({' UNION ALL '.join(parts)}) AS found{group}",
         [value for each in found for value in each.values],
     )
     return {tuple(row[: len(by)]): [amount or 0 for amount in row[len(by) :]] for row in rows}
@@ -223,10 +236,10 @@ def days_with(db: Statements, counted: Sequence[str], blame: str | None) -> set[
     """
     queries = [f"SELECT first_hour FROM answer_sum WHERE hours = {DAY} AND {count}" for count in counted]
     if blame:
-        queries.append(f"SELECT first_hour FROM answer_cause_sum WHERE hours = {DAY} AND blame = ?")
+        queries.append(f"SELECT first_hour FROM answer_cause_sum WHERE hours = {DAY} AND cause = ?")
     if not queries:
         return None
-    found = db.execute(" INTERSECT ".join(queries), (blame,) if blame else ())
+    found = db.execute(" INTERSECT ".join(queries), (f"{BLAME}{blame}",) if blame else ())
     return {hour for (hour,) in found} | {hour // DAY * DAY for _, hour in _touched(db)}
 
 
@@ -235,7 +248,7 @@ def sources(
     table: str,
     scope: TrafficScope,
     columns: Collection[str],
-    metric: Condition,
+    name: Condition,
     period_hours: int,
 ) -> list[Condition]:
     """Return queries that together have the sums of a scope by keys.
@@ -248,13 +261,19 @@ def sources(
     found = []
     for part in _parts(db, scope, period_hours):
         if part.hours == _ROWS:
-            of_metric = Condition(f"metric || '' {metric.sql}" if metric.sql else "", metric.values)
-            found.append(_of_rows(table, columns, part, streams.and_(of_metric)))
+            is_asked = name.sql and table == "answer_metric_sum"
+            of_name = Condition(f"metric || '' {name.sql}", name.values) if is_asked else Condition()
+            found.append(_of_rows(table, columns, part, streams.and_(of_name)))
         else:
-            of_metric = Condition(f"metric {metric.sql}" if metric.sql else "", metric.values)
+            of_name = Condition(f"{_NAMES[table]} {name.sql}", name.values) if name.sql else Condition()
             hours = Condition("hours = ? AND first_hour >= ? AND first_hour < ?", part)
-            wanted = hours.and_(of_metric, beside)
+            wanted = hours.and_(of_name, beside)
             found.append(Condition(f"SELECT {names} FROM {table} WHERE {wanted.sql}", wanted.values))
+        if (
+            max(part.hours, 1) < period_hours
+        ):  # else the keys of the table are in the order that is grouped by
+            period = f"first_hour / {period_hours} * {period_hours} AS {names}"
+            found[-1] = found[-1]._replace(sql=f"SELECT {period} FROM ({found[-1].sql}) AS narrower")
     return found
 
 
@@ -265,7 +284,7 @@ def _of_rows(table: str, columns: Collection[str], part: _Part, within: Conditio
     hour = f"time_ns / {DAY * HOUR_NS} * {DAY}" if part.hours == DAY else f"time_ns / {HOUR_NS}"
     source = f"answer_row{_PAIRED if _QUADRANT.keys() & set(columns) else ''} WHERE {rows.sql}"
     if table == "answer_cause_sum":
-        source += " AND (blame != '' OR reason != '')"
+        source, rows = _CAUSES.format(rows=rows.sql), rows._replace(values=rows.values * 2)
     elif table == "answer_metric_sum":
         source, hour = _OF_TRACE.format(hour=hour, rows=rows.sql), "hour"
     keys = _KEYS[table].removeprefix("first_hour, ")

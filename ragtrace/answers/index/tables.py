@@ -69,10 +69,10 @@ CREATE TABLE answer_sum (               -- valid rows of an hour or of a day, in
     retrieval_noise INTEGER NOT NULL, retrieval_failure INTEGER NOT NULL,
     cost_usd REAL NOT NULL, unpriced INTEGER NOT NULL,
     PRIMARY KEY (hours, first_hour, stream)) WITHOUT ROWID;
-CREATE TABLE answer_cause_sum (         -- the same, by blame and reason
-    hours INTEGER NOT NULL, first_hour INTEGER NOT NULL, stream INTEGER NOT NULL,
-    blame TEXT NOT NULL, reason TEXT NOT NULL, answers INTEGER NOT NULL,
-    PRIMARY KEY (hours, first_hour, stream, blame, reason)) WITHOUT ROWID;
+CREATE TABLE answer_cause_sum (         -- the same, by cause: blame:… or reason:…
+    hours INTEGER NOT NULL, cause TEXT NOT NULL, first_hour INTEGER NOT NULL, stream INTEGER NOT NULL,
+    answers INTEGER NOT NULL,
+    PRIMARY KEY (hours, cause, first_hour, stream)) WITHOUT ROWID;
 CREATE TABLE answer_metric_sum (        -- the same, by metric; weights are one over the probability
     hours INTEGER NOT NULL, metric TEXT NOT NULL, first_hour INTEGER NOT NULL, stream INTEGER NOT NULL,
     answers INTEGER NOT NULL, weighed INTEGER NOT NULL, left_out INTEGER NOT NULL,

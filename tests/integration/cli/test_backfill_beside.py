@@ -15,8 +15,7 @@ from ragtrace.budget import load_prices
 from ragtrace.cli.backfill_cost import OVER_BUDGET
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, ReadError
-from ragtrace.model import JudgeIdentity
-from ragtrace.traces.attach import Sample
+from ragtrace.model import JudgeIdentity, Sample
 from ragtrace_collector.cli.shared_budget import OpenCollectorBudget, read_shared_budget
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.records import Job

@@ -200,7 +200,7 @@ async def test_the_reason_that_was_paid_for_is_shown(tmp_path: Path) -> None:
     [line] = json_lines(result.stdout)
     assert (line["reason"], line["calls"]) == (reason, 4)
     assert line["intermediate"]["truths"] == json.loads(case.replies[0])["truths"] != []
-    [metric] = json.loads(out.read_text())["metrics"]
+    [metric] = json.loads(out.read_text())["judged"]["evaluation"]["outcomes"]
     assert (metric["reason"], metric["intermediate"]) == (reason, line["intermediate"])
     endpoint = PeerEndpoint(replies=replies)
     async with serving(endpoint):

@@ -40,7 +40,7 @@ def test_a_page_opens_a_number_down_to_its_steps_and_questions(tmp_path: Path) -
     metrics = ("--metrics", "question_similarity", "--set", "judge.embedder=wordllama")
     run("evaluate", cases, "--judge", "scripted", *metrics, "--out", str(page), "--out", str(rows))
     (row,) = json_lines(rows.read_text())
-    (metric,) = row["metrics"]
+    (metric,) = row["judged"]["evaluation"]["outcomes"]
     (question,) = metric["intermediate"]["questions"]
     (similarity,) = metric["intermediate"]["similarities"]
     text = page.read_text()

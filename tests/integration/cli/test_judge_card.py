@@ -32,7 +32,7 @@ def state_of(cases: str, tmp_path: Path, *options: str) -> str:
     told = run("evaluate", cases, "--judge", "scripted", *options, "--out", str(out))
     assert told.exit_code == 0, told.stderr
     (row,) = json_lines(out.read_text())
-    state: str = row["judge_card"]
+    state: str = row["judged"]["evaluation"]["judge_card"]
     return state
 
 

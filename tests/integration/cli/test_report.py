@@ -16,10 +16,10 @@ import pytest
 from ragtrace import semconv
 from ragtrace.answers.summary import summary_of
 from ragtrace.backends import open_sink
-from ragtrace.model import VerdictLabel
+from ragtrace.model import Sample, VerdictLabel
 from ragtrace.reviews.file import ReviewFile
 from ragtrace.reviews.review import ReviewPick
-from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Resource, Span, Trace

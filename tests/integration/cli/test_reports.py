@@ -60,31 +60,33 @@ def test_all_reports_of_a_run_tell_the_same(files: Files) -> None:
     (told,) = json_lines(run(*args).stdout)
     rows, page = json_rows(files.out(".jsonl")), Page(files.out(".html"))
     assert parquet_rows(files.out(".parquet")) == rows
-    assert [row["status"] for row in rows] == ["judged", "judged", "ineligible"]
+    assert [row["label"] for row in rows] == ["pass", "fail", "skipped"]
     cells = [(each["record_id"], each["metric"], each["score"]) for each in csv_rows(files.out(".csv"))]
     assert cells == [
-        (row["record_id"], metric["metric"], "" if metric["score"] is None else str(metric["score"]))
+        (row["record_id"], name, "" if metric["score"] is None else str(metric["score"]))
         for row in rows
-        for metric in row["metrics"]
+        for name, metric in row["metrics"].items()
     ]
     for name in ("faithfulness", "hallucination"):
-        scores = [each["score"] for row in rows for each in row["metrics"] if each["metric"] == name]
+        scores = [row["metrics"][name]["score"] for row in rows]
         known = [score for score in scores if score is not None]
         assert f"Mean {sum(known) / len(known):.2f} , 95 % interval" in page.text
         assert f"of {len(known)} answers with a score" in page.text
     assert f"{told['judged']} judged" in page.text
-    assert f"calls to the judge {sum(row['calls'] for row in rows)}" in page.text
+    calls = sum(row["judged"]["evaluation"]["usage"]["calls"] for row in rows)
+    assert f"calls to the judge {calls}" in page.text
 
 
 def test_a_row_names_trace_verdict_and_how_the_answer_was_chosen(files: Files) -> None:
     run(*files.backfill(suffixes=(".jsonl",)))
     row = json_rows(files.out(".jsonl"))[1]
     written = files.verdicts.read_text()
-    assert (row["version"], row["trace_id"], row["service"]) == (1, trace_id(1), "support-bot")
+    assert (row["version"], row["trace_id"], row["service"]) == (2, trace_id(1), "support-bot")
     assert row["carrier_span_id"] in written
-    assert row["sample"] == {"rule": "ratio", "rate": 1.0, "probability": 1.0}
-    assert (row["answer"], row["chunks"][0]["id"]) == (WRONG, "faq-12")
-    (verdict,) = row["metrics"][0]["verdicts"]
+    assert (row["sample_rule"], row["sample_probability"]) == ("ratio", 1.0)
+    record, (result,) = row["judged"]["record"], row["judged"]["evaluation"]["outcomes"]
+    assert (record["answer"], record["chunks"][0]["id"]) == (WRONG, "faq-12")
+    (verdict,) = result["verdicts"]
     assert (verdict["label"], verdict["chunk_ids"], verdict["quote"]) == (
         "contradicted",
         ["faq-12"],
@@ -152,7 +154,7 @@ def test_a_run_without_budget_reports_what_it_judged_and_the_rest_is_added(
     page, rows = Page(files.out(".html")), json_rows(files.out(".jsonl"))
     assert "This run ended before its end: the budget is spent" in page.text
     assert "not begun 2 answers" in page.text
-    assert [(row["trace_id"], row["status"]) for row in rows] == [(trace_id(0), "judged")]
+    assert [(row["trace_id"], row["label"]) for row in rows] == [(trace_id(0), "pass")]
     assert f"money ${rows[0]['cost_usd']:.2f}" in page.text
     run(*files.backfill(*asked, "--resume", suffixes=(".jsonl",)))
     assert [row["trace_id"] for row in json_rows(files.out(".jsonl"))] == [trace_id(n) for n in range(3)]
@@ -212,7 +214,10 @@ def test_records_of_a_file_are_reported_too(files: Files) -> None:
     assert run("evaluate", str(records), "--judge", files.judge, *outs).exit_code == 0
     rows = json_rows(files.out(".jsonl"))
     assert parquet_rows(files.out(".parquet")) == rows
-    assert [(row["record_id"], row["metrics"][0]["score"]) for row in rows] == [("r0", 1.0), ("r1", 0.0)]
+    assert [(row["record_id"], row["metrics"]["faithfulness"]["score"]) for row in rows] == [
+        ("r0", 1.0),
+        ("r1", 0.0),
+    ]
     assert "Mean 0.50" in Page(files.out(".html")).text
 
 

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
-from ragtrace.model import Label
-from ragtrace.traces.attach import Sample, Screening
+from ragtrace.model import Label, Sample, Screening
 from ragtrace.traces.otlp import parse_request, split_by_trace
 from ragtrace_collector.ledger.outcomes import State
 from ragtrace_collector.store.cipher import open_cipher

@@ -33,19 +33,20 @@ from ragtrace.model import (
     Claim,
     Direction,
     Evaluation,
+    JudgedAnswer,
     JudgeIdentity,
     MetricFailure,
     MetricResult,
     RagRecord,
+    Sample,
     Target,
     Usage,
     Verdict,
     VerdictLabel,
     content_sha256,
 )
-from ragtrace.outcomes import JudgedAnswer
 from ragtrace.reviews.review import Review, ReviewStore
-from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace
 from ragtrace_collector.ui.answer import answer_routes

@@ -9,11 +9,10 @@ import pytest
 
 from ragtrace.answers.summary import AnswerKey, summary_of
 from ragtrace.errors import ReadError, ReadUnavailable, WriteError
-from ragtrace.model import Chunk, Gap, MetricFailure, Part, SkipReason, Verdict, VerdictLabel
+from ragtrace.model import Chunk, Gap, MetricFailure, Part, Sample, SkipReason, Verdict, VerdictLabel
 from ragtrace.reviews.review import Review, ReviewStore
 from ragtrace.reviews.span import review_span
 from ragtrace.semconv import FEEDBACK_COMMENT, FEEDBACK_LABEL, FEEDBACK_NAME, OI_EVALUATOR, OI_KIND, SCHEMA
-from ragtrace.traces.attach import Sample
 from ragtrace.traces.trace import Scope, Span, StatusCode
 from ragtrace_collector.ui.site import Site, TraceLink, Viewer
 from tests.integration.collector.answer_pages import (

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceS
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
-from ragtrace.traces.attach import Sample
+from ragtrace.model import Sample
 from ragtrace.traces.trace import Span
 from ragtrace_collector.service.collector import Collector
 from ragtrace_collector.store.records import Job

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ragtrace.errors import ConfigError
-from ragtrace.traces.attach import Sample
+from ragtrace.model import Sample
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.store.records import Job, Outcome, StoreUnavailable
 from ragtrace_collector.store.sqlite import SqliteFile

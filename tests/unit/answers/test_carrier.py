@@ -23,13 +23,14 @@ from ragtrace.model import (
     Part,
     Provenance,
     RagRecord,
+    Sample,
     SkipReason,
     Verdict,
     VerdictLabel,
     content_sha256,
 )
 from ragtrace.traces.additions import add_to_spans, encode_addition
-from ragtrace.traces.attach import AttachOptions, Sample, addition_of, carrier
+from ragtrace.traces.attach import AttachOptions, addition_of, carrier
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span, SpanEvent
 from tests.unit.answers.evaluations import Judged, judged
@@ -86,7 +87,7 @@ def test_carrier_read_back_is_what_was_written(case: Judged) -> None:
     version = read_carrier(written(evaluation, record), record)
     assert version.judged.evaluation == by_name(evaluation)
     assert (version.judged.sample, version.judged.cost_usd) == (SAMPLE, 0.0125)
-    assert (version.supersedes, version.notices) == ("ab" * 8, ())
+    assert (version.judged.supersedes, version.notices) == ("ab" * 8, ())
     assert version.evaluation_id == version.judged.carrier_span_id
     assert [outcome.label for outcome in version.judged.evaluation.outcomes] == [
         outcome.label for outcome in by_name(evaluation).outcomes

@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 from ragtrace.answers.opened import AnswerGone
 from ragtrace.answers.opening import open_answer
 from ragtrace.answers.summary import AnswerKey
-from ragtrace.model import Evaluation, MetricResult, RagRecord, SkipReason, VerdictLabel, content_sha256
+from ragtrace.model import (
+    Evaluation,
+    MetricResult,
+    RagRecord,
+    Sample,
+    SkipReason,
+    VerdictLabel,
+    content_sha256,
+)
 from ragtrace.traces.additions import add_to_spans, encode_addition
-from ragtrace.traces.attach import AttachOptions, Sample, addition_of, carrier
+from ragtrace.traces.attach import AttachOptions, addition_of, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Resource, Scope, Span, SpanLink, Trace

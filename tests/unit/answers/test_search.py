@@ -15,11 +15,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ragtrace.answer_sources import SearchProgress, find_answers
 from ragtrace.answers.summary import AnswerSummary, key_of
 from ragtrace.errors import ReadError
-from ragtrace.model import Label, RagRecord, VerdictLabel
-from ragtrace.outcomes import JudgedAnswer
+from ragtrace.model import JudgedAnswer, Label, RagRecord, Sample, VerdictLabel
 from ragtrace.reports import RunEnd, RunInfo, open_report
 from ragtrace.traces.additions import add_to_spans, encode_addition
-from ragtrace.traces.attach import AttachOptions, Sample, addition_of, carrier
+from ragtrace.traces.attach import AttachOptions, addition_of, carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode, encode, encode_json
 from ragtrace.traces.trace import Scope, Span, Trace

@@ -17,10 +17,9 @@ from ragtrace.answers.summary import AnswerKey, key_of
 from ragtrace.backends import open_carrier_sink
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError, ReadError
-from ragtrace.model import RagRecord, VerdictLabel, content_sha256
-from ragtrace.outcomes import JudgedAnswer
+from ragtrace.model import JudgedAnswer, RagRecord, Sample, VerdictLabel, content_sha256
 from ragtrace.reports import RunEnd, RunInfo, open_report
-from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import encode, encode_json
 from ragtrace.traces.trace import Span, Trace

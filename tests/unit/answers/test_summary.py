@@ -15,16 +15,17 @@ from ragtrace.model import (
     Diagnosis,
     Direction,
     Evaluation,
+    JudgedAnswer,
     Label,
     MetricFailure,
     MetricOutcome,
     MetricResult,
+    Sample,
     SkipReason,
     VerdictCounts,
     VerdictLabel,
 )
-from ragtrace.outcomes import JudgedAnswer
-from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Resource, Scope, Span
 from tests.unit.traces.builders import (

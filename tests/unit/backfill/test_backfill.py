@@ -14,9 +14,9 @@ from ragtrace.backfill import Selection, SpanId, backfill, dry_run, span_ids
 from ragtrace.errors import SendRejected, SendRetryable
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.metrics import metric_named
+from ragtrace.model import JudgedAnswer
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Judge, Metric
-from ragtrace.reports import JudgedAnswer
 from ragtrace.sampling import Rule, SamplingPlan, ValueTest, keeps
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ExtractRules
 from ragtrace.traces.trace import Trace

@@ -14,7 +14,7 @@ from ragtrace.conversations.settings import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import metric_named
-from ragtrace.outcomes import JudgedAnswer
+from ragtrace.model import JudgedAnswer
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Page, TraceQuery
 from ragtrace.traces.trace import Span, Trace

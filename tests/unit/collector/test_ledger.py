@@ -18,8 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import ragtrace_collector
 from ragtrace import errors
 from ragtrace.errors import JudgeError, JudgeOverBudget, NotInTranscript
-from ragtrace.model import SkipReason
-from ragtrace.traces.attach import Sample
+from ragtrace.model import Sample, SkipReason
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.ledger.outcomes import PENDING, TERMINAL, FinalOutcome, State, meaning_of, vocabulary
 from ragtrace_collector.store._accounts import OTHERS

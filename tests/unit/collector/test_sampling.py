@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.model import AttributeValue, RagRecord
+from ragtrace.model import AttributeValue, RagRecord, Sample
 from ragtrace.sampling import SamplingPlan, keeps, position_of
-from ragtrace.traces.attach import Sample
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.trace import Span, StatusCode, Trace
 from ragtrace_collector.config.sampling import SampleConfig

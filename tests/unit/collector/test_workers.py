@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ragtrace.traces.attach import Sample
+from ragtrace.model import Sample
 from ragtrace_collector.evaluate.workers import WorkerPool
 from ragtrace_collector.store.records import Job
 from ragtrace_collector.telemetry.counters import Counters

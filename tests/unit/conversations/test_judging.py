@@ -9,10 +9,10 @@ import pytest
 from ragtrace import semconv
 from ragtrace.conversations.judging import PlacedTurn, bounded_id, session_of, turn_on_carrier
 from ragtrace.judge import ScriptedJudge
-from ragtrace.model import RagRecord, Target
+from ragtrace.model import RagRecord, Sample, Target
 from ragtrace.pipeline.carriers import attach
 from ragtrace.pipeline.evaluation import evaluate
-from ragtrace.traces.attach import AttachOptions, Sample
+from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.trace import Scope, Span, SpanEvent
 
 ANSWER = "Refunds take 14 days. Refunds need a blue form."

@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 
-from ragtrace.answers.rows import ReportLine, read_line
+from ragtrace.answers.rows import ReportLine, answer_row, read_line
 from ragtrace.errors import ConfigError, JudgeCutOff
 from ragtrace.escaping import one_json_line
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge_forms import ChunksInput, ChunksReply, GivenGrade
 from ragtrace.metrics import metric_named
-from ragtrace.model import Chunk, MetricResult, RagRecord, SkipReason
-from ragtrace.outcomes import JudgedAnswer
+from ragtrace.model import Chunk, JudgedAnswer, MetricResult, RagRecord, SkipReason
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest
-from ragtrace.reports import answer_row
 
 NEEDED = "Refunds take 14 days."
 FIVE = f"Our shop opened in 1998. It is blue. {NEEDED} We sell shoes. Come by!"
@@ -99,7 +97,7 @@ async def test_a_line_of_a_report_keeps_the_grades_and_offsets_without_the_text(
     metric = metric_named("context_relevance", unit="sentence")
     evaluation = await evaluate(record, metrics=[metric], judge=JUDGE)
     row = answer_row(JudgedAnswer(record=record, evaluation=evaluation))
-    (made,) = (given["intermediate"] for given in row["metrics"])
+    (made,) = (given["intermediate"] for given in row["judged"]["evaluation"]["outcomes"])
     assert made is not None
     assert made["sentences"][2] == {
         "chunk_id": record.chunks[0].id,

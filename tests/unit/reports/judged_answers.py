@@ -11,19 +11,20 @@ from ragtrace.model import (
     Claim,
     Direction,
     Evaluation,
+    JudgedAnswer,
     JudgeIdentity,
     MetricFailure,
     MetricOutcome,
     MetricResult,
     RagRecord,
+    Sample,
     SkipReason,
     Target,
     Usage,
     Verdict,
     VerdictLabel,
 )
-from ragtrace.reports import JudgedAnswer, RunEnd, RunInfo, open_report
-from ragtrace.traces.attach import Sample
+from ragtrace.reports import RunEnd, RunInfo, open_report
 
 ABOUT = RunInfo(
     source="otlp-file:traces.jsonl", judge="scripted:scripted", metrics=("faithfulness",), began_at_ns=0

@@ -27,14 +27,13 @@ def csv_rows(path: Path) -> list[dict[str, str]]:
 
 
 def parquet_rows(path: Path) -> list[dict[str, Any]]:
-    """Read Parquet, with moments and maps as JSON has them."""
+    """Read Parquet, with moments and objects as JSON has them."""
     rows: list[dict[str, Any]] = pyarrow.parquet.read_table(path).to_pylist()
     for row in rows:
         for name in ("time", "judged_at"):
-            moment = row[name] and row[name].isoformat(timespec="microseconds")
-            row[name] = moment and moment.replace("+00:00", "Z")
-        for metric in row["metrics"]:
-            metric["details"] = dict(metric["details"])
+            row[name] = row[name].isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        for name in ("metrics", "judged"):
+            row[name] = json.loads(row[name])
     return rows
 
 

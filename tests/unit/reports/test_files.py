@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragtrace.answers.rows import read_line, report_lines
 from ragtrace.budget import load_prices
 from ragtrace.cli.options import ReportOptions
 from ragtrace.cli.report_files import Reports
 from ragtrace.errors import ConfigError
 from ragtrace.model import VerdictLabel
-from ragtrace.reports import RunEnd, SkippedAnswers, answer_row, open_report
+from ragtrace.reports import RunEnd, SkippedAnswers, open_report
 from tests.unit.reports.judged_answers import (
     ABOUT,
     a_verdict,
@@ -55,10 +56,10 @@ answers = st.lists(
 @settings(max_examples=25)
 @given(answers)
 def test_any_text_survives_json_lines_and_parquet(found: list) -> None:  # type: ignore[type-arg]
-    rows = [answer_row(each) for each in found]
     with TemporaryDirectory() as folder:
-        assert json_rows(write(Path(folder) / "r.jsonl", *found)) == rows
-        assert parquet_rows(write(Path(folder) / "r.parquet", *found)) == rows
+        path = write(Path(folder) / "r.jsonl", *found)
+        assert [read_line(line).judged for line in report_lines(path)] == found
+        assert parquet_rows(write(Path(folder) / "r.parquet", *found)) == json_rows(path)
 
 
 @settings(max_examples=50)
@@ -94,19 +95,20 @@ def test_no_cell_is_a_formula(tmp_path: Path, text: str, cell: str) -> None:
 def test_what_failed_or_was_not_eligible_has_a_row_with_its_reason(tmp_path: Path) -> None:
     found = (of_outcome(failure()), judged(score=None), of_outcome(failure(), result(0.5, metric="other")))
     rows = json_rows(write(tmp_path / "r.jsonl", *found))
-    assert [(row["status"], row["reason"]) for row in rows] == [
-        ("failed", "judge_timeout"),
-        ("ineligible", "no_claims"),
-        ("judged", None),
+    assert [(row["label"], row["reason"]) for row in rows] == [
+        ("error", "judge_timeout"),
+        ("skipped", "no_claims"),
+        ("pass", ""),
     ]
-    statuses = [[metric["status"] for metric in row["metrics"]] for row in rows]
-    assert statuses == [["error"], ["skipped"], ["error", "ok"]]
+    labels = [[metric["label"] for metric in row["metrics"].values()] for row in rows]
+    assert labels == [["error"], ["skipped"], ["error", "pass"]]
 
 
 def test_what_has_no_form_in_a_file_is_replaced(tmp_path: Path) -> None:
     odd = judged(answer="a\ud800b", ratio=float("nan"))
     (row,) = json_rows(write(tmp_path / "r.jsonl", odd))
-    assert (row["answer"], row["metrics"][0]["details"]) == ("a\ufffdb", {"ratio": None})
+    told = row["judged"]
+    assert (told["record"]["answer"], told["evaluation"]["outcomes"][0]["details"]) == ("a\ufffdb", {})
     assert parquet_rows(write(tmp_path / "r.parquet", odd)) == [row]
 
 
@@ -170,7 +172,7 @@ def test_parquet_is_written_in_groups_and_says_how_the_run_ended(tmp_path: Path)
     metadata = pyarrow.parquet.read_metadata(path)
     assert (metadata.num_row_groups, metadata.num_rows) == (2, 1001)
     assert json.loads(metadata.metadata[b"ragtrace.report"]) == {
-        "version": 1,
+        "version": 2,
         "cut_short": "it was stopped",
         "left_out": {"sampled out": 3},
     }

@@ -23,16 +23,11 @@ from ragtrace.model import (
     JudgeIdentity,
     MetricResult,
     RagRecord,
+    Sample,
     SkipReason,
     VerdictLabel,
 )
-from ragtrace.traces.attach import (
-    AttachOptions,
-    Sample,
-    carrier,
-    carrier_span_id,
-    without_evaluation_objects,
-)
+from ragtrace.traces.attach import AttachOptions, carrier, carrier_span_id, without_evaluation_objects
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span, SpanEvent, StatusCode
 from tests.unit.traces.builders import (

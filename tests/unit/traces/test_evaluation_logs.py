@@ -8,8 +8,8 @@ from dataclasses import replace
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-from ragtrace.model import MetricFailure, MetricResult, SkipReason, VerdictLabel
-from ragtrace.traces.attach import AttachOptions, Sample, carrier
+from ragtrace.model import MetricFailure, MetricResult, Sample, SkipReason, VerdictLabel
+from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.evaluation_logs import encode_evaluation_logs
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span

@@ -29,13 +29,13 @@ from ragtrace.model import (
     MetricResult,
     Part,
     RagRecord,
+    Sample,
     SkipReason,
     Target,
     Usage,
 )
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import FreeText, Judge, JudgeReply, JudgeRequest, SamplingParameters
-from ragtrace.traces.attach import Sample
 from ragtrace.transcripts import (
     RescoredRecord,
     TranscriptRecord,
