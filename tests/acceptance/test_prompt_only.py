@@ -88,7 +88,7 @@ async def test_conversation_is_not_judged_and_its_user_hears_of_the_switch(tmp_p
     assert (report["ineligible"], carriers) == ({"no_retrieval": 1}, ())
     (gap,) = explained["gaps"]
     assert "`extract.context: prompt`" in gap["detail"]
-    assert "`--context prompt`" in gap["detail"]
+    assert "`--set extract.context=prompt`" in gap["detail"]
 
 
 @pytest.mark.slow
@@ -126,17 +126,13 @@ async def test_back_fill_and_explain_take_the_same_switch(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-async def test_file_of_the_section_says_where_context_is_from_and_the_option_goes_before_it(
-    tmp_path: Path,
-) -> None:
+async def test_a_key_that_is_set_says_where_context_is_from(tmp_path: Path) -> None:
     told = await generate(tmp_path, PROMPT, extract={"context": "spans"})
-    file = tmp_path / "extract.yaml"
-    file.write_text("extract: {context: spans}\n")
-    of_file, _ = await told.backfilled("--config", str(file))
-    of_option, _ = await told.backfilled("--config", str(file), "--set", "extract.context=auto")
+    of_spans, _ = await told.backfilled("--set", "extract.context=spans")
+    of_default, _ = await told.backfilled()
     assert dict(told.outcomes) == {"ineligible:no_retrieval": 1}
-    assert (of_file["judged"], of_file["ineligible"]) == (0, {"no_retrieval": 1})
-    assert of_option["judged"] == 1
+    assert (of_spans["judged"], of_spans["ineligible"]) == (0, {"no_retrieval": 1})
+    assert of_default["judged"] == 1
 
 
 @pytest.mark.slow

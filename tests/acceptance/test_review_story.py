@@ -84,7 +84,7 @@ def test_people_review_and_the_judge_is_calibrated_by_their_labels(folder: Path)
     assert first.exit_code == 0, first.stderr
     assert {*labels_in("report.jsonl").values()} == {"fail"}
 
-    with running_page("--from", "report.jsonl", "--reviews", "reviews.db") as browser:
+    with running_page("--from", "report.jsonl", "--set", "ui.reviews=reviews.db") as browser:
         page = browser.get("/review/next?queue=random")
         for _ in range(ANSWERS):
             action, fields = form_of(page)

@@ -17,9 +17,7 @@ class DemoOptions:
     limit: int | None = option(
         "--limit", type=click.IntRange(min=1), help="Replay only the first N of the 24 answers."
     )
-    table: bool = option(
-        "--table", "--verbose", is_flag=True, help="Show what people and judges say of every answer."
-    )
+    table: bool = option("--table", is_flag=True, help="Show what people and judges say of every answer.")
     json: JsonOption = group(JsonOption)
     opens: bool | None = option(
         "--open/--no-open", help="Open the page in a browser. [default: if this is a desktop]"

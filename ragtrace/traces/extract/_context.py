@@ -216,7 +216,7 @@ def _gaps(call: Call, sources: Sequence[SpanReading], chunks: Sequence[Chunk]) -
 
 _USE_THE_PROMPT: Final = (
     "; or, if its prompt holds them, have it read: `extract.context: prompt` in the collector, else "
-    "`--context prompt`"
+    "`--set extract.context=prompt`"
 )
 _PROMPT_IS_BARE: Final = "; its prompt holds nothing beside the question and instructions"
 

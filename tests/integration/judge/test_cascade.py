@@ -167,8 +167,8 @@ def test_it_is_a_judge_like_any_other() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"use": "cascade"}, "a cascade needs `then` (--judge-then)"),
-        ({"use": "lexical", "screen": "lexical"}, "`screen` (--judge-screen) is of a cascade"),
+        ({"use": "cascade"}, "a cascade needs `judge.then` (--set)"),
+        ({"use": "lexical", "screen": "lexical"}, "`screen` (--set judge.screen) is of a cascade"),
         ({"use": "cascade", "then": "openai:x", "band": (0.9, 0.1)}, "the cascade's band is 0.9 to 0.1"),
         ({"use": "cascade", "then": "openai:x", "band": (-1.0, 2.0)}, "give two probabilities"),
         ({"use": "cascade", "then": "openai:x", "extract": "both"}, "`screen` or `then`"),
@@ -196,14 +196,14 @@ def test_the_command_line_asks_a_cascade(tmp_path: Path) -> None:
     }
     cases.write_text(json.dumps(row))
     asked = ("evaluate", str(cases), "--judge", "cascade", "--set", "judge.then=scripted", "--json")
-    told = run(*asked, "--judge-band", "0.4,0.9", "--out", str(out))
+    told = run(*asked, "--set", "judge.band=[0.4, 0.9]", "--out", str(out))
     assert told.exit_code == 0, told.stderr
     assert "after the screen lexical:lexical-v3 [0.4, 0.9]" in told.stderr
     (line,) = json_lines(told.stdout)
     assert line["judge"] == "scripted:scripted after lexical:lexical-v3 [0.4, 0.9]"
     assert [verdict["decided_by"] for verdict in line["verdicts"]] == ["screen", "screen", "judge"]
     for options, said in (
-        (("--judge-band", "0.4"), "give two probabilities, such as 0.1,0.9"),
+        (("--set", "judge.band=0.4"), "`judge.band`: write "),
         (("--set", "judge.screen=scripted", "--set", "judge.then=lexical"), "computes as its screen does"),
         (("--set", "judge.then=cascade"), "cascade"),
     ):

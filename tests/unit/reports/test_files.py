@@ -205,9 +205,7 @@ def test_a_full_disk_cuts_no_row_and_ends_the_report_not_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], no_room: Callable[[int], None], suffix: str
 ) -> None:
     path, other = tmp_path / f"r{suffix}", tmp_path / "r.html"
-    with Reports(
-        ReportOptions(paths=(path, other), worst=1, trace_url=None), ABOUT, load_prices()
-    ) as reports:
+    with Reports(ReportOptions(paths=(path, other), transcripts=None), ABOUT, load_prices()) as reports:
         reports.add(judged(0))
         whole = path.read_bytes()
         no_room(len(whole) + 100)

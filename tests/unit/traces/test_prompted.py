@@ -183,7 +183,7 @@ def test_plain_chat_is_not_judged_and_the_message_names_the_switch(
     assert reasons(record) == {Part.CONTEXT: SkipReason.NO_RETRIEVAL}
     assert (record.chunks, record.context_from_prompt) == ((), False)
     assert "`extract.context: prompt`" in record.gaps[0].detail
-    assert "`--context prompt`" in record.gaps[0].detail
+    assert "`--set extract.context=prompt`" in record.gaps[0].detail
 
 
 MORE = {
