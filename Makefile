@@ -144,9 +144,9 @@ lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	echo mkdocs-material | $(call resolve,requirements-docs.lock,what builds the docs site,-)
 	echo arize-phoenix | $(call resolve,requirements-phoenix.lock,the server of Phoenix,- --no-strip-extras)
 
-of_image := --extra azure --extra collector --extra encryption --extra kafka --extra postgres
+of_image := --extra azure --extra collector --extra encryption --extra judge-anthropic --extra kafka --extra postgres
 # All but the instrumentors of others' libraries: those are in the second environment, with the libraries.
-of_development := $(addprefix --extra ,azure calibrate collector encryption examples kafka local nli parquet postgres privacy zstd)
+of_development := $(addprefix --extra ,azure calibrate collector encryption examples judge-anthropic kafka local nli parquet postgres privacy zstd)
 # Packages that others require, and that the demo can do without: tests/acceptance/test_demo.py runs it without them.
 of_demo := --extra collector $(addprefix --no-emit-package ,aiohappyeyeballs aiohttp aiosignal attrs frozenlist multidict propcache yarl \
   charset-normalizer httpx2-jsfetch markdown-it-py mdurl \

@@ -1,6 +1,6 @@
 """Where an endpoint is and who asks it: addresses, keys, tokens and identities, by the variables of the SDKs.
 
-``azure:`` and ``anthropic:`` are addresses with variables of their own: both speak OpenAI's protocol.
+``azure:`` is an address with variables of its own, which speaks OpenAI's protocol.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ Credential: TypeAlias = str | Callable[[], Awaitable[str]] | Mapping[str, Any]
 """A key (empty: none is sent), what returns a token before each request, or OpenAI's workload identity."""
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
-ANTHROPIC_URL: Final = "https://api.anthropic.com"
 _EXAMPLES: Final = {"judge": "gpt-4o-mini", "embedder": "text-embedding-3-small"}
 _PROVIDER: Final = "OPENAI_IDENTITY_PROVIDER_ID"
 _ACCOUNT: Final = "OPENAI_SERVICE_ACCOUNT_ID"
@@ -44,14 +43,14 @@ _AZURE_TOKEN: Final = "AZURE_OPENAI_AD_TOKEN"
 _AZURE_V1: Final = "/openai/v1"
 _AZURE_SCOPE: Final = "https://cognitiveservices.azure.com/.default"
 _CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
-_SDK_WRITES: Final = {
+SDK_WRITES: Final = {
     name.lower(): name
     for name in (
-        *("Accept", "Authorization", "Content-Type", "User-Agent"),
+        *("Accept", "Authorization", "Content-Type", "User-Agent", "X-Api-Key"),
         *("OpenAI-Organization", "OpenAI-Project"),
     )
 }
-"""Spelled as in the SDK, which would send both spellings of a name."""
+"""Spelled as in the SDKs, which would send both spellings of a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +104,7 @@ class Access:
             )
             sdk = openai.AsyncOpenAI(
                 base_url=self.place.url,
-                default_headers={_SDK_WRITES.get(name, name): value for name, value in headers.items()},
+                default_headers={SDK_WRITES.get(name, name): value for name, value in headers.items()},
                 default_query=dict(parse_qsl(self.place.query, keep_blank_values=True)),
                 http_client=http,
                 max_retries=0,
@@ -113,7 +112,7 @@ class Access:
                 **credential,
             )
         except (ImportError, ValueError):  # not chained: it quotes the proxy's URL, which may hold a password
-            raise ConfigError(_unusable_proxy()) from None
+            raise ConfigError(unusable_proxy()) from None
         except TypeError:
             raise ConfigError(
                 "OpenAI's workload identity needs a newer SDK: pip install --upgrade openai"
@@ -135,35 +134,18 @@ def openai_access(settings: JudgeSettings, role: str) -> Access:
         raise ConfigError(
             f"the {role} `openai` needs a model: write `openai:MODEL`, such as `openai:{_EXAMPLES[role]}`"
         )
-    url = _checked_url(settings, "OPENAI_BASE_URL", OPENAI_URL)
+    url = checked_url(settings, "OPENAI_BASE_URL", OPENAI_URL)
     account = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
     headers = {
         **{name: told for name, key in account.items() if (told := settings.environ.get(key, "").strip())},
         **{name.lower(): value for name, value in settings.headers.items()},
     }
     credential: Credential = _workload_identity(settings) or key_in(settings, settings.api_key_env)
-    if not credential and not _says_who_asks(settings, url):
+    if not credential and not says_who_asks(settings, url):
         if settings.api_key_env != OPENAI_KEY or url.startswith(OPENAI_URL):
             raise ConfigError(f"the judge needs a key: set the environment variable {settings.api_key_env}")
         credential = "none"
     return Access(place=BaseUrl.of(url), credential=credential, headers=headers, tls=settings.tls)
-
-
-def anthropic_access(settings: JudgeSettings) -> Access:
-    """Return the access to ``anthropic:MODEL``, at the API's routes for OpenAI's protocol.
-
-    Raises:
-        ConfigError: the model, a usable URL or the key is missing.
-    """
-    if not settings.argument:
-        raise ConfigError("the judge `anthropic` needs a model: write `anthropic:MODEL`")
-    variable = key_variable("anthropic", settings.api_key_env)
-    key, url = key_in(settings, variable), _checked_url(settings, "ANTHROPIC_BASE_URL", ANTHROPIC_URL)
-    if not key and not _says_who_asks(settings, url):
-        raise ConfigError(f"the judge needs a key: set the environment variable {variable}")
-    place = BaseUrl.of(url, version="/v1")
-    key = "" if _says_who_asks(settings, url) else key
-    return Access(place=place, credential=key, headers=settings.headers, tls=settings.tls)
 
 
 def azure_access(settings: JudgeSettings, role: str) -> Access:
@@ -181,7 +163,7 @@ def azure_access(settings: JudgeSettings, role: str) -> Access:
         raise ConfigError(
             f"the {role} `azure` needs an address: set {_AZURE} or `base_url` to https://NAME.openai.azure.com"
         )
-    url = _checked_url(settings, _AZURE, "").rstrip("/")
+    url = checked_url(settings, _AZURE, "").rstrip("/")
     path, version = urlsplit(url).path, settings.environ.get(_AZURE_VERSION, "").strip()
     if "/deployments" in path or urlsplit(url).query:
         raise ConfigError(
@@ -204,7 +186,7 @@ def azure_access(settings: JudgeSettings, role: str) -> Access:
 
 def _azure_credential(settings: JudgeSettings, access: Access, role: str) -> Access:
     given = partial(Access, place=access.place, tls=access.tls)
-    if _says_who_asks(settings, settings.base_url or settings.environ.get(_AZURE) or ""):
+    if says_who_asks(settings, settings.base_url or settings.environ.get(_AZURE) or ""):
         return given(headers=settings.headers)
     variable = key_variable("azure", settings.api_key_env)
     key, token = key_in(settings, variable), key_in(settings, _AZURE_TOKEN)
@@ -300,13 +282,18 @@ def key_in(settings: JudgeSettings, variable: str) -> str:
     return key
 
 
-def _says_who_asks(settings: JudgeSettings, base_url: str) -> bool:
+def says_who_asks(settings: JudgeSettings, base_url: str) -> bool:
     """Whether the base URL or a configured header replaces the key."""
     named = {name.lower() for name in settings.headers}
     return BaseUrl.of(base_url).login is not None or not _CREDENTIALS.isdisjoint(named)
 
 
-def _checked_url(settings: JudgeSettings, variable: str, default: str) -> str:
+def checked_url(settings: JudgeSettings, variable: str, default: str) -> str:
+    """Return the base URL of the settings, else that of an environment variable or the default.
+
+    Raises:
+        ConfigError: it is no address. The message shows no secret of it.
+    """
     url = settings.base_url or settings.environ.get(variable) or default
     try:
         parts = urlsplit(url)
@@ -326,7 +313,8 @@ def _may_use_aiohttp() -> bool:
     )
 
 
-def _unusable_proxy() -> str:
+def unusable_proxy() -> str:
+    """Return what to tell if an HTTP client cannot be made."""
     proxies = (proxy for name, proxy in getproxies().items() if name != "no" and "://" in proxy)
     strange = sorted({proxy.partition("://")[0] for proxy in proxies} - {"http", "https"})
     kind = " or ".join(map(repr, strange)) or "broken"

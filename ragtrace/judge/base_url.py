@@ -26,11 +26,10 @@ class BaseUrl:
     """The ``authorization`` header for the user and password of the URL."""
 
     @classmethod
-    def of(cls, base_url: str, *, version: str = "") -> BaseUrl:
-        """Parse a base URL. Its path ends in ``version``, which is added if it is missing."""
+    def of(cls, base_url: str) -> BaseUrl:
+        """Parse a base URL."""
         url = urlsplit(base_url)
         path = _ROUTE.sub("", url.path.rstrip("/"))
-        path = path if path.endswith(version) else f"{path}{version}"
         host = url.netloc.rpartition("@")[2]
         return cls(url=f"{url.scheme}://{host}{path}", query=url.query, login=_login(url))
 

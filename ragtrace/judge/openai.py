@@ -1,4 +1,4 @@
-"""Judges and embedders behind any OpenAI-compatible endpoint: OpenAI, Azure, Anthropic, your own, gateways.
+"""Judges and embedders behind any OpenAI-compatible endpoint: OpenAI, Azure, your own, gateways.
 
 Servers differ in how they accept a schema (the output mode), how they return log-probabilities, and which
 parameters they know. A rejected request tells what to try next; the first dialect that works is kept. A reply
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from importlib.metadata import EntryPoint
-from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
@@ -27,7 +27,7 @@ from ragtrace.errors import (
     JudgeRefused,
     JudgeUnable,
 )
-from ragtrace.judge.access import Access, anthropic_access, azure_access, openai_access
+from ragtrace.judge.access import Access, azure_access, openai_access
 from ragtrace.judge.calls import CallRequest, JudgeCall, UsageDoubts, fewest_tokens, made
 from ragtrace.judge.endpoint import Endpoint, RequestRejected, Transport
 from ragtrace.judge.phrases import declines
@@ -53,7 +53,7 @@ Likely: TypeAlias = Mapping[str, float]
 """Log-probabilities of the likeliest tokens at one position of a reply."""
 
 _BATCHES: Final = EntryPoint("batches", "ragtrace.judge.batch:open_batch_judge", "ragtrace.judges")
-_BOUND_WORDS: Final = re.compile(r"max_?length|max_?items|minimum|maximum", re.IGNORECASE)
+_BOUND_WORDS: Final = re.compile(r"max_?length|max_?items|minimum|maximum|input_schema", re.IGNORECASE)
 _TOO_LONG: Final = re.compile(r"prompt is too long|context[ _](?:length|size|window)", re.IGNORECASE)
 _NO_CREDIT: Final = re.compile(r"credit balance", re.IGNORECASE)
 _SEED: Final = 20_240_501
@@ -233,11 +233,7 @@ class Dialect:
         return self.json_mode and sampling is not None and sampling.json_object
 
 
-_OF_ANTHROPIC: Final = Dialect(output_mode=OutputMode.TOOLS, likelihoods=None)
-"""It ignores response formats and log-probabilities without a word."""
-
-
-class OpenAICompatibleJudge:
+class LanguageModelJudge:
     """Asks a language model for JSON of a given form, for free text, or for the probability of a *yes*.
 
     Bound to the event loop that asks it first.
@@ -248,11 +244,12 @@ class OpenAICompatibleJudge:
         settings: JudgeSettings,
         access: Access,
         *,
-        provider: str = "openai",
-        dialect: Dialect | None = None,
+        provider: str,
+        dialect: Dialect,
+        exchange: type[Exchange[Any]],
         instead: Transport | None = None,
     ) -> None:
-        """Take an endpoint, or ``instead`` of it another transport.
+        """Take an endpoint, or ``instead`` of it another transport; ``exchange`` speaks its API.
 
         Raises:
             ConfigError: the environment's proxy or the SDK's version cannot be used.
@@ -265,18 +262,9 @@ class OpenAICompatibleJudge:
         self.reply_rules = settings.reply_rules
         self.endpoint = instead or Endpoint(access, timeout_s=settings.timeout_s, who=self.who)
         self.doubts = UsageDoubts(self.who)
-        self._dialect = dialect or Dialect()
+        self._dialect = dialect
+        self._exchange = exchange
         self._confirmed: frozenset[ReplyKind] = frozenset()
-
-    @property
-    def output_mode(self) -> OutputMode | None:
-        """How the endpoint accepts a schema; ``None`` until a request for JSON has succeeded."""
-        return self._dialect.output_mode if ReplyKind.JSON in self._confirmed else None
-
-    @property
-    def likelihoods(self) -> Likelihoods | None:
-        """How the endpoint returns log-probabilities; ``None`` until a request for them has succeeded."""
-        return self._dialect.likelihoods if ReplyKind.YES in self._confirmed else None
 
     async def ask(self, request: JudgeRequest[ReplyT]) -> JudgeReply[ReplyT]:
         """Answer the request; ``usage.calls`` counts the requests that left the process.
@@ -285,7 +273,7 @@ class OpenAICompatibleJudge:
             JudgeError: no usable answer; the subclass tells whether a retry may help.
         """
         before, kind = self._dialect, ReplyKind.of(request.reply_type)
-        exchange = _Exchange(
+        exchange = self._exchange(
             judge=self, request=request, kind=kind, dialect=before, confirmed=kind in self._confirmed
         )
         try:
@@ -305,11 +293,43 @@ class OpenAICompatibleJudge:
         await self.endpoint.aclose()
 
 
+class OpenAICompatibleJudge(LanguageModelJudge):
+    """A judge behind ``/chat/completions``."""
+
+    def __init__(
+        self,
+        settings: JudgeSettings,
+        access: Access,
+        *,
+        dialect: Dialect | None = None,
+        instead: Transport | None = None,
+    ) -> None:
+        super().__init__(
+            settings,
+            access,
+            provider="openai",
+            dialect=dialect or Dialect(),
+            exchange=Exchange,
+            instead=instead,
+        )
+
+    @property
+    def output_mode(self) -> OutputMode | None:
+        """How the endpoint accepts a schema; ``None`` until a request for JSON has succeeded."""
+        return self._dialect.output_mode if ReplyKind.JSON in self._confirmed else None
+
+    @property
+    def likelihoods(self) -> Likelihoods | None:
+        """How the endpoint returns log-probabilities; ``None`` until a request for them has succeeded."""
+        return self._dialect.likelihoods if ReplyKind.YES in self._confirmed else None
+
+
 @dataclass(slots=True, kw_only=True)
-class _Exchange(Generic[ReplyT]):
+class Exchange(Generic[ReplyT]):
     """One judge request until there is an answer: what it has used, and what it taught about the endpoint."""
 
-    judge: OpenAICompatibleJudge
+    path: ClassVar[str] = "/chat/completions"
+    judge: LanguageModelJudge
     request: JudgeRequest[ReplyT]
     kind: ReplyKind
     dialect: Dialect
@@ -321,9 +341,14 @@ class _Exchange(Generic[ReplyT]):
     corrected: int = 0
 
     async def run(self) -> ReplyT:
+        """Ask until there is a value.
+
+        Raises:
+            JudgeError: no usable answer.
+        """
         if self.kind is ReplyKind.YES and self.dialect.likelihoods is None:
             raise self._unable()
-        read: Callable[[_Completion], ReplyT | None]
+        read: Callable[[Completion], ReplyT | None]
         read = {
             ReplyKind.JSON: self._read_json,
             ReplyKind.TEXT: self._read_text,
@@ -337,25 +362,26 @@ class _Exchange(Generic[ReplyT]):
             if value is not None:
                 return value
 
-    async def _answer(self) -> _Completion:
+    async def _answer(self) -> Completion:
         while True:
             asked = CallRequest.by(
-                self._body(), output_tokens=self.request.max_output_tokens + self.dialect.reasoning_room
+                self.body(), output_tokens=self.request.max_output_tokens + self.dialect.reasoning_room
             )
             async with made(asked, self.judge.doubts) as call:
                 try:
-                    reply = await self.judge.endpoint.post("/chat/completions", call)
+                    reply = await self.judge.endpoint.post(self.path, call)
                 except RequestRejected as exc:
                     rejected = exc
                 else:
-                    answer = self._completion(reply, call)
+                    answer = self.completion(reply, call)
                     self._check_seen(call)
                     return answer
                 finally:
                     self.spent += call.spent
-            self._adapt(rejected)
+            self.adapt(rejected)
 
-    def _body(self) -> dict[str, Any]:
+    def body(self) -> dict[str, Any]:
+        """Return the next request, in the present dialect."""
         system, user = self.request.system, self.request.user
         if self.kind is ReplyKind.JSON and self.dialect.output_mode in ("json_object", "text"):
             schema = json.dumps(reply_schema(self.request.reply_type))
@@ -370,18 +396,18 @@ class _Exchange(Generic[ReplyT]):
             **self.judge.extra_body,
         }
 
-    def _adapt(self, rejected: RequestRejected) -> None:
+    def adapt(self, rejected: RequestRejected) -> None:
         """Choose another dialect after a rejection.
 
         Raises:
             JudgeError: none is left, or the fault is in the request.
         """
         if rejected.code == "content_filter":
-            raise self._error(JudgeDeclined, "its content filter stopped the request")
+            raise self.error(JudgeDeclined, "its content filter stopped the request")
         if _NO_CREDIT.search(rejected.complaint):
-            raise self._error(JudgeRefused, f"the credit is used up: check the account ({rejected.what})")
+            raise self.error(JudgeRefused, f"the credit is used up: check the account ({rejected.what})")
         if _TOO_LONG.search(f"{rejected.code} {rejected.complaint}"):
-            raise self._error(
+            raise self.error(
                 JudgeNonsense, "the chunks are too long for it: serve the model with a larger context"
             )
         adapted = self.dialect.after_rejection(rejected, self.request)
@@ -389,15 +415,20 @@ class _Exchange(Generic[ReplyT]):
             raise self._unable()
         if adapted is None:  # if a dialect has worked before, the fault is in this request
             kind = JudgeNonsense if self.confirmed else JudgeRefused
-            raise self._error(kind, f"it rejects the request ({rejected.what})")
+            raise self.error(kind, f"it rejects the request ({rejected.what})")
         self.dialect = adapted
 
-    def _completion(self, reply: Any, call: JudgeCall) -> _Completion:
+    def completion(self, reply: Any, call: JudgeCall) -> Completion:
+        """Read a reply, which may be any JSON; ``call`` records its usage.
+
+        Raises:
+            JudgeNonsense: it is not of the API.
+        """
         _note_usage(reply, call)
         try:
-            return _Completion.of(reply, call.usage)
+            return Completion.of(reply, call.usage)
         except (AttributeError, TypeError, IndexError, ValueError):  # the client does not validate the JSON
-            raise self._error(JudgeNonsense, "the reply is not a chat completion") from None
+            raise self.error(JudgeNonsense, "the reply is not a chat completion") from None
 
     def _check_seen(self, call: JudgeCall) -> None:
         """Check that the judge read what was sent: some servers cut a prompt without a word of it.
@@ -412,15 +443,15 @@ class _Exchange(Generic[ReplyT]):
                 f"its server cut the prompt: it read {read:,} of at least {sent:,} tokens. Serve the model"
                 " with a larger context (Ollama: num_ctx; llama.cpp: --ctx-size; vLLM: --max-model-len)"
             )
-            raise self._error(JudgeContextCut, what)
+            raise self.error(JudgeContextCut, what)
 
-    def _read_text(self, answer: _Completion) -> ReplyT | None:
+    def _read_text(self, answer: Completion) -> ReplyT | None:
         cut_off = answer.finish_reason == "length"
         if cut_off and not answer.text and self._finds_room(answer.usage):
             return None
         return self.request.reply_type.model_validate({"text": answer.text, "cut_off": cut_off})
 
-    def _read_probability(self, answer: _Completion) -> ReplyT | None:
+    def _read_probability(self, answer: Completion) -> ReplyT | None:
         if answer.likely is None:
             other = self.dialect.with_other_likelihoods()
             if other is None:
@@ -433,15 +464,15 @@ class _Exchange(Generic[ReplyT]):
         if answer.text.strip() or self.dialect.opening_tokens >= _LONG_OPENING:
             if answer.thinks:
                 told = "it reasons before it answers, so its first token is no yes or no"
-                raise self._error(JudgeUnable, told)
-            raise self._error(JudgeNonsense, "neither yes nor no is among the likeliest tokens")
+                raise self.error(JudgeUnable, told)
+            raise self.error(JudgeNonsense, "neither yes nor no is among the likeliest tokens")
         self.dialect = replace(self.dialect, opening_tokens=_LONG_OPENING)
         return None
 
-    def _read_json(self, answer: _Completion) -> ReplyT | None:
+    def _read_json(self, answer: Completion) -> ReplyT | None:
         if answer.finish_reason == "length":
             if not self._finds_room(answer.usage):
-                raise self._error(JudgeCutOff, "the reply ended at the token limit")
+                raise self.error(JudgeCutOff, "the reply ended at the token limit")
             return None
         text, rules = answer.text, self.judge.reply_rules
         try:
@@ -458,7 +489,7 @@ class _Exchange(Generic[ReplyT]):
             fault = exc
         if self.corrected == rules.max_corrections:
             times = _TIMES.get(self.corrected + 1, f", {self.corrected + 1} times")
-            raise self._error(JudgeNonsense, f"the reply does not have the form that was asked for{times}")
+            raise self.error(JudgeNonsense, f"the reply does not have the form that was asked for{times}")
         self.corrected += 1
         wish = f"Your reply is not valid: {fault}. Reply again with one complete, corrected JSON object."
         # an assistant's turn that is empty or ends in a blank is refused by some
@@ -473,17 +504,18 @@ class _Exchange(Generic[ReplyT]):
 
     def _declined(self) -> JudgeError:
         told = "the model declined to judge this answer, or a content filter stopped it"
-        return self._error(JudgeDeclined, told)
+        return self.error(JudgeDeclined, told)
 
     def _unable(self) -> JudgeError:
-        return self._error(JudgeUnable, "it gives no log-probabilities")
+        return self.error(JudgeUnable, "it gives no log-probabilities")
 
-    def _error(self, kind: type[JudgeError], what: str) -> JudgeError:
+    def error(self, kind: type[JudgeError], what: str) -> JudgeError:
+        """Return an error of this request."""
         return kind(f"{self.judge.who}: {what}", usage=self.spent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Completion:
+class Completion:
     """The first choice of a chat completion."""
 
     text: str
@@ -500,7 +532,7 @@ class _Completion:
         return self.usage.reasoning_tokens > 0 or opening.lstrip().startswith("<think")
 
     @classmethod
-    def of(cls, completion: Any, usage: Usage) -> _Completion:
+    def of(cls, completion: Any, usage: Usage) -> Completion:
         """Read a completion. It may be any JSON: the client does not validate it.
 
         Raises:
@@ -680,16 +712,6 @@ def open_azure(settings: JudgeSettings) -> Judge:
         ConfigError: the deployment, the address or the credential is missing, or two settings contradict.
     """
     return OpenAICompatibleJudge(settings, azure_access(settings, "judge"))
-
-
-def open_anthropic(settings: JudgeSettings) -> Judge:
-    """Open ``anthropic:MODEL`` with ``ANTHROPIC_API_KEY``, or the key that the settings name.
-
-    Raises:
-        ConfigError: the model, the key or a usable URL is missing.
-    """
-    access = anthropic_access(settings)
-    return OpenAICompatibleJudge(settings, access, provider="anthropic", dialect=_OF_ANTHROPIC)
 
 
 def open_openai_embedder(settings: JudgeSettings) -> Embedder:

@@ -52,7 +52,7 @@ _JUDGES: Final = PluginKind(
     what="judge",
     group="ragtrace.judges",
     built_in={
-        "anthropic": "ragtrace.judge.openai:open_anthropic",
+        "anthropic": "ragtrace.judge.anthropic:open_anthropic",
         "azure": "ragtrace.judge.openai:open_azure",
         "lexical": "ragtrace.judge.lexical:open_lexical",
         "nli": "ragtrace.judge.nli:open_nli",

@@ -42,6 +42,7 @@ MAY = {
         "openai.DefaultAioHttpClient",
         "openai.DefaultAsyncHttpxClient",
     },
+    "ragtrace/judge/anthropic.py": {"anthropic.AsyncAnthropic", "anthropic.DefaultAsyncHttpxClient"},
 }
 """Who may make one. An SDK's own client is made of what `ragtrace.http` says."""
 

@@ -140,7 +140,13 @@ def test_every_library_that_is_instrumented_has_an_extra_that_brings_its_instrum
     named = {"chromadb": "chroma"}
     for library in LIBRARIES:
         brought = {Requirement(line).name for line in extras[named.get(library.name, library.name)]}
-        assert brought == ({library.package} if library.package else set())
+        assert brought - {"ragtrace-otel"} == ({library.package} if library.package else set())
+
+
+def test_the_extra_of_a_library_that_judges_too_brings_its_sdk() -> None:
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    assert "ragtrace-otel[judge-anthropic]" in extras["anthropic"]
+    assert [Requirement(line).name for line in extras["judge-anthropic"]] == ["anthropic"]
 
 
 def test_lock_satisfies_every_dependency() -> None:

@@ -1,4 +1,4 @@
-"""``anthropic:MODEL``: Anthropic's routes for OpenAI's protocol, its own key and address."""
+"""``anthropic:MODEL``: Anthropic's Messages API, its own key and address."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ import json
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ragtrace.errors import (
     ConfigError,
+    JudgeCutOff,
+    JudgeDeclined,
     JudgeError,
     JudgeNonsense,
     JudgeRefused,
@@ -16,69 +22,258 @@ from ragtrace.errors import (
     JudgeUnavailable,
 )
 from ragtrace.judge import open_judge
-from ragtrace.ports import JudgeReply, JudgeRequest, YesProbability
-from tests.integration.judge.test_openai_compatible import GOOD, completion, rejection
-from tests.integration.judge.test_openai_compatible import request as form
-from tests.integration.judge.test_openai_likelihoods import request as yes_or_no
+from ragtrace.judge_forms import ExtractInput, ExtractReply, NumberedText
+from ragtrace.model import Usage
+from ragtrace.ports import FreeText, JudgeReply, JudgeRequest, SamplingParameters, YesProbability
 
-KEYS = {"ANTHROPIC_API_KEY": "sk-ant", "OPENAI_API_KEY": "sk-of-openai"}
+SECRET = "sk-ant-very-secret"
+QUESTION = "TOPSECRET-QUESTION"
+GOOD: dict[str, Any] = {
+    "claims": [{"id": 1, "sentence_ids": [1], "text": "It rains.", "kind": "factual", "relevance": "direct"}],
+    "refusal": False,
+}
 
 
-async def ask(endpoint: Any, asked: JudgeRequest[Any], **settings: Any) -> JudgeReply[Any]:
-    given = {"environ": KEYS, "base_url": endpoint.url.removesuffix("/v1"), "max_retries": 0, **settings}
-    judge = open_judge("anthropic:claude", **given)
+def message(*content: dict[str, Any], stop: str = "tool_use") -> dict[str, Any]:
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude",
+        "content": list(content),
+        "stop_reason": stop,
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": 10,
+            "cache_read_input_tokens": 60,
+            "cache_creation_input_tokens": 30,
+            "output_tokens": 20,
+            "output_tokens_details": {"thinking_tokens": 7},
+        },
+    }
+
+
+def called(value: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": "toolu_1", "name": "extract", "input": value}
+
+
+def written(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def rejection(text: str, *, status: int = 400, kind: str = "invalid_request_error") -> tuple[int, Any]:
+    return status, {"type": "error", "error": {"type": kind, "message": text}}
+
+
+def request(reply_type: Any = ExtractReply, sampling: SamplingParameters | None = None) -> JudgeRequest[Any]:
+    given = ExtractInput(question=QUESTION, sentences=(NumberedText(number=1, text="It rains."),))
+    return JudgeRequest(
+        step="extract",
+        system="Extract.",
+        user=f"{QUESTION} \ud800",
+        reply_type=reply_type,
+        inputs=given,
+        max_output_tokens=400,
+        sampling=sampling,
+    )
+
+
+def opened(endpoint: Any, **settings: Any) -> Any:
+    environ = {"ANTHROPIC_API_KEY": SECRET, "ANTHROPIC_BASE_URL": endpoint.url.removesuffix("/v1")}
+    return open_judge("anthropic:claude", **{"environ": environ, "max_retries": 0, **settings})
+
+
+async def ask(endpoint: Any, *asked: JudgeRequest[Any], **settings: Any) -> JudgeReply[Any]:
+    """Ask one judge each of the requests; return the last reply."""
+    judge = opened(endpoint, **settings)
     try:
         assert (judge.identity.provider, judge.identity.model) == ("anthropic", "claude")
-        return await judge.ask(asked)
+        return [await judge.ask(each) for each in asked or (request(),)][-1]
     finally:
         await judge.aclose()
 
 
-def called(value: Any) -> dict[str, Any]:
-    call = {"id": "c", "type": "function", "function": {"name": "extract", "arguments": json.dumps(value)}}
-    return completion("", tool_calls=[call])
-
-
-@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/"])
-async def test_a_form_is_asked_for_as_a_tool_at_once(path: str, endpoint: Any) -> None:
-    endpoint.answers = lambda body: (200, called(GOOD))
-    url = endpoint.url.removesuffix("/v1") + path
-    environ = {**KEYS, "ANTHROPIC_BASE_URL": url}
-    reply = await ask(endpoint, form(), base_url=None, environ=environ)
+async def test_a_form_is_asked_for_as_the_input_of_a_tool(endpoint: Any) -> None:
+    endpoint.answers = lambda body: (200, message(called(GOOD)))
+    reply = await ask(endpoint)
     [body], [headers] = endpoint.requests, endpoint.headers
+    assert reply.value == ExtractReply.model_validate(GOOD)
+    assert body["tool_choice"] == {"type": "tool", "name": "extract"}
+    assert body["tools"][0]["input_schema"]["additionalProperties"] is False
+    assert (body["temperature"], body["max_tokens"]) == (0, 400)
+    assert headers["x-api-key"] == SECRET
+    assert headers["anthropic-version"]
+    assert "authorization" not in headers
+
+
+async def test_the_static_prefix_is_marked_for_the_providers_cache(endpoint: Any) -> None:
+    endpoint.answers = lambda body: (200, message(called(GOOD)))
+    await ask(endpoint)
+    [block] = endpoint.requests[0]["system"]
+    assert block == {"type": "text", "text": "Extract.", "cache_control": {"type": "ephemeral"}}
+
+
+async def test_usage_adds_what_the_provider_counts_apart(endpoint: Any) -> None:
+    endpoint.answers = lambda body: (200, message(called(GOOD)))
+    spent = (await ask(endpoint)).usage
+    assert (spent.calls, spent.input_tokens, spent.cached_tokens) == (1, 100, 60)
+    assert (spent.output_tokens, spent.reasoning_tokens) == (20, 7)
+
+
+@pytest.mark.parametrize(
+    ("refuses", "complaint"),
+    [
+        ("temperature", "temperature: Extra inputs are not permitted"),
+        ("cache_control", "system.0.cache_control: Extra inputs are not permitted"),
+        ("maxLength", "tools.0.input_schema: a keyword is not supported"),
+        ("tools", "tools: not supported by this model"),
+    ],
+)
+async def test_what_the_endpoint_refuses_is_left_out_once_and_for_all(
+    refuses: str, complaint: str, endpoint: Any
+) -> None:
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        shown = {**body, "system": body["system"] if refuses == "cache_control" else ""}
+        if f'"{refuses}"' in json.dumps(shown):
+            return rejection(complaint)
+        return 200, message(written(f"Here: {json.dumps(GOOD)}"), stop="end_turn")
+
+    endpoint.answers = answer
+    judge = opened(endpoint)
+    await judge.ask(request())
+    first = len(endpoint.requests)
+    await judge.ask(request())
+    await judge.aclose()
+    assert len(endpoint.requests) == first + 1
+
+
+async def test_an_endpoint_that_ignores_the_tool_gets_the_schema_in_words(endpoint: Any) -> None:
+    endpoint.answers = lambda body: (
+        200,
+        message(written("It rains!" if "tools" in body else json.dumps(GOOD)), stop="end_turn"),
+    )
+    reply = await ask(endpoint)
     assert reply.value.claims[0].text == "It rains."
-    assert body["tool_choice"] == {"type": "function", "function": {"name": "extract"}}
-    assert "response_format" not in body
-    assert headers["authorization"] == "Bearer sk-ant"
-    assert (reply.usage.calls, reply.usage.input_tokens) == (1, 100)
+    assert "Its JSON schema" in endpoint.requests[1]["system"][0]["text"]
+
+
+async def test_a_reply_of_the_wrong_form_gets_one_correction(endpoint: Any) -> None:
+    bad = {"claims": [{**GOOD["claims"][0], "kind": "rumour"}], "refusal": False}
+    endpoint.answers = lambda body: (200, message(called(GOOD if len(body["messages"]) == 3 else bad)))
+    reply = await ask(endpoint)
+    assert "claims.0.kind" in endpoint.requests[1]["messages"][-1]["content"]
+    assert reply.usage.calls == 2
+
+
+async def test_free_text_comes_as_it_is(endpoint: Any) -> None:
+    endpoint.answers = lambda body: (200, message(written("Yes "), written("and no"), stop="max_tokens"))
+    reply = await ask(endpoint, request(FreeText, SamplingParameters(temperature=0.3, top_p=0.1)))
+    [body] = endpoint.requests
+    assert reply.value == FreeText(text="Yes and no", cut_off=True)
+    assert ("tools" in body, body["temperature"], body["top_p"]) == (False, 0.3, 0.1)
 
 
 async def test_it_has_no_probabilities(endpoint: Any) -> None:
-    asked: JudgeRequest[YesProbability] = yes_or_no()
     with pytest.raises(JudgeUnable, match="no log-probabilities"):
-        await ask(endpoint, asked)
+        await ask(endpoint, request(YesProbability))
     assert endpoint.requests == []
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
+        ((200, message(called(GOOD), stop="max_tokens")), JudgeCutOff),
+        ((200, message(stop="refusal")), JudgeDeclined),
+        ((200, message(called({"claims": 3}))), JudgeNonsense),
+        ((200, {}), JudgeNonsense),
+        ((200, {**message(), "content": [3]}), JudgeNonsense),
+        ((200, b"<html>"), JudgeNonsense),
+        ((200, b"null"), JudgeNonsense),
+        (rejection("no", status=401, kind="authentication_error"), JudgeRefused),
+        (rejection("no", status=402, kind="billing_error"), JudgeRefused),
+        (rejection("no", status=403, kind="permission_error"), JudgeRefused),
+        (rejection("no", status=404, kind="not_found_error"), JudgeRefused),
         (rejection("Your credit balance is too low to access the API"), JudgeRefused),
         (rejection("prompt is too long: 210000 tokens > 200000 maximum"), JudgeNonsense),
-        (rejection("no", status=402, type="billing_error"), JudgeRefused),
-        (rejection("no", status=529, type="overloaded_error"), JudgeUnavailable),
-        ((200, rejection("no", type="overloaded_error")[1]), JudgeUnavailable),
-        ((200, rejection("no", type="authentication_error")[1]), JudgeRefused),
+        (rejection("no", status=413, kind="request_too_large"), JudgeNonsense),
+        (rejection("no", status=429, kind="rate_limit_error"), JudgeUnavailable),
+        (rejection("no", status=500, kind="api_error"), JudgeUnavailable),
+        (rejection("no", status=529, kind="overloaded_error"), JudgeUnavailable),
+        ((503, b"down"), JudgeUnavailable),
+        ((200, rejection("no", kind="overloaded_error")[1]), JudgeUnavailable),
+        ((200, rejection("no", kind="rate_limit_error")[1]), JudgeUnavailable),
+        ((200, rejection("no", kind="authentication_error")[1]), JudgeRefused),
+        ((200, rejection("no", kind="billing_error")[1]), JudgeRefused),
+        ((200, rejection("prompt is too long: 210000 tokens > 200000 maximum")[1]), JudgeNonsense),
+        (rejection("never"), JudgeRefused),
     ],
     ids=lambda value: str(value)[:60],
 )
-async def test_its_own_ways_to_fail_have_their_errors(
-    answer: Any, expected: type[JudgeError], endpoint: Any
-) -> None:
+async def test_each_way_to_fail_has_its_error(answer: Any, expected: type[JudgeError], endpoint: Any) -> None:
     endpoint.answers = lambda body: answer
     with pytest.raises(JudgeError) as caught:
-        await ask(endpoint, form())
+        await ask(endpoint)
     assert type(caught.value) is expected
+
+
+@pytest.mark.parametrize("status", [200, 529])
+async def test_a_server_that_was_too_busy_has_spent_nothing(status: int, endpoint: Any) -> None:
+    endpoint.answers = lambda body: rejection("Overloaded", status=status, kind="overloaded_error")
+    with pytest.raises(JudgeUnavailable) as caught:
+        await ask(endpoint)
+    assert caught.value.usage == Usage(calls=1)
+
+
+async def test_a_rejection_after_success_is_about_the_request(endpoint: Any) -> None:
+    endpoint.answers = lambda body: (
+        (200, message(called(GOOD))) if len(endpoint.requests) == 1 else rejection("bad")
+    )
+    with pytest.raises(JudgeNonsense):
+        await ask(endpoint, request(), request())
+    assert len(endpoint.requests) == 2
+
+
+async def test_errors_never_quote_prompts_or_keys(endpoint: Any) -> None:
+    endpoint.answers = lambda body: rejection(f"bad {SECRET} {QUESTION}", status=401, kind=f"bad {SECRET}")
+    with pytest.raises(JudgeRefused) as caught:
+        await ask(endpoint)
+    told = f"{caught.value} {caught.value.__cause__!r}"
+    assert SECRET not in told
+    assert QUESTION not in told
+
+
+@pytest.mark.parametrize(
+    ("login", "headers", "sent"),
+    [
+        ("me:p%40w@", {}, {"authorization": "Basic bWU6cEB3"}),
+        ("", {"Authorization": "Bearer of-a-gateway"}, {"authorization": "Bearer of-a-gateway"}),
+        ("", {"x-api-key": "of-a-gateway"}, {"x-api-key": "of-a-gateway"}),
+    ],
+)
+async def test_a_login_or_a_header_replaces_the_key(
+    login: str, headers: dict[str, str], sent: dict[str, str], endpoint: Any
+) -> None:
+    endpoint.answers = lambda body: (200, message(called(GOOD)))
+    url = endpoint.url.removesuffix("/v1").replace("//", f"//{login}")
+    await ask(endpoint, base_url=url, headers=headers, extra_body={"service_tier": "standard_only"})
+    [body], [received] = endpoint.requests, endpoint.headers
+    keys = {name: value for name, value in received.items() if name in ("authorization", "x-api-key")}
+    assert keys == sent
+    assert body["service_tier"] == "standard_only"
+
+
+async def test_its_calls_leave_no_spans_and_carry_no_trace(
+    endpoint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    endpoint.answers = lambda body: (200, message(called(GOOD)))
+    with trace.get_tracer("app").start_as_current_span("the application's"):
+        await ask(endpoint)
+    assert [span.name for span in exporter.get_finished_spans()] == ["the application's"]
+    assert "traceparent" not in endpoint.headers[0]
+    provider.shutdown()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +282,7 @@ async def test_its_own_ways_to_fail_have_their_errors(
         ("anthropic:", {}, "anthropic:MODEL"),
         ("anthropic:m", {"environ": {}}, "ANTHROPIC_API_KEY"),
         ("anthropic:m", {"environ": {}, "api_key_env": "MY_KEY"}, "MY_KEY"),
-        ("anthropic:m", {"environ": KEYS, "base_url": "localhost:80"}, "localhost"),
+        ("anthropic:m", {"environ": {"ANTHROPIC_API_KEY": "k"}, "base_url": "localhost:80"}, "localhost"),
     ],
 )
 def test_a_wrong_setting_is_named(spec: str, settings: dict[str, Any], named: str) -> None:
