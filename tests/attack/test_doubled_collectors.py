@@ -131,7 +131,7 @@ async def test_a_file_with_a_second_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = await Store.open(SqliteFile(path), max_bytes=MOST_BYTES)
     await store.aclose()
-    with pytest.raises(ConfigError, match=r"second name.*ragtrace backup"):
+    with pytest.raises(ConfigError, match=r"second name.*VACUUM INTO"):
         await Store.open(SqliteFile(by_hard_link(path, tmp_path)), max_bytes=MOST_BYTES)
 
 

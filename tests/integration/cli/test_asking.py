@@ -1,4 +1,4 @@
-"""How claims are asked about: ``--second-judge``, ``--sentinel-rate``, ``--verify``, ``--second-look``."""
+"""How claims are asked about: a second judge, canaries, the form of verdicts, a second look."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ async def test_a_token_without_a_tenant_takes_the_claim_away_in_json_too(tmp_pat
 
 
 async def test_an_allowance_that_is_used_up_is_answered_with_the_time_to_wait(tmp_path: Path) -> None:
-    async with running_collector(guarded_config(tmp_path, limits={"requests": 2})) as collector:
+    async with running_collector(guarded_config(tmp_path, limits={"spans": 6})) as collector:
         headers = {**PROTOBUF, **BEARER}
         statuses = [(await post(collector, GOOD, headers)).status_code for _ in range(2)]
         over_http = await post(collector, GOOD, headers)
