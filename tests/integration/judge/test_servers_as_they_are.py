@@ -131,5 +131,5 @@ def test_a_time_out_beyond_the_sdks_own_holds(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_time_out_is_called_one(tmp_path: Path) -> None:
-    row, _ = judged(tmp_path, lambda request: Said(hangs=True), "--judge-timeout", "0.5")
+    row, _ = judged(tmp_path, lambda request: Said(hangs=True), "--set", "judge.timeout=500ms")
     assert row["error_type"] == "judge_timeout"
