@@ -66,9 +66,11 @@ class MessagesAccess(Access):
         except ImportError as exc:
             message = "the judge `anthropic` needs its SDK, which is not installed"
             raise ConfigError(f"{message}: {install_command('anthropic')}") from exc
+        key = str(self.credential)
         headers: dict[str, Any] = {
-            "authorization": self.place.login or anthropic.Omit(),
-            "x-api-key": self.credential or anthropic.Omit(),
+            # the SDK sends a key in either, and takes one from the environment
+            **({} if key else dict.fromkeys(("authorization", "x-api-key"), anthropic.Omit())),
+            **self.place.authorization(""),
             **{name.lower(): value for name, value in self.headers.items()},
         }
         try:
@@ -80,7 +82,7 @@ class MessagesAccess(Access):
         except (ImportError, ValueError):  # not chained: it quotes the proxy's URL, which may hold a password
             raise ConfigError(unusable_proxy()) from None
         sdk = anthropic.AsyncAnthropic(
-            api_key="none",  # never sent: a header replaces it
+            api_key=key or "none",
             base_url=self.place.url,
             default_headers={SDK_WRITES.get(name, name): value for name, value in headers.items()},
             default_query=dict(parse_qsl(self.place.query, keep_blank_values=True)),
