@@ -130,7 +130,9 @@ async def test_a_damaged_file_is_refused_with_what_to_do(path: Path, what: str) 
         os.truncate(path, size_of(path) // 2)
     else:
         damage(path, at_byte=3 * 4096)
-    with pytest.raises(ConfigError, match=r"restore a backup, or save what can be read.*store.recovery STORE NEW"):
+    with pytest.raises(
+        ConfigError, match=r"restore a backup, or save what can be read.*store.recovery STORE NEW"
+    ):
         await Store.open(SqliteFile(path), max_bytes=1 << 20)
 
 
