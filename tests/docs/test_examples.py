@@ -172,9 +172,7 @@ def with_plugin(plugin: Path, *command: str, stdin: str = "") -> subprocess.Comp
 
 
 @pytest.mark.slow
-def test_custom_metric_is_listed_and_judged_by_its_name(plugin: Path) -> None:
-    listed = with_plugin(plugin, "-m", "ragtrace.cli", "metrics", "--json")
-    assert "politeness" in [json.loads(line)["name"] for line in listed.stdout.splitlines()]
+def test_custom_metric_is_judged_by_its_name(plugin: Path) -> None:
     record = '{"question": "?", "answer": ""}'
     run = with_plugin(
         plugin, "-m", "ragtrace.cli", "evaluate", "-", "--json", "--metrics", "politeness", stdin=record
