@@ -21,7 +21,6 @@ from tests.acceptance.replies import ANSWER, REPLIES
 from tests.backends.kafka_server import PASSWORD, USERNAME, Kafka, running_kafka
 from tests.backends.otelcol import OtelCol
 from tests.backends.process import eventually, free_ports
-from tests.integration.cli.program import run
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 
@@ -446,49 +445,3 @@ def test_a_collector_that_is_replaced_under_its_own_name_gives_way(kafka: Kafka,
             await_trouble(first, "fenced by other consumer with same group.instance.id")
             kafka.write_traces(topic, rag_trace(0))
             await_carriers(folders[1], 1)
-
-
-def test_the_topics_of_a_configuration_are_checked_and_made(kafka: Kafka, tmp_path: Path) -> None:
-    compacted = kafka.create("compacted", **{"cleanup.policy": "compact", "retention.ms": "3600000"})
-    file = tmp_path / "collector.yaml"
-    file.write_text(json.dumps(config_of(tmp_path, kafka.broker, [compacted, "new-topic"])))
-    arguments = ("kafka", "topics", "--config", str(file), "--partitions", "3", "--retention", "2d")
-    checked = run(*arguments)
-    assert checked.exit_code == 1
-    first, *missing = checked.stdout.splitlines()
-    assert first == (
-        "compacted (spans, 1 partition): `cleanup.policy` is compact: of messages with one key, only the last"
-        " would stay; `retention.ms` is 3600000: less than 172800000; it has fewer than 3 partitions: add"
-        " them while nothing is written, because keys move then"
-    )
-    assert missing == [
-        "new-topic (spans): it does not exist",
-        "compacted.dead-letter (dead letters): it does not exist",
-        "new-topic.dead-letter (dead letters): it does not exist",
-    ]
-    applied = run(*arguments, "--apply", "--json")
-    assert applied.exit_code == 1
-    told = {each["topic"]: each for each in json.loads(applied.stdout)["topics"]}
-    assert {name: each["partitions"] for name, each in told.items()} == {
-        compacted: 1,
-        "new-topic": 3,
-        f"{compacted}.dead-letter": 1,
-        "new-topic.dead-letter": 1,
-    }
-    assert [name for name, each in told.items() if each["faults"]] == [compacted]
-    settings = kafka.config_of(compacted)
-    assert (settings["cleanup.policy"], settings["retention.ms"]) == ("delete", "172800000")
-    again = run("kafka", "topics", "--config", str(file), "--retention", "2d")
-    assert again.exit_code == 0
-    assert again.stdout.splitlines()[0] == "compacted (spans, 1 partition): fine"
-
-
-@pytest.mark.slow
-def test_topics_of_a_broker_that_is_away_are_not_called_missing(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
-    file = tmp_path / "collector.yaml"
-    file.write_text(json.dumps(config_of(tmp_path, f"127.0.0.1:{port}", "spans")))
-    result = run("kafka", "topics", "--config", str(file))
-    assert result.exit_code != 0
-    assert "the brokers do not answer" in result.stderr
-    assert "does not exist" not in result.output

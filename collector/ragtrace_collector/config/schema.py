@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-import yaml
-
 from ragtrace_collector.config.load import default_config_text
 from ragtrace_collector.config.sections import CollectorConfig
 
@@ -30,6 +28,8 @@ def schema_text() -> str:
 
 def made_schema() -> str:
     """Generate the schema from the sections."""
+    import yaml  # the core reads settings without it
+
     made = CollectorConfig.model_json_schema()
     definitions = {name: _cleaned(each) for name, each in made.pop("$defs").items()}
     schema = {
