@@ -68,10 +68,8 @@ def test_without_a_path_the_store_is_in_the_state_folder_and_commands_find_it(
         assert "judged" in run("why", trace, "--config", str(tmp_path / "collector.yaml")).stdout
         explained = json_lines(run("explain", trace, "--from", "store", "--json").stdout)
         assert explained[0]["records"][0]["question"] == "How long do refunds take?"
-        assert run("outbox").exit_code == 0
-        assert run("backup", str(tmp_path / "copy.db")).exit_code == 0
-        budget = run("budget", "--config", str(tmp_path / "collector.yaml"))
-        assert budget.exit_code == 0, budget.output
+        ledger = run("ledger", "--config", str(tmp_path / "collector.yaml"))
+        assert ledger.exit_code == 0, ledger.output
         doctor = run("doctor", "--config", str(tmp_path / "collector.yaml"), "--json")
         [store] = [line for line in json_lines(doctor.stdout) if line["name"].startswith("store ")]
         assert store["name"] == f"store {state / 'ragtrace.db'}"

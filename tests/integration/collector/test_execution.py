@@ -313,7 +313,7 @@ async def test_near_the_wall_a_cheaper_judge_goes_on_and_signs_its_verdicts(
 ) -> None:
     changes: dict[str, Any] = {
         "judge": {"cheaper": "scripted"},
-        "budget": limited("calls", 5, at_limit="cheaper", cheaper_from=0.8),
+        "budget": limited("calls", 5, at_limit="cheaper"),
     }
     async with stepped_collector(config(tmp_path, name, **changes)) as spans:
         await settled(spans, *range(4))

@@ -42,7 +42,7 @@ def days_until_drift(days: Sequence[Judge], seed: int) -> int | None:
         if runs:
             evidence = weigh(runs, run)
             run = replace(run, evidence=evidence.total, result=RunResult.STEADY)
-            if evidence.is_drift(ALPHA):
+            if evidence.is_drift:
                 return day
         runs.append(run)
     return None
