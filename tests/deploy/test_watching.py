@@ -66,10 +66,7 @@ def test_an_opentelemetry_collector_gets_its_metrics_over_grpc(
     grpc, page = free_ports(2)
     file = tmp_path / "metrics.yaml"
     file.write_text(RECEIVES.format(grpc=grpc, page=page))
-    telemetry = {
-        "listen": "127.0.0.1:0",
-        "otlp_endpoint": f"grpc://127.0.0.1:{grpc}",
-    }
+    telemetry = {"listen": "127.0.0.1:0", "otlp_endpoint": f"grpc://127.0.0.1:{grpc}"}
     with (
         otelcol.run(file, env={}, listens_on=[grpc, page]),
         collector_process(tmp_path, config_of(tmp_path, telemetry=telemetry)),

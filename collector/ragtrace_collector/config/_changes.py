@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ragtrace.errors import ConfigError
+from ragtrace_collector.config.sections import store_at
 
-_SHORT: Final = {"second": "use", "cheaper": "use", "cache": "path", "store": "path", "metrics": "name"}
+_SHORT: Final = {"second": "use", "cheaper": "use", "metrics": "name"}
 """What the text says that a section may be written as."""
 
 
@@ -31,7 +32,9 @@ def _set(node: Any, parents: list[str], last: str, value: object, key: str) -> N
         inner = node.get(here)
         if inner is None:
             inner = [{"name": "faithfulness"}] if here == "metrics" else {}
-        if isinstance(inner, str) and here in _SHORT:
+        if here == "store":
+            inner = store_at(inner)
+        elif isinstance(inner, str) and here in _SHORT:
             inner = {_SHORT[here]: inner}
         if isinstance(inner, list):
             inner = [{_SHORT[here]: one} if isinstance(one, str) and here in _SHORT else one for one in inner]

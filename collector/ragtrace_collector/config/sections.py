@@ -348,7 +348,7 @@ class StoreConfig(Section):
             ConfigError: it is the address of something else.
         """
         try:
-            found = StoreConfig.model_validate(_store_at(str(place)))
+            found = StoreConfig.model_validate(store_at(str(place)))
         except ValidationError as exc:
             raise ConfigError(f"the store: {in_words(exc.errors()[0])}") from None
         return self.model_copy(update={"path": found.path, "url": found.url})
@@ -360,7 +360,8 @@ class StoreConfig(Section):
         return self
 
 
-def _store_at(place: object) -> object:
+def store_at(place: object) -> object:
+    """Return the section `store` for the text that it may be written as; anything else as it is."""
     if not isinstance(place, str):
         return place
     return {"url" if "://" in place else "path": place}
@@ -441,7 +442,7 @@ class CollectorConfig(Section):
     drift: DriftConfig = DriftConfig()
     attach: AttachConfig = AttachConfig()
     export: tuple[ExportConfig, ...] = ()
-    store: Annotated[StoreConfig, BeforeValidator(_store_at), AlternativeForm("string")] = StoreConfig()
+    store: Annotated[StoreConfig, BeforeValidator(store_at), AlternativeForm("string")] = StoreConfig()
     index: IndexConfig = IndexConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     ui: UiConfig = UiConfig()

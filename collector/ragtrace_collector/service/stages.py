@@ -97,13 +97,10 @@ class StageParts:
         )
 
     def _holder(self) -> HoldStage:
-        timeout_ns, most_bytes = (
-            nanoseconds(self.config.attach.hold_timeout),
-            self.config.store.max_bytes // 8,
-        )
+        timeout_ns = nanoseconds(self.config.attach.hold_timeout)
         return HoldStage(
             store=self.store,
-            limits=HoldLimits(timeout_ns=timeout_ns, most_bytes=most_bytes),
+            limits=HoldLimits(timeout_ns=timeout_ns, most_bytes=self.config.store.max_bytes // 8),
             is_judge_away=lambda: self.live.now.is_judge_unavailable,
             counters=self.shared.counters,
             clock=self.clock,

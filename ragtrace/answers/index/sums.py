@@ -269,9 +269,8 @@ def sources(
             hours = Condition("hours = ? AND first_hour >= ? AND first_hour < ?", part)
             wanted = hours.and_(of_name, beside)
             found.append(Condition(f"SELECT {names} FROM {table} WHERE {wanted.sql}", wanted.values))
-        if (
-            max(part.hours, 1) < period_hours
-        ):  # else the keys of the table are in the order that is grouped by
+        # A whole period's sums stay as they are: they come in the order that is grouped by.
+        if max(part.hours, 1) < period_hours:
             period = f"first_hour / {period_hours} * {period_hours} AS {names}"
             found[-1] = found[-1]._replace(sql=f"SELECT {period} FROM ({found[-1].sql}) AS narrower")
     return found

@@ -29,12 +29,10 @@ def topics_of(folder: Path, broker: str) -> dict[str, tuple[str, str]]:
 def test_doctor_says_which_topics_lack_or_lose_messages(kafka: Kafka, tmp_path: Path) -> None:
     kafka.create("spans", partitions=4)
     kafka.create("compacted", partitions=1, **{"cleanup.policy": "compact"})
+    why = "`cleanup.policy` is compact: of messages with one key, only the last would stay"
     expected = {
         "topic spans": ("ok", "4 partitions"),
-        "topic compacted": (
-            "fail",
-            "`cleanup.policy` is compact: of messages with one key, only the last would stay",
-        ),
+        "topic compacted": ("fail", why),
         "topic absent": ("fail", "it does not exist"),
     }
     eventually(lambda: topics_of(tmp_path, kafka.broker) == expected, what="the topics")

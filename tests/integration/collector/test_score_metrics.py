@@ -176,10 +176,7 @@ def test_an_opentelemetry_collector_gets_the_same_numbers(
     port, page = free_ports(2)
     file = tmp_path / "metrics.yaml"
     file.write_text(PIPELINE.format(grpc=port, page=page))
-    telemetry = {
-        "listen": "127.0.0.1:0",
-        "otlp_endpoint": f"grpc://127.0.0.1:{port}",
-    }
+    telemetry = {"listen": "127.0.0.1:0", "otlp_endpoint": f"grpc://127.0.0.1:{port}"}
     count = r"ragtrace_evaluation_score_weighted_count\{.*?\} ([\d.]+)"
 
     def counted(url: str) -> list[int]:

@@ -188,6 +188,12 @@ def test_metrics_second_judge_and_cache_may_be_written_as_one_text() -> None:
     assert config.judge.cache == Path("j.db")
 
 
+def test_a_change_below_a_store_that_is_an_address_leaves_the_address() -> None:
+    text, changes = "store: postgresql://ragtrace@db/ragtrace\n" + EXPORT, [("store.retention", "3d")]
+    config = parse_config(text, where="my.yaml", environ={}, changes=changes)
+    assert (config.store.path, config.store.retention.days) == (None, 3)
+
+
 def test_a_metric_may_be_measured_under_two_profiles() -> None:
     text = "evaluate: {metrics: [faithfulness, {name: faithfulness, profile: deepeval-4}]}\n"
     assert len(parse_config(text + EXPORT, where="my.yaml", environ={}).evaluate.metrics) == 2
