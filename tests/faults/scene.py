@@ -298,7 +298,7 @@ def _config(
         "judge": {"use": "scripted"},
         "evaluate": {"concurrency": 2},
         "attach": {"carrier_time": "target"},
-        "export": [{"endpoint": endpoint, "timeout": "500ms"}],
+        "export": [{"endpoint": endpoint}],
         "store": ground.place.config,
         "telemetry": {"listen": None},
         "log_level": "warning",
