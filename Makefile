@@ -7,8 +7,7 @@ VENV ?= .venv
 PYTHON ?= python3
 ARGS ?=
 
-# What runs beside ragtrace in tests: frameworks, others' instrumentations, and Phoenix's server. It is too much for every
-# developer, and nothing of it may reach the first environment's lock.
+# Frameworks, and others' instrumentations, beside ragtrace. It is too much for every developer, and nothing of it may reach the first environment's lock.
 frameworks := .venv-frameworks
 # What `ragtrace demo` imports, and nothing else.
 of_demo := .venv-demo
@@ -54,9 +53,9 @@ at_night := tests/faults tests/fuzz tests/soak tests/statistics
 test: venv $(if $(RAGTRACE_REQUIRE_BACKENDS),backends) ## run all tests, two for each core at a time (ARGS="-k carrier")
 	$(bin)/python -m pytest -n $(workers) $(addprefix --ignore=,$(at_night)) $(ARGS)
 
-backends: venv $(frameworks)/.project-installed ## get what tests run beside ragtrace: Jaeger, Tempo, Kafka …, frameworks, Phoenix (30 minutes, 4 GB, once)
+backends: venv $(frameworks)/.project-installed ## get what tests run beside ragtrace: Jaeger, Tempo, Kafka, Phoenix, frameworks … (30 minutes, 4 GB, once)
 	@PATH="$(abspath $(bin)):$$PATH" tests/backends/build.sh smollm2
-	@for name in kafka jaeger tempo helm otelcol; do tests/backends/build.sh $$name || exit 1; done
+	@for name in kafka jaeger tempo helm otelcol phoenix; do tests/backends/build.sh $$name || exit 1; done
 	$(bin)/python -m tests.stories
 
 # Each is a program that takes options: `python -m tests.faults --help`.
@@ -64,14 +63,15 @@ nightly: venv ## the tests that take an hour: faults, several collectors, soak, 
 	$(bin)/python -m pytest -n $(workers) $(at_night)
 	for name in faults statistics soak.cluster soak fuzz mutants "benchmarks --check"; do $(bin)/python -m tests.$$name || exit 1; done
 
-# Two resolutions, of what is developed with and of the frameworks; the others are parts of the first.
+# Two resolutions, of what is developed with and of the frameworks; image, demo and build are parts of the first. Phoenix is a back end.
 lock: venv ## resolve the dependencies of pyproject.toml again (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
-	$(call resolve,development,core with its extras and development tools,pyproject.toml $(extras) --group dev)
-	$(call resolve,frameworks,core and the group 'frameworks',pyproject.toml --group frameworks)
-	$(call resolve,image,what the container image holds,pyproject.toml $(extras_of_image) --constraint locks/development.txt)
-	$(call resolve,demo,what the demo imports,pyproject.toml $(kept_in_demo) --constraint locks/development.txt)
-	echo hatchling | $(call resolve,build,what builds the wheel,- --constraint locks/development.txt)
+	$(call resolve,locks/development.txt,core with its extras and development tools,pyproject.toml $(extras) --group dev)
+	$(call resolve,locks/frameworks.txt,core and the group 'frameworks',pyproject.toml --group frameworks)
+	$(call resolve,locks/image.txt,what the container image holds,pyproject.toml $(extras_of_image) --constraint locks/development.txt)
+	$(call resolve,locks/demo.txt,what the demo imports,pyproject.toml $(kept_in_demo) --constraint locks/development.txt)
+	echo hatchling | $(call resolve,locks/build.txt,what builds the wheel,- --constraint locks/development.txt)
+	echo arize-phoenix | $(call resolve,tests/backends/phoenix/requirements.txt,the server of Phoenix,- --no-strip-extras)
 
 extras_of_image := --extra azure --extra collector --extra encryption --extra judge-anthropic --extra kafka --extra postgres
 # All but the instrumentors of others' libraries: those are in the environment that has the libraries.
@@ -84,8 +84,8 @@ kept_in_demo := --extra collector $(addprefix --no-emit-package ,aiohappyeyeball
 define resolve # lock, what is in it, how uv is told
 	{ echo "# Made by 'make lock' from pyproject.toml: $(2), for Python 3.11 and later."; \
 	  uv pip compile $(3) --universal --python-version 3.11 --upgrade --quiet \
-	    --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links; } > locks/$(1).new
-	mv locks/$(1).new locks/$(1).txt
+	    --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links; } > $(1).new
+	mv $(1).new $(1)
 endef
 
 $(VENV)/.made-from-lock: locks/development.txt
