@@ -137,9 +137,7 @@ def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="session")
 def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phoenix]:
     """Run one real Phoenix for all tests: each uses its own project, and span ids of its own."""
-    program = Path(__file__).parents[1] / ".venv-phoenix" / "bin" / "phoenix"
-    program = required(program, reason=".venv-phoenix is not there: run `make phoenix` (a minute, once)")
-    with running_phoenix(program, tmp_path_factory.mktemp("phoenix")) as server:
+    with running_phoenix(required_binary("phoenix"), tmp_path_factory.mktemp("phoenix")) as server:
         yield server
 
 
@@ -165,7 +163,7 @@ def gguf() -> Path:
 def frameworks() -> Path:
     """Find the interpreter that has the frameworks and others' instrumentations. It has no pytest."""
     python = Path(__file__).parents[1] / ".venv-frameworks" / "bin" / "python"
-    return required(python, reason=".venv-frameworks is not there: run `make frameworks` (minutes, once)")
+    return required(python, reason=".venv-frameworks is not there: run `make backends` (minutes, once)")
 
 
 @pytest.fixture

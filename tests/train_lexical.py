@@ -1,4 +1,4 @@
-"""Trains the lexical judge's support model again: ``make train-lexical ARGS="qa.jsonl summary.jsonl"``.
+"""Trains the lexical judge's support model again: ``python -m tests.train_lexical qa.jsonl summary.jsonl``.
 
 A logistic regression by Newton's method (ridge penalty), each file with the same weight. Everything that is
 said about its accuracy is out of fold: five folds by source document. The same files give the same model.

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from ragtrace.stats.intervals import wilson
 
 CAUTION: Final = 0.75
-"""How fast a sample that looks even is believed, as a power of its size: ``make test-stats`` measures it."""
+"""How fast a sample that looks even is believed, as a power of its size: ``tests/statistics`` measures it."""
 
 
 class Weighed(NamedTuple):
@@ -45,7 +45,7 @@ def weighted_mean(found: Iterable[Weighed]) -> WeightedMean | None:
 
     Each record has the weight ``1 / probability`` (Horvitz and Thompson 1952, in Hájek's ratio form). The
     interval is Wilson's for the sample size that the linearized variance over clusters means. Small samples
-    of scores that look even get a longer one (`Moments.interval_size`). ``make test-stats`` measures that it
+    of scores that look even get a longer one (`Moments.interval_size`). ``tests/statistics`` measures that it
     holds the truth in 95 % of samples.
 
     Raises:

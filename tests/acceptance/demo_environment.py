@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.wheel import link
 
 ROOT = Path(__file__).parents[2]
-LOCK = ROOT / "requirements-demo.lock"
+LOCK = ROOT / "locks/demo.txt"
 
 
 def locked(lock: Path = LOCK) -> dict[str, str]:

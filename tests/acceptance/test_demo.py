@@ -257,7 +257,7 @@ def test_whoever_ends_it_leaves_nothing_behind(
 
 
 def test_its_environment_has_under_forty_packages_of_the_versions_that_are_tested() -> None:
-    packages, tested = locked(), locked(ROOT / "requirements.lock")
+    packages, tested = locked(), locked(ROOT / "locks/development.txt")
     assert len(packages) < 40
     assert packages.items() <= tested.items()
 

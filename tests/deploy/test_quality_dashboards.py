@@ -36,7 +36,7 @@ CHOSEN = {
 
 @pytest.mark.parametrize("source", SOURCES, ids=FILES)
 def test_the_committed_dashboard_is_what_the_builder_makes(source: Any) -> None:
-    assert (DASHBOARDS / file_name(source)).read_text("utf-8") == json_of(source), "run `make dashboards`"
+    assert (DASHBOARDS / file_name(source)).read_text("utf-8") == json_of(source), "run tests.dashboards"
 
 
 @pytest.mark.parametrize("name", FILES)

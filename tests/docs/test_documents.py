@@ -51,7 +51,7 @@ def test_every_dependency_has_its_reason() -> None:
     project = pyproject["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     groups = pyproject["dependency-groups"]
-    lines = project["dependencies"] + extras + groups["dev"] + groups["pictures"]
+    lines = project["dependencies"] + extras + groups["dev"]
     declared = {Requirement(line).name for line in lines} - {project["name"]}
     tables = re.findall(r"^\| (`.+?) \|", (ROOT / "docs/dependencies.md").read_text(), re.MULTILINE)
     assert {name for cell in tables for name in re.findall(r"`([\w.-]+)`", cell)} == declared

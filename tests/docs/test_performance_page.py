@@ -46,7 +46,7 @@ def test_the_page_and_its_plots_are_those_of_the_history() -> None:
     entries = history.read()
     if os.environ.get(REGENERATE) and not os.environ.get("CI"):
         main()
-    meant = f"run `make bench-page`, or once with {REGENERATE}=1, if this is meant"
+    meant = f"run `python -m tests.benchmarks.page`, or once with {REGENERATE}=1, if this is meant"
     assert PAGE.read_text("utf-8") == written(PAGE.read_text("utf-8"), entries), meant
     assert {path.name: path.read_text("utf-8") for path in IMAGES.glob("*")} == plots(entries), meant
 

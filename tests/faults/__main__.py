@@ -1,4 +1,4 @@
-"""``make test-faults``: strike a collector in every way there is, and print what it cost.
+"""``python -m tests.faults``: strike a collector in every way there is, and print what it cost.
 
 Exits with 1 unless nothing was lost, doubled or unaccounted for.
 """
@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the suite and return the exit code."""
-    parser = argparse.ArgumentParser(prog="make test-faults ARGS=…", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--only", default="", metavar="WORDS", help="faults whose name holds these words")
     parser.add_argument("--kills", type=int, default=200, help="at random moments (200)")
     parser.add_argument("--every", type=int, default=1, help="fail at each how-manieth statement (1)")

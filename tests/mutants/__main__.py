@@ -1,4 +1,4 @@
-"""``make mutants``: break each promise on purpose, and see that a test notices.
+"""``python -m tests.mutants``: break each promise on purpose, and see that a test notices.
 
 Exits with 1 unless every mutant was killed: by a test that failed, and that passes without the mutant.
 """
@@ -19,7 +19,7 @@ __all__ = ["main"]
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the mutants, print the table, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="make mutants ARGS=…", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--only", default="", metavar="WORDS", help="mutants whose promise or name has these")
     parser.add_argument("--quick", action="store_true", help="leave out what takes more than 15 seconds")
     parser.add_argument("-j", "--at-once", type=int, default=os.cpu_count() or 1, metavar="N")

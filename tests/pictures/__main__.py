@@ -1,4 +1,4 @@
-"""Take the pictures in the docs again: ``make pictures``. They show what the demo shows.
+"""Take the pictures in the docs again: ``python -m tests.pictures``. They show what the demo shows.
 
 The demo's answers go, under dates of the last two weeks, through a real collector that replays their
 annotators' labels; a real browser looks at its page. On one of the days many more answers are wrong.

@@ -1,4 +1,4 @@
-"""Soak collectors over one PostgreSQL: ``python -m tests.soak.cluster --minutes 20`` (`make test-cluster`).
+"""Soak collectors over one PostgreSQL: ``python -m tests.soak.cluster --minutes 20``.
 
 Three processes receive, three judge, and a pgbouncer stands before the database. Processes are killed, or
 paused for longer than their leases, connections are cut, the database is stopped twice and killed once. In

@@ -1,4 +1,4 @@
-"""Make the environments of the stories: ``python -m tests.stories``, or ``make stories``."""
+"""Make the environments of the stories: ``python -m tests.stories``."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ from tests.patience import PATIENCE_S
 __all__ = ["ENVIRONMENTS", "Environment", "install", "is_made", "wheel"]
 
 ROOT = Path(__file__).parents[2]
-OF_FRAMEWORKS = "requirements-frameworks.lock"
-OF_THE_PROJECT = "requirements.lock"
+OF_FRAMEWORKS = "locks/frameworks.txt"
+OF_THE_PROJECT = "locks/development.txt"
 _PIP = ("--quiet", "--no-compile", "--prefer-binary", "--disable-pip-version-check")
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 def made(environment: Environment) -> None:
     """Put today's ragtrace into the environment; skip where it was never made, or fail where it must be."""
     if not is_made(environment):
-        reason = f"the environment {environment.name!r} is not there: run `make stories` (minutes, once)"
+        reason = f"the environment {environment.name!r} is not there: run `make backends` (minutes, once)"
         if os.environ.get("RAGTRACE_REQUIRE_BACKENDS"):
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)

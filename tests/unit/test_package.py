@@ -24,7 +24,7 @@ from tests.wheel import build_wheel
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCK = (ROOT / "requirements.lock").read_text()
+LOCK = (ROOT / "locks/development.txt").read_text()
 
 
 def test_public_names_are_sorted_and_all_load() -> None:
@@ -151,7 +151,7 @@ def test_the_extra_of_a_library_that_judges_too_brings_its_sdk() -> None:
 
 def test_lock_satisfies_every_dependency() -> None:
     # instrumentors come with the libraries they are for, in the second environment
-    frameworks = locked((ROOT / "requirements-frameworks.lock").read_text())
+    frameworks = locked((ROOT / "locks/frameworks.txt").read_text())
     for requirement in direct_requirements():
         versions = frameworks if requirement.name in INSTRUMENTORS else locked()
         version = versions[canonicalize_name(requirement.name)]

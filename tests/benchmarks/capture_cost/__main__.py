@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.capture_cost [--peers-python PATH] [--rounds 60] [--calls 40] [--seconds 10]
 
-``PATH`` is the interpreter of the environment of `make frameworks`, which has the other libraries; all
+``PATH`` is the interpreter in ``.venv-frameworks``, which has the other libraries; all
 contenders run in it. The call: a root span (100-character question, 600-character answer), a retrieval (five
 chunks of 1 kB with ids and scores) and a generation (6 kB prompt, answer, model, usage). *bare SDK* writes by
 hand every attribute that ragtrace writes. Exporters send to a process that counts spans and drops them.

@@ -4,7 +4,7 @@
 
 The generators yield their first token after 20 ms, as a fast model would, then a hundred at once; *openai* is
 the SDK's stream of a model server on loopback, instrumented by ``ragtrace.instrument()`` (it needs ``PATH``,
-the environment of `make frameworks`). Two processes, one captured, take turns; the ratio is the median over
+``.venv-frameworks``). Two processes, one captured, take turns; the ratio is the median over
 the rounds of the rounds' medians.
 """
 

@@ -1,4 +1,4 @@
-"""Write docs/performance.md and its plots again, from the committed history: ``make bench-page``."""
+"""Write docs/performance.md and its plots again: ``python -m tests.benchmarks.page``."""
 
 from __future__ import annotations
 

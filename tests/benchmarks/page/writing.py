@@ -19,7 +19,7 @@ DOCS: Final = Path(__file__).parents[3] / "docs"
 PAGE: Final = DOCS / "performance.md"
 IMAGES: Final = DOCS / "images" / "performance"
 _PART: Final = re.compile(
-    r"(?<=<!-- begin: written by `make bench-page` -->\n).*?(?=<!-- end -->)", re.DOTALL
+    r"(?<=<!-- begin: written by `python -m tests.benchmarks.page` -->\n).*?(?=<!-- end -->)", re.DOTALL
 )
 TITLES: Final = {
     "startup": "Start-up",

@@ -104,12 +104,12 @@ def pins(path: Path) -> dict[str, str]:
     return dict(found)
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "build.lock"])
+@pytest.mark.parametrize("name", ["image.txt", "build.txt"])
 def test_the_image_holds_the_versions_that_are_tested(name: str) -> None:
-    image, tested = pins(ROOT / "collector" / name), pins(ROOT / "requirements.lock")
+    image, tested = pins(ROOT / "locks" / name), pins(ROOT / "locks/development.txt")
     assert image
     assert {
         package: version for package, version in image.items() if tested.get(package, version) != version
     } == {}
-    text = (ROOT / "collector" / name).read_text("utf-8")
+    text = (ROOT / "locks" / name).read_text("utf-8")
     assert text.count("--hash=sha256:") >= len(image)

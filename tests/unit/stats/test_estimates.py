@@ -46,7 +46,7 @@ TRUE = {
     "Rogan-Gladen": 0.817,
     "prediction-powered mean": 0.870,
 }
-"""Of the synthetic weeks; ``make test-stats`` computes them, and looks at thousands of weeks."""
+"""Of the synthetic weeks; ``python -m tests.statistics`` computes them, and looks at thousands of weeks."""
 
 
 @pytest.mark.parametrize("name", TRUE)
