@@ -134,14 +134,6 @@ def test_a_database_that_holds_something_else_is_left_as_it_is(
     assert dumped(url) == before
 
 
-def test_an_index_made_again_as_the_error_says_is_taken(postgres: Postgres) -> None:
-    url = postgres.new_database()
-    opened(url)
-    postgres.execute("DROP INDEX ragtrace.job_due, ragtrace.held_since", url)
-    postgres.execute(refused(url).partition("run ")[2], url)
-    opened(url)
-
-
 def test_a_standby_is_refused_until_it_takes_writes(postgres: Postgres) -> None:
     url = postgres.new_database()
     opened(url)
@@ -248,12 +240,6 @@ def test_an_address_that_leads_nowhere_is_told_in_bounded_time(
         error = refused(address.format(secret=quote(SECRET, safe=""), **ports))
     assert re.search(said, error), error
     assert error.endswith("that `store.url` has the right host, port, database, user, password and TLS")
-
-
-def test_a_socket_is_an_address(postgres: Postgres) -> None:
-    url = postgres.new_database()
-    opened(f"postgresql://ragtrace@/{url.rpartition('/')[2]}?host={postgres.folder}&port={postgres.port}")
-    assert postgres.execute("SELECT count(*) FROM ragtrace.store_version", url) == [(1,)]
 
 
 def test_a_transaction_that_holds_back_vacuum_is_told(

@@ -50,11 +50,6 @@ def with_another_lock_file(store: Path, folder: Path) -> Path:
     return store
 
 
-def by_descriptor(store: Path, folder: Path) -> Path:
-    """What a bind mount of the same folder comes to: another path, and no link on the way to see."""
-    return Path(f"/proc/{os.getpid()}/cwd") / os.path.relpath(store)
-
-
 WAYS = [by_symlink, by_symlinked_folder, by_hard_link, without_lock_file, with_another_lock_file]
 Way = Callable[[Path, Path], Path]
 
@@ -85,19 +80,6 @@ def test_a_second_collector_process_ends_with_what_to_do(tmp_path: Path, way: Wa
         collector.kill()
     assert len(acknowledged) == 10
     assert stored_traces(store) == set(acknowledged)
-
-
-@pytest.mark.parametrize("way", [*WAYS, by_descriptor], ids=lambda way: way.__name__)
-async def test_a_second_collector_in_the_same_process_is_refused(tmp_path: Path, way: Way) -> None:
-    (tmp_path / "a").mkdir()
-    path = tmp_path / "a" / "store.db"
-    store = await Store.open(SqliteFile(path), max_bytes=MOST_BYTES)
-    try:
-        with pytest.raises(ConfigError, match="in use by another collector"):
-            await Store.open(SqliteFile(way(path, tmp_path)), max_bytes=MOST_BYTES)
-        await store.check()
-    finally:
-        await store.aclose()
 
 
 async def test_a_refused_attempt_does_not_open_the_store_to_the_next_one(tmp_path: Path) -> None:

@@ -112,32 +112,3 @@ async def test_a_trace_that_takes_too_much_cpu_is_set_aside_for_later_processes_
         assert second.collector.counters.snapshot()["traces_poison"] == 0  # it was told of before
     assert "more CPU time than `assemble.max_cpu`" in "\n".join(told_of(tmp_path, 0)["why"])
     assert [span.trace_id for span in second.carriers()] == [trace_id_of(1)]
-
-
-async def test_what_was_looked_at_when_a_process_ended_is_looked_at_alone_and_judged(tmp_path: Path) -> None:
-    async with stepped_collector(config_of(tmp_path)) as first:
-        for number in range(3):
-            await first.send(*rag_trace(number))
-        await first.collector.pipeline.store.look([trace_id_of(number) for number in range(3)])
-    async with stepped_collector(config_of(tmp_path), clock=first.clock) as second:
-        assert "the trace is now processed alone" in "\n".join(told_of(tmp_path, 2)["why"])
-        await second.pass_time(1)
-        await second.pass_time(1)
-        assert await second.outcomes() == {"judged": 3}
-        assert (
-            await second.collector.pipeline.store.look([trace_id_of(0)]) == {}
-        )  # nothing is held against it any more
-
-
-async def test_answers_that_wait_end_with_a_trace_that_is_set_aside(tmp_path: Path) -> None:
-    async with stepped_collector(config_of(tmp_path)) as first:
-        await first.send(*rag_trace(0))
-        first.clock.time_ns += 1_000_000_000
-        await first.collector.pipeline.sample_stage.step()
-        assert await first.outcomes() == {"queued": 1}
-        await first.send(replace(rag_trace(0)[1], span_id="dd" * 8))
-        await first.collector.pipeline.sample_stage.quarantine.set_aside(trace_id_of(0), "cpu")
-        await first.pass_time(1)
-        assert await first.outcomes() == {"failed:poison": 1}
-        assert (await first.collector.pipeline.store.ledger()).adds_up
-    assert first.carriers() == ()

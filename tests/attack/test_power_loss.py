@@ -281,19 +281,6 @@ def test_whenever_a_process_is_killed_the_next_one_syncs_what_it_left(disk: Disk
     assert len(decode_json(out.read_text())) == 3
 
 
-def test_what_a_killed_process_had_written_is_synced_before_it_counts_as_there(disk: Disk) -> None:
-    out, request = disk.root / "out.jsonl", encode(rag_trace(0))
-    for how in ("killed before it has synced", "in order"):
-        subprocess.run(
-            [sys.executable, "-c", SEND, str(out), how],
-            input=request,
-            env={**os.environ, **disk.environment},
-            check=True,
-        )
-    (line,) = out.read_bytes().splitlines()
-    assert disk.after_power_loss(Random(0), luck=0)["out.jsonl"].splitlines() == [line]
-
-
 @pytest.mark.parametrize("report", ["rows.jsonl", "rows.csv", "page.html"])
 def test_a_report_that_was_written_outlives_a_power_loss(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: str

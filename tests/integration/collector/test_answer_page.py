@@ -720,22 +720,6 @@ def test_broken_ids_are_not_found(path: str) -> None:
     assert answer_client(site_of_answers(a_judged_trace().opened())).get(path).status_code == 404
 
 
-def test_a_tenant_sees_its_own_answers_and_hears_nothing_of_others() -> None:
-    opened = a_judged_trace().opened()
-    mine, theirs = AnswerKey(*KEY[:2], "a"), AnswerKey(*KEY[:2], "b")
-    assert opened.record.target is not None
-    target = replace(opened.record.target, resource={"ragtrace.tenant": "a"})
-    of_tenant = replace(opened, key=mine, record=replace(opened.record, target=target))
-    site = site_of_answers(of_tenant, replace(opened, key=theirs))
-    viewer = Viewer(tenant="a")
-    assert QUESTION in get(site, viewer=viewer).text
-    assert QUESTION in get(site, f"{PATH}?tenant=a", viewer=viewer).text
-    client = answer_client(site, viewer)
-    for path in (f"{PATH}?tenant=b", f"{PATH}/carrier.json?tenant=b"):
-        assert client.get(path).status_code == 404
-        assert client.get(path).text == client.get(f"/answers/{'7' * 32}/broken").text
-
-
 def test_a_source_that_hands_out_another_tenants_answer_is_not_believed() -> None:
     judged = a_judged_trace()
     opened = judged.opened()

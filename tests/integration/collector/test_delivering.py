@@ -27,16 +27,6 @@ async def look_each_second(stepped: Stepped, seconds: int) -> None:
         stepped.clock.time_ns += 1_000_000_000
 
 
-async def test_a_back_end_is_left_alone_for_the_time_that_it_asks_for(tmp_path: Path) -> None:
-    with running_back_end(first([Answer(status=503, headers={"retry-after": "50"})])) as back_end:
-        async with stepped_collector(config_of(tmp_path, export=[{"endpoint": back_end.url}])) as stepped:
-            await stepped.collector.pipeline.store.append([], forward={back_end.url: REQUEST}, now_ns=1)
-            await look_each_second(stepped, 50)
-            assert len(back_end.requests) == 1
-            await look_each_second(stepped, 2)
-    assert back_end.times() == {trace_id_of(0): 1}
-
-
 async def test_what_a_person_mends_at_a_back_end_goes_out_then(tmp_path: Path) -> None:
     """A key that expired, or a path that is wrong, says nothing about the spans."""
     refusals = [Answer(status=status) for status in (401, 403, 404)]
@@ -60,15 +50,6 @@ async def test_a_back_end_that_stays_away_is_asked_ever_more_seldom(tmp_path: Pa
     assert 5 <= at_first <= 9
     assert len(back_end.requests) - at_first <= 9  # once a minute
     assert told == {"put": 1, "waiting": 1}
-
-
-async def test_originals_go_on_whether_or_not_they_are_judged(tmp_path: Path) -> None:
-    with running_back_end(first([])) as back_end:
-        export = [{"endpoint": back_end.url, "forward": True}]
-        async with stepped_collector(config_of(tmp_path, export=export, sample={"ratio": 0.0})) as stepped:
-            await stepped.send(*rag_trace(0))
-            await look_each_second(stepped, 1)
-    assert sorted(back_end.spans, key=repr) == sorted(rag_trace(0), key=repr)
 
 
 async def test_of_what_was_sent_together_only_what_is_refused_alone_is_set_aside(tmp_path: Path) -> None:

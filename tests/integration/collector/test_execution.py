@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
-from ragtrace.budget import Budget, BudgetGuard, CostEstimator, Limit, Period, Reservation, Spend, SpendLedger
-from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout, JudgeUnavailable
+from ragtrace.errors import ConfigError, JudgeRefused, JudgeTimeout
 from ragtrace.model import Usage
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.check import check_config
@@ -19,7 +18,6 @@ from tests.integration.collector.paid_judge import PAID, Paid, paid, prices
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
 from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
 from tests.rag_spans import rag_trace
-from tests.stores.place import open_budget
 from tests.unit.backends.servers import HttpAnswer, http_server
 
 pytestmark = pytest.mark.slow
@@ -97,15 +95,6 @@ async def test_answers_wait_while_the_judge_refuses_and_use_up_no_attempt(
         assert await spans.outcomes() == {"judged": 3}
 
 
-async def test_status_says_why_the_judge_is_not_asked(tmp_path: Path, name: str, judge: Paid) -> None:
-    judge.failure = REFUSED
-    async with stepped_collector(config(tmp_path, name)) as spans:
-        await settled(spans, 0, 1)
-        status: Any = await spans.collector.vitals.status()
-    assert status["judges"]["judge"]["state"] == "open"
-    assert "does not accept the key (HTTP 401)" in status["judges"]["judge"]["reason"]
-
-
 async def test_the_reason_names_the_status_and_where_the_key_is_read_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,17 +108,6 @@ async def test_the_reason_names_the_status_and_where_the_key_is_read_from(
     assert "HTTP 401" in reason
     assert "its key is read from JUDGE_KEY" in reason
     assert "sk-wrong" not in reason
-
-
-async def test_a_judge_that_goes_on_refusing_is_asked_once_a_delay(
-    tmp_path: Path, name: str, judge: Paid
-) -> None:
-    judge.failure = REFUSED
-    async with stepped_collector(config(tmp_path, name)) as spans:
-        await settled(spans, 0, 1, 2)
-        for _ in range(10):
-            await spans.pass_time(4)
-    assert judge.calls == 2 + 1 + 1  # at once, after 5 s, after 20 s more
 
 
 async def test_answers_end_with_the_refusal_when_it_outlasts_their_deadline(
@@ -160,23 +138,6 @@ async def test_an_answer_that_alone_is_refused_holds_up_no_other(
             assert (await spans.outcomes())["judged"] == number
             spans.clock.time_ns += 5_000_000_000
         assert await spans.outcomes() == {"judged": 9, "failed:judge_refused": 1}
-
-
-async def test_a_long_pause_that_the_endpoint_asks_for_is_kept_by_all_but_a_probe(
-    tmp_path: Path, name: str, judge: Paid
-) -> None:
-    judge.failure = JudgeUnavailable("429", retry_after_s=600, usage=Usage())
-    async with stepped_collector(config(tmp_path, name)) as spans:
-        await settled(spans, 0, 1)
-        await spans.pass_time(4)
-        assert judge.calls == 1
-        await spans.pass_time(1)
-        assert judge.calls == 2
-        judge.failure = None
-        await spans.pass_time(19)
-        assert judge.calls == 2
-        await spans.pass_time(1)
-        assert await spans.outcomes() == {"judged": 2}
 
 
 # --- the judge may be slow
@@ -345,64 +306,3 @@ async def test_where_the_budget_is_to_last_less_is_sampled_with_its_probability_
     probabilities = [span.attributes[semconv.SAMPLE_PROBABILITY] for span in spans.carriers()]
     assert probabilities[:3] == [1.0, 1.0, share]
     assert 0 < sampled_out < 6
-
-
-async def test_many_at_once_do_not_pass_the_wall_together(tmp_path: Path, name: str, judge: Paid) -> None:
-    budget = limited("calls", 7)
-    async with stepped_collector(config(tmp_path, name, budget=budget)) as spans:
-        await queued(spans, *range(12))
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(12):
-                tasks.create_task(spans.collector.pipeline.evaluator.step())
-    assert judge.calls <= 7
-
-
-async def test_processes_that_share_a_file_spend_no_more_than_one_would(tmp_path: Path) -> None:
-    live = Budget(name="backfill", limits={Period.DAY: Limit(calls=15)})
-    granted = 0
-
-    async def spend(book: SpendLedger) -> None:
-        nonlocal granted
-        answer = await book.reserve(live, Spend(calls=1), now_ns=StandingClock().now_ns())
-        granted += isinstance(answer, Reservation)
-
-    path = tmp_path / "store.db"
-    async with open_budget(path) as one, open_budget(path) as other, asyncio.TaskGroup() as tasks:
-        for book in (one, other) * 20:
-            tasks.create_task(spend(book))
-    assert granted == 15
-
-
-async def test_requests_wait_where_only_the_estimates_of_others_stand_in_their_way(tmp_path: Path) -> None:
-    live = Budget(name="live", limits={Period.MONTH: Limit(tokens=250)})
-    largest, actual = Usage(calls=1, input_tokens=100), Usage(calls=1, input_tokens=10)
-    most_at_once = at_once = 0
-
-    async def request(guard: BudgetGuard) -> None:
-        nonlocal most_at_once, at_once
-        async with guard.spending(CostEstimator(price=None), largest) as request_cost:
-            at_once += 1
-            most_at_once = max(most_at_once, at_once)
-            await asyncio.sleep(0)
-            at_once -= 1
-            request_cost.usage = actual
-
-    async with open_budget(tmp_path / "store.db") as store:
-        guard = BudgetGuard(budget=live, ledger=store, clock=StandingClock())
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(10):
-                tasks.create_task(request(guard))
-        (left,) = (await guard.status()).left()
-    assert most_at_once <= 2
-    assert left.spent == 100
-
-
-async def test_a_request_that_timed_out_stays_counted_as_it_was_estimated(tmp_path: Path) -> None:
-    live = Budget(name="live", limits={Period.MONTH: Limit(tokens=1000)})
-    async with open_budget(tmp_path / "store.db") as store:
-        guard = BudgetGuard(budget=live, ledger=store, clock=StandingClock())
-        with pytest.raises(JudgeTimeout):
-            async with guard.spending(CostEstimator(price=None), Usage(calls=1, input_tokens=100)):
-                raise LATE
-        (left,) = (await guard.status()).left()
-    assert left.spent == 100

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragtrace import semconv
 from ragtrace.errors import ConfigError
@@ -18,12 +15,10 @@ from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.service.collector import Collector
-from ragtrace_collector.service.wiring import open_collector
 from ragtrace_collector.store.records import HoldMode
 from tests.backends.otlp_receiver import OtlpReceiver, running_receiver
 from tests.integration.collector.gated_judge import GATED, gate_of
 from tests.integration.collector.running import (
-    carriers_in,
     config_of,
     post,
     request_of,
@@ -31,7 +26,7 @@ from tests.integration.collector.running import (
     send_grpc,
     until,
 )
-from tests.rag_spans import chat_span, rag_trace, trace_id_of
+from tests.rag_spans import rag_trace, trace_id_of
 
 pytestmark = pytest.mark.slow
 
@@ -115,68 +110,6 @@ async def test_spans_that_cannot_be_judged_pass_at_once_beside_held_ones(
     assert sorted(map(_key, await arrived(downstream, 60))) == sorted(map(_key, spans))
 
 
-async def test_sampled_out_requests_are_forwarded_byte_for_byte(
-    tmp_path: Path, downstream: OtlpReceiver
-) -> None:
-    body = request_of(*rag_trace(0), *rag_trace(1))
-    unusual = body + ExportTraceServiceRequest().SerializeToString() + b"\xa2\x1f\x02hi"
-    async with running_collector(holding(tmp_path, downstream, sample={"ratio": 0.0})) as collector:
-        await post(collector, unusual)
-        await arrived(downstream, 6)
-    assert [request.SerializeToString() for request in downstream.requests] == [unusual]
-
-
-async def test_a_trace_without_a_rag_call_goes_on_when_it_is_settled(
-    tmp_path: Path, downstream: OtlpReceiver
-) -> None:
-    span = replace(chat_span(0, question="", answer=""), attributes={"http.route": "/"}, name="GET /")
-    async with running_collector(holding(tmp_path, downstream, judge=gated(tmp_path))) as collector:
-        await post(collector, request_of(span))
-        assert await arrived(downstream, 1) == [span]
-        assert counted(collector, "holds_timed_out") == 0
-
-
-async def test_past_the_timeout_originals_go_on_untouched_and_a_carrier_follows(
-    tmp_path: Path, downstream: OtlpReceiver
-) -> None:
-    config = holding(tmp_path, downstream, {"hold_timeout": "200ms"}, judge=gated(tmp_path))
-    async with running_collector(config) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        assert tuple(await arrived(downstream, 3)) == rag_trace(0)
-        gate_of(str(tmp_path)).set()
-        *_, carrier = await arrived(downstream, 4)
-        assert counted(collector, "answers_on_span") == 0
-    assert (carrier.name, carrier.parent_span_id) == ("evaluation pass", rag_trace(0)[0].span_id)
-    assert carrier.attributes[semconv.EVAL_MODE] == "append"
-
-
-async def test_several_answers_of_a_trace_wait_for_each_other(
-    tmp_path: Path, downstream: OtlpReceiver
-) -> None:
-    first, second = rag_trace(0), _second_call(rag_trace(0))
-    async with running_collector(holding(tmp_path, downstream)) as collector:
-        await post(collector, request_of(*first, *second))
-        spans = await arrived(downstream, 6)
-        assert counted(collector, "answers_on_span") == 2
-    assert {span.span_id for span in spans if SCORE in span.attributes} == {
-        first[0].span_id,
-        second[0].span_id,
-    }
-    assert len(spans) == 6
-
-
-async def test_spans_that_come_after_the_release_pass_straight_through(
-    tmp_path: Path, downstream: OtlpReceiver
-) -> None:
-    late = replace(rag_trace(0)[2], span_id="00000000000000ff", name="late", attributes={})
-    async with running_collector(holding(tmp_path, downstream)) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        await arrived(downstream, 3)
-        await post(collector, request_of(late))
-        assert (await collector.pipeline.store.ledger()).by_name()["held_traces"] == 0
-        assert (await arrived(downstream, 4))[-1] == late
-
-
 async def test_a_judge_that_must_be_asked_again_later_is_not_waited_for(
     tmp_path: Path, downstream: OtlpReceiver
 ) -> None:
@@ -220,65 +153,12 @@ async def test_nothing_is_held_for_a_judge_that_is_too_slow_until_it_has_caught_
         await until(lambda: collector.pipeline.holder.holding() is HoldMode.NEW)
 
 
-async def test_beyond_the_bytes_the_oldest_traces_go_on(tmp_path: Path, downstream: OtlpReceiver) -> None:
-    traces = [rag_trace(number, question="How long? " * 10_000) for number in range(4)]
-    store = {"path": str(tmp_path / "store.db"), "max_bytes": 8 * 2 * len(request_of(*traces[0]))}
-    config = holding(tmp_path, downstream, {}, assemble={"quiet_period": "10s"}, store=store)
-    async with running_collector(config) as collector:
-        for spans in traces:
-            await post(collector, request_of(*spans))
-        passed = await arrived(downstream, 6)
-        assert [span.trace_id for span in passed[::3]] == [trace_id_of(number) for number in range(2)]
-        assert (await collector.pipeline.store.ledger()).by_name()["held_traces"] == 2
-        assert counted(collector, "holds_over_bytes") == 2
-
-
-async def test_a_sink_that_gets_no_originals_gets_the_carrier(
-    tmp_path: Path, downstream: OtlpReceiver
-) -> None:
-    file = tmp_path / "carriers.jsonl"
-    export = [{"endpoint": downstream.endpoint, "forward": True}, {"endpoint": f"otlp-file:{file}"}]
-    config = config_of(tmp_path, export=export, attach={"mode": "hold"})
-    async with running_collector(config) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        await arrived(downstream, 3)
-        (carrier,) = await until(lambda: carriers_in(file))
-    assert (carrier.name, len(downstream.spans)) == ("evaluation pass", 3)
-
-
-async def test_held_spans_are_encrypted_where_the_store_is(tmp_path: Path, downstream: OtlpReceiver) -> None:
-    key = base64.b64encode(bytes(range(32))).decode()
-    config = holding(
-        tmp_path, downstream, assemble={"quiet_period": "400ms"}, store={"encryption_keys": [key]}
-    )
-    async with running_collector(config) as collector:
-        await post(collector, request_of(*rag_trace(0, answer=HALF_WRONG)))
-        on_disk = _on_disk(tmp_path)
-        answer, *_ = await arrived(downstream, 3)
-    assert HALF_WRONG.encode() not in on_disk
-    assert answer.attributes[SCORE] == 0.5
-
-
 async def test_stopping_lets_go_of_what_is_held(tmp_path: Path, downstream: OtlpReceiver) -> None:
     spans = (*rag_trace(0), rag_trace(1)[1])
     config = holding(tmp_path, downstream, judge=gated(tmp_path), drain_timeout="1s")
     async with running_collector(config) as collector:
         await post(collector, request_of(*spans))
     assert sorted(map(_key, await arrived(downstream, 4))) == sorted(map(_key, spans))
-
-
-@pytest.mark.parametrize("mode", ["hold", "append"])
-async def test_what_a_crash_left_held_goes_on_after_the_restart(
-    tmp_path: Path, downstream: OtlpReceiver, mode: str
-) -> None:
-    config = holding(tmp_path, downstream, assemble={"quiet_period": "10s"})
-    async with open_collector(config) as crashed:  # closed without being stopped in order
-        await crashed.pipeline.intake.accept(request_of(*rag_trace(0)), encoding="protobuf")
-    assert downstream.spans == []
-    async with running_collector(holding(tmp_path, downstream, {"mode": mode})):
-        spans = await arrived(downstream, 3)
-    assert [span.span_id for span in spans[:3]] == [span.span_id for span in rag_trace(0)]
-    assert (SCORE in spans[0].attributes) == (mode == "hold")
 
 
 @pytest.mark.parametrize(
@@ -300,25 +180,5 @@ def test_a_hold_that_cannot_work_is_refused(
         config_of(tmp_path, export=export, **changes)
 
 
-def _on_disk(folder: Path) -> bytes:
-    return b"".join(file.read_bytes() for file in folder.glob("store.db*"))
-
-
 def _key(span: Span) -> tuple[str, str]:
     return span.trace_id, span.span_id
-
-
-def _second_call(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-    """Return the same RAG call again, later in the same trace."""
-    ids = {span.span_id: span.span_id.replace("a", "b") for span in spans}
-    hour_ns = 3_600_000_000_000
-    return tuple(
-        replace(
-            span,
-            span_id=ids[span.span_id],
-            parent_span_id=ids.get(span.parent_span_id or ""),
-            start_ns=span.start_ns + hour_ns,
-            end_ns=span.end_ns + hour_ns,
-        )
-        for span in spans
-    )

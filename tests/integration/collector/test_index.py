@@ -108,15 +108,6 @@ async def test_a_store_that_is_not_there_says_what_to_do(tmp_path: Path) -> None
         await index_of(SqliteFile(tmp_path / "none.db")).versions(KEY)
 
 
-async def test_both_carriers_of_a_revised_answer_are_kept(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await judge(spans)
-        await spans.send(late_retrieval())
-        await spans.pass_time(QUIET_S)
-        first, second = (await reader(tmp_path).kept(KEY)).carriers
-    assert second.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
-
-
 @pytest.mark.parametrize("is_revised", [False, True], ids=["judged once", "revised"])
 async def test_an_answer_with_its_scores_on_its_own_span_is_kept_too(
     tmp_path: Path, is_revised: bool
@@ -194,33 +185,6 @@ async def test_late_feedback_is_on_the_row(tmp_path: Path, on: str | None) -> No
         await spans.send(said("down", on=on))
         await spans.pass_time(QUIET_S)
         assert await feedback_on(tmp_path) == ["down"]
-
-
-async def test_feedback_that_came_before_the_verdict_is_on_the_row(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await spans.send(ROOT, RETRIEVAL, GENERATION, said("up"))
-        await spans.pass_time(QUIET_S)
-        assert await feedback_on(tmp_path) == ["up"]
-
-
-async def test_last_feedback_counts_also_after_the_spans_are_gone(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await judge(spans)
-        await spans.send(said("up"))
-        await spans.pass_time(LINGER_S + 1)
-        await spans.collector.pipeline._expire()
-        await spans.send(said("down", 2))
-        await spans.pass_time(60)
-        assert await feedback_on(tmp_path) == ["down"]
-
-
-async def test_feedback_stays_on_a_revised_answer(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await judge(spans)
-        await spans.send(said("down"))
-        await spans.send(late_retrieval())
-        await spans.pass_time(QUIET_S)
-        assert await feedback_on(tmp_path) == ["down", "down"]
 
 
 def vacuum_into(path: Path, to: Path) -> None:

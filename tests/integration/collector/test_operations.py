@@ -26,7 +26,6 @@ from tests.integration.collector.running import (
     running_collector,
     until,
 )
-from tests.integration.collector.test_service import scripted
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace, trace_id_of
 from tests.unit.backends.servers import HttpAnswer, HttpServer, http_server
@@ -116,36 +115,6 @@ async def until_stopping(collector: Collector) -> httpx.Response:
         while (answer := await get(collector, "/readyz")).status_code == 200:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         return answer
-
-
-SOME = {"ratio": 0.5, "rules": [{"name": "nobody", "service": "nobody"}]}
-"""With a rule of a service, answers that the ratio leaves out are seen before they are left out."""
-
-
-async def test_the_numbers_of_every_scrape_add_up(tmp_path: Path) -> None:
-    config = config_of(tmp_path, sample=SOME, judge=scripted(tmp_path, {"error": "judge_timeout"}))
-    scrapes = []
-    async with running_collector(config) as collector:
-        for number in range(0, 30, 3):
-            spans = [span for each in range(number, number + 3) for span in rag_trace(each)]
-            await post(collector, request_of(*spans))
-            scrapes.append(await scrape(collector))
-        await until(lambda: collector.counters.snapshot()["traces_settled"] == 30)
-        await until(lambda: collector.counters.snapshot()["answers_failed"] > 5)
-        scrapes.append(await scrape(collector))
-    for samples in scrapes:
-        assert total(samples, "ragtrace_answers") == total(samples, "ragtrace_answers_seen")
-    assert total(scrapes[-1], "ragtrace_collector_spans_received_total") == 90
-    assert total(scrapes[-1], "ragtrace_answers", state="failed", reason="judge_timeout") > 5
-    assert total(scrapes[-1], "ragtrace_answers", state="sampled_out") > 5
-
-
-async def test_the_status_page_names_the_configuration_in_force(tmp_path: Path) -> None:
-    async with running_collector(config_of(tmp_path)) as collector:
-        told = (await get(collector, "/status")).json()["collector"]
-        samples = await scrape(collector)
-    assert (told["phase"], told["ready"]) == ("serving", True)
-    assert total(samples, "ragtrace_collector_config", digest=told["config"]) == 1
 
 
 async def test_pages_with_numbers_ask_for_a_token_and_probes_do_not(tmp_path: Path) -> None:

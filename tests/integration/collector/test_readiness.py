@@ -16,12 +16,11 @@ from ragtrace.traces.otlp import encode, split_by_trace
 from ragtrace.traces.trace import Span, SpanLink, Trace
 from ragtrace_collector.config import CollectorConfig
 from tests.integration.collector.running import config_of
-from tests.integration.collector.stepping import StandingClock, Stepped, final_carriers, stepped_collector
+from tests.integration.collector.stepping import StandingClock, Stepped, stepped_collector
 from tests.rag_spans import rag_trace, trace_id_of
 
 QUIET_S, DEADLINE_S = 5, 60
 HOUR_NS = 3600 * 10**9
-SCORE = f"{semconv.SCORE_PREFIX}faithfulness"
 ROOT, RETRIEVAL, GENERATION = rag_trace(0)
 
 
@@ -41,37 +40,6 @@ def call_in(session_id: str, number: int) -> Sequence[Span]:
 
 async def judged(spans: Stepped) -> int:
     return (await spans.outcomes()).get("judged", 0)
-
-
-async def test_parts_of_a_trace_may_come_minutes_apart(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        for part in (RETRIEVAL, GENERATION, ROOT):
-            await spans.send(part)
-            await spans.pass_time(2 * DEADLINE_S)
-        (final,) = final_carriers(spans.carriers())
-        assert await spans.outcomes() == {"judged": 1}
-    assert final.parent_span_id == ROOT.span_id
-    assert (final.attributes[SCORE], final.attributes[semconv.CONTEXT_COUNT]) == (1.0, 1)
-
-
-async def test_a_remote_parent_that_never_comes_is_waited_for_until_the_deadline(tmp_path: Path) -> None:
-    remote = replace(RETRIEVAL, parent_span_id="00000000000000ee")
-    async with stepped_collector(config(tmp_path)) as spans:
-        await spans.send(ROOT, remote, GENERATION)
-        await spans.pass_time(DEADLINE_S - 1)
-        assert await judged(spans) == 0
-        await spans.pass_time(1)
-        assert await judged(spans) == 1
-
-
-async def test_several_rag_calls_of_one_trace_are_each_judged(tmp_path: Path) -> None:
-    session = replace(ROOT, span_id="00000000000000ff", attributes={})
-    calls = [call_in(session.span_id, number) for number in range(5)]
-    async with stepped_collector(config(tmp_path)) as spans:
-        await spans.send(session, *(span for call in calls for span in call))
-        await spans.pass_time(QUIET_S)
-        targets = {span.parent_span_id for span in spans.carriers()}
-    assert targets == {call[-1].span_id for call in calls}
 
 
 @pytest.mark.parametrize("shift_ns", [-48 * HOUR_NS, 48 * HOUR_NS], ids=["in the past", "in the future"])
@@ -156,17 +124,6 @@ async def test_a_rag_call_is_judged_though_its_session_goes_on(tmp_path: Path) -
         assert len(spans.carriers()) == 10
 
 
-async def test_rag_calls_of_a_job_that_runs_for_hours_are_judged_while_it_runs(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        for number in range(20):  # a call a second, the next one always under way
-            *steps, call = call_in("00000000000000ff", number)
-            await spans.send(*steps)
-            await spans.pass_time(0.5)
-            await spans.send(call)
-            await spans.pass_time(0.5)
-        assert await judged(spans) >= 10
-
-
 async def test_a_session_that_goes_on_is_known_after_a_crash(tmp_path: Path) -> None:
     clock = StandingClock()
     async with stepped_collector(config(tmp_path), clock=clock) as spans:
@@ -202,15 +159,6 @@ async def test_what_was_judged_before_its_trace_grew_too_large_stays(tmp_path: P
         await spans.send(replace(more, span_id="00000000000000b4"))
         await spans.pass_time(DEADLINE_S)
         assert await judged(spans) == 1
-
-
-async def test_spans_that_are_sent_twice_do_not_make_a_trace_too_large(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path, max_spans_per_trace=3)) as spans:
-        for _ in range(3):
-            await spans.send(ROOT, RETRIEVAL, GENERATION)
-        await spans.pass_time(QUIET_S)
-        assert await judged(spans) == 1
-        assert spans.collector.counters.snapshot()["spans_repeated"] == 6
 
 
 async def test_a_retrieval_in_a_linked_trace_is_not_taken_for_the_answers_own(tmp_path: Path) -> None:

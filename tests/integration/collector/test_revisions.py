@@ -10,17 +10,15 @@ from typing import Any
 import pytest
 
 from ragtrace import semconv
-from ragtrace.traces.attach import carrier_span_id
 from ragtrace.traces.otlp import TraceSlice
 from ragtrace.traces.trace import Span
 from ragtrace_collector.config import CollectorConfig
 from tests.integration.collector.running import config_of
-from tests.integration.collector.stepping import StandingClock, Stepped, final_carriers, stepped_collector
+from tests.integration.collector.stepping import Stepped, final_carriers, stepped_collector
 from tests.rag_spans import rag_trace
 
 QUIET_S, DEADLINE_S, LINGER_S = 5, 60, 600
 SCORE = f"{semconv.SCORE_PREFIX}faithfulness"
-RECALL = f"{semconv.SCORE_PREFIX}context_recall"
 ROOT, RETRIEVAL, GENERATION = rag_trace(0, answer="Refunds take 14 days. Shipping takes 3 days.")
 
 
@@ -79,17 +77,6 @@ async def test_a_late_retrieval_is_judged_and_supersedes_what_was_said_without_i
     assert second.parent_span_id == first.parent_span_id == ROOT.span_id
 
 
-async def test_a_late_reference_makes_context_recall_possible(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        first = await judge_first(spans)
-        await spans.send(feedback(reference="Refunds take 14 days."))
-        await spans.pass_time(QUIET_S)
-        _, second = spans.carriers()
-    assert RECALL not in first.attributes
-    assert second.attributes[RECALL] == 1.0
-    assert second.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
-
-
 @pytest.mark.parametrize(
     "late",
     [
@@ -108,27 +95,6 @@ async def test_what_changes_nothing_that_was_judged_is_not_judged_again(tmp_path
         assert await spans.outcomes() == {"judged": 1}
 
 
-async def test_the_same_late_span_gives_the_same_carrier_wherever_it_happens(tmp_path: Path) -> None:
-    ids = []
-    for name in ("here", "there"):
-        (tmp_path / name).mkdir()
-        async with stepped_collector(config(tmp_path / name)) as spans:
-            await judge_first(spans)
-            await spans.send(second_retrieval())
-            await spans.pass_time(QUIET_S)
-            ids.append([span.span_id for span in spans.carriers()])
-    assert ids[0] == ids[1]
-    assert len(set(ids[0])) == 2
-
-
-def test_a_revision_has_an_id_of_its_own_and_the_first_carrier_the_one_of_old() -> None:
-    ids = {"trace_id": "t", "span_id": "s", "evaluator_set": "e", "evaluator_version": "v"}
-    first = carrier_span_id(**ids)
-    revised = carrier_span_id(**ids, revised_sha256="digest")
-    assert len({first, revised, carrier_span_id(**ids, revised_sha256="another")}) == 3
-    assert revised == carrier_span_id(**ids, revised_sha256="digest")
-
-
 async def test_revisions_of_an_answer_are_bounded(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path, max_revisions=2)) as spans:
         await judge_first(spans)
@@ -145,14 +111,6 @@ async def test_revisions_of_an_answer_are_bounded(tmp_path: Path) -> None:
     ]
 
 
-async def test_without_revisions_the_first_verdict_stays(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path, max_revisions=0)) as spans:
-        first = await judge_first(spans)
-        await spans.send(second_retrieval())
-        await spans.pass_time(QUIET_S)
-        assert [span.span_id for span in spans.carriers()] == [first.span_id]
-
-
 async def test_spans_that_come_after_the_linger_revise_nothing(tmp_path: Path) -> None:
     async with stepped_collector(config(tmp_path)) as spans:
         await judge_first(spans)
@@ -163,28 +121,6 @@ async def test_spans_that_come_after_the_linger_revise_nothing(tmp_path: Path) -
         await spans.pass_time(DEADLINE_S)
         assert len(spans.carriers()) == 1
         assert (await spans.outcomes())["judged"] == 1
-
-
-async def test_spans_that_come_while_the_answer_is_judged_revise_it(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await spans.send(ROOT, RETRIEVAL, GENERATION)
-        spans.clock.time_ns += QUIET_S * 10**9
-        await spans.collector.pipeline.sample_stage.step()
-        (job,) = await spans.collector.pipeline.store.take_jobs(1, now_ns=spans.clock.now_ns())
-        answers = await spans.collector.pipeline.evaluator.reader.read(
-            job.trace_id, spans.collector.live.rules
-        )
-        await spans.send(second_retrieval())
-        spans.clock.time_ns += QUIET_S * 10**9
-        await spans.collector.pipeline.sample_stage.step()
-        judged = answers.judged(job.span_id)
-        await spans.collector.pipeline.store.finish(
-            job, "judged", outbox_items={}, now_ns=spans.clock.now_ns(), carrier="ab", judged=judged
-        )
-        await spans.work()
-        (carrier,) = spans.carriers()
-    assert carrier.attributes[semconv.EVAL_SUPERSEDES] == "ab"
-    assert carrier.attributes[SCORE] == 1.0
 
 
 async def test_an_answer_that_moves_to_another_span_takes_its_verdict_along(tmp_path: Path) -> None:
@@ -199,35 +135,6 @@ async def test_an_answer_that_moves_to_another_span_takes_its_verdict_along(tmp_
         assert (await spans.collector.pipeline.store.ledger()).superseded == 1
     assert (first.parent_span_id, final.parent_span_id) == (GENERATION.span_id, ROOT.span_id)
     assert final.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
-
-
-async def test_an_answer_that_moves_while_it_is_judged_gets_one_carrier(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await spans.send(RETRIEVAL, GENERATION)
-        spans.clock.time_ns += DEADLINE_S * 10**9
-        await spans.collector.pipeline.sample_stage.step()
-        (job,) = await spans.collector.pipeline.store.take_jobs(1, now_ns=spans.clock.now_ns())
-        await spans.send(ROOT)
-        spans.clock.time_ns += QUIET_S * 10**9
-        for _ in range(2):
-            await spans.collector.pipeline.sample_stage.step()
-        out = dict.fromkeys([spans.collector.pipeline.deliverers[0].endpoint], b"")
-        await spans.collector.pipeline.store.finish(job, "judged", outbox_items=out, now_ns=1, carrier="ab")
-        await spans.work()
-        (carrier,) = spans.carriers()
-        assert await spans.outcomes() == {"judged": 1}
-    assert carrier.parent_span_id == ROOT.span_id
-
-
-async def test_a_revision_survives_a_crash_before_it_is_judged(tmp_path: Path) -> None:
-    clock = StandingClock()
-    async with stepped_collector(config(tmp_path), clock=clock) as spans:
-        first = await judge_first(spans)
-        await spans.send(second_retrieval())
-    async with stepped_collector(config(tmp_path), clock=clock) as spans:
-        await spans.pass_time(QUIET_S)
-        _, second = spans.carriers()
-    assert second.attributes[semconv.EVAL_SUPERSEDES] == first.span_id
 
 
 async def test_an_answer_without_retrieval_is_judged_when_the_retrieval_comes(tmp_path: Path) -> None:
@@ -254,16 +161,6 @@ async def test_spans_that_cannot_be_read_take_no_verdict_back(tmp_path: Path) ->
         assert spans.collector.counters.snapshot()["stage_errors"] == 1
 
 
-async def test_a_judged_answer_that_comes_back_with_scores_on_it_stays_as_it_is(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        first = await judge_first(spans)
-        scores = {key: value for key, value in first.attributes.items() if key.startswith("ragtrace.eval.")}
-        await spans.send(replace(ROOT, attributes={**ROOT.attributes, **scores}))
-        await spans.pass_time(DEADLINE_S)
-        assert await spans.outcomes() == {"judged": 1}
-        assert len(spans.carriers()) == 1
-
-
 async def test_a_revision_of_scores_on_the_answer_span_supersedes_that_span(tmp_path: Path) -> None:
     out = {"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}", "forward": True}
     holding = {"attach": {"mode": "hold"}, "export": [out]}
@@ -276,36 +173,6 @@ async def test_a_revision_of_scores_on_the_answer_span_supersedes_that_span(tmp_
     assert (root.span_id, root.attributes[SCORE], late.name) == (ROOT.span_id, 0.5, RETRIEVAL.name)
     assert (revision.attributes[SCORE], revision.parent_span_id) == (1.0, ROOT.span_id)
     assert revision.attributes[semconv.EVAL_SUPERSEDES] == ROOT.span_id
-
-
-async def test_a_verdict_on_a_fragment_is_superseded_when_its_call_comes_at_last(tmp_path: Path) -> None:
-    first = [replace(span, parent_span_id="00000000000000c1") for span in (RETRIEVAL, GENERATION)]
-    later = replace(
-        GENERATION, span_id="00000000000000b3", parent_span_id="00000000000000c2", end_ns=ROOT.end_ns
-    )
-    calls = [
-        replace(ROOT, span_id=parent, parent_span_id=None)
-        for parent in ("00000000000000c1", later.parent_span_id)
-    ]
-    async with stepped_collector(config(tmp_path)) as spans:
-        for part in (first, [later], [calls[0]], [calls[1]]):
-            await spans.send(*part)  # type: ignore[arg-type]
-            await spans.pass_time(DEADLINE_S)
-        final = final_carriers(spans.carriers())
-    said = {span.parent_span_id: span.name for span in final}
-    assert said == {calls[0].span_id: "evaluation fail", calls[1].span_id: "evaluation skipped"}
-
-
-async def test_spans_that_come_while_the_answer_waits_are_judged_with_it(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await spans.send(ROOT, RETRIEVAL, GENERATION)
-        spans.clock.time_ns += QUIET_S * 1_000_000_000
-        await spans.collector.pipeline.sample_stage.step()
-        await spans.send(second_retrieval())
-        await spans.collector.pipeline.evaluator.step()
-        await spans.work()
-        (carrier,) = spans.carriers()
-    assert carrier.attributes[SCORE] == 1
 
 
 async def test_a_trace_that_comes_again_after_it_was_forgotten_is_read_again(tmp_path: Path) -> None:

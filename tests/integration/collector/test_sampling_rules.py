@@ -294,15 +294,6 @@ async def test_a_crash_before_a_low_answer_is_ended_brings_nobody_back_twice(
     assert counted == {("judged", "neighbour"): 2, ("judged", "vip"): 1, ("sampled_out", "ratio"): 1}
 
 
-async def test_after_its_window_a_low_answer_has_no_neighbours(tmp_path: Path, clock: SetClock) -> None:
-    async with at(clock, tmp_path, **WATCHED) as collector:
-        await take(collector, trace_of(0, answer=WRONG, vip=True, **{"session.id": "s1"}))
-        await judge(collector, tmp_path)
-        clock.time_ns += 11 * MINUTE_NS
-        await take(collector, trace_of(1, **{"session.id": "s1"}))
-        assert set(await judge(collector, tmp_path)) == {trace_id_of(0)}
-
-
 async def test_neighbours_stay_within_the_limit(tmp_path: Path, clock: SetClock) -> None:
     async with at(clock, tmp_path, **WATCHED, limit={"answers": 2}) as collector:
         await take(collector, *(trace_of(number, **{"session.id": "s1"}) for number in range(3)))
@@ -417,14 +408,6 @@ async def test_a_report_joins_the_screen_of_all_answers_with_the_verdicts_on_som
     printed = await asyncio.to_thread(run, "report", *place)
     assert "judged by both" in printed.stdout
     assert "screened" in printed.stdout
-
-
-async def test_an_answer_without_suspicion_has_the_ratio(tmp_path: Path, clock: SetClock) -> None:
-    async with at(clock, tmp_path, ratio=0.5, suspicion={}) as collector:
-        root, retrieval, generation = rag_trace(1, answer="I cannot answer this.")
-        await take(collector, (root, retrieval, generation))
-        counted = await accounts(collector)
-    assert {rule for _, rule in counted} == {"ratio"}
 
 
 async def test_a_rule_with_a_higher_rate_wins_over_suspicion(tmp_path: Path, clock: SetClock) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ragtrace.errors import ConfigError
 from ragtrace.traces.otlp import SpanRef, TraceSlice
 from ragtrace_collector.service.check import check_config
-from ragtrace_collector.store.cipher import NO_CIPHER, open_cipher
+from ragtrace_collector.store.cipher import open_cipher
 from ragtrace_collector.store.records import HoldMode, StoreUnavailable
 from ragtrace_collector.store.sqlite import SqliteFile
 from ragtrace_collector.store.store import Store
@@ -178,12 +178,6 @@ def test_what_is_no_key_is_refused_and_not_quoted(tmp_path: Path, key: str) -> N
     with pytest.raises(ConfigError, match=r"encryption_keys\[1\]`: not 32 bytes in base64") as caught:
         check_config(config_of(tmp_path, store={"encryption_keys": [NEW, key]}))
     assert not key or key not in str(caught.value)
-
-
-def test_no_keys_cost_nothing() -> None:
-    payload = b"as it is"
-    assert NO_CIPHER.encrypt(payload, "t1") is payload
-    assert NO_CIPHER.decrypt(payload, "t1") is payload
 
 
 def test_no_cache_keeps_in_the_clear_what_the_store_encrypts(tmp_path: Path) -> None:

@@ -10,9 +10,7 @@ from typing import cast
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTracePartialSuccess,
     ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
 )
 
 from ragtrace import semconv
@@ -31,7 +29,6 @@ from tests.integration.collector.running import (
     until,
 )
 from tests.rag_spans import chat_span, rag_trace, trace_id_of
-from tests.unit.backends.servers import HttpAnswer, http_server
 
 pytestmark = pytest.mark.slow
 
@@ -77,40 +74,6 @@ async def test_an_answer_gets_its_verdicts_on_its_own_trace(tmp_path: Path) -> N
         INVENTED: "ragtrace.claim.contradicted",
         "Refunds take 14 days.": "ragtrace.claim.supported",
     }
-
-
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
-async def test_spans_may_come_in_any_order_one_by_one_and_twice(
-    tmp_path: Path, order: tuple[int, int, int]
-) -> None:
-    spans = rag_trace(0, answer=INVENTED)
-    async with running_collector(config_of(tmp_path)) as collector:
-        for position in (*order, order[0]):
-            await post(collector, request_of(spans[position]))
-        (carrier,) = await carriers(tmp_path, 1)
-        assert (await outcomes(collector))["judged"] == 1
-    assert carrier.attributes[LABEL] == "fail"
-    assert carrier.attributes[semconv.CONTEXT_COUNT] == 1
-
-
-async def test_many_answers_in_one_request_are_each_judged_once(tmp_path: Path) -> None:
-    spans = [span for number in range(40) for span in rag_trace(number)]
-    async with running_collector(config_of(tmp_path)) as collector:
-        await send_grpc(collector, request_of(*spans))
-        found = await carriers(tmp_path, 40)
-        assert (await outcomes(collector))["judged"] == 40
-    assert {span.trace_id for span in found} == {trace_id_of(number) for number in range(40)}
-
-
-async def test_what_the_ratio_leaves_out_is_not_judged_and_a_rule_brings_it_back(tmp_path: Path) -> None:
-    sample = {"ratio": 0.0, "rules": [{"name": "vip", "service": "vip"}]}
-    async with running_collector(config_of(tmp_path, sample=sample)) as collector:
-        await post(collector, request_of(*rag_trace(0), *rag_trace(1, service="vip")))
-        (carrier,) = await carriers(tmp_path, 1)
-        assert await outcomes(collector) == {"judged": 1, "sampled_out": 1}
-    assert carrier.trace_id == trace_id_of(1)
-    assert carrier.attributes[semconv.SAMPLE_RULE] == "vip"
-    assert carrier.attributes[semconv.SAMPLE_PROBABILITY] == 1.0
 
 
 async def test_attributes_of_ones_own_are_judged_where_the_mapping_names_them(tmp_path: Path) -> None:
@@ -159,35 +122,6 @@ async def test_a_judge_that_fails_gives_an_error_and_no_score(tmp_path: Path, er
     assert not [key for key in carrier.attributes if key.startswith(semconv.SCORE_PREFIX)]
 
 
-async def test_a_judge_that_is_away_is_asked_again_later(tmp_path: Path) -> None:
-    config = config_of(
-        tmp_path,
-        judge=scripted(tmp_path, {"error": "judge_unavailable"}),
-        evaluate={"retry_delays": ["1h"]},
-    )
-    async with running_collector(config) as collector:
-        await post(collector, request_of(*rag_trace(0)))
-        await until(lambda: collector.counters.snapshot()["answers_postponed"])
-        assert await outcomes(collector) == {"postponed:judge_unavailable": 1}
-    assert carriers_in(tmp_path / "out.jsonl") == ()
-
-
-async def test_carriers_that_come_back_are_neither_judged_nor_forwarded(tmp_path: Path) -> None:
-    with running_receiver() as downstream:
-        export = [
-            {"endpoint": f"otlp-file:{tmp_path / 'out.jsonl'}"},
-            {"endpoint": downstream.endpoint, "forward": True},
-        ]
-        async with running_collector(config_of(tmp_path, export=export)) as collector:
-            await post(collector, request_of(*rag_trace(0)))
-            (carrier,) = await carriers(tmp_path, 1)
-            await post(collector, request_of(carrier))
-            await until(lambda: len(downstream.spans) >= 4)
-            assert collector.counters.snapshot()["spans_own"] == 1
-        assert len(downstream.spans) == 4
-    assert len(carriers_in(tmp_path / "out.jsonl")) == 1
-
-
 async def test_originals_are_forwarded_untouched_even_if_not_sampled(tmp_path: Path) -> None:
     spans = rag_trace(0)
     with running_receiver() as downstream:
@@ -226,19 +160,6 @@ async def test_spans_that_were_rejected_are_not_forwarded(tmp_path: Path) -> Non
     assert ids == [rag_trace(0)[0].span_id, rag_trace(0)[2].span_id]
 
 
-async def test_what_a_back_end_took_in_part_is_sent_one_by_one_once(tmp_path: Path) -> None:
-    partial = ExportTraceServiceResponse(partial_success=ExportTracePartialSuccess(rejected_spans=1))
-    with http_server(lambda _: HttpAnswer(body=partial.SerializeToString())) as server:
-        config = config_of(tmp_path, export=[{"endpoint": f"{server.url}/v1/traces"}])
-        async with running_collector(config) as collector:
-            sinks = dict.fromkeys([f"{server.url}/v1/traces"], request_of(*rag_trace(0)))
-            for _ in range(3):
-                await collector.pipeline.store.append([], forward=sinks, now_ns=1)
-            await until(lambda: collector.counters.snapshot()["parcels_rejected"] == 3)
-    sent = [len(decode(body)) for _, _, body in server.requests]
-    assert sent in ([9, 3, 3, 3], [3, 3, 3], [6, 3, 3, 3])
-
-
 async def test_a_judged_answer_waits_for_a_full_disk(tmp_path: Path) -> None:
     config = config_of(tmp_path, assemble={"quiet_period": "300ms"}, judge={"use": "lexical"})
     async with running_collector(config) as collector:
@@ -257,28 +178,6 @@ async def test_a_judged_answer_waits_for_a_full_disk(tmp_path: Path) -> None:
         assert await outcomes(collector) == {"judged": 1}
 
 
-async def test_the_root_that_comes_after_the_deadline_still_leads_to_a_verdict(tmp_path: Path) -> None:
-    root, retrieval, generation = rag_trace(0)
-    config = config_of(tmp_path, assemble={"quiet_period": "20ms", "deadline": "100ms"})
-    async with running_collector(config) as collector:
-        await post(collector, request_of(retrieval))
-        await until(lambda: collector.counters.snapshot()["traces_settled"])
-        await post(collector, request_of(root, generation))
-        (carrier,) = await carriers(tmp_path, 1)
-    assert carrier.parent_span_id == root.span_id
-    assert carrier.attributes[semconv.CONTEXT_COUNT] == 1
-
-
-async def test_stopping_drains_what_is_complete_and_keeps_the_rest(tmp_path: Path) -> None:
-    config = config_of(tmp_path, assemble={"quiet_period": "10m", "deadline": "10m"})
-    async with running_collector(config) as collector:
-        await post(collector, request_of(*rag_trace(0), rag_trace(1)[1]))
-    assert [span.trace_id for span in carriers_in(tmp_path / "out.jsonl")] == [trace_id_of(0)]
-    async with running_collector(config) as collector:
-        await post(collector, request_of(rag_trace(1)[0], rag_trace(1)[2]))
-    assert len(carriers_in(tmp_path / "out.jsonl")) == 2
-
-
 @pytest.mark.slow
 async def test_a_thousand_chunks_and_a_huge_answer_are_judged(tmp_path: Path) -> None:
     chunks = [f"Fact {number} is that number {number} is nice." for number in range(1000)]
@@ -289,21 +188,6 @@ async def test_a_thousand_chunks_and_a_huge_answer_are_judged(tmp_path: Path) ->
         (carrier,) = await carriers(tmp_path, 1)
     assert carrier.attributes[semconv.CONTEXT_COUNT] == 1000
     assert len(carrier.events) <= 128
-
-
-async def test_odd_spans_do_not_stop_the_ones_behind_them(tmp_path: Path) -> None:
-    root, retrieval, generation = rag_trace(0, answer="NUL \x00 stays. Refunds take 14 days.")
-    backwards = replace(root, end_ns=root.start_ns - 5)
-    nested: object = "deep"
-    for _ in range(40):
-        nested = (nested,)
-    odd = replace(retrieval, attributes={**retrieval.attributes, "odd": nested})  # type: ignore[dict-item]
-    async with running_collector(config_of(tmp_path)) as collector:
-        assert (await post(collector, request_of(backwards, odd, generation))).status_code == 200
-        await post(collector, request_of(*rag_trace(1)))
-        found = await carriers(tmp_path, 2)
-    assert {span.trace_id for span in found} == {trace_id_of(0), trace_id_of(1)}
-    assert all(span.end_ns > span.start_ns for span in found)
 
 
 async def test_a_trace_whose_spans_cannot_be_read_does_not_stop_the_ones_behind_it(tmp_path: Path) -> None:

@@ -144,19 +144,6 @@ def name_of(session: str) -> SessionName:
     return SessionName(session=session)
 
 
-async def test_the_index_has_the_session_as_its_last_span_tells_it(tmp_path: Path) -> None:
-    async with stepped_collector(config(tmp_path)) as spans:
-        await receive(spans, TOLD[0], TOLD[2], TOLD[3])
-        await spans.pass_time(IDLE_S + 1)
-        await receive(spans, TOLD[1])
-        await spans.pass_time(IDLE_S + 1)
-        (listed,) = (await spans.collector.pipeline.store.answers.sessions(tenant=None)).sessions
-        (told,) = await spans.collector.pipeline.store.answers.judged_sessions("chat-1", tenant="")
-    assert listed == (told.session, told.tenant)
-    assert (told.turns, told.faithful, told.contradictions, told.repeated) == (4, 2, 1, 1)
-    assert told.last.trace_id == trace_id_of(3)
-
-
 async def test_a_process_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     clock = StandingClock()
     async with stepped_collector(config(tmp_path), clock=clock) as spans:
@@ -167,37 +154,6 @@ async def test_a_process_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> 
         await spans.pass_time(IDLE_S + 1)
         (span,) = sessions_in(spans.carriers())
     check_told(span)
-
-
-async def test_one_id_of_two_tenants_is_two_sessions(tmp_path: Path) -> None:
-    def of_tenant(spans: Sequence[Span], tenant: str) -> list[Span]:
-        resource = replace(
-            spans[0].resource, attributes={**spans[0].resource.attributes, semconv.TENANT: tenant}
-        )
-        return [replace(span, resource=resource) for span in spans]
-
-    others = {"sample": {"tenant": semconv.TENANT}}
-    async with stepped_collector(config(tmp_path, others=others)) as spans:
-        await receive(spans, of_tenant(TOLD[0], "a"), of_tenant(TOLD[2], "b"))
-        await spans.pass_time(IDLE_S + 1)
-        found = sessions_in(spans.carriers())
-    assert [numbers(span)["turns"] for span in found] == [1, 1]
-    assert [numbers(span)["contradictions"] for span in found] == [0, 0]
-    assert len({span.span_id for span in found}) == 2
-
-
-async def test_turns_of_two_application_processes_are_one_session_in_order_of_time(tmp_path: Path) -> None:
-    def from_process(spans: Sequence[Span], instance: str) -> list[Span]:
-        attributes = {**spans[0].resource.attributes, "service.instance.id": instance}
-        return [replace(span, resource=replace(span.resource, attributes=attributes)) for span in spans]
-
-    async with stepped_collector(config(tmp_path)) as spans:
-        for number, instance in ((3, "b"), (0, "a"), (2, "a"), (1, "b")):
-            await receive(spans, from_process(TOLD[number], instance))
-        await spans.pass_time(IDLE_S + 1)
-        (span,) = sessions_in(spans.carriers())
-    check_told(span)
-    assert span.resource.attributes["service.instance.id"] == "b"
 
 
 async def test_a_cycle_of_corrections_ends_and_is_told_within_bounds(tmp_path: Path) -> None:

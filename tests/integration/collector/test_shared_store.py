@@ -141,10 +141,3 @@ def test_an_address_that_is_taken_stops_all_workers(tmp_path: Path, url: str, ba
         log = eventually(lambda: (folder / "collector.log").read_text(), what="a word on it")
     assert "`telemetry.listen`: cannot listen on" in log
     assert "Traceback" not in log
-
-
-@pytest.mark.parametrize("options", [["--workers", "2"], ["--role", "ingest"], ["--role", "evaluate"]])
-def test_a_file_belongs_to_one_process(options: list[str]) -> None:
-    told = run("collector", *options)
-    assert told.exit_code == 2
-    assert "set `store: postgresql://…`" in told.stderr

@@ -215,23 +215,6 @@ async def test_a_store_that_is_full_of_unfinished_work_refuses_senders(
     assert [each.message for each in caplog.records] == ["the store is full: senders are told to wait"]
 
 
-async def test_how_answers_ended_is_known_longer_than_their_spans(path: Path) -> None:
-    async with opened(path) as store:
-        await fill(store, 5, now_ns=10)
-        await store.expire(decided_before_ns=20, ended_before_ns=5)
-        again = await store.decide_trace(
-            "t0",
-            jobs=[],
-            outcomes=[Outcome(span_id="s1", outcome="sampled_out")],
-            keep_spans=False,
-            now_ns=30,
-        )
-        assert (again.ended, (await store.spans("t0")).payloads) == (0, ())
-        await store.expire(decided_before_ns=40, ended_before_ns=20)
-        ledger = await store.ledger()
-        assert (ledger.seen, ledger.adds_up) == (5, True)
-
-
 async def test_what_a_back_end_refused_is_kept_for_the_retention(path: Path) -> None:
     async with opened(path) as store:
         await store.append([], forward={SINK: b"request"}, now_ns=1)
@@ -278,35 +261,10 @@ async def test_a_disk_that_is_full_is_told_to_the_sender_and_harms_nothing(tmp_p
     await store.aclose()
 
 
-async def test_what_is_settled_and_old_is_forgotten_and_its_space_returned(tmp_path: Path) -> None:
-    file = tmp_path / "store.db"
-    store = await Store.open(SqliteFile(file), max_bytes=50 << 20)
-    for number in range(20):
-        await store.append([part(f"t{number}", bytes(100_000))], forward={}, now_ns=1)
-        await store.decide_trace(f"t{number}", jobs=[], outcomes=[], keep_spans=True, now_ns=2)
-    assert await store.expire(decided_before_ns=2, ended_before_ns=0) == 0
-    assert await store.expire(decided_before_ns=3, ended_before_ns=0) == 20
-    await store.append([part("fresh")], forward={}, now_ns=4)
-    assert (await store.spans("t0")).payloads == ()
-    await store.aclose()
-    assert file.stat().st_size < 1_000_000
-
-
-async def test_a_second_collector_is_kept_off_the_file(path: Path) -> None:
-    async with opened(path):
-        with pytest.raises(ConfigError, match="in use by another collector"):
-            await Store.open(SqliteFile(path), max_bytes=1 << 20)
-
-
 @pytest.mark.parametrize("bad", ["missing/folder/store.db", ".", "nul\0.db"])
 async def test_an_unusable_path_is_named(tmp_path: Path, bad: str) -> None:
     with pytest.raises(ConfigError, match=r"`store\.path`: .* cannot be used"):
         await Store.open(SqliteFile(tmp_path / bad), max_bytes=1 << 20)
-
-
-async def test_a_path_that_names_no_file_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"`store\.path`: '\.' cannot be used"):
-        await Store.open(SqliteFile(Path()), max_bytes=1 << 20)
 
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

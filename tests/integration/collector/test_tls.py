@@ -143,13 +143,6 @@ def test_a_file_that_is_no_certificate_is_named(tmp_path: Path, wrong: str) -> N
     assert "bad.pem" in str(caught.value) or wrong == "client_ca"
 
 
-def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    server, other = authority.issue("server"), authority.issue("other")
-    with pytest.raises(ConfigError, match="key values mismatch"):
-        check_config(secured(tmp_path, Files(cert=server.cert, key=other.key)))
-
-
 @pytest.mark.parametrize("tls", [{"ca": "nowhere.crt"}, {"ca": "ca.crt", "cert": "ca.crt", "key": "ca.crt"}])
 def test_a_file_for_a_back_end_that_cannot_be_used_is_named(tmp_path: Path, tls: dict[str, str]) -> None:
     Authority(tmp_path)

@@ -310,17 +310,6 @@ def test_a_review_needs_its_permission_and_its_form(tmp_path: Path) -> None:
     pages.reviews._close()
 
 
-def test_a_tenant_reviews_its_own_answers_only(tmp_path: Path) -> None:
-    pages = ReviewPages(tmp_path, answers=1, grants=(grant("rt_acme", "read", "review", tenant="acme"),))
-    client = pages.client()
-    log_in(client, "rt_acme")
-    key = pages.keys[0]
-    assert client.get(f"/review/{key.trace_id}/{key.span_id}?tenant=other").status_code == 404
-    assert client.get(f"/review/{key.trace_id}/{key.span_id}").status_code == 410  # not in its traffic
-    assert client.get("/review/labels.jsonl").text == ""
-    pages.reviews._close()
-
-
 def test_labels_of_the_page_are_read_by_calibrate(pages: ReviewPages, tmp_path: Path) -> None:
     client = pages.client()
     page = client.get("/review/next?queue=random")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragtrace.traces.otlp import SpanRef
-from ragtrace_collector.assemble.open_traces import AssemblePolicy, Assembly, ClosedTraces, Ready
+from ragtrace_collector.assemble.open_traces import AssemblePolicy, Assembly, Ready
 
 SECOND = 1_000_000_000
 POLICY = AssemblePolicy(
@@ -188,13 +188,6 @@ def test_a_rag_call_waits_for_a_parent_that_may_belong_to_it(stray_s: float) -> 
     assert spans.ready_at(15) == ["t/c2"]
 
 
-def test_a_rag_call_does_not_wait_for_what_began_when_it_was_quiet() -> None:
-    spans = Assembled()
-    spans.add("t", STEP, CALL, at_s=0)
-    spans.add("t", STRAY, at_s=2.1)
-    assert spans.ready_at(2.2) == ["t/c1"]
-
-
 def test_a_rag_call_whose_stray_parent_never_comes_is_taken_at_the_deadline() -> None:
     spans = Assembled(replace(POLICY, max_spans_per_trace=1000))
     spans.add("t", STRAY, STEP, CALL, at_s=0)
@@ -221,23 +214,6 @@ def test_of_nested_rag_calls_the_outer_one_is_ready() -> None:
     assert spans.ready_at(30) == []
 
 
-def test_a_rag_call_whose_trace_is_complete_is_left_to_its_trace() -> None:
-    spans = Assembled()
-    spans.add("t", CALL, at_s=0)
-    spans.add("t", SpanRef(span_id="session", parent_span_id=None), at_s=1.9)
-    assert spans.ready_at(2.5) == []
-    assert spans.ready_at(3.9) == ["t"]
-
-
-def test_a_call_that_could_not_be_settled_is_ready_again() -> None:
-    spans = Assembled()
-    spans.add("t", STEP, CALL, at_s=0)
-    (ready,) = _take(spans, 2)
-    spans.assembly.put_back(ready)
-    assert spans.ready_at(2.1) == []
-    assert spans.ready_at(4) == ["t/c1"]
-
-
 def test_copies_of_a_span_that_differ_take_room_and_equal_ones_none() -> None:
     spans = Assembled()
     copies = [ROOT._replace(content_hash=number) for number in range(6)]
@@ -248,16 +224,6 @@ def test_copies_of_a_span_that_differ_take_room_and_equal_ones_none() -> None:
     assert spans.assembly.has_all("t", copies[:5])
     assert spans.assembly.has_room("t", copies[:5])
     assert not spans.assembly.has_room("t", copies[5:])
-
-
-def test_of_traces_that_were_taken_so_many_spans_are_remembered() -> None:
-    closed = ClosedTraces(most_spans=4)
-
-    for trace_id in ("first", "second", "third"):
-        closed.remember(trace_id, {1, 2}, most_traces=10)
-
-    known = [closed.copies(trace_id) for trace_id in ("first", "second", "third")]
-    assert known == [frozenset(), {1, 2}, {1, 2}]
 
 
 def test_what_came_of_the_last_traces_is_known_after_they_were_taken() -> None:

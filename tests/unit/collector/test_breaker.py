@@ -85,13 +85,6 @@ async def test_requests_in_a_row_that_nobody_answers_are_told_until_one_is_answe
     assert told == ["", "", "", str(failure), "", "", str(failure), ""]
 
 
-async def test_a_refusal_between_answers_leaves_it_closed() -> None:
-    breaker = breaker_at(Clock())
-    for failure in (REFUSED, None, REFUSED, JudgeNonsense("?"), REFUSED):
-        await ask(breaker, failure)
-    assert breaker.state is BreakerState.CLOSED
-
-
 async def test_a_probe_that_is_answered_closes_it() -> None:
     clock = Clock()
     breaker = await opened(clock)
@@ -113,16 +106,6 @@ async def test_the_delays_before_probes_grow_to_the_last_one() -> None:
         waits.append((breaker.probe_ns - clock.now_ns()) // SECOND)
         clock.time_ns = breaker.probe_ns
     assert waits == [10, 60, 60, 60]
-
-
-async def test_after_it_closed_the_delays_begin_again() -> None:
-    clock = Clock()
-    breaker = breaker_at(clock)
-    for failure in (REFUSED, REFUSED, REFUSED, None, REFUSED, REFUSED):
-        await ask(breaker, failure)
-        clock.time_ns = max(clock.time_ns, breaker.probe_ns)
-    assert clock.time_ns - breaker.probe_ns == 0
-    assert breaker.probe_ns == Clock().time_ns + (10 + 60 + 10) * SECOND
 
 
 async def test_while_one_request_probes_the_others_wait_for_what_it_finds() -> None:
@@ -188,19 +171,6 @@ async def test_a_long_pause_that_the_endpoint_asks_for_opens_it_and_probes_go_on
     with pytest.raises(JudgeUnavailable):
         async with breaker.passage():
             pytest.fail("the judge was asked")
-
-
-async def test_a_pause_that_ends_before_the_next_probe_is_the_shorter_wait() -> None:
-    clock = Clock()
-    breaker = Breaker(who="judge", clock=clock, probe_delays_ns=(3600 * SECOND,))
-    await ask(breaker, JudgeUnavailable("429", retry_after_s=600))
-    assert breaker.probe_ns == clock.now_ns() + 600 * SECOND
-
-
-async def test_a_pause_that_who_asks_waits_for_leaves_it_closed() -> None:
-    breaker = breaker_at(Clock())
-    await ask(breaker, JudgeUnavailable("429", retry_after_s=30))
-    assert breaker.state is BreakerState.CLOSED
 
 
 async def test_it_tells_of_each_change_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -91,13 +91,6 @@ def test_a_refusal_names_the_limit_that_lasts_longest(table: SpendTable) -> None
     assert refusal.limit == "month_calls"
 
 
-def test_a_request_that_is_refused_is_counted_nowhere(table: SpendTable) -> None:
-    live = budget(minute=Limit(calls=1), day=Limit(calls=10))
-    for _ in range(3):
-        reserve(table, live, ONE, now_ns=NOON)
-    assert [each.spent for each in status(table, live, now_ns=NOON).left()] == [1, 1]
-
-
 def test_a_request_larger_than_a_whole_limit_passes_alone_in_its_window(table: SpendTable) -> None:
     live = budget(minute=Limit(tokens=100))
     large = Spend(calls=1, tokens=5_000)
@@ -131,21 +124,6 @@ def test_a_share_of_the_limits_leaves_the_rest_to_others(table: SpendTable) -> N
     assert isinstance(reserve(table, live, ONE, now_ns=NOON), Reservation)
 
 
-def test_purses_are_apart(table: SpendTable) -> None:
-    live = budget(day=Limit(calls=1))
-    backfill = Budget(name="backfill", limits=live.limits)
-    reserve(table, live, ONE, now_ns=NOON)
-    assert isinstance(reserve(table, backfill, ONE, now_ns=NOON), Reservation)
-
-
-def test_a_clock_set_back_an_hour_finds_what_it_spent_there(table: SpendTable) -> None:
-    live = budget(minute=Limit(calls=1))
-    for minute in range(120):
-        reserve(table, live, ONE, now_ns=NOON + minute * MINUTE)
-    back = [reserve(table, live, ONE, now_ns=NOON + minute * MINUTE) for minute in range(60, 120)]
-    assert all(isinstance(answer, ExceededLimit) for answer in back)
-
-
 def test_a_clock_set_forward_and_back_forgets_nothing(table: SpendTable) -> None:
     live = budget(minute=Limit(calls=1), day=Limit(calls=1))
     reserve(table, live, ONE, now_ns=NOON)
@@ -172,12 +150,6 @@ def test_the_share_to_sample_is_one_on_pace_and_none_at_the_limit(used: float, e
     assert share == 0 or used < 1
     if used < elapsed - 1e-6:
         assert share == pytest.approx(1)
-
-
-def test_a_minute_that_is_spent_lowers_no_rate() -> None:
-    window = Period.MINUTE.window(NOON)
-    spent = {window: Spend(calls=5)}
-    assert BudgetStatus(budget=budget(minute=Limit(calls=5)), spent=spent).share_to_sample(NOON) == 1
 
 
 @pytest.mark.parametrize("demand", [1.5, 4, 20])

@@ -33,28 +33,12 @@ def test_it_never_goes_back(readings: list[int]) -> None:
     assert told == sorted(told)
 
 
-def test_after_the_clock_was_set_back_time_goes_on_at_its_pace() -> None:
-    clock = SetClock(10 * HOUR_NS)
-    steady = SteadyClock(clock)
-    before = steady.now_ns()
-    clock.at_ns -= HOUR_NS
-    assert steady.now_ns() == before
-    clock.at_ns += 5
-    assert steady.now_ns() == before + 5
-
-
 def test_what_was_written_before_a_restart_is_not_in_the_future() -> None:
     clock = SetClock(9 * HOUR_NS)
     steady = SteadyClock(clock, not_before_ns=10 * HOUR_NS)
     assert steady.now_ns() == 10 * HOUR_NS
     clock.at_ns += 7
     assert steady.now_ns() == 10 * HOUR_NS + 7
-
-
-def test_a_clock_that_is_not_set_back_is_told_as_it_is() -> None:
-    clock = SetClock(5)
-    steady = SteadyClock(clock, not_before_ns=3)
-    assert (steady.now_ns(), steady.now_ns()) == (5, 5)
 
 
 def test_setting_back_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import queue
-
 import pytest
 
 from ragtrace.errors import ConfigError
 from ragtrace_collector.config import CollectorConfig, parse_config
 from ragtrace_collector.operations import reload as reloading
-from ragtrace_collector.operations._hard_stop import HardStop
 from ragtrace_collector.operations.reload import changed_keys, digest_of, refuse_what_needs_a_restart
-from tests.patience import PATIENCE_S
 
 
 def config(text: str = "", *, key: str = "a secret") -> CollectorConfig:
@@ -42,18 +38,3 @@ def test_what_says_the_same_has_one_digest() -> None:
 def test_what_needs_a_restart_is_a_key_of_the_configuration(key: str) -> None:
     keys = {name for name, _ in reloading._flat(config().model_dump())}
     assert any(reloading._is_within(name, key) for name in keys)
-
-
-def test_what_does_not_end_is_ended() -> None:
-    codes: queue.Queue[int] = queue.Queue()
-    HardStop(codes.put).arm(0.01)
-    assert codes.get(timeout=PATIENCE_S) == 1
-
-
-def test_what_ended_in_time_is_left_alone() -> None:
-    codes: queue.Queue[int] = queue.Queue()
-    stop = HardStop(codes.put)
-    stop.arm(0.5)
-    stop.disarm()
-    with pytest.raises(queue.Empty):
-        codes.get(timeout=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ragtrace import semconv
 from ragtrace.stats import Weighed, weighted_mean
@@ -98,14 +97,3 @@ def test_a_budget_that_lowers_rates_changes_no_average() -> None:
     assert found is not None
     assert found.low < truth < found.high
     assert plain > truth + 0.05
-
-
-def test_two_samplers_of_one_configuration_decide_alike_and_a_higher_ratio_adds_only() -> None:
-    rules = [{"name": "some", "attributes": {"tier": "gold"}, "rate": 0.3}]
-    low, same, high = (sampler(ratio=ratio, rules=rules) for ratio in (0.1, 0.1, 0.2))
-    for number in range(2_000):
-        each = asked(number, **({"tier": "gold"} if number % 3 else {}))
-        decision = decide(low, each)
-        assert decide(same, each) == decision
-        if decision.left_out is None:
-            assert replace(decide(high, each), sample=decision.sample) == decision

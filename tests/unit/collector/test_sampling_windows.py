@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.sampling import SamplingPlan
-from ragtrace.stats import Weighed, weighted_mean
 from ragtrace_collector.sampling import Limits, Sampler, TenantFloor
 from tests.unit.collector.asked import HOUR_NS, START_NS, Asked, asked, decide
 
@@ -58,39 +57,12 @@ def test_the_probability_on_record_is_how_often_such_answers_are_kept() -> None:
         assert abs(kept[probability] - number * probability) <= spread
 
 
-def test_a_rate_is_the_same_for_the_whole_window_after_the_first() -> None:
-    sampler = fair(20)
-    found = [decide(sampler, each).sample for each in loud_and_small(2) if each.now_ns >= START_NS]
-    second = {sample.probability for sample in found[len(found) // 2 :] if sample.rule == "tenant"}
-    assert second == {20 / 30}
-
-
-def test_the_first_answers_of_a_tenant_nobody_knows_are_kept_for_certain() -> None:
-    sampler = fair(3, ratio=0.0)
-    found = [decide(sampler, asked(number)).left_out for number in range(10)]
-    assert found == [None] * 3 + ["sampled_out"] * 7
-
-
 def test_tenants_beyond_bounds_share_one_floor() -> None:
     sampler = fair(1, ratio=0.0)
     for number in range(3_000):
         decide(sampler, asked(number, tenant=f"tenant {number}"))
     assert sampler.fairness is not None
     assert len(sampler.fairness.windows.current) <= 1_001
-
-
-@pytest.mark.parametrize("a_minute", [30, 100, 1_000])
-def test_a_rate_limit_is_kept_in_every_window_and_nearly_used(a_minute: int) -> None:
-    sampler, kept, shed = limited(60), Counter[int](), 0
-    for minute in range(10):
-        for number in range(a_minute):
-            at_s = minute * 60 + number * 60 / a_minute
-            decision = decide(sampler, asked(minute * a_minute + number, at_s=at_s))
-            kept[minute] += decision.left_out is None
-            shed += decision.left_out == "shed:rate_limit" and minute > 0
-    assert max(kept.values()) <= 60
-    assert min(kept.values()) >= min(a_minute, 60) * 0.4
-    assert shed <= 10  # the factor does the work: chance alone leads past the limit
 
 
 @pytest.mark.parametrize(("ratio", "throttle"), [(0.2, 1.0), (1.0, 0.2)], ids=["door", "throttle"])
@@ -137,44 +109,6 @@ def test_a_limit_leaves_a_tenants_floor_alone() -> None:
         kept[decision.tenant] += decision.left_out is None and each.now_ns >= START_NS + HOUR_NS
     assert kept["small"] > 15  # its share of the limit alone would be 6
     assert kept["loud"] > 100
-
-
-def test_weighted_means_are_right_under_a_limit_that_lowers_rates() -> None:
-    sampler, everything, kept = limited(40, ratio=0.5), [], []
-    for minute in range(60):
-        for number in range(40 + 10 * (minute % 7)):
-            each = asked(minute * 1_000 + number, at_s=minute * 60 + number / 4)
-            score = (number * 37 % 100) / 100 * (0.3 + minute % 7 / 10)
-            everything.append(score)
-            decision = decide(sampler, each)
-            if decision.left_out is None:
-                kept.append(Weighed(score, decision.sample.probability, each.trace.trace_id))
-    found = weighted_mean(kept)
-    assert found is not None
-    assert found.low < sum(everything) / len(everything) < found.high
-
-
-def test_a_restart_changes_no_rate() -> None:
-    traffic = list(loud_and_small(2, loud=2_000, small=20))
-    whole, first = both_limits(), both_limits()
-    rows = {}
-    expected = [decide(whole, each) for each in traffic]
-    for number, each in enumerate(traffic):
-        if number % 500 == 0 and number:
-            second = both_limits()
-            second.restore(tuple(rows.values()), (), now_ns=each.now_ns)
-            first = second
-        found = decide(first, each)
-        assert (found.left_out, found.sample) == (expected[number].left_out, expected[number].sample)
-        rows |= {row[:3]: row for row in first.take_changes().windows}
-
-
-def both_limits() -> Sampler:
-    return Sampler(
-        plan=SamplingPlan(ratio=0.5),
-        fairness=TenantFloor(answers=10, window_ns=HOUR_NS),
-        limits=Limits(answers=10, per_tenant=8),
-    )
 
 
 def test_a_throttle_is_within_the_limit_and_on_record() -> None:

@@ -5,24 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from math import sqrt
 from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragtrace.answers.summary import AnswerSummary, MetricSummary
 from ragtrace.model import Label, VerdictCounts
-from ragtrace.stats import Weighed, weighted_mean
 from ragtrace_collector.operations._instruments import Readings
-from ragtrace_collector.operations._score_points import otlp_of
 from ragtrace_collector.operations.metrics import SelfMetrics
 from ragtrace_collector.operations.pages import pages_app
 from ragtrace_collector.telemetry import score_table as table
-from ragtrace_collector.telemetry.resource import own_resource
 from ragtrace_collector.telemetry.scores import ScoreMetric, Scores
 from ragtrace_collector.web.tokens import TokenAuth
 from tests.integration.collector.running import until
@@ -67,35 +61,6 @@ async def page(found: Scores, accept: str = "") -> str:
     text, _ = await metrics.page(accept)
     await metrics.aclose()
     return text.decode()
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from([0.0, 0.25, 0.5, 0.8, 1.0]), st.sampled_from([1.0, 0.5, 0.1, 0.03])),
-        min_size=2,
-    )
-)
-def test_mean_and_interval_follow_from_the_sums(drawn: list[tuple[float, float]]) -> None:
-    answers = [a_row(n, score, probability=probability) for n, (score, probability) in enumerate(drawn)]
-    found = noted(*answers)
-    expected = weighted_mean(
-        Weighed(score, probability, str(n)) for n, (score, probability) in enumerate(drawn)
-    )
-    assert expected is not None
-    (histogram,) = _joined(found)
-    weight, mean = sum(histogram[0]), histogram[1] / sum(histogram[0])
-    squares = total(found, table.SCORE_SQUARED) - 2 * mean * total(found, table.SCORE_PRODUCT)
-    variance = (squares + mean**2 * total(found, table.WEIGHT_SQUARED)) / weight**2
-    assert mean == pytest.approx(expected.mean)
-    # the library's interval is Wilson's, and never shorter than that of the linearized variance
-    assert 1.96 * sqrt(max(0.0, variance)) <= (expected.high - expected.low) * 1.1 + 1e-9
-
-
-def _joined(found: Scores) -> list[tuple[list[float], float]]:
-    """Return the weighted histograms of a metric, both labels together."""
-    histograms = found.histograms[table.WEIGHTED].values()
-    counts = [sum(column) for column in zip(*(histogram.counts for histogram in histograms), strict=True)]
-    return [(counts, sum(histogram.total for histogram in histograms))]
 
 
 def test_what_failed_or_was_skipped_is_no_score() -> None:
@@ -147,27 +112,6 @@ async def test_a_hundred_thousand_invented_models_fill_nothing() -> None:
     text = await page(found)
     assert len(text) < 2_000_000
     assert 'gen_ai_request_model="other"' in text
-
-
-async def test_a_scrape_has_thousands_of_series_whatever_the_values() -> None:
-    metrics = [a_metric(score, name) for name in ("faithfulness", "context_recall") for score in (0.0, 1.0)]
-    rows = [
-        a_row(
-            n,
-            metrics=(metrics[n % 2], metrics[2 + n % 2]),
-            model=f"m{n % 10}",
-            service=f"s{n % 4}",
-            prompt_version=str(n // 40),
-        )
-        for n in range(10_000)
-    ]
-    found = noted(*rows, most_values=10_000)
-    text = await page(found)
-    assert 3_000 < sum(not line.startswith("#") for line in text.splitlines()) <= 10_100
-    assert total(found, table.RESULTS) == 20_000
-    # what does not fit with all its dimensions has still its service, by which rules ask
-    assert all(total(found, table.UNPRICED, service_name=f"s{n}") == 2_500 for n in range(4))
-    assert total(found, table.UNPRICED, gen_ai_request_model="other") > 5_000
 
 
 async def test_a_page_is_encoded_while_other_requests_are_answered() -> None:
@@ -224,17 +168,6 @@ async def test_a_scrape_has_buckets_and_in_openmetrics_the_trace_of_a_score() ->
     assert (buckets["0.4"], buckets["0.45"], buckets["+Inf"]) == (0, 1, 1)
     text = await page(found, "application/openmetrics-text; version=1.0.0")
     assert f'# {{span_id="{1_000_001:016x}",trace_id="{1:032x}"}} 0.5' in text
-
-
-def test_otlp_counts_in_whole_numbers_and_names_the_carrier() -> None:
-    found = noted(*(a_row(n, 1.0, probability=0.3) for n in range(10)))
-    (of_resource,) = otlp_of(found, own_resource(), now_ns=NOON_NS + 1).resource_metrics
-    metrics = {metric.name: metric for metric in of_resource.scope_metrics[0].metrics}
-    (point,) = metrics["ragtrace.evaluation.score.weighted"].data.data_points
-    assert (point.count, point.sum) == (33, pytest.approx(33))  # type: ignore[union-attr]
-    (exemplar,) = point.exemplars
-    assert (exemplar.trace_id, exemplar.span_id) == (9, 1_000_009)
-    assert point.start_time_unix_nano == NOON_NS
 
 
 async def test_every_metric_of_the_table_is_on_the_page_under_its_name() -> None:

@@ -42,11 +42,6 @@ def test_the_service_manager_hears_of_each_state(service_manager: socket.socket)
     assert ready == "READY=1\nSTATUS=judging with lexical"
 
 
-def test_without_a_service_manager_nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    notify_ready("")
-
-
 def test_a_service_manager_that_went_away_does_not_end_the_collector(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
