@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Final, TypeGuard
 
 from ragtrace import semconv
-from ragtrace.answer_sources.addresses import AnswerAddress, parse_address
+from ragtrace.answer_sources.sources import AnswerAddress, parse_address
 from ragtrace.answers.carrier import as_carrier, is_carrier, summary_of
-from ragtrace.answers.feedback import feedback_in
 from ragtrace.answers.opening import of_tenant, records_in
 from ragtrace.answers.rows import ReportLine, read_line, report_lines
 from ragtrace.answers.sessions import SessionSummary, session_summary_of
-from ragtrace.answers.summary import AnswerSummary, short_question, summary_of_judged
+from ragtrace.answers.summary import AnswerSummary, feedback_in, short_question, summary_of_judged
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.search_windows import windows
 from ragtrace.errors import InputError, ReadError

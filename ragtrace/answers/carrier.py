@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from ragtrace import semconv
-from ragtrace.answers.opened import AnswerVersion
+from ragtrace.answers.port import AnswerVersion
 from ragtrace.answers.summary import AnswerSummary, first_faithfulness, summary_of_judged
 from ragtrace.model import (
     Blame,

@@ -1,16 +1,18 @@
-"""A judged answer as a turn of its session: what is kept of it until the session has ended."""
+"""Judged answers as turns of a session: what is kept of them, and earlier turns as material."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ragtrace import semconv
 from ragtrace.answers.summary import base_name
 from ragtrace.model import (
     Claim,
+    EarlierTurn,
     Evaluation,
     Label,
     MetricResult,
@@ -18,6 +20,29 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
+
+_MINUTE_NS: Final = 60 * 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """How sessions are judged."""
+
+    idle_ns: int = 30 * _MINUTE_NS
+    """A session is over when it has had no turn for so long."""
+    keep_ns: int = 24 * 60 * _MINUTE_NS
+    """A turn that comes so long after the last one begins another session under the same id."""
+    max_turns: int = 1_000
+    """Beyond them the oldest go."""
+    earlier_turns: int = 20
+    """Each turn is checked against so many before it."""
+    contradictions: bool = True
+    """Whether the judge is asked at all."""
+    context_turns: int = 0
+    """So many turns of other traces are shown to the judge when it words an answer's claims."""
+    tenant: str = semconv.TENANT
+    """The attribute that names the tenant."""
+
 
 MOST_CHARS: Final = 4_000
 """Of a question, and of an answer."""
@@ -155,3 +180,29 @@ def _is_faithful(evaluation: Evaluation) -> bool | None:
     found = (result for name in _FAITHFUL_METRICS for result in _results(evaluation, name))
     decided = (result.label is Label.PASS for result in found if result.label in (Label.PASS, Label.FAIL))
     return next(decided, None)
+
+
+def wants_earlier_turns(record: RagRecord, settings: SessionSettings) -> bool:
+    """Return whether turns of other traces are shown: not if the record's own prompt has the conversation."""
+    return settings.context_turns > 0 and not record.earlier_turns and record.target is not None
+
+
+def with_earlier_turns(record: RagRecord, turns: Iterable[Turn], settings: SessionSettings) -> RagRecord:
+    """Return the record with the last turns before it, the oldest first.
+
+    Only times count, not the order of ``turns``. Turns without texts, those from after the record, and those
+    of an earlier session under the same id are left out.
+    """
+    if record.target is None:
+        return record
+    own = (record.target.start_ns, record.target.trace_id, record.target.span_id)
+    before = [turn for turn in in_order(list(turns)) if (turn.start_ns, *turn.key) < own]
+    shown: list[EarlierTurn] = []
+    next_ns = own[0]
+    for turn in reversed(before):
+        if next_ns - turn.start_ns > settings.keep_ns or len(shown) == settings.context_turns:
+            break
+        next_ns = turn.start_ns
+        if turn.has_text:
+            shown.append(EarlierTurn.bounded(turn.question or None, turn.answer))
+    return replace(record, earlier_turns=tuple(reversed(shown)))

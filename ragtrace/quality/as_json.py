@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ragtrace.quality.figures import EffortFigures, GroupFigures, MetricFigures, PredictedFigures
-from ragtrace.quality.report import Comparison, LedgerCoverage, QualityReport, ReviewedFigures
+from ragtrace.quality.report import (
+    Comparison,
+    EffortFigures,
+    GroupFigures,
+    LedgerCoverage,
+    MetricFigures,
+    PredictedFigures,
+    QualityReport,
+    ReviewedFigures,
+)
 from ragtrace.reviews.averages import CorrectedMean
 from ragtrace.stats import MeanDifference, PredictedMean, WeightedMean, WeightedQuantile
 

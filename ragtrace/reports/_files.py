@@ -11,9 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from ragtrace.answers.facts import facts_of
 from ragtrace.answers.rows import ROW_FIELDS, SCHEMA_VERSION, answer_row
-from ragtrace.answers.summary import summary_of_judged
+from ragtrace.answers.summary import facts_of, summary_of_judged
 from ragtrace.errors import ConfigError
 from ragtrace.escaping import one_json_line, spreadsheet_text
 from ragtrace.extras import install_command

@@ -25,9 +25,7 @@ from ragtrace.model import (
     outcome_of,
 )
 from ragtrace.reports._files import replaced_file
-from ragtrace.reports.report import RunEnd, RunInfo
-from ragtrace.reports.tally import MetricTally
-from ragtrace.reports.templates import open_template
+from ragtrace.reports.report import MetricTally, RunEnd, RunInfo, open_template
 from ragtrace.stats import RunningMean, Weighed, WeightedMean
 
 if TYPE_CHECKING:

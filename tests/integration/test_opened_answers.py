@@ -15,7 +15,7 @@ import pytest
 
 from ragtrace.answer_sources import SearchProgress, find_answers, first_of, open_source, store_source
 from ragtrace.answer_sources.sources import TraceSource
-from ragtrace.answers.opened import AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
+from ragtrace.answers.port import AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.backends import open_carrier_sink
 from ragtrace.backends.jaeger import V2, JaegerReader

@@ -1,16 +1,27 @@
-"""What the pages are made of: the ports that they read and write, and who looks at them."""
+"""What all pages are made of: what they read and write, who looks at them, templates, and error pages."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
 
+from ragtrace import __version__
 from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.opened import AnswerSource
+from ragtrace.answers.port import AnswerGone, AnswerSource
+from ragtrace.errors import InputError, ReadError, WriteError
 from ragtrace.ports import Clock
 from ragtrace.reviews.file import ReviewFile
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 
 CollectorStatus = Callable[[str | None], Awaitable[Mapping[str, object]]]
 """Returns the collector's ledger, budget and health, as ``/status`` does; a tenant sees only its own part."""
@@ -68,3 +79,153 @@ def viewer_of(request: Request) -> Viewer:
     """Return who looks; set by the middleware before any page runs."""
     viewer: Viewer = request.state.viewer
     return viewer
+
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_LAST_NS: Final = 253_402_300_799 * 10**9
+"""The last second that a calendar here has."""
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 claim``, ``2,000 claims``."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def duration(length_ns: int) -> str:
+    """Return a duration in its natural unit: ``850 ms``, ``1.25 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    milliseconds = max(length_ns, 0) / 1e6
+    if milliseconds < 1:
+        return f"{milliseconds * 1_000:.0f} µs"
+    if milliseconds < 1_000:
+        return f"{milliseconds:.{1 if milliseconds < 10 else 0}f} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1_000:.2f} s"
+    seconds = round(milliseconds / 1_000)
+    for size, name, below, small in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min")):
+        if seconds >= size:
+            return f"{seconds // size:,} {name} {seconds % size // below} {small}"
+    return f"{seconds // 60} min {seconds % 60} s"
+
+
+def moment(time_ns: int) -> str:
+    """Return a Unix time in nanoseconds as ``2026-05-01 10:00:00 UTC``."""
+    try:
+        time = _EPOCH + timedelta(microseconds=min(max(time_ns, 0), _LAST_NS) // 1_000)
+    except OverflowError:  # pragma: no cover - the bound above prevents it
+        return "unknown"
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def money(dollars: float) -> str:
+    """Return dollars with the digits that say something: ``$1.20``, ``$0.0031``."""
+    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage; small ones keep one or two digits after the point."""
+    digits = 0 if share >= 0.1 or share == 0 else 1 if share >= 0.01 else 2
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def words(name: str) -> str:
+    """Return a name as words: ``no_retrieval`` is ``no retrieval``."""
+    return name.replace("_", " ")
+
+
+FILTERS: Final[Mapping[str, Callable[..., str]]] = {
+    "count": "{:,}".format,
+    "counted": counted,
+    "duration": duration,
+    "moment": moment,
+    "money": money,
+    "percent": percent,
+    "score": "{:.2f}".format,
+    "words": words,
+}
+
+
+def render(request: Request, template: str, *, status_code: int = 200, **values: object) -> HTMLResponse:
+    """Render a page; the template also gets ``request``, ``site`` and ``viewer``."""
+    text = (
+        environment()
+        .get_template(template)
+        .render(request=request, site=site_of(request), viewer=viewer_of(request), **values)
+    )
+    return HTMLResponse(text.encode("utf-8", "replace"), status_code=status_code)
+
+
+@cache
+def environment() -> Environment:
+    """Return the templates' environment: undefined names raise, values are escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("ragtrace_collector.ui"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= FILTERS
+    made.globals["ragtrace_version"] = __version__
+    return made
+
+
+_TITLES: Final[Mapping[int, str]] = {
+    400: "This request is not valid",
+    401: "Log in again",
+    403: "Not allowed",
+    404: "Not here",
+    405: "Not here",
+    410: "Gone",
+    413: "Too large",
+    421: "Unknown host name",
+    429: "Too many attempts",
+    503: "Cannot be read now",
+    507: "Cannot be kept now",
+}
+_SENTENCES: Final[Mapping[int, str]] = {
+    404: "there is no such page, or no such answer that you may see.",
+    405: "this address does not accept such a request.",
+    413: "what was sent is larger than this page takes.",
+    500: "something went wrong inside ragtrace: the log says where.",
+}
+
+
+def error_page(request: Request, status: int, sentence: str = "") -> Response:
+    """Return an error page."""
+    return render(
+        request,
+        "error.html",
+        status_code=status,
+        page="",
+        heading=_TITLES.get(status, "Something went wrong"),
+        sentence=_capitalized(sentence or _SENTENCES.get(status, "this did not work.")),
+        can_retry=status in (503, 507, 429),
+    )
+
+
+def _capitalized(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+async def _http(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    own = exc.detail if exc.status_code in (403, 429) and " " in exc.detail else ""
+    return error_page(request, exc.status_code, own)
+
+
+def _told(status: int) -> Callable[[Request, Exception], Any]:
+    async def handle(request: Request, exc: Exception) -> Response:
+        return error_page(request, status, str(exc))
+
+    return handle
+
+
+HANDLERS: Final[Mapping[Any, Callable[[Request, Exception], Any]]] = {
+    HTTPException: _http,
+    AnswerGone: _told(410),
+    ReadError: _told(503),
+    WriteError: _told(507),
+    InputError: _told(400),
+}

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ragtrace.answers.index._filter import LABELS, times_of
-from ragtrace.answers.index._scope import Condition, clean, stream_names
+from ragtrace.answers.index._filter import LABELS, Condition, clean, stream_names, times_of
 from ragtrace.answers.index.sums import BLAME, COLUMNS, DAY, HOUR_NS, REASON, names_in, sources, summed
 from ragtrace.answers.port import MetricTrend, Quadrant, Release, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness

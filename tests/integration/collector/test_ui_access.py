@@ -10,7 +10,7 @@ import pytest
 from starlette.routing import Route
 
 from ragtrace.errors import ConfigError
-from ragtrace_collector.ui.session import COOKIE
+from ragtrace_collector.ui.security import COOKIE
 from ragtrace_collector.web.auth import open_auth
 from tests.integration.collector.running import config_of
 from tests.integration.collector.test_access import entry

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from ragtrace.answers.port import AnswerFilter
 from ragtrace.errors import ReadUnavailable
 from ragtrace.model import VerdictCounts
-from ragtrace_collector.ui._text_search import TextSearch
+from ragtrace_collector.ui.answers import TextSearch
 from ragtrace_collector.ui.query import FIELDS, read_query
 from ragtrace_collector.ui.site import Site
 from tests.integration.collector.ui_pages import NOW_NS, HandClock, Pages, Texts, csrf_of, with_tenant

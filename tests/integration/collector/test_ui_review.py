@@ -25,9 +25,8 @@ from ragtrace.reviews.file import ReviewFile
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span, Trace
-from ragtrace_collector.ui.app import ui_app
-from ragtrace_collector.ui.security import UiAccess
-from ragtrace_collector.ui.session import Sessions
+from ragtrace_collector.ui.security import Sessions, UiAccess
+from ragtrace_collector.ui.serving import ui_app
 from ragtrace_collector.ui.site import Site
 from ragtrace_collector.web.tokens import TokenAuth, TokenGrant
 from tests.integration.collector.answer_pages import (

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.answers.carrier import is_carrier, is_held, read_carrier, without_scores
-from ragtrace.answers.opened import AnswerVersion
+from ragtrace.answers.port import AnswerVersion
 from ragtrace.model import (
     AttributeValue,
     Evaluation,

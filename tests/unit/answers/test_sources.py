@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ragtrace.answer_sources import KeptAnswer, first_of, open_source, store_source
-from ragtrace.answers.opened import AnswerGone, AnswerSource, OpenedAnswer
+from ragtrace.answers.port import AnswerGone, AnswerSource, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, key_of
 from ragtrace.backends import open_carrier_sink
 from ragtrace.backends.http_api import ConnectionSettings
