@@ -146,7 +146,14 @@ def summary_of_judged(
     doubt = max(_unsure(evaluation), claims.unjudged / (claims.total or 1), near / 2)
     return AnswerSummary(
         key=key._replace(tenant=tenant or key.tenant),
-        carrier_span_id=answer.carrier_span_id or _carrier_id(evaluation, key),
+        carrier_span_id=answer.carrier_span_id
+        or carrier_span_id(
+            trace_id=key.trace_id,
+            span_id=key.span_id,
+            evaluator_set=evaluation.evaluator_set,
+            evaluator_version=evaluation.evaluator_version,
+            tenant=key.tenant,
+        ),
         supersedes=answer.supersedes,
         time_ns=target.start_ns if target else evaluation.started_at_ns,
         judged_ns=evaluation.started_at_ns,
@@ -261,16 +268,6 @@ def _nearness(result: MetricResult, counts: VerdictCounts) -> float:
         return 1 - abs(score - threshold) / max(threshold, 1 - threshold)
     wrong = counts.contradicted + counts.unsupported
     return 1 / wrong if wrong else 0.0
-
-
-def _carrier_id(evaluation: Evaluation, key: AnswerKey) -> str:
-    return carrier_span_id(
-        trace_id=key.trace_id,
-        span_id=key.span_id,
-        evaluator_set=evaluation.evaluator_set,
-        evaluator_version=evaluation.evaluator_version,
-        tenant=key.tenant,
-    )
 
 
 def _text(value: AttributeValue) -> str:

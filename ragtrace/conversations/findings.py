@@ -9,19 +9,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Final
 
+from ragtrace.answers.rows import from_json, to_json
 from ragtrace.conversations.turns import Turn, TurnClaim, in_order
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import Chunk, Claim, Label, RagRecord, Usage, Verdict, VerdictLabel
 from ragtrace.pipeline.evaluator import Evaluator
-
-_CONFLICT: Final = "conflict"
-_REPEATED: Final = "repeated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,23 +45,16 @@ class TurnCheck:
 
     def to_json(self) -> bytes:
         """Serialize the links; `check_of_json` reads them."""
-        kinds = {True: _CONFLICT, False: _REPEATED}
-        rows = [
-            [link.claim, link.trace_id, link.span_id, link.quote, kinds[link.is_conflict]]
-            for link in self.links
-        ]
-        return json.dumps(rows).encode()
+        return to_json(replace(self, usage=Usage()))
 
 
 def check_of_json(text: bytes) -> TurnCheck:
-    """Read the links of a check."""
-    rows: list[list[Any]] = json.loads(text)
-    return TurnCheck(
-        links=tuple(
-            TurnLink(claim=claim, trace_id=trace, span_id=span, quote=quote, is_conflict=kind == _CONFLICT)
-            for claim, trace, span, quote, kind in rows
-        )
-    )
+    """Read the links of a check.
+
+    Raises:
+        InputError: it is none, or of another version of ragtrace.
+    """
+    return from_json(TurnCheck, text)
 
 
 async def check_turn(turn: Turn, earlier: Sequence[Turn], evaluator: Evaluator) -> TurnCheck:

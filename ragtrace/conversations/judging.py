@@ -124,13 +124,9 @@ def _events(findings: SessionFindings, *, content: bool, time_ns: int) -> Iterat
         (semconv.SESSION_REPEATED_EVENT, findings.repeated),
         (semconv.SESSION_CORRECTION_EVENT, findings.corrections),
     ):
-        for fault in _latest_first(faults):
+        for fault in faults[::-1]:
             attributes = dict(_about(fault, numbers, content=content))
             yield SpanEvent(name=event, time_ns=time_ns, attributes=attributes)
-
-
-def _latest_first(faults: Sequence[TurnFault]) -> Sequence[TurnFault]:
-    return faults[::-1]
 
 
 def _about(

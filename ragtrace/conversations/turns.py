@@ -6,18 +6,17 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from ragtrace import semconv
+from ragtrace.answers.rows import from_json, to_json
 from ragtrace.answers.summary import base_name
 from ragtrace.model import (
-    Claim,
     EarlierTurn,
     Evaluation,
     Label,
     MetricResult,
     RagRecord,
-    Verdict,
     VerdictLabel,
 )
 
@@ -48,7 +47,6 @@ MOST_CHARS: Final = 4_000
 """Of a question, and of an answer."""
 MOST_CLAIMS: Final = 50
 _MOST_CLAIM_CHARS: Final = 1_000
-_VERSION: Final = 1
 _WRONG: Final = frozenset({VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED})
 _CLAIM_METRICS: Final = ("faithfulness", "groundedness", "hallucination")
 _FAITHFUL_METRICS: Final = ("faithfulness", "groundedness")
@@ -101,34 +99,16 @@ class Turn:
 
     def to_json(self) -> bytes:
         """Serialize the turn; `turn_of_json` reads it."""
-        told = {
-            "v": _VERSION,
-            "key": [self.trace_id, self.span_id, self.start_ns, self.carrier_span_id],
-            "said": [self.question, self.answer, self.is_faithful],
-            "claims": [[claim.text, claim.label.value, claim.start, claim.end] for claim in self.claims],
-        }
-        return json.dumps(told).encode()
+        return to_json(self)
 
 
 def turn_of_json(text: bytes) -> Turn:
-    """Read a turn."""
-    told: dict[str, Any] = json.loads(text)
-    trace_id, span_id, start_ns, carrier_span_id = told["key"]
-    question, answer, is_faithful = told["said"]
-    claims = (
-        TurnClaim(text=claim, label=VerdictLabel(label), start=start, end=end)
-        for claim, label, start, end in told["claims"]
-    )
-    return Turn(
-        trace_id=trace_id,
-        span_id=span_id,
-        start_ns=start_ns,
-        carrier_span_id=carrier_span_id,
-        question=question,
-        answer=answer,
-        is_faithful=is_faithful,
-        claims=tuple(claims),
-    )
+    """Read a turn.
+
+    Raises:
+        InputError: it is none, or of another version of ragtrace.
+    """
+    return from_json(Turn, text)
 
 
 def turn_of(record: RagRecord, evaluation: Evaluation, *, carrier_span_id: str) -> Turn | None:
@@ -136,7 +116,8 @@ def turn_of(record: RagRecord, evaluation: Evaluation, *, carrier_span_id: str) 
     target, answer = record.target, (record.answer or "").strip()
     if target is None or not answer:
         return None
-    result = _claim_result(evaluation)
+    by_claims = (each for name in _CLAIM_METRICS for each in _results(evaluation, name) if each.verdicts)
+    result = next(by_claims, None)
     return Turn(
         trace_id=target.trace_id,
         span_id=target.span_id,
@@ -145,7 +126,15 @@ def turn_of(record: RagRecord, evaluation: Evaluation, *, carrier_span_id: str) 
         question=(record.question or "")[:MOST_CHARS] or None,
         answer=(record.answer or "")[:MOST_CHARS],
         is_faithful=_is_faithful(evaluation),
-        claims=tuple(_claim(verdict) for verdict in (result.verdicts if result else ())[:MOST_CLAIMS]),
+        claims=tuple(
+            TurnClaim(
+                text=each.claim.text[:_MOST_CLAIM_CHARS],
+                label=each.label,
+                start=each.claim.start,
+                end=each.claim.end,
+            )
+            for each in (result.verdicts if result else ())[:MOST_CLAIMS]
+        ),
     )
 
 
@@ -160,20 +149,8 @@ def digest_of(turn: Turn, earlier: Sequence[Turn]) -> str:
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
-def _claim(verdict: Verdict) -> TurnClaim:
-    claim: Claim = verdict.claim
-    return TurnClaim(
-        text=claim.text[:_MOST_CLAIM_CHARS], label=verdict.label, start=claim.start, end=claim.end
-    )
-
-
 def _results(evaluation: Evaluation, name: str) -> list[MetricResult]:
     return [result for result in evaluation.results if base_name(result.metric) == name]
-
-
-def _claim_result(evaluation: Evaluation) -> MetricResult | None:
-    found = (result for name in _CLAIM_METRICS for result in _results(evaluation, name) if result.verdicts)
-    return next(found, None)
 
 
 def _is_faithful(evaluation: Evaluation) -> bool | None:

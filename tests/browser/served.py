@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import time_ns
@@ -257,12 +257,3 @@ def _running(
         thread.join(PATIENCE_S)
     if failed:
         raise failed[0]
-
-
-def serving_app(app: Starlette) -> AbstractContextManager[str]:
-    """Serve any application."""
-
-    async def nothing() -> None:
-        pass
-
-    return _running(app, before=nothing, after=nothing)

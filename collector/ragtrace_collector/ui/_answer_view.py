@@ -12,7 +12,17 @@ from urllib.parse import quote, urlsplit
 from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
 from ragtrace.answers.port import AnswerVersion, OpenedAnswer
-from ragtrace.answers.shown import SKIP_MEANINGS, ShownChunk, ShownClaim, Working, pieces, shown_answer
+from ragtrace.answers.shown import (
+    SKIP_MEANINGS,
+    ShownChunk,
+    ShownClaim,
+    Working,
+    counted,
+    percent,
+    pieces,
+    shown_answer,
+    words,
+)
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, summary_of_judged
 from ragtrace.model import (
     Direction,
@@ -36,7 +46,7 @@ from ragtrace_collector.ui._answer_parts import (
     fold,
     timeline_of,
 )
-from ragtrace_collector.ui.site import TraceLink, counted, percent, words
+from ragtrace_collector.ui.site import TraceLink
 
 MOST_CLAIMS: Final = 500
 MOST_CHUNKS: Final = 100

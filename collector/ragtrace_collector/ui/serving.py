@@ -22,6 +22,7 @@ from ragtrace.answers.index.own_file import OwnIndex, open_index
 from ragtrace.answers.index.reading import AnswerIndex
 from ragtrace.answers.port import AnswerSource
 from ragtrace.answers.sessions import SessionSummary
+from ragtrace.answers.shown import counted
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import RagtraceError
@@ -36,7 +37,7 @@ from ragtrace_collector.ui.conversations import conversation_routes
 from ragtrace_collector.ui.overview import overview_routes
 from ragtrace_collector.ui.review import review_routes
 from ragtrace_collector.ui.security import Gate, Sessions, UiAccess, login_routes
-from ragtrace_collector.ui.site import HANDLERS, CollectorStatus, Site, TraceLink, counted
+from ragtrace_collector.ui.site import HANDLERS, CollectorStatus, Site, TraceLink
 from ragtrace_collector.web.auth import ReceiverAuth
 from ragtrace_collector.web.certificate import Certificate
 from ragtrace_collector.web.server import HttpServer

@@ -282,15 +282,6 @@ def test_a_full_disk_keeps_what_was_typed(pages: ReviewPages) -> None:
     assert len(re.findall(r'value="contradicted" checked', reply.text)) == 2
 
 
-def test_an_answer_that_is_gone_is_told_with_a_way_on(pages: ReviewPages) -> None:
-    client = pages.client()
-    page = client.get("/review/next?queue=random")
-    pages.source.answers.clear()
-    reply = client.get(str(page.url))
-    assert reply.status_code == 410
-    assert "Next answer" in reply.text
-
-
 def test_a_review_needs_its_permission_and_its_form(tmp_path: Path) -> None:
     grants = (grant("rt_reader", "read"), grant("rt_reviewer", "read", "review"))
     pages = ReviewPages(tmp_path, answers=1, grants=grants)
