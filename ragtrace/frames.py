@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from ragtrace._ordered import map_in_order
 from ragtrace._row_fields import RECORD_FIELDS
-from ragtrace._row_files import read_row, tell_unknown
-from ragtrace._row_tables import table_rows
+from ragtrace._row_files import read_row, table_rows, tell_unknown
 from ragtrace.errors import InputError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.metrics import metric_named

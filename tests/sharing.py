@@ -23,7 +23,6 @@ TOGETHER: Final = {
     "tests/architecture/test_store_port.py": "syntax trees",
     "tests/architecture/test_structure.py": "syntax trees",
     "tests/architecture/test_totals.py": "syntax trees",
-    "tests/browser/test_harness.py": "browser harness",
     "tests/browser/test_keyboard.py": "browser keyboard",
     "tests/browser/test_progress.py": "browser progress",
     "tests/browser/test_screens.py": "browser screens",

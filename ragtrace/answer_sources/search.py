@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Final, TypeGuard
 
 from ragtrace import semconv
-from ragtrace.answer_sources.addresses import AnswerAddress, parse_address
+from ragtrace.answer_sources.sources import AnswerAddress, parse_address
 from ragtrace.answers.carrier import as_carrier, is_carrier, summary_of
-from ragtrace.answers.feedback import feedback_in
 from ragtrace.answers.opening import of_tenant, records_in
 from ragtrace.answers.rows import ReportLine, read_line, report_lines
 from ragtrace.answers.sessions import SessionSummary, session_summary_of
-from ragtrace.answers.summary import AnswerSummary, short_question, summary_of_judged
+from ragtrace.answers.summary import AnswerSummary, feedback_in, short_question, summary_of_judged
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.backends.search_windows import windows
 from ragtrace.errors import InputError, ReadError
@@ -66,15 +65,7 @@ class SearchProgress:
 OnProgress = Callable[[SearchProgress], None]
 
 
-def _untold(progress: SearchProgress) -> None:
-    """Do nothing."""
-
-
 OnSession = Callable[[SessionSummary], None]
-
-
-def _unheard(_: SessionSummary) -> None:
-    """Do nothing."""
 
 
 async def find_answers(
@@ -84,8 +75,8 @@ async def find_answers(
     until_ns: int,
     service: str | None = None,
     access: ConnectionSettings | None = None,
-    on_progress: OnProgress = _untold,
-    on_session: OnSession = _unheard,
+    on_progress: OnProgress = lambda _: None,
+    on_session: OnSession = lambda _: None,
     rules: ExtractRules = _DEFAULT_RULES,
     sleep: Sleep = asyncio.sleep,
 ) -> AsyncIterator[AnswerSummary]:
@@ -149,11 +140,11 @@ class _Run:
 
     def __init__(self, since_ns: int, until_ns: int, on_progress: OnProgress) -> None:
         self.since_ns, self.until_ns = since_ns, until_ns
-        self.traces = self.answers = self.cut_windows = self.unread = 0
+        self.traces = self.answers = self.cut_windows = self.unread = self.failed_in_a_row = 0
         self._first_fault = ""
         self._on_progress = on_progress
 
-    def fault(self, fault: Exception) -> None:
+    def fault(self, fault: BaseException) -> None:
         """Count what cannot be read."""
         self._first_fault = self._first_fault or str(fault)
         self.unread += 1
@@ -187,14 +178,13 @@ async def _traces(
         return
     query = TraceQuery(since_ns=run.since_ns, until_ns=run.until_ns, service=service)
     chosen, query = _carriers_only(reader, place.kind, query)
-    by_id = _ById(reader, run)
     async for window in windows(chosen, query):
         run.cut_windows += window.is_cut
         for whole in filter(None, window.found.values()):
             run.traces += 1
             yield whole
         named = [trace_id for trace_id, found in window.found.items() if found is None]
-        async for trace in by_id.all(named):
+        async for trace in _by_id(reader, named, run):
             yield trace
         run.tell(window.until_ns)
 
@@ -269,46 +259,36 @@ class _InJaeger:
         await self._reader.aclose()
 
 
-class _ById:
-    """Reads traces by id, some at a time; an unreadable one does not stop the others."""
+async def _by_id(reader: TraceReader, trace_ids: list[str], run: _Run) -> AsyncIterator[Trace]:
+    """Yield the traces that exist and can be read, some read at a time; an unreadable one stops no other.
 
-    def __init__(self, reader: TraceReader, run: _Run) -> None:
-        self._reader = reader
-        self._run = run
-        self._failed_in_a_row = 0
-
-    async def all(self, trace_ids: list[str]) -> AsyncIterator[Trace]:
-        """Yield the traces that exist and can be read.
-
-        Raises:
-            ReadError: no trace could be read so far, or several in a row could not.
-        """
-        for first in range(0, len(trace_ids), _AT_ONCE):
-            batch = trace_ids[first : first + _AT_ONCE]
-            for found in await asyncio.gather(*map(self._reader.get, batch), return_exceptions=True):
-                if trace := self._checked(found):
-                    yield trace
-
-    def _checked(self, found: Trace | BaseException | None) -> Trace | None:
-        if not isinstance(found, BaseException):
-            self._failed_in_a_row = 0
-            self._run.traces += found is not None
-            return found
-        self._failed_in_a_row += 1
-        if (
-            not isinstance(found, ReadError | InputError)
-            or not self._run.traces
-            or self._failed_in_a_row == _MOST_FAILURES
-        ):
-            raise found
-        self._run.fault(found)
-        return None
+    Raises:
+        ReadError: no trace could be read so far, or several in a row could not.
+    """
+    for first in range(0, len(trace_ids), _AT_ONCE):
+        batch = trace_ids[first : first + _AT_ONCE]
+        for found in await asyncio.gather(*map(reader.get, batch), return_exceptions=True):
+            if isinstance(found, BaseException):
+                run.failed_in_a_row += 1
+                is_known = isinstance(found, ReadError | InputError) and run.traces
+                if not is_known or run.failed_in_a_row == _MOST_FAILURES:
+                    raise found
+                run.fault(found)
+            else:
+                run.failed_in_a_row = 0
+                if found is not None:
+                    run.traces += 1
+                    yield found
 
 
 async def _of_report(path: Path, service: str | None, run: _Run) -> AsyncIterator[AnswerSummary]:
-    lines, read, size = report_lines(path), 0, await asyncio.to_thread(_size, path)
+    lines, read, size = (
+        report_lines(path),
+        0,
+        await asyncio.to_thread(lambda: path.stat().st_size if path.exists() else 0),
+    )
     try:
-        while batch := await asyncio.to_thread(_some, lines):
+        while batch := await asyncio.to_thread(lambda: list(islice(lines, _LINES_AT_ONCE))):
             for summary in await asyncio.to_thread(_summaries, batch, run):
                 is_within = not summary.time_ns or run.since_ns <= summary.time_ns < run.until_ns
                 if is_within and _is_of_service(summary, service):
@@ -318,14 +298,6 @@ async def _of_report(path: Path, service: str | None, run: _Run) -> AsyncIterato
             run.tell(run.since_ns, share=read / max(1, size))
     except InputError as exc:
         raise ReadError(str(exc)) from exc
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _some(lines: Iterator[ReportLine]) -> list[ReportLine]:
-    return list(islice(lines, _LINES_AT_ONCE))
 
 
 def _summaries(lines: list[ReportLine], run: _Run) -> list[AnswerSummary]:

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from ragtrace import semconv
-from ragtrace.answers.opened import AnswerVersion
+from ragtrace.answers.port import AnswerVersion
+from ragtrace.answers.shown import counted
 from ragtrace.answers.summary import AnswerSummary, first_faithfulness, summary_of_judged
 from ragtrace.model import (
     Blame,
@@ -288,37 +289,21 @@ def _about_room(
 
 def _about_events(faults: EventFaults, record: RagRecord) -> Iterator[str]:
     if faults.unreadable:
-        yield f"{_verdicts(faults.unreadable)} on this carrier cannot be read, and left out"
+        yield f"{counted(faults.unreadable, 'verdict')} on this carrier cannot be read, and left out"
     if faults.without_text:
-        yield f"This carrier has no texts (`attach.content` is false): {_in_place(record)}"
+        shown = "claims have verdicts but no words, because the answer is not there either"
+        if record.answer is not None:
+            shown = "passages of the answer are shown as its claims"
+        yield f"This carrier has no texts (`attach.content` is false): {shown}"
     if faults.moved:
-        yield f"{_claims(faults.moved)} cannot be marked: the answer is shorter than the one that was judged"
+        moved = counted(faults.moved, "claim")
+        yield f"{moved} cannot be marked: the answer is shorter than the one that was judged"
     if faults.unverified:
-        yield f"{_quotes(faults.unverified)} not in the chunks any more, and shown as unverified"
+        quotes = counted(faults.unverified, "quote is", "quotes are")
+        yield f"{quotes} not in the chunks any more, and shown as unverified"
     if faults.cut:
-        yield f"{_with_texts(faults.cut)} cut at {semconv.SAFE_STRING_BYTES:,} bytes"
-
-
-def _in_place(record: RagRecord) -> str:
-    if record.answer is None:
-        return "claims have verdicts but no words, because the answer is not there either"
-    return "passages of the answer are shown as its claims"
-
-
-def _verdicts(number: int) -> str:
-    return "1 verdict" if number == 1 else f"{number:,} verdicts"
-
-
-def _claims(number: int) -> str:
-    return "1 claim" if number == 1 else f"{number:,} claims"
-
-
-def _quotes(number: int) -> str:
-    return "1 quote is" if number == 1 else f"{number:,} quotes are"
-
-
-def _with_texts(number: int) -> str:
-    return "1 verdict has a text that was" if number == 1 else f"{number:,} verdicts have texts that were"
+        texts = counted(faults.cut, "verdict has a text that was", "verdicts have texts that were")
+        yield f"{texts} cut at {semconv.SAFE_STRING_BYTES:,} bytes"
 
 
 def _read_blame(carrier: Span) -> Blame:
@@ -576,7 +561,7 @@ def _read_verdicts(carrier: Span, record: RagRecord) -> EventVerdicts:
     chunks: dict[str, list[ChunkVerdict]] = defaultdict(list)
     faults, reader = EventFaults(), _Chunks(record.chunks)
     for event in carrier.events:
-        if _is_claim(event):
+        if event.name.startswith((semconv.CLAIM_EVENT_PREFIX, semconv.REFERENCE_EVENT_PREFIX)):
             verdict = _claim(event, record, reader, faults)
             _share(verdict, claims, event.attributes, semconv.CLAIM_METRICS, semconv.CLAIM_METRIC, faults)
         elif event.name.startswith(semconv.CHUNK_EVENT_PREFIX):
@@ -600,10 +585,6 @@ def _share(
         return
     for metric in metrics:
         by_metric[metric].append(verdict)
-
-
-def _is_claim(event: SpanEvent) -> bool:
-    return event.name.startswith((semconv.CLAIM_EVENT_PREFIX, semconv.REFERENCE_EVENT_PREFIX))
 
 
 def _place(verdict: Verdict) -> tuple[bool, int, int]:

@@ -15,7 +15,7 @@ from ragtrace.answers.carrier import (
     told_by,
     without_scores,
 )
-from ragtrace.answers.opened import AnswerGone, AnswerVersion, OpenedAnswer
+from ragtrace.answers.port import AnswerGone, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.model import RagRecord, content_sha256
 from ragtrace.traces.extract import ExtractRules, extract_records, is_evaluator

@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from ragtrace._row_files import clean_text
-from ragtrace.answers.facts import FACTS, facts_of, metrics_of
-from ragtrace.answers.opened import AnswerVersion
-from ragtrace.answers.summary import summary_of_judged
+from ragtrace.answers.port import AnswerVersion
+from ragtrace.answers.summary import FACTS, facts_of, metrics_of, summary_of_judged
 from ragtrace.errors import InputError
 from ragtrace.model import JudgedAnswer
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise, zip_longest
 from typing import Final, NamedTuple
 
@@ -186,7 +187,10 @@ def _made(made: Intermediate, texts: Mapping[str, str]) -> Iterator[WorkingItems
         yield _bounded(f"Truths that the chunks state{limit}", truths)
     if made.questions or made.similarities:
         pairs = zip_longest(made.questions, made.similarities)
-        asked = [WorkingItem(text=question, finding=_similarity(number)) for question, number in pairs]
+        asked = [
+            WorkingItem(text=question, finding="undefined" if number is None else f"{number:.3f}")
+            for question, number in pairs
+        ]
         yield _bounded("Questions that the answer would answer, with their similarity", asked)
     if made.sentences:
         graded = [
@@ -202,10 +206,6 @@ def _made(made: Intermediate, texts: Mapping[str, str]) -> Iterator[WorkingItems
 def _bounded(title: str, items: list[WorkingItem]) -> WorkingItems:
     shown = tuple(islice(items, _MOST_ITEMS))
     return WorkingItems(title=title, items=shown, more=len(items) - len(shown))
-
-
-def _similarity(number: float | None) -> str:
-    return "undefined" if number is None else f"{number:.3f}"
 
 
 def _rank(label: VerdictLabel) -> int:
@@ -398,3 +398,64 @@ def _chunk(
         cited_by=tuple(claim.number for claim in citing),
         verdict=worths.get(chunk.rank),
     )
+
+
+# -- numbers, times and money in words --------------------------------------------------------------------
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_LAST_NS: Final = 253_402_300_799 * 10**9
+"""The last second that a calendar here has."""
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 claim``, ``2,000 claims``."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def duration(length_ns: int) -> str:
+    """Return a duration in its natural unit: ``850 ms``, ``1.25 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    milliseconds = max(length_ns, 0) / 1e6
+    if milliseconds < 1:
+        return f"{milliseconds * 1_000:.0f} µs"
+    if milliseconds < 1_000:
+        return f"{milliseconds:.{1 if milliseconds < 10 else 0}f} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1_000:.2f} s"
+    seconds = round(milliseconds / 1_000)
+    for size, name, below, small in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min")):
+        if seconds >= size:
+            return f"{seconds // size:,} {name} {seconds % size // below} {small}"
+    return f"{seconds // 60} min {seconds % 60} s"
+
+
+def moment(time_ns: int) -> str:
+    """Return a Unix time in nanoseconds as ``2026-05-01 10:00:00 UTC``."""
+    time = _EPOCH + timedelta(microseconds=min(max(time_ns, 0), _LAST_NS) // 1_000)
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def money(dollars: float) -> str:
+    """Return dollars with the digits that say something: ``$1.20``, ``$0.0031``."""
+    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage; small ones keep one or two digits after the point."""
+    digits = 0 if share >= 0.1 or share == 0 else 1 if share >= 0.01 else 2
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def words(name: str) -> str:
+    """Return a name as words: ``no_retrieval`` is ``no retrieval``."""
+    return name.replace("_", " ")
+
+
+FILTERS: Final[Mapping[str, Callable[..., str]]] = {
+    "count": "{:,}".format,
+    "counted": counted,
+    "duration": duration,
+    "moment": moment,
+    "money": money,
+    "percent": percent,
+    "score": "{:.2f}".format,
+    "words": words,
+}

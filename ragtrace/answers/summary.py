@@ -1,10 +1,11 @@
-"""One judged answer in short: what an index keeps, and what lists and charts are made of."""
+"""One judged answer in short: what an index keeps, what lists and charts are made of, its facts by name."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -19,9 +20,11 @@ from ragtrace.model import (
     MetricResult,
     RagRecord,
     VerdictCounts,
+    VerdictLabel,
 )
 from ragtrace.traces.attach import carrier_span_id, tenant_of
 from ragtrace.traces.carrier_outcomes import keyed, overall_label
+from ragtrace.traces.trace import Span
 
 
 class AnswerKey(NamedTuple):
@@ -143,7 +146,14 @@ def summary_of_judged(
     doubt = max(_unsure(evaluation), claims.unjudged / (claims.total or 1), near / 2)
     return AnswerSummary(
         key=key._replace(tenant=tenant or key.tenant),
-        carrier_span_id=answer.carrier_span_id or _carrier_id(evaluation, key),
+        carrier_span_id=answer.carrier_span_id
+        or carrier_span_id(
+            trace_id=key.trace_id,
+            span_id=key.span_id,
+            evaluator_set=evaluation.evaluator_set,
+            evaluator_version=evaluation.evaluator_version,
+            tenant=key.tenant,
+        ),
         supersedes=answer.supersedes,
         time_ns=target.start_ns if target else evaluation.started_at_ns,
         judged_ns=evaluation.started_at_ns,
@@ -260,15 +270,85 @@ def _nearness(result: MetricResult, counts: VerdictCounts) -> float:
     return 1 / wrong if wrong else 0.0
 
 
-def _carrier_id(evaluation: Evaluation, key: AnswerKey) -> str:
-    return carrier_span_id(
-        trace_id=key.trace_id,
-        span_id=key.span_id,
-        evaluator_set=evaluation.evaluator_set,
-        evaluator_version=evaluation.evaluator_version,
-        tenant=key.tenant,
-    )
-
-
 def _text(value: AttributeValue) -> str:
     return value if isinstance(value, str) else ""
+
+
+_CLAIMS: Final = (
+    VerdictLabel.SUPPORTED,
+    VerdictLabel.CONTRADICTED,
+    VerdictLabel.UNSUPPORTED,
+    VerdictLabel.UNJUDGED,
+)
+FACTS: Final = (
+    *("trace_id", "span_id", "tenant", "carrier_span_id", "time", "judged_at", "service", "service_version"),
+    *("pipeline", "model", "prompt_version", "session", "label", "reason", "blame"),
+    *(f"claims_{label.value}" for label in _CLAIMS),
+    *("judge", "evaluator_version", "sample_rule", "sample_probability", "suspicion", "cost_usd", "feedback"),
+)
+
+
+def facts_of(answer: AnswerSummary) -> dict[str, str | float | int | None]:
+    """Return the facts without metrics, always in this order. None is content; times are UTC in ISO 8601."""
+    told = {
+        **answer.key._asdict(),
+        "time": _iso(answer.time_ns),
+        "judged_at": _iso(answer.judged_ns),
+        **{f"claims_{label.value}": getattr(answer.claims, label.value) for label in _CLAIMS},
+        "sample_rule": answer.rule,
+        "sample_probability": answer.probability,
+    }
+    return {name: told[name] if name in told else getattr(answer, name) for name in FACTS}
+
+
+def row_of(answer: AnswerSummary) -> dict[str, str | float | int | None]:
+    """Return the facts with the question, for an export or a program that follows answers."""
+    return {**facts_of(answer), "question": answer.question}
+
+
+def metrics_of(answer: AnswerSummary) -> dict[str, dict[str, str | float | None]]:
+    """Return label and score of each metric by its name."""
+    return {metric.name: {"label": metric.label.value, "score": metric.score} for metric in answer.metrics}
+
+
+def _iso(time_ns: int) -> str:
+    moment = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ns // 1_000_000 % 1_000:03d}Z"
+
+
+_MIDDLE: Final = 0.5
+
+
+class GivenFeedback(NamedTuple):
+    """One span of feedback."""
+
+    span_id: str
+    """The span that it is on; empty if it names only the trace."""
+    thumbs: str
+    """``up`` or ``down``."""
+
+
+def feedback_in(spans: Iterable[Span]) -> Iterator[GivenFeedback]:
+    """Yield the feedback among spans of a trace, the oldest first: the last one on an answer counts.
+
+    Feedback with a score alone is up above 0.5 and down below it; a comment alone is neither.
+    """
+    given = [span for span in spans if semconv.FEEDBACK_NAME in span.attributes]
+    for span in sorted(given, key=lambda span: (span.end_ns, span.span_id)):
+        thumbs = _thumbs(span)
+        if thumbs:
+            yield GivenFeedback(_about(span), thumbs)
+
+
+def _about(span: Span) -> str:
+    named = span.attributes.get(semconv.TARGET_SPAN_ID)
+    return named if isinstance(named, str) else span.parent_span_id or ""
+
+
+def _thumbs(span: Span) -> str:
+    label, score = span.attributes.get(semconv.FEEDBACK_LABEL), span.attributes.get(semconv.FEEDBACK_SCORE)
+    if label in ("up", "down"):
+        return str(label)
+    if not isinstance(score, (int, float)) or score == _MIDDLE:
+        return ""
+    return "up" if score > _MIDDLE else "down"

@@ -13,11 +13,15 @@ from ragtrace.backfill._record_selection import SelectedRecord, SessionTurns, ch
 from ragtrace.backfill._selection import Selection
 from ragtrace.backfill.report import RunCounts
 from ragtrace.backfill.resume import ResumableRun
-from ragtrace.conversations.earlier import wants_earlier_turns, with_earlier_turns
-from ragtrace.conversations.judging import session_of, undecided_turn
-from ragtrace.conversations.settings import SessionSettings
-from ragtrace.conversations.span import SessionName
-from ragtrace.conversations.turns import MOST_CHARS, Turn, turn_of_json
+from ragtrace.conversations.judging import SessionName, session_of, undecided_turn
+from ragtrace.conversations.turns import (
+    MOST_CHARS,
+    SessionSettings,
+    Turn,
+    turn_of_json,
+    wants_earlier_turns,
+    with_earlier_turns,
+)
 from ragtrace.model import Part, RagRecord
 from ragtrace.pipeline.evaluation import no_rag_call
 from ragtrace.pipeline.evaluator import Evaluator

@@ -9,10 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from ragtrace import semconv
 from ragtrace.backfill.progress import Progress
-from ragtrace.conversations.judging import PlacedTurn
-from ragtrace.conversations.settings import SessionSettings
-from ragtrace.conversations.span import SessionName
-from ragtrace.conversations.turns import Turn, turn_of_json
+from ragtrace.conversations.judging import PlacedTurn, SessionName
+from ragtrace.conversations.turns import SessionSettings, Turn, turn_of_json
 from ragtrace.traces.otlp import decode, encode
 from ragtrace.traces.trace import Span
 

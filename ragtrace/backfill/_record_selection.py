@@ -14,7 +14,7 @@ from ragtrace.backfill._trace_search import SearchedUpTo, find
 from ragtrace.backfill.report import RunCounts
 from ragtrace.backfill.resume import ResumableRun
 from ragtrace.conversations.judging import turn_on_carrier, undecided_turn
-from ragtrace.conversations.settings import SessionSettings
+from ragtrace.conversations.turns import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.model import RagRecord, Sample, Screening
 from ragtrace.pipeline.evaluator import Evaluator

@@ -19,7 +19,7 @@ from ragtrace.backfill.evaluator import BackfillEvaluator, EvaluatedRecord, may_
 from ragtrace.backfill.report import BackfillReport, RunCounts
 from ragtrace.backfill.resume import ResumableRun
 from ragtrace.clock import SystemClock
-from ragtrace.conversations.settings import SessionSettings
+from ragtrace.conversations.turns import SessionSettings
 from ragtrace.judge import uncached
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import Evaluation, JudgedAnswer

@@ -18,7 +18,7 @@ from ragtrace.backfill.report import BackfillReport, RunCounts
 from ragtrace.backfill.resume import ResumableRun
 from ragtrace.backfill.sessions import SessionBackfill
 from ragtrace.clock import SystemClock
-from ragtrace.conversations.settings import SessionSettings
+from ragtrace.conversations.turns import SessionSettings
 from ragtrace.errors import SendError, SendRejected, SendRetryable, SendUnconfirmed
 from ragtrace.http.retry import ReadRetries, Sleep
 from ragtrace.model import JudgedAnswer

@@ -11,12 +11,9 @@ from ragtrace.backfill._kept_turns import KeptTurns, KnownTurn, WrittenSpan
 from ragtrace.backfill.evaluator import OutgoingCarrier, finish_unless_left, may_begin
 from ragtrace.backfill.report import RunCounts
 from ragtrace.backfill.resume import ResumableRun
-from ragtrace.conversations.checking import TurnCheck, check_of_json, check_turn
-from ragtrace.conversations.findings import SessionFindings
-from ragtrace.conversations.judging import judge_session
-from ragtrace.conversations.settings import SessionSettings
-from ragtrace.conversations.span import SessionName, session_span, span_id_of
-from ragtrace.conversations.turns import Turn, digest_of
+from ragtrace.conversations.findings import SessionFindings, TurnCheck, check_of_json, check_turn
+from ragtrace.conversations.judging import SessionName, judge_session, session_span, span_id_of
+from ragtrace.conversations.turns import SessionSettings, Turn, digest_of
 from ragtrace.errors import JudgeError, JudgeOverBudget
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Clock

@@ -18,7 +18,7 @@ from ragtrace.calibration.wording import (
     recommendations,
 )
 from ragtrace.labeled_data import HumanLabel
-from ragtrace.reports.templates import open_template
+from ragtrace.reports.report import open_template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ from ragtrace.cli.record_files import UnreadableParts
 from ragtrace.cli.render import many, talk, utc
 from ragtrace.cli.report_files import Reports, TranscriptFile, ending_of, ending_of_pilot
 from ragtrace.cli.script import INTERRUPTED
-from ragtrace.conversations.settings import SessionSettings
+from ragtrace.conversations.turns import SessionSettings
 from ragtrace.errors import JudgeTimeout
 from ragtrace.files.private import refuse_link
 from ragtrace.judge.batch import batches_of

@@ -26,7 +26,7 @@ from ragtrace.model import Direction, Evaluation, JudgedAnswer, MetricResult, Ra
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Metric, pass_condition
 from ragtrace.records import read_records, to_json_line
-from ragtrace.reports.tally import MetricTally
+from ragtrace.reports.report import MetricTally
 from ragtrace.traces.extract import ExtractRules, extract_records
 
 Show: TypeAlias = Callable[[RagRecord, Evaluation], None]

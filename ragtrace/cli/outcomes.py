@@ -20,7 +20,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.ports import Metric
-from ragtrace.reports.tally import MetricTally
+from ragtrace.reports.report import MetricTally
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ragtrace.answer_sources import SearchProgress, find_answers, open_source
-from ragtrace.answer_sources.addresses import BACK_ENDS, parse_address
+from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
 from ragtrace.answers.index.own_file import open_index
 from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.opened import AnswerSource
-from ragtrace.answers.port import AnswerFilter, TrafficScope
+from ragtrace.answers.port import AnswerFilter, AnswerSource, TrafficScope
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, ScreenedAnswer
 from ragtrace.cli.extras import needs_extra
 from ragtrace.cli.options import access

@@ -1,29 +1,52 @@
-"""A judged answer as a turn of its session: what is kept of it until the session has ended."""
+"""Judged answers as turns of a session: what is kept of them, and earlier turns as material."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
+from ragtrace import semconv
+from ragtrace.answers.rows import from_json, to_json
 from ragtrace.answers.summary import base_name
 from ragtrace.model import (
-    Claim,
+    EarlierTurn,
     Evaluation,
     Label,
     MetricResult,
     RagRecord,
-    Verdict,
     VerdictLabel,
 )
+
+_MINUTE_NS: Final = 60 * 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """How sessions are judged."""
+
+    idle_ns: int = 30 * _MINUTE_NS
+    """A session is over when it has had no turn for so long."""
+    keep_ns: int = 24 * 60 * _MINUTE_NS
+    """A turn that comes so long after the last one begins another session under the same id."""
+    max_turns: int = 1_000
+    """Beyond them the oldest go."""
+    earlier_turns: int = 20
+    """Each turn is checked against so many before it."""
+    contradictions: bool = True
+    """Whether the judge is asked at all."""
+    context_turns: int = 0
+    """So many turns of other traces are shown to the judge when it words an answer's claims."""
+    tenant: str = semconv.TENANT
+    """The attribute that names the tenant."""
+
 
 MOST_CHARS: Final = 4_000
 """Of a question, and of an answer."""
 MOST_CLAIMS: Final = 50
 _MOST_CLAIM_CHARS: Final = 1_000
-_VERSION: Final = 1
 _WRONG: Final = frozenset({VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED})
 _CLAIM_METRICS: Final = ("faithfulness", "groundedness", "hallucination")
 _FAITHFUL_METRICS: Final = ("faithfulness", "groundedness")
@@ -76,34 +99,16 @@ class Turn:
 
     def to_json(self) -> bytes:
         """Serialize the turn; `turn_of_json` reads it."""
-        told = {
-            "v": _VERSION,
-            "key": [self.trace_id, self.span_id, self.start_ns, self.carrier_span_id],
-            "said": [self.question, self.answer, self.is_faithful],
-            "claims": [[claim.text, claim.label.value, claim.start, claim.end] for claim in self.claims],
-        }
-        return json.dumps(told).encode()
+        return to_json(self)
 
 
 def turn_of_json(text: bytes) -> Turn:
-    """Read a turn."""
-    told: dict[str, Any] = json.loads(text)
-    trace_id, span_id, start_ns, carrier_span_id = told["key"]
-    question, answer, is_faithful = told["said"]
-    claims = (
-        TurnClaim(text=claim, label=VerdictLabel(label), start=start, end=end)
-        for claim, label, start, end in told["claims"]
-    )
-    return Turn(
-        trace_id=trace_id,
-        span_id=span_id,
-        start_ns=start_ns,
-        carrier_span_id=carrier_span_id,
-        question=question,
-        answer=answer,
-        is_faithful=is_faithful,
-        claims=tuple(claims),
-    )
+    """Read a turn.
+
+    Raises:
+        InputError: it is none, or of another version of ragtrace.
+    """
+    return from_json(Turn, text)
 
 
 def turn_of(record: RagRecord, evaluation: Evaluation, *, carrier_span_id: str) -> Turn | None:
@@ -111,7 +116,8 @@ def turn_of(record: RagRecord, evaluation: Evaluation, *, carrier_span_id: str) 
     target, answer = record.target, (record.answer or "").strip()
     if target is None or not answer:
         return None
-    result = _claim_result(evaluation)
+    by_claims = (each for name in _CLAIM_METRICS for each in _results(evaluation, name) if each.verdicts)
+    result = next(by_claims, None)
     return Turn(
         trace_id=target.trace_id,
         span_id=target.span_id,
@@ -120,7 +126,15 @@ def turn_of(record: RagRecord, evaluation: Evaluation, *, carrier_span_id: str) 
         question=(record.question or "")[:MOST_CHARS] or None,
         answer=(record.answer or "")[:MOST_CHARS],
         is_faithful=_is_faithful(evaluation),
-        claims=tuple(_claim(verdict) for verdict in (result.verdicts if result else ())[:MOST_CLAIMS]),
+        claims=tuple(
+            TurnClaim(
+                text=each.claim.text[:_MOST_CLAIM_CHARS],
+                label=each.label,
+                start=each.claim.start,
+                end=each.claim.end,
+            )
+            for each in (result.verdicts if result else ())[:MOST_CLAIMS]
+        ),
     )
 
 
@@ -135,23 +149,37 @@ def digest_of(turn: Turn, earlier: Sequence[Turn]) -> str:
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
-def _claim(verdict: Verdict) -> TurnClaim:
-    claim: Claim = verdict.claim
-    return TurnClaim(
-        text=claim.text[:_MOST_CLAIM_CHARS], label=verdict.label, start=claim.start, end=claim.end
-    )
-
-
 def _results(evaluation: Evaluation, name: str) -> list[MetricResult]:
     return [result for result in evaluation.results if base_name(result.metric) == name]
-
-
-def _claim_result(evaluation: Evaluation) -> MetricResult | None:
-    found = (result for name in _CLAIM_METRICS for result in _results(evaluation, name) if result.verdicts)
-    return next(found, None)
 
 
 def _is_faithful(evaluation: Evaluation) -> bool | None:
     found = (result for name in _FAITHFUL_METRICS for result in _results(evaluation, name))
     decided = (result.label is Label.PASS for result in found if result.label in (Label.PASS, Label.FAIL))
     return next(decided, None)
+
+
+def wants_earlier_turns(record: RagRecord, settings: SessionSettings) -> bool:
+    """Return whether turns of other traces are shown: not if the record's own prompt has the conversation."""
+    return settings.context_turns > 0 and not record.earlier_turns and record.target is not None
+
+
+def with_earlier_turns(record: RagRecord, turns: Iterable[Turn], settings: SessionSettings) -> RagRecord:
+    """Return the record with the last turns before it, the oldest first.
+
+    Only times count, not the order of ``turns``. Turns without texts, those from after the record, and those
+    of an earlier session under the same id are left out.
+    """
+    if record.target is None:
+        return record
+    own = (record.target.start_ns, record.target.trace_id, record.target.span_id)
+    before = [turn for turn in in_order(list(turns)) if (turn.start_ns, *turn.key) < own]
+    shown: list[EarlierTurn] = []
+    next_ns = own[0]
+    for turn in reversed(before):
+        if next_ns - turn.start_ns > settings.keep_ns or len(shown) == settings.context_turns:
+            break
+        next_ns = turn.start_ns
+        if turn.has_text:
+            shown.append(EarlierTurn.bounded(turn.question or None, turn.answer))
+    return replace(record, earlier_turns=tuple(reversed(shown)))

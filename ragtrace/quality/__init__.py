@@ -1,18 +1,15 @@
 """What a sample of judged answers says about all traffic: estimates with intervals, by group."""
 
 from ragtrace.quality.as_json import report_as_json
-from ragtrace.quality.collecting import AnswerCollector, DisputeCount
-from ragtrace.quality.figures import (
+from ragtrace.quality.collecting import AnswerCollector, DisputeCount, ReportDimension, source_of
+from ragtrace.quality.report import (
+    Comparison,
     EffortFigures,
     GroupFigures,
+    LedgerCoverage,
     MeasuredJudge,
     MetricFigures,
     PredictedFigures,
-)
-from ragtrace.quality.grouping import ReportDimension, source_of
-from ragtrace.quality.report import (
-    Comparison,
-    LedgerCoverage,
     QualityReport,
     ReportRequest,
     ReviewedFigures,

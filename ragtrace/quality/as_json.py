@@ -6,14 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ragtrace.quality.figures import EffortFigures, GroupFigures, MetricFigures, PredictedFigures
-from ragtrace.quality.report import Comparison, LedgerCoverage, QualityReport, ReviewedFigures
-from ragtrace.reviews.averages import CorrectedMean
-from ragtrace.stats import MeanDifference, PredictedMean, WeightedMean, WeightedQuantile
+from ragtrace.quality.report import EffortFigures, GroupFigures, MetricFigures, QualityReport
 
 VERSION: Final = 1
-
-_Json = dict[str, Any]
 
 
 def report_as_json(report: QualityReport) -> Mapping[str, Any]:
@@ -28,34 +23,44 @@ def report_as_json(report: QualityReport) -> Mapping[str, Any]:
         "all": _group(report.whole),
         "groups": [_group(group) for group in report.groups],
         "groups_left_out": report.groups_left_out,
-        "comparisons": [_comparison(one) for one in report.comparisons],
-        "effort": _effort(report.effort),
-        "calibration": _calibration(report),
-        "reviewed": _reviewed(report.reviewed),
-        "disputes": {"disputed": report.disputes.disputed, "of": report.disputes.of},
-        "ledger": _ledger(report.ledger),
+        "comparisons": [
+            _told(one, *("group", "metric", "older", "newer", "older_judged", "newer_judged"))
+            | {"mean": _difference(one.mean), "pass_rate": _difference(one.passing)}
+            for one in report.comparisons
+        ],
+        "effort": report.effort and _effort(report.effort),
+        "calibration": report.measured
+        and {
+            "judge": report.measured.name,
+            "sensitivity": _told(report.measured.errors.sensitivity, "of", right="hits"),
+            "specificity": _told(report.measured.errors.specificity, "of", right="hits"),
+            "is_chance": report.measured.errors.is_chance,
+        },
+        "reviewed": report.reviewed
+        and {
+            "answers": report.reviewed.reviewed,
+            "mean": _interval(report.reviewed.mean),
+            "pass_rate": _interval(report.reviewed.passing),
+        },
+        "disputes": _told(report.disputes, "disputed", "of"),
+        "ledger": report.ledger and _told(report.ledger, "judged", "eligible", "seen"),
         "notices": list(report.notices),
     }
 
 
-def _reviewed(found: ReviewedFigures | None) -> _Json | None:
-    if found is None:
-        return None
-    return {
-        "answers": found.reviewed,
-        "mean": _corrected_mean(found.mean),
-        "pass_rate": _corrected_mean(found.passing),
-    }
+def _told(found: object, *names: str, **renamed: str) -> dict[str, Any]:
+    """Return attributes under their own names, or under others."""
+    told: dict[str, str] = {**{name: name for name in names}, **renamed}
+    return {name: getattr(found, attribute) for name, attribute in told.items()}
 
 
-def _corrected_mean(mean: CorrectedMean | None) -> _Json | None:
-    return None if mean is None else {"value": mean.mean, "low": mean.low, "high": mean.high}
+def _interval(found: object, *names: str, value: str = "mean", **renamed: str) -> dict[str, Any] | None:
+    """Return a value with the ends of its interval, and more attributes; ``None`` without any."""
+    return None if found is None else _told(found, "low", "high", *names, value=value, **renamed)
 
 
-def _ledger(found: LedgerCoverage | None) -> _Json | None:
-    if found is None:
-        return None
-    return {"judged": found.judged, "eligible": found.eligible, "seen": found.seen}
+def _difference(found: object) -> dict[str, Any] | None:
+    return None if found is None else _told(found, "change", "low", "high", "is_chance")
 
 
 def _time(time_ns: int | None) -> str | None:
@@ -64,141 +69,40 @@ def _time(time_ns: int | None) -> str | None:
     return datetime.fromtimestamp(time_ns // 10**9, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _group(group: GroupFigures) -> _Json:
+def _group(group: GroupFigures) -> dict[str, Any]:
     return {
-        "name": group.name,
-        "answers": group.answers,
-        "claims": group.claims,
-        "unjudged_claims": group.unjudged_claims,
+        **_told(group, "name", "answers", "claims", "unjudged_claims", priced_answers="priced"),
         "cost_usd": group.cost_usd if group.priced else None,
-        "priced_answers": group.priced,
         "metrics": [_metric(metric) for metric in group.metrics],
     }
 
 
-def _metric(metric: MetricFigures) -> _Json:
+def _metric(metric: MetricFigures) -> dict[str, Any]:
+    of_answers = {"answers": "records", "effective_answers": "effective"}
+    of_quantile = {"value": "value", "answers": "records"}
+    joined, predicted = ("weight", "factor", "joined", "cheap"), metric.predicted
     return {
-        "metric": metric.metric,
-        "lower_is_better": metric.lower_is_better,
-        "results": metric.results,
-        "judged": metric.judged,
-        "failed": metric.failed,
-        "skipped": metric.skipped,
+        **_told(metric, "metric", "lower_is_better", "results", "judged", "failed", "skipped", "coverage"),
         "without_probability": metric.left_out,
-        "coverage": metric.coverage,
-        "mean": _mean(metric.mean),
-        "pass_rate": _mean(metric.passing),
-        "median": _quantile(metric.median),
-        "worst_tenth": _quantile(metric.worst_tenth),
-        "corrected_pass_rate": None
-        if metric.corrected is None
-        else {
-            "value": metric.corrected.rate,
-            "low": metric.corrected.low,
-            "high": metric.corrected.high,
-            "is_clipped": metric.corrected.is_clipped,
+        "mean": _interval(metric.mean, **of_answers),
+        "pass_rate": _interval(metric.passing, **of_answers),
+        "median": _interval(metric.median, "share", **of_quantile),
+        "worst_tenth": _interval(metric.worst_tenth, "share", **of_quantile),
+        "corrected_pass_rate": _interval(metric.corrected, "is_clipped", value="rate"),
+        "predicted": predicted
+        and {
+            **_told(predicted, "joined", "cheap", "is_screen"),
+            "mean": _interval(predicted.mean, *joined),
+            "pass_rate": _interval(predicted.passing, *joined),
         },
-        "predicted": _predicted(metric.predicted),
     }
 
 
-def _mean(mean: WeightedMean | None) -> _Json | None:
-    if mean is None:
-        return None
-    return {
-        "value": mean.mean,
-        "low": mean.low,
-        "high": mean.high,
-        "answers": mean.records,
-        "effective_answers": mean.effective,
-    }
-
-
-def _quantile(quantile: WeightedQuantile | None) -> _Json | None:
-    if quantile is None:
-        return None
-    return {
-        "share": quantile.share,
-        "value": quantile.value,
-        "low": quantile.low,
-        "high": quantile.high,
-        "answers": quantile.records,
-    }
-
-
-def _predicted(predicted: PredictedFigures | None) -> _Json | None:
-    if predicted is None:
-        return None
-    return {
-        "joined": predicted.joined,
-        "cheap": predicted.cheap,
-        "is_screen": predicted.is_screen,
-        "mean": _predicted_mean(predicted.mean),
-        "pass_rate": _predicted_mean(predicted.passing),
-    }
-
-
-def _predicted_mean(mean: PredictedMean | None) -> _Json | None:
-    if mean is None:
-        return None
-    return {
-        "value": mean.mean,
-        "low": mean.low,
-        "high": mean.high,
-        "weight": mean.weight,
-        "factor": mean.factor,
-        "joined": mean.joined,
-        "cheap": mean.cheap,
-    }
-
-
-def _comparison(one: Comparison) -> _Json:
-    return {
-        "group": one.group,
-        "metric": one.metric,
-        "older": one.older,
-        "newer": one.newer,
-        "older_judged": one.older_judged,
-        "newer_judged": one.newer_judged,
-        "mean": _difference(one.mean),
-        "pass_rate": _difference(one.passing),
-    }
-
-
-def _difference(difference: MeanDifference | None) -> _Json | None:
-    if difference is None:
-        return None
-    return {
-        "change": difference.change,
-        "low": difference.low,
-        "high": difference.high,
-        "is_chance": difference.is_chance,
-    }
-
-
-def _effort(found: EffortFigures | None) -> _Json | None:
-    if found is None:
-        return None
+def _effort(found: EffortFigures) -> dict[str, Any]:
     effort = found.effort
     return {
-        "metric": found.metric,
-        "drop": found.drop,
+        **_told(found, "metric", "drop", "judged", priced_answers="priced", judged_in_days="days"),
         "answers": effort.answers if effort else None,
         "dollars": effort.dollars if effort else None,
-        "priced_answers": found.priced,
         "days": effort.days if effort else None,
-        "judged": found.judged,
-        "judged_in_days": found.days,
-    }
-
-
-def _calibration(report: QualityReport) -> _Json | None:
-    if report.measured is None:
-        return None
-    errors = report.measured.errors
-    return {
-        "judge": report.measured.name,
-        "sensitivity": {"right": errors.sensitivity.hits, "of": errors.sensitivity.of},
-        "specificity": {"right": errors.specificity.hits, "of": errors.specificity.of},
-        "is_chance": errors.is_chance,
     }

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ragtrace.quality import wording
-from ragtrace.quality.figures import GroupFigures
-from ragtrace.quality.report import QualityReport
-from ragtrace.reports.templates import open_template
+from ragtrace.quality.report import GroupFigures, QualityReport
+from ragtrace.reports.report import open_template
 from ragtrace.stats import WeightedMean
 
 _WIDTH, _LABELS, _ROW = 720, 170, 26

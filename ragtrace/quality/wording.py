@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ragtrace.quality.collecting import DisputeCount
-from ragtrace.quality.figures import (
+from ragtrace.quality.report import (
+    Comparison,
     EffortFigures,
     GroupFigures,
+    LedgerCoverage,
     MeasuredJudge,
     MetricFigures,
     PredictedFigures,
+    QualityReport,
+    ReviewedFigures,
 )
-from ragtrace.quality.report import Comparison, LedgerCoverage, QualityReport, ReviewedFigures
 from ragtrace.reviews.averages import LEAST
 from ragtrace.stats import CountedShare, MeanDifference, PredictedMean, WeightedMean
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from ragtrace.errors import ConfigError
-from ragtrace.reports._files import CsvReport, JsonLinesReport, ParquetReport
+from ragtrace.reports._files import ParquetReport, csv_report, json_lines_report
 from ragtrace.reports._page import WORST, PageReport
 from ragtrace.reports.report import Report, RunEnd, RunInfo, SkippedAnswers
 
@@ -27,9 +27,9 @@ def open_report(path: str | Path, about: RunInfo, *, worst: int = WORST) -> Repo
         case ".html":
             return PageReport(path, about, worst=worst)
         case ".jsonl":
-            return JsonLinesReport(path)
+            return json_lines_report(path)
         case ".csv":
-            return CsvReport(path)
+            return csv_report(path)
         case ".parquet":
             return ParquetReport(path)
         case _:

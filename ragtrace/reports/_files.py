@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from ragtrace.answers.facts import facts_of
 from ragtrace.answers.rows import ROW_FIELDS, SCHEMA_VERSION, answer_row
-from ragtrace.answers.summary import summary_of_judged
+from ragtrace.answers.summary import facts_of, summary_of_judged
 from ragtrace.errors import ConfigError
 from ragtrace.escaping import one_json_line, spreadsheet_text
 from ragtrace.extras import install_command
@@ -23,13 +22,21 @@ from ragtrace.model import JudgedAnswer, VerdictLabel
 from ragtrace.reports.report import RunEnd
 
 
-class AppendedFile:
-    """A file that grows by complete rows, which stay even if the run is interrupted.
+class AppendedReport:
+    """A report that grows by the complete rows of each answer, which stay even if the run is interrupted.
 
     Rows of earlier runs stay in front. A row that a crash truncated is removed.
     """
 
-    def __init__(self, path: Path, *, head: bytes, starts_with: bytes, is_quoted: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        rows: Callable[[JudgedAnswer], bytes],
+        *,
+        head: bytes = b"",
+        starts_with: bytes,
+        is_quoted: bool,
+    ) -> None:
         """Open it.
 
         ``head`` is written into an empty file; every file of this format begins with ``starts_with``.
@@ -39,6 +46,7 @@ class AppendedFile:
             ConfigError: it cannot be written, or has other content.
         """
         self.path = path
+        self._rows = rows
         self._head = head
         try:
             self._descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
@@ -47,7 +55,7 @@ class AppendedFile:
         with open(self._descriptor, "rb", closefd=False) as file:
             start = file.read(len(starts_with))
             if not starts_with.startswith(start):
-                self._close()
+                os.close(self._descriptor)
                 raise ConfigError(f"{str(path)!r} exists and is no such report: name another file")
             file.seek(0)
             whole = _whole_until(file, is_quoted=is_quoted)
@@ -55,12 +63,11 @@ class AppendedFile:
         if start:
             os.ftruncate(self._descriptor, whole)
 
-    def append(self, row: bytes) -> None:
-        """Write a complete row, or nothing.
+    def add(self, answer: JudgedAnswer) -> None:
+        """Write the complete rows of an answer, or nothing."""
+        self._append(self._rows(answer))
 
-        Raises:
-            OSError: the file cannot be written.
-        """
+    def _append(self, row: bytes) -> None:
         before = os.fstat(self._descriptor).st_size
         rest = memoryview(self._head + row if self._is_empty else row)
         try:
@@ -72,27 +79,20 @@ class AppendedFile:
             raise
         self._is_empty = False
 
-    def commit(self) -> None:
-        """Flush the file to disk.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+    def close(self, ending: RunEnd) -> None:
+        """Flush the file to disk, and close it."""
         try:
             if self._is_empty:
-                self.append(b"")
+                self._append(b"")
             os.fsync(self._descriptor)
             sync_folder(self.path.parent)
         finally:
-            self._close()
+            os.close(self._descriptor)
 
     def abandon(self) -> None:
-        """Delete the file if nothing was written."""
+        """Close the file, and delete it if nothing was written."""
         if not os.fstat(self._descriptor).st_size:
             self.path.unlink(missing_ok=True)
-        self._close()
-
-    def _close(self) -> None:
         os.close(self._descriptor)
 
 
@@ -123,40 +123,14 @@ def _whole_until(file: BinaryIO, *, is_quoted: bool) -> int:
     return whole
 
 
-class AppendedReport:
-    """Writes the rows of an answer as soon as it is judged."""
-
-    def __init__(self, path: Path, *, head: bytes = b"", starts_with: bytes, is_quoted: bool) -> None:
-        self.path = path
-        self._file = AppendedFile(path, head=head, starts_with=starts_with, is_quoted=is_quoted)
-
-    def rows(self, answer: JudgedAnswer) -> bytes:
-        """Return the rows of an answer."""
-        raise NotImplementedError
-
-    def add(self, answer: JudgedAnswer) -> None:
-        """Append the rows of an answer."""
-        self._file.append(self.rows(answer))
-
-    def close(self, ending: RunEnd) -> None:
-        """Close the file."""
-        self._file.commit()
-
-    def abandon(self) -> None:
-        """Close the file."""
-        self._file.abandon()
+def _json_row(answer: JudgedAnswer) -> bytes:
+    return f"{one_json_line(answer_row(answer))}\n".encode()
 
 
-class JsonLinesReport(AppendedReport):
-    """JSON lines: one line per answer."""
-
-    def __init__(self, path: Path) -> None:
-        start = f'{{"version": {SCHEMA_VERSION}, '.encode()
-        super().__init__(path, starts_with=start, is_quoted=False)
-
-    def rows(self, answer: JudgedAnswer) -> bytes:
-        """Return the line of an answer."""
-        return f"{one_json_line(answer_row(answer))}\n".encode()
+def json_lines_report(path: Path) -> AppendedReport:
+    """Open JSON lines: one line per answer."""
+    start = f'{{"version": {SCHEMA_VERSION}, '.encode()
+    return AppendedReport(path, _json_row, starts_with=start, is_quoted=False)
 
 
 _OF_ANSWER: Final = (
@@ -175,16 +149,14 @@ COLUMNS: Final = (
 )
 
 
-class CsvReport(AppendedReport):
-    """CSV: one row per answer and metric, for spreadsheets."""
+def csv_report(path: Path) -> AppendedReport:
+    """Open CSV: one row per answer and metric, for spreadsheets."""
+    head = "\ufeff".encode() + _line(COLUMNS)  # the mark by which spreadsheets recognize UTF-8
+    return AppendedReport(path, _csv_rows, head=head, starts_with=head, is_quoted=True)
 
-    def __init__(self, path: Path) -> None:
-        head = "\ufeff".encode() + _line(COLUMNS)  # the mark by which spreadsheets recognize UTF-8
-        super().__init__(path, head=head, starts_with=head, is_quoted=True)
 
-    def rows(self, answer: JudgedAnswer) -> bytes:
-        """Return one row per metric."""
-        return b"".join(_line([cells[name] for name in COLUMNS]) for cells in _cells(answer))
+def _csv_rows(answer: JudgedAnswer) -> bytes:
+    return b"".join(_line([cells[name] for name in COLUMNS]) for cells in _cells(answer))
 
 
 def _cells(answer: JudgedAnswer) -> Iterator[Mapping[str, Any]]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
-from ragtrace.answers.shown import SKIP_MEANINGS, shown_answer
+from ragtrace.answers.shown import FILTERS, SKIP_MEANINGS, shown_answer
 from ragtrace.model import (
     Direction,
     JudgedAnswer,
@@ -25,9 +24,7 @@ from ragtrace.model import (
     outcome_of,
 )
 from ragtrace.reports._files import replaced_file
-from ragtrace.reports.report import RunEnd, RunInfo
-from ragtrace.reports.tally import MetricTally
-from ragtrace.reports.templates import open_template
+from ragtrace.reports.report import MetricTally, RunEnd, RunInfo, open_template
 from ragtrace.stats import RunningMean, Weighed, WeightedMean
 
 if TYPE_CHECKING:
@@ -44,16 +41,18 @@ class PageReport:
         self.path = path
         self._about = about
         self._totals = Totals()
-        self._worst = WorstAnswers(worst)
+        self._most = worst
+        self._worst: list[tuple[_Badness, JudgedAnswer]] = []
         self._file = replaced_file(path)
 
     def add(self, answer: JudgedAnswer) -> None:
-        """Count an answer."""
         self._totals.add(answer)
-        self._worst.add(answer)
+        badness = _badness(answer, self._totals.answers)
+        if self._most and badness is not None:
+            keep = heapq.heappush if len(self._worst) < self._most else heapq.heappushpop
+            keep(self._worst, (badness, answer))
 
     def close(self, ending: RunEnd) -> None:
-        """Write the page."""
         page = _template().render(
             about=self._about,
             ending=ending,
@@ -61,7 +60,9 @@ class PageReport:
             metrics=list(self._totals.metrics.values()),
             worst=[
                 (rank, _trace_url(self._about.trace_url, answer), shown_answer(answer))
-                for rank, answer in enumerate(self._worst, start=1)
+                for rank, (_, answer) in enumerate(
+                    sorted(self._worst, key=itemgetter(0), reverse=True), start=1
+                )
             ],
             meanings=SKIP_MEANINGS,
             Status=Status,
@@ -84,31 +85,7 @@ def _trace_url(template: str | None, answer: JudgedAnswer) -> str | None:
 
 @cache
 def _template() -> Template:
-    return open_template(
-        "reports/page.html",
-        count="{:,}".format,
-        money=_money,
-        moment=_moment,
-        percent=_percent,
-        score="{:.2f}".format,
-        words=_words,
-    )
-
-
-def _money(dollars: float) -> str:
-    return f"${dollars:.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
-
-
-def _moment(time_ns: int) -> str:
-    return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.{1 if 0 < share < 0.1 else 0}f}\N{NO-BREAK SPACE}%"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
+    return open_template("reports/page.html", **FILTERS)
 
 
 BINS: Final = 20
@@ -147,7 +124,6 @@ class MetricTotals:
         self._weights = [0.0] * BINS
 
     def add(self, outcome: MetricOutcome, answer: JudgedAnswer) -> None:
-        """Count the metric's outcome on an answer."""
         self.tally.add(outcome)
         if not isinstance(outcome, MetricResult) or outcome.score is None:
             return
@@ -174,13 +150,11 @@ class MetricTotals:
 
     @property
     def lower_is_better(self) -> bool:
-        """Whether less of the metric is better."""
         return self.tally.direction is Direction.LOWER_IS_BETTER
 
     @property
     def picture(self) -> Histogram:
-        """The histogram, laid out."""
-        return draw(self.bins, self.mean, threshold=self.threshold)
+        return Histogram(self.bins, self.mean, self.threshold)
 
     @property
     def bins(self) -> tuple[HistogramBin, ...]:
@@ -216,11 +190,9 @@ class Totals:
 
     @property
     def answers(self) -> int:
-        """The number of answers."""
         return self.statuses.total()
 
     def add(self, answer: JudgedAnswer) -> None:
-        """Count an answer."""
         status, reason = outcome_of(answer.evaluation)
         self.statuses[status] += 1
         if reason is not None:
@@ -236,14 +208,7 @@ class Totals:
             self.metrics[key].add(outcome, answer)
 
 
-WIDTH: Final = 420
-HEIGHT: Final = 190
-_LEFT, _RIGHT, _TOP, _BOTTOM = 34, 12, 34, 26
-_GAP: Final = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistogramBar:
+class HistogramBar(NamedTuple):
     """A bar with its bin."""
 
     x: float
@@ -253,73 +218,36 @@ class HistogramBar:
     of: HistogramBin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """The whole histogram, in its own units."""
+    """The bars, the threshold if there is one, and the mean with its interval, in the picture's own units."""
 
-    bars: tuple[HistogramBar, ...]
-    highest: float
-    """The share at the top line."""
-    threshold: float | None
-    mean: tuple[float, float, float] | None
-    """The mean between the ends of its interval."""
-    ticks: tuple[tuple[float, str], ...]
-    left: int = _LEFT
-    right: int = WIDTH - _RIGHT
-    top: int = _TOP
-    bottom: int = HEIGHT - _BOTTOM
-    width: int = WIDTH
-    height: int = HEIGHT
+    width, height = 420, 190
+    left, right, top, bottom = 34, 408, 34, 164
+    _GAP: Final = 2
 
+    def __init__(
+        self, bins: Sequence[HistogramBin], mean: WeightedMean | None, threshold: float | None
+    ) -> None:
+        self.highest = max((bin_.share for bin_ in bins), default=0.0) or 1.0
+        """The share at the top line."""
+        self.threshold = None if threshold is None else self._x(threshold)
+        self.mean = (self._x(mean.low), self._x(mean.mean), self._x(mean.high)) if mean else None
+        """The mean between the ends of its interval."""
+        self.ticks = [(self._x(at / 4), f"{at / 4:g}") for at in range(5)]
+        self.bars = [self._bar(bin_) for bin_ in bins if bin_.answers]
 
-def draw(bins: Sequence[HistogramBin], mean: WeightedMean | None, *, threshold: float | None) -> Histogram:
-    """Lay out the bars, the threshold if there is one, and the mean with its interval."""
-    highest = max((bin_.share for bin_ in bins), default=0.0) or 1.0
-    return Histogram(
-        bars=tuple(_bar(bin_, highest) for bin_ in bins if bin_.answers),
-        highest=highest,
-        threshold=None if threshold is None else _x(threshold),
-        mean=(_x(mean.low), _x(mean.mean), _x(mean.high)) if mean else None,
-        ticks=tuple((_x(at / 4), f"{at / 4:g}") for at in range(5)),
-    )
+    def _bar(self, each: HistogramBin) -> HistogramBar:
+        height = max(1.0, (self.bottom - self.top) * each.share / self.highest)
+        return HistogramBar(
+            x=round(self._x(each.low) + self._GAP / 2, 2),
+            y=round(self.bottom - height, 2),
+            width=round(self._x(each.high) - self._x(each.low) - self._GAP, 2),
+            height=round(height, 2),
+            of=each,
+        )
 
-
-def _bar(each: HistogramBin, highest: float) -> HistogramBar:
-    room = HEIGHT - _BOTTOM - _TOP
-    height = max(1.0, room * each.share / highest)
-    return HistogramBar(
-        x=round(_x(each.low) + _GAP / 2, 2),
-        y=round(HEIGHT - _BOTTOM - height, 2),
-        width=round(_x(each.high) - _x(each.low) - _GAP, 2),
-        height=round(height, 2),
-        of=each,
-    )
-
-
-def _x(score: float) -> float:
-    return round(_LEFT + score * (WIDTH - _LEFT - _RIGHT), 2)
-
-
-class WorstAnswers:
-    """Keeps the answers with the lowest scores, up to a number; never those without a flaw."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._seen = 0
-        self._heap: list[tuple[_Badness, JudgedAnswer]] = []
-
-    def add(self, answer: JudgedAnswer) -> None:
-        """Add an answer if it is among the worst."""
-        self._seen += 1
-        badness = _badness(answer, self._seen)
-        if self._most == 0 or badness is None:
-            return
-        keep = heapq.heappush if len(self._heap) < self._most else heapq.heappushpop
-        keep(self._heap, (badness, answer))
-
-    def __iter__(self) -> Iterator[JudgedAnswer]:
-        """Yield them, the worst first."""
-        return (answer for _, answer in sorted(self._heap, key=lambda each: each[0], reverse=True))
+    def _x(self, score: float) -> float:
+        return round(self.left + score * (self.right - self.left), 2)
 
 
 class _Badness(NamedTuple):
@@ -332,7 +260,11 @@ class _Badness(NamedTuple):
 
 
 def _badness(answer: JudgedAnswer, number: int) -> _Badness | None:
-    lacks = [_lack(result) for result in answer.evaluation.results if result.score is not None]
+    lacks = [
+        1 - result.score if result.direction is Direction.HIGHER_IS_BETTER else result.score
+        for result in answer.evaluation.results
+        if result.score is not None
+    ]
     labels = [verdict.label for result in answer.evaluation.results for verdict in result.verdicts]
     if not lacks or not any(lacks):
         return None
@@ -342,8 +274,3 @@ def _badness(answer: JudgedAnswer, number: int) -> _Badness | None:
         unsupported=labels.count(VerdictLabel.UNSUPPORTED),
         earliness=-number,
     )
-
-
-def _lack(result: MetricResult) -> float:
-    assert result.score is not None
-    return 1 - result.score if result.direction is Direction.HIGHER_IS_BETTER else result.score

@@ -10,7 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -50,10 +50,21 @@ CREATE TABLE view (
     tenant TEXT NOT NULL, name TEXT NOT NULL, query TEXT NOT NULL, PRIMARY KEY (tenant, name)) WITHOUT ROWID;
 """
 _FORM: Final = SqliteForm(application_id=0x52545256, steps=(_SCHEMA,), pragmas=("synchronous = FULL",))
-_COLUMNS: Final = (
-    "trace_id, span_id, tenant, carrier_span_id, claim, start, end, verdict, label, note, reviewer, time_ns,"
-    " picked"
+_OF_REVIEW: Final = (
+    *(
+        "carrier_span_id",
+        "claim",
+        "start",
+        "end",
+        "verdict",
+        "label",
+        "note",
+        "reviewer",
+        "time_ns",
+        "picked",
+    ),
 )
+_COLUMNS: Final = f"trace_id, span_id, tenant, {', '.join(_OF_REVIEW)}"
 _OF_KEY: Final = "trace_id = ? AND span_id = ? AND tenant = ?"
 _ALL: Final = "\0"
 """The tenant of views that readers of all tenants saved."""
@@ -253,19 +264,7 @@ def _replace(db: sqlite3.Connection, review: Review) -> None:
     picked = ReviewPick.RANDOM if (ReviewPick.RANDOM.value,) in earlier else review.picked
     db.execute(
         f"INSERT INTO review ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *review.key,
-            review.carrier_span_id,
-            review.claim,
-            review.start,
-            review.end,
-            review.verdict.value,
-            review.label.value,
-            review.note,
-            review.reviewer,
-            review.time_ns,
-            picked.value,
-        ),
+        (*review.key, *(getattr(replace(review, picked=picked), name) for name in _OF_REVIEW)),
     )
 
 
@@ -280,22 +279,9 @@ def _keep_answer(db: sqlite3.Connection, key: AnswerKey, record: RagRecord, clai
 
 
 def _review(row: Sequence[Any]) -> Review:
-    trace_id, span_id, tenant, carrier, claim, start, end, verdict, label, note, reviewer, time_ns, picked = (
-        row
-    )
-    return Review(
-        key=AnswerKey(str(trace_id), str(span_id), str(tenant)),
-        carrier_span_id=str(carrier),
-        claim=str(claim),
-        start=start if isinstance(start, int) else None,
-        end=end if isinstance(end, int) else None,
-        verdict=VerdictLabel(str(verdict)),
-        label=VerdictLabel(str(label)),
-        note=str(note),
-        reviewer=str(reviewer),
-        time_ns=int(str(time_ns)),
-        picked=ReviewPick(str(picked)),
-    )
+    told = dict(zip(_OF_REVIEW, row[3:], strict=True))
+    told |= {name: VerdictLabel(told[name]) for name in ("verdict", "label")}
+    return Review(key=AnswerKey(*row[:3]), **{**told, "picked": ReviewPick(told["picked"])})
 
 
 def _owner(tenant: str | None) -> str:

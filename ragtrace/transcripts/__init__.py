@@ -10,6 +10,13 @@ from ragtrace.transcripts._comparison import (
     MetricComparison,
     compare,
 )
-from ragtrace.transcripts._judges import recorded, replayed
 from ragtrace.transcripts.file import EvaluatorInfo, TranscriptRecord, Transcripts
-from ragtrace.transcripts.rescore import RescoredRecord, ask_again, metrics_of, rescore, unpaid
+from ragtrace.transcripts.rescore import (
+    RescoredRecord,
+    ask_again,
+    metrics_of,
+    recorded,
+    replayed,
+    rescore,
+    unpaid,
+)

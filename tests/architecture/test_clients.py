@@ -134,7 +134,7 @@ def is_annotation(node: ast.AST, tree: ast.AST) -> bool:
 PARSERS = {"parsedate_to_datetime", "parsedate", "parsedate_tz"}
 RETRY_AFTER = {
     "ragtrace/http/retry.py": "parses it",
-    "collector/ragtrace_collector/web/answers.py": "answers it",
+    "collector/ragtrace_collector/web/errors.py": "answers it",
 }
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import time_ns
@@ -16,16 +16,15 @@ from starlette.applications import Starlette
 
 from ragtrace.answer_sources import find_answers, open_source
 from ragtrace.answers.index.own_file import OwnIndex, open_index
-from ragtrace.answers.opened import OpenedAnswer
+from ragtrace.answers.port import OpenedAnswer
 from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.reviews.file import ReviewFile
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
-from ragtrace_collector.ui.app import ui_app
-from ragtrace_collector.ui.security import UiAccess
-from ragtrace_collector.ui.session import Sessions
+from ragtrace_collector.ui.security import Sessions, UiAccess
+from ragtrace_collector.ui.serving import ui_app
 from ragtrace_collector.ui.site import Site, TraceLink
 from ragtrace_collector.web.server import HttpServer, open_socket
 from ragtrace_collector.web.tokens import TokenAuth, TokenGrant
@@ -258,12 +257,3 @@ def _running(
         thread.join(PATIENCE_S)
     if failed:
         raise failed[0]
-
-
-def serving_app(app: Starlette) -> AbstractContextManager[str]:
-    """Serve any application."""
-
-    async def nothing() -> None:
-        pass
-
-    return _running(app, before=nothing, after=nothing)

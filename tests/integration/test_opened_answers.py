@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from ragtrace.answer_sources import SearchProgress, find_answers, first_of, open_source, store_source
+from ragtrace.answer_sources import SearchProgress, find_answers, open_source, store_source
 from ragtrace.answer_sources.sources import TraceSource
-from ragtrace.answers.opened import AnswerGone, AnswerSource, AnswerVersion, OpenedAnswer
+from ragtrace.answers.port import AnswerSource, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.backends import open_carrier_sink
 from ragtrace.backends.jaeger import V2, JaegerReader
@@ -219,28 +219,6 @@ def result_of(version: AnswerVersion, metric: str) -> MetricResult:
     """Return a result, without what is on the carrier's span only."""
     (result,) = (result for result in version.judged.evaluation.results if result.metric == metric)
     return replace(result, diagnosis=None)
-
-
-async def test_trace_that_is_gone_is_told_by_every_place(
-    jaeger: Jaeger, tempo: Tempo, tmp_path: Path
-) -> None:
-    await judged(tmp_path, the_spans("gone"))
-    gone = AnswerKey(the_spans("gone")[0].trace_id, "f" * 16)
-    addresses = (f"jaeger:{jaeger.query_url}", f"tempo:{tempo.url}")
-    source = first_of(of_store(tmp_path), *map(open_source, addresses))
-    with pytest.raises(AnswerGone) as raised:
-        await opened(source, gone)
-    assert str(raised.value) == "; ".join(
-        f"{name} has no trace {gone.trace_id} (any more)" for name in ("store", *addresses)
-    )
-
-
-async def test_trace_of_another_tenant_is_not_opened_from_a_store(tmp_path: Path) -> None:
-    spans = the_spans("tenants")
-    (carrier,) = await judged(tmp_path, spans)
-    source = of_store(tmp_path)
-    with pytest.raises(AnswerGone, match="store has no trace"):
-        await opened(source, key_of(carrier)._replace(tenant="other"))
 
 
 async def found(address: str, **options: Any) -> tuple[list[AnswerSummary], SearchProgress]:

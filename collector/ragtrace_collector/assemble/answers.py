@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from ragtrace.answers.feedback import feedback_in
+from ragtrace.answers.summary import feedback_in
 from ragtrace.errors import CodecError
 from ragtrace.model import Gap, Part, RagRecord, SkipReason
 from ragtrace.traces.attach import record_sha256

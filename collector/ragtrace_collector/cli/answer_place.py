@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from ragtrace.answer_sources import SearchProgress
     from ragtrace.ports import Clock
     from ragtrace_collector.config import CollectorConfig
-    from ragtrace_collector.ui.searching import AnswerSearch
-    from ragtrace_collector.ui.serving import AnswerPlace
+    from ragtrace_collector.ui.serving import AnswerPlace, AnswerSearch
 
 
 _STORE: Final = "store:"
@@ -65,11 +64,10 @@ async def open_place(
         InputError: there is no such store or file.
         ConfigError: an address or a key cannot be used.
     """
-    from ragtrace.answer_sources.addresses import BACK_ENDS, parse_address
+    from ragtrace.answer_sources.sources import BACK_ENDS, parse_address
     from ragtrace_collector.service.page import open_store_place
     from ragtrace_collector.store.open import require_store
-    from ragtrace_collector.ui.searching import AnswerSearch
-    from ragtrace_collector.ui.serving import open_searched_place
+    from ragtrace_collector.ui.serving import AnswerSearch, open_searched_place
 
     given, source = access(place.headers.headers), place.source
     if source is None or source.startswith(_STORE):

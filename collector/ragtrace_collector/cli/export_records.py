@@ -16,7 +16,7 @@ from ragtrace.cli.settings import command, option, takes
 from ragtrace.errors import InputError
 
 if TYPE_CHECKING:
-    from ragtrace.reviews.agreement import ReviewAgreement
+    from ragtrace.reviews.averages import ReviewAgreement
     from ragtrace.reviews.review import LabelRow
 
 
@@ -92,7 +92,7 @@ def _path(options: ReviewsOptions) -> Path:
 
 
 async def _read(path: Path, options: ReviewsOptions) -> tuple[Sequence[LabelRow], ReviewAgreement]:
-    from ragtrace.reviews.agreement import agreement
+    from ragtrace.reviews.averages import agreement
     from ragtrace.reviews.file import ReviewFile
     from ragtrace.reviews.review import ReviewPick
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ragtrace import semconv
-from ragtrace.conversations.earlier import wants_earlier_turns, with_earlier_turns
 from ragtrace.conversations.judging import placed_turn, session_of
-from ragtrace.conversations.turns import turn_of_json
+from ragtrace.conversations.turns import turn_of_json, wants_earlier_turns, with_earlier_turns
 from ragtrace.model import Evaluation, RagRecord
 from ragtrace.traces.otlp import encode
 from ragtrace.traces.trace import Span

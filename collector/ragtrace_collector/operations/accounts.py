@@ -19,7 +19,7 @@ from ragtrace_collector.ledger.account import Ledger
 from ragtrace_collector.operations.why import TraceStatus, look_up, trace_id_in
 from ragtrace_collector.store.reports import Reports
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.web.pages import JsonPage, guarded, reader_of
+from ragtrace_collector.web.server import JsonPage, guarded, reader_of
 from ragtrace_collector.web.tokens import TokenAuth
 
 WHY_PATH: Final = "/why/"

@@ -13,7 +13,7 @@ from ragtrace.errors import InputError, RagtraceError
 from ragtrace_collector.operations._index import show_index
 from ragtrace_collector.operations.health import Readiness
 from ragtrace_collector.operations.metrics import SelfMetrics
-from ragtrace_collector.web.pages import JsonPage, Status, guarded, reader_of
+from ragtrace_collector.web.server import JsonPage, Status, guarded, reader_of
 from ragtrace_collector.web.tokens import TokenAuth
 
 

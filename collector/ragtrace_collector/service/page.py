@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ragtrace.answer_sources import first_of, open_source, store_source
-from ragtrace.answer_sources.addresses import parse_address
+from ragtrace.answer_sources.sources import parse_address
 from ragtrace.backends.http_api import ConnectionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.files.state import state_folder

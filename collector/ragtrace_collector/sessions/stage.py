@@ -11,10 +11,8 @@ from functools import partial
 from typing import Final
 
 from ragtrace.answers.sessions import SessionSummary, session_summary_of
-from ragtrace.conversations.checking import TurnCheck, check_of_json, check_turn
-from ragtrace.conversations.findings import SessionFindings
-from ragtrace.conversations.judging import judge_session
-from ragtrace.conversations.span import SessionName, session_span
+from ragtrace.conversations.findings import SessionFindings, TurnCheck, check_of_json, check_turn
+from ragtrace.conversations.judging import SessionName, judge_session, session_span
 from ragtrace.conversations.turns import Turn, digest_of, turn_of_json
 from ragtrace.errors import JudgeError
 from ragtrace.ports import Clock

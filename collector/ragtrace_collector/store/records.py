@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ragtrace.answers.summary import AnswerSummary
-from ragtrace.conversations.span import SessionName
+from ragtrace.conversations.judging import SessionName
 from ragtrace.errors import RagtraceError
 from ragtrace.model import RagRecord, Sample
 from ragtrace_collector.ledger.account import AnswerStatus

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ragtrace.answers.facts import facts_of, metrics_of
-from ragtrace.answers.summary import AnswerSummary
+from ragtrace.answers.summary import AnswerSummary, facts_of, metrics_of
 from ragtrace_collector.telemetry.logs import JsonLines, event
 
 _verdicts = logging.getLogger("ragtrace.verdicts")

@@ -11,8 +11,18 @@ from urllib.parse import quote, urlsplit
 
 from ragtrace import semconv
 from ragtrace.answers.carrier import summary_of
-from ragtrace.answers.opened import AnswerVersion, OpenedAnswer
-from ragtrace.answers.shown import SKIP_MEANINGS, ShownChunk, ShownClaim, Working, pieces, shown_answer
+from ragtrace.answers.port import AnswerVersion, OpenedAnswer
+from ragtrace.answers.shown import (
+    SKIP_MEANINGS,
+    ShownChunk,
+    ShownClaim,
+    Working,
+    counted,
+    percent,
+    pieces,
+    shown_answer,
+    words,
+)
 from ragtrace.answers.summary import AnswerKey, AnswerSummary, summary_of_judged
 from ragtrace.model import (
     Direction,
@@ -28,10 +38,14 @@ from ragtrace.model import (
 from ragtrace.reviews.review import Review, ReviewPick
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
-from ragtrace_collector.ui._differences import VersionDifference, difference
-from ragtrace_collector.ui._passages import FoldablePassages, fold
-from ragtrace_collector.ui._timeline import Timeline, timeline_of
-from ragtrace_collector.ui.phrases import counted, percent, words
+from ragtrace_collector.ui._answer_parts import (
+    FoldablePassages,
+    Timeline,
+    VersionDifference,
+    difference,
+    fold,
+    timeline_of,
+)
 from ragtrace_collector.ui.site import TraceLink
 
 MOST_CLAIMS: Final = 500

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import NoMatchFound, Route
 
-from ragtrace.answers.opened import AnswerDamaged, AnswerGone
+from ragtrace.answers.port import AnswerDamaged, AnswerGone
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import RagtraceError, ReadError, ReadUnavailable
 from ragtrace.reviews.review import Review
@@ -26,9 +26,8 @@ from ragtrace_collector.ui._answer_view import (
 )
 from ragtrace_collector.ui.conversations import session_url
 from ragtrace_collector.ui.query import check_parameters
-from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import open_own, own_tenant
-from ragtrace_collector.ui.site import Site, site_of, viewer_of
+from ragtrace_collector.ui.site import Site, render, site_of, viewer_of
 
 _MOST_OF_SESSION: Final = 100
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")

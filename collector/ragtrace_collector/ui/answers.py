@@ -1,11 +1,17 @@
-"""The list of judged answers: filter, order, pages, saved views, and exports."""
+"""The list of judged answers: filter, order, pages, words to look for, saved views, and exports."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+import csv
+import io
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
@@ -14,17 +20,152 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.port import AnswerPage, SortBy, TrafficScope
-from ragtrace.answers.summary import AnswerKey, AnswerSummary
-from ragtrace.errors import InputError
+from ragtrace.answers.port import AnswerFilter, AnswerGone, AnswerPage, OpenedAnswer, SortBy, TrafficScope
+from ragtrace.answers.summary import FACTS, AnswerKey, AnswerSummary, metrics_of, row_of
+from ragtrace.errors import InputError, ReadError
+from ragtrace.escaping import escaped_json, spreadsheet_text
 from ragtrace.model import Label, VerdictLabel
 from ragtrace.reviews.file import ReviewFile
-from ragtrace_collector.ui._export import FORMATS, ExportFormat
-from ragtrace_collector.ui._text_search import SearchResult, TextSearch
 from ragtrace_collector.ui.query import FIELDS, ListQuery, check_parameters, read_query, values_of
-from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import checked_form, open_own, own_tenant, scoped
-from ragtrace_collector.ui.site import site_of, viewer_of
+from ragtrace_collector.ui.site import Site, render, site_of, viewer_of
+
+_COLUMNS: Final = (*FACTS[:9], "question", *FACTS[9:])
+
+
+class ExportFormat(NamedTuple):
+    """How rows are written, with the names of the metrics, one or two columns each.
+
+    A list that was searched for words has the column ``search``: ``found``, or why nobody knows.
+    """
+
+    media_type: str
+    head: Callable[[Sequence[str], bool], bytes]
+    """What comes before the rows; the flag says whether the list was searched."""
+    row: Callable[[AnswerSummary, Sequence[str], str | None], bytes]
+
+
+def _json_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) -> bytes:
+    row = {
+        **row_of(answer),
+        "disputed": answer.is_disputed,
+        **({} if search is None else {"search": search}),
+        "metrics": metrics_of(answer),
+    }
+    return (escaped_json(json.dumps(row, ensure_ascii=False)) + "\n").encode("utf-8", "replace")
+
+
+def _csv_head(metrics: Sequence[str], is_searched: bool) -> bytes:
+    names = [f"{what}_{name}" for name in metrics for what in ("score", "label")]
+    last = [*names, *(["search"] if is_searched else [])]
+    return "\ufeff".encode() + _csv_line([*_COLUMNS, "disputed", *last])
+
+
+def _csv_row(answer: AnswerSummary, metrics: Sequence[str], search: str | None) -> bytes:
+    facts = row_of(answer)
+    cells = [*(facts[name] for name in _COLUMNS), "true" if answer.is_disputed else "false"]
+    for name in metrics:
+        metric = answer.metric(name)
+        cells += [metric.score, metric.label.value] if metric else [None, None]
+    return _csv_line([*cells, *([] if search is None else [search])])
+
+
+def _csv_line(cells: Sequence[str | float | None]) -> bytes:
+    line = io.StringIO()
+    csv.writer(line).writerow([spreadsheet_text(cell) if isinstance(cell, str) else cell for cell in cells])
+    return line.getvalue().encode("utf-8", "replace")
+
+
+FORMATS: Final[Mapping[str, ExportFormat]] = {
+    "jsonl": ExportFormat("application/x-ndjson", lambda metrics, is_searched: b"", _json_row),
+    "csv": ExportFormat("text/csv; charset=utf-8", _csv_head, _csv_row),
+}
+
+
+OpenOwn = Callable[[AnswerKey], Awaitable[OpenedAnswer]]
+"""Opens an answer for a viewer."""
+
+_BATCH: Final = 20
+_MOST_OPENED: Final = 200
+_MOST_S: Final = 2.0
+_MOST_OPENING_S: Final = 5.0
+
+
+class SearchResult(StrEnum):
+    """What a look at the words of an answer gave."""
+
+    FOUND = "found"
+    OTHER_WORDS = "other words"
+    GONE = "gone"
+    """Its content is nowhere any more, so nobody knows."""
+    UNREADABLE = "unreadable"
+    """Its content could not be read now."""
+
+
+class TextSearch:
+    """One search. It opens a bounded number of answers a page, and says how far it looked."""
+
+    def __init__(
+        self, site: Site, open_own: OpenOwn, *, most_opened: int = _MOST_OPENED, most_s: float = _MOST_S
+    ) -> None:
+        self._site = site
+        self._open_own = open_own
+        self._most_opened = most_opened
+        self._most_s = most_s
+        self.opened = 0
+        """Number of answers that were looked at."""
+        self.gone = 0
+        """How many of them have no content any more."""
+        self.unread = 0
+        """How many of them could not be read."""
+        self.problem = ""
+        """Why the last of them could not be read."""
+
+    async def page(self, chosen: AnswerFilter, *, sort: SortBy, after: str | None, limit: int) -> AnswerPage:
+        """Return a page of answers with these words; cut if the bound was reached first."""
+        begun, found, cursor = time.monotonic(), list[AnswerSummary](), after
+        without_text = replace(chosen, text=None)
+        while True:
+            part = await self._site.index.page(without_text, sort=sort, after=cursor, limit=_BATCH)
+            found += await self.matching(part.answers, chosen.text or "")
+            cursor = part.next
+            if cursor is None:
+                return AnswerPage(answers=tuple(found), next=None)
+            is_spent = self.opened >= self._most_opened or time.monotonic() - begun > self._most_s
+            if len(found) >= limit or is_spent:
+                last = part.answers[-1].time_ns if part.answers else part.searched_to_ns
+                return AnswerPage(
+                    answers=tuple(found), next=cursor, is_cut=len(found) < limit, searched_to_ns=last
+                )
+
+    async def matching(self, answers: Sequence[AnswerSummary], text: str) -> list[AnswerSummary]:
+        """Return the answers with all these words, opened all at the same time."""
+        looked = await self.looked_at(answers, text)
+        return [answer for answer, found in looked if found is SearchResult.FOUND]
+
+    async def looked_at(
+        self, answers: Sequence[AnswerSummary], text: str
+    ) -> list[tuple[AnswerSummary, SearchResult]]:
+        """Return each answer with what a look at its words gave."""
+        found = await asyncio.gather(*(self._look(answer, text) for answer in answers))
+        return list(zip(answers, found, strict=True))
+
+    async def _look(self, answer: AnswerSummary, text: str) -> SearchResult:
+        self.opened += 1
+        try:
+            async with asyncio.timeout(_MOST_OPENING_S):
+                record = (await self._open_own(answer.key)).record
+        except (AnswerGone, HTTPException):
+            self.gone += 1
+            return SearchResult.GONE
+        except (ReadError, TimeoutError) as exc:
+            self.unread += 1
+            self.problem = str(exc) or f"{self._site.source.name} did not answer in time"
+            return SearchResult.UNREADABLE
+        content = f"{record.question or ''}\n{record.answer or ''}".casefold()
+        has_all = all(word in content for word in text.casefold().split())
+        return SearchResult.FOUND if has_all else SearchResult.OTHER_WORDS
+
 
 _PAGE: Final = 50
 _AT_ONCE: Final = 20

@@ -15,16 +15,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ragtrace.answers.opened import AnswerGone
-from ragtrace.answers.port import SessionKey
+from ragtrace.answers.port import AnswerGone, SessionKey
 from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary, fault_texts
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.errors import InputError, ReadError
 from ragtrace.model import Label, Verdict, VerdictLabel
 from ragtrace_collector.ui.query import check_parameters
-from ragtrace_collector.ui.render import render
 from ragtrace_collector.ui.security import open_own, own_tenant
-from ragtrace_collector.ui.site import Site, site_of
+from ragtrace_collector.ui.site import Site, render, site_of
 
 _PAGE: Final = 50
 _MOST_TURNS: Final = 1_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -25,24 +25,8 @@ _TRACE_ID: Final = re.compile(r"[0-9a-fA-F]{1,32}")
 _MOST_CHARS: Final = 500
 _MOST_VALUES: Final = 100
 FIELDS: Final = (
-    "since",
-    "until",
-    "metric",
-    "min",
-    "max",
-    "label",
-    "verdict",
-    "blame",
-    "judge",
-    "service",
-    "model",
-    "prompt_version",
-    "tenant",
-    "session",
-    "feedback",
-    "trace",
-    "text",
-    "sort",
+    *("since", "until", "metric", "min", "max", "label", "verdict", "blame", "judge", "service", "model"),
+    *("prompt_version", "tenant", "session", "feedback", "trace", "text", "sort"),
 )
 """The parameters of a filter, in the order in which URLs have them."""
 
@@ -83,53 +67,46 @@ class _Problem(ValueError):
 def read_query(typed: Mapping[str, str], *, now_ns: int) -> ListQuery:
     """Read a filter; what makes no sense is told by field and left out."""
     given = {name: value for name in FIELDS if (value := typed.get(name, "").strip())}
-    reading = _Reading(given)
+    problems: dict[str, str] = {}
+
+    def of(name: str, parse: Callable[[str], T]) -> T | None:
+        try:
+            return parse(given[name]) if name in given else None
+        except _Problem as exc:
+            problems[name] = str(exc)
+            return None
+
+    def text(name: str) -> str | None:
+        return of(name, _bounded)
+
     scope = TrafficScope(
-        tenant=reading.text("tenant"),
-        since_ns=reading.of("since", lambda text: _time(text, now_ns)),
-        until_ns=reading.of("until", lambda text: _time(text, now_ns)),
-        service=reading.text("service"),
-        model=reading.text("model"),
-        prompt_version=reading.text("prompt_version"),
+        tenant=text("tenant"),
+        since_ns=of("since", lambda typed: _time(typed, now_ns)),
+        until_ns=of("until", lambda typed: _time(typed, now_ns)),
+        service=text("service"),
+        model=text("model"),
+        prompt_version=text("prompt_version"),
     )
     chosen = AnswerFilter(
         scope=scope,
-        metric=reading.text("metric"),
-        min_score=reading.of("min", _score),
-        max_score=reading.of("max", _score),
-        label=reading.of("label", _one_of(Label)),
-        verdict=reading.of("verdict", _one_of(VerdictLabel)),
-        blame=reading.text("blame"),
-        judge=reading.text("judge"),
-        session=reading.text("session"),
-        feedback=reading.of("feedback", _feedback),
-        trace_id=reading.of("trace", _trace_id),
-        text=reading.text("text"),
+        metric=text("metric"),
+        min_score=of("min", _score),
+        max_score=of("max", _score),
+        label=of("label", _one_of(Label)),
+        verdict=of("verdict", _one_of(VerdictLabel)),
+        blame=text("blame"),
+        judge=text("judge"),
+        session=text("session"),
+        feedback=of("feedback", _feedback),
+        trace_id=of("trace", _trace_id),
+        text=text("text"),
     )
-    sort = reading.of("sort", _one_of(SortBy)) or SortBy.NEWEST
-    problems = {**reading.problems, **dict(_contradictions(chosen))}
+    sort = of("sort", _one_of(SortBy)) or SortBy.NEWEST
+    if scope.since_ns is not None and scope.until_ns is not None and scope.since_ns >= scope.until_ns:
+        problems["until"] = "This is not after the begin: no answer can be between."
+    if chosen.min_score is not None and chosen.max_score is not None and chosen.min_score > chosen.max_score:
+        problems["max"] = "This is below the lowest score: no answer can be between."
     return ListQuery(typed=given, chosen=chosen, sort=sort, problems=problems)
-
-
-class _Reading:
-    """Reads fields, and collects what makes no sense."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
-        self.problems: dict[str, str] = {}
-
-    def text(self, name: str) -> str | None:
-        return self.of(name, _bounded)
-
-    def of(self, name: str, parse: Callable[[str], T]) -> T | None:
-        typed = self._given.get(name)
-        if typed is None:
-            return None
-        try:
-            return parse(typed)
-        except _Problem as exc:
-            self.problems[name] = str(exc)
-            return None
 
 
 def _bounded(text: str) -> str:
@@ -153,14 +130,10 @@ def _one_of(values: type[T]) -> Callable[[str], T]:
         try:
             return values(text)  # type: ignore[call-arg]
         except ValueError:
-            known = ", ".join(str(value) for value in _members(values))
+            known = ", ".join(values)  # type: ignore[arg-type]
             raise _Problem(f"Choose one of {known}.") from None
 
     return parse
-
-
-def _members(values: Any) -> Iterator[str]:
-    return (member.value for member in values)
 
 
 def _feedback(text: str) -> str:
@@ -186,14 +159,6 @@ def _time(text: str, now_ns: int) -> int:
     except (ValueError, OverflowError):
         raise _Problem("Write 24h or 7d for so long ago, or a time such as 2026-05-01T10:00 (UTC).") from None
     return int(seconds * 1e9)
-
-
-def _contradictions(chosen: AnswerFilter) -> Iterator[tuple[str, str]]:
-    scope = chosen.scope
-    if scope.since_ns is not None and scope.until_ns is not None and scope.since_ns >= scope.until_ns:
-        yield "until", "This is not after the begin: no answer can be between."
-    if chosen.min_score is not None and chosen.max_score is not None and chosen.min_score > chosen.max_score:
-        yield "max", "This is below the lowest score: no answer can be between."
 
 
 async def values_of(index: AnswerIndex, scope: TrafficScope, *dimensions: str) -> Mapping[str, Sequence[str]]:

@@ -1,10 +1,13 @@
-"""What is in front of all pages: host names, sessions, cross-site requests, and headers of responses."""
+"""What is in front of all pages: host names, sessions, logins, cross-site requests, headers of responses."""
 
 from __future__ import annotations
 
 import hmac
 import logging
-from dataclasses import dataclass, replace
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -12,19 +15,102 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ragtrace import semconv
-from ragtrace.answers.opened import OpenedAnswer
-from ragtrace.answers.port import TrafficScope
+from ragtrace.answers.port import OpenedAnswer, TrafficScope
 from ragtrace.answers.summary import AnswerKey
+from ragtrace.ports import Clock
 from ragtrace_collector.telemetry.logs import event, place_of
-from ragtrace_collector.ui.errors import error_page
-from ragtrace_collector.ui.render import render
-from ragtrace_collector.ui.session import Sessions, viewer_of_grant
-from ragtrace_collector.ui.site import Viewer, site_of, viewer_of
+from ragtrace_collector.ui.site import Viewer, error_page, render, site_of, viewer_of
 from ragtrace_collector.web.errors import RequestRefused
-from ragtrace_collector.web.tokens import TokenAuth
+from ragtrace_collector.web.tokens import TokenAuth, TokenGrant, digest_of
+
+COOKIE: Final = "ragtrace_session"
+_MOST: Final = 1_000
+_ATTEMPTS: Final = 10
+_MINUTE_NS: Final = 60_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One login."""
+
+    id: str = field(repr=False)
+    grant: TokenGrant
+    csrf: str = field(repr=False)
+    until_ns: int
+
+    @property
+    def viewer(self) -> Viewer:
+        """The person who logged in."""
+        return viewer_of_grant(self.grant, csrf=self.csrf)
+
+
+def viewer_of_grant(grant: TokenGrant, *, csrf: str = "") -> Viewer:
+    """Return the person who has a token."""
+    return Viewer(name=grant.name, tenant=grant.tenant, may_review="review" in grant.may, csrf=csrf)
+
+
+class Sessions:
+    """The sessions of one process. A session ends a fixed time after its login, or with its token."""
+
+    def __init__(self, access: TokenAuth, clock: Clock, *, lifetime_s: float) -> None:
+        self._access = access
+        self._clock = clock
+        self._lifetime_ns = int(lifetime_s * 1e9)
+        self._sessions: dict[bytes, Session] = {}
+        self._failures: OrderedDict[str, deque[int]] = OrderedDict()
+        self.csrf = secrets.token_urlsafe(32)
+        """For forms if no tokens are configured."""
+
+    @property
+    def lifetime_s(self) -> int:
+        """How long a session lasts."""
+        return self._lifetime_ns // 1_000_000_000
+
+    def may_try(self, client: str) -> bool:
+        """Say whether this client failed to log in only a few times in the last minute."""
+        failures = self._failures.get(client, deque[int]())
+        return len(failures) < _ATTEMPTS or self._clock.now_ns() - failures[0] >= _MINUTE_NS
+
+    def note_failure(self, client: str) -> None:
+        """Count an attempt that failed."""
+        failures = self._failures.setdefault(client, deque(maxlen=_ATTEMPTS))
+        failures.append(self._clock.now_ns())
+        self._failures.move_to_end(client)
+        if len(self._failures) > _MOST:
+            self._failures.popitem(last=False)
+
+    def begin(self, grant: TokenGrant) -> Session:
+        """Begin a session; its id is new, so that nobody else knows it."""
+        session = Session(
+            id=secrets.token_urlsafe(32),
+            grant=grant,
+            csrf=secrets.token_urlsafe(32),
+            until_ns=self._clock.now_ns() + self._lifetime_ns,
+        )
+        while len(self._sessions) >= _MOST:
+            del self._sessions[next(iter(self._sessions))]
+        self._sessions[digest_of(session.id)] = session
+        return session
+
+    def find(self, cookies: Mapping[str, str]) -> Session | None:
+        """Return the session of a request, if it has one that is still valid."""
+        wanted = digest_of(cookies.get(COOKIE, ""))  # the digest hides the id from the time of the search
+        session = self._sessions.get(wanted)
+        if session is None:
+            return None
+        if self._clock.now_ns() >= session.until_ns or not self._access.has(session.grant):
+            del self._sessions[wanted]
+            return None
+        return session
+
+    def end(self, cookies: Mapping[str, str]) -> None:
+        """End the session of a request."""
+        self._sessions.pop(digest_of(cookies.get(COOKIE, "")), None)
+
 
 log = logging.getLogger("ragtrace.collector")
 
@@ -265,3 +351,87 @@ class _Answering:
             headers.update(_HEADERS)
             headers.setdefault("cache-control", self._kept)
         await self._send(message)
+
+
+_MOST_BYTES: Final = 1 << 20
+"""With a form that waits to be sent."""
+
+
+def login_routes(access: UiAccess) -> list[Route]:
+    """Return the routes ``login``, ``login_send`` and ``logout``."""
+
+    async def show(request: Request) -> Response:
+        if access.tokens.is_open:
+            return RedirectResponse(_home(request), 303)
+        back = request.query_params.get("back", "/")
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            # The browser holds the session's cookie back as long as another site leads here: begin again.
+            return render(request, "onward.html", page="login", onward=_local(request, back))
+        return login_page(request, back)
+
+    async def send(request: Request) -> Response:
+        fields = await read_form(request, most_bytes=_MOST_BYTES)
+        back, pending = fields.get("back", "/"), fields.get("pending", "")
+        if access.tokens.is_open:
+            return RedirectResponse(_home(request), 303)
+        client = request.client.host if request.client else ""
+        if not access.sessions.may_try(client):
+            wait = "Too many attempts: wait a minute, then try again."
+            return login_page(request, back, wait, pending=pending, status=429)
+        try:
+            sender = access.tokens.admit(f"Bearer {fields.get('token', '')}", "read")
+        except RequestRefused as exc:
+            access.sessions.note_failure(client)
+            return login_page(request, back, _said(exc), pending=pending, status=403)
+        assert sender is not None
+        access.sessions.end(request.cookies)
+        session = access.sessions.begin(sender.grant)
+        response = _resumed(request, session, back, pending)
+        response.set_cookie(
+            COOKIE,
+            session.id,
+            max_age=access.sessions.lifetime_s,
+            path=request.scope.get("root_path", "") or "/",
+            secure=access.is_secure,
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    async def leave(request: Request) -> Response:
+        await checked_form(request)
+        access.sessions.end(request.cookies)
+        response = RedirectResponse(request.url_for("login").path, 303)
+        response.delete_cookie(COOKIE, path=request.scope.get("root_path", "") or "/")
+        return response
+
+    return [
+        Route("/login", show, methods=["GET"], name="login"),
+        Route("/login", send, methods=["POST"], name="login_send"),
+        Route("/logout", leave, methods=["POST"], name="logout"),
+    ]
+
+
+def _resumed(request: Request, session: Session, back: str, pending: str) -> Response:
+    """Go where the login was asked for; a form that was being sent is shown, to be sent with a click."""
+    if not pending:
+        return RedirectResponse(_local(request, back), 303)
+    request.state.viewer = session.viewer
+    fields = parse_qsl(pending, keep_blank_values=True)
+    return render(request, "resume.html", page="login", action=_local(request, back), fields=fields)
+
+
+def _said(exc: RequestRefused) -> str:
+    if "known" in str(exc) or "send a token" in str(exc):
+        return "This token is not known here: its SHA-256 must be in `receive.tokens` (docs/security.md)."
+    return f"{exc}."
+
+
+def _home(request: Request) -> str:
+    return request.url_for("overview").path
+
+
+def _local(request: Request, back: str) -> str:
+    """Return where to go after the login: a path of this site and nothing else."""
+    is_local = back.startswith("/") and not back.startswith(("//", "/\\")) and back.isprintable()
+    return request.scope.get("root_path", "") + back if is_local and "\\" not in back else _home(request)

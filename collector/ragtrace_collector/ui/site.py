@@ -1,16 +1,27 @@
-"""What the pages are made of: the ports that they read and write, and who looks at them."""
+"""What all pages are made of: what they read and write, who looks at them, templates, and error pages."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
 
+from ragtrace import __version__
 from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.opened import AnswerSource
+from ragtrace.answers.port import AnswerGone, AnswerSource
+from ragtrace.answers.shown import FILTERS
+from ragtrace.errors import InputError, ReadError, WriteError
 from ragtrace.ports import Clock
 from ragtrace.reviews.file import ReviewFile
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 
 CollectorStatus = Callable[[str | None], Awaitable[Mapping[str, object]]]
 """Returns the collector's ledger, budget and health, as ``/status`` does; a tenant sees only its own part."""
@@ -68,3 +79,90 @@ def viewer_of(request: Request) -> Viewer:
     """Return who looks; set by the middleware before any page runs."""
     viewer: Viewer = request.state.viewer
     return viewer
+
+
+def render(request: Request, template: str, *, status_code: int = 200, **values: object) -> HTMLResponse:
+    """Render a page; the template also gets ``request``, ``site`` and ``viewer``."""
+    text = (
+        environment()
+        .get_template(template)
+        .render(request=request, site=site_of(request), viewer=viewer_of(request), **values)
+    )
+    return HTMLResponse(text.encode("utf-8", "replace"), status_code=status_code)
+
+
+@cache
+def environment() -> Environment:
+    """Return the templates' environment: undefined names raise, values are escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("ragtrace_collector.ui"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= FILTERS
+    made.globals["ragtrace_version"] = __version__
+    return made
+
+
+_TITLES: Final[Mapping[int, str]] = {
+    400: "This request is not valid",
+    401: "Log in again",
+    403: "Not allowed",
+    404: "Not here",
+    405: "Not here",
+    410: "Gone",
+    413: "Too large",
+    421: "Unknown host name",
+    429: "Too many attempts",
+    503: "Cannot be read now",
+    507: "Cannot be kept now",
+}
+_SENTENCES: Final[Mapping[int, str]] = {
+    404: "there is no such page, or no such answer that you may see.",
+    405: "this address does not accept such a request.",
+    413: "what was sent is larger than this page takes.",
+    500: "something went wrong inside ragtrace: the log says where.",
+}
+
+
+def error_page(request: Request, status: int, sentence: str = "") -> Response:
+    """Return an error page."""
+    return render(
+        request,
+        "error.html",
+        status_code=status,
+        page="",
+        heading=_TITLES.get(status, "Something went wrong"),
+        sentence=_capitalized(sentence or _SENTENCES.get(status, "this did not work.")),
+        can_retry=status in (503, 507, 429),
+    )
+
+
+def _capitalized(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+async def _http(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    own = exc.detail if exc.status_code in (403, 429) and " " in exc.detail else ""
+    return error_page(request, exc.status_code, own)
+
+
+def _told(status: int) -> Callable[[Request, Exception], Any]:
+    async def handle(request: Request, exc: Exception) -> Response:
+        return error_page(request, status, str(exc))
+
+    return handle
+
+
+HANDLERS: Final[Mapping[Any, Callable[[Request, Exception], Any]]] = {
+    HTTPException: _http,
+    AnswerGone: _told(410),
+    ReadError: _told(503),
+    WriteError: _told(507),
+    InputError: _told(400),
+}

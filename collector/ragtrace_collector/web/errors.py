@@ -1,13 +1,18 @@
-"""Error responses to requests: one table for both protocols."""
+"""Refused requests as answers in the sender's own encoding."""
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
+from google.protobuf import json_format
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
+from starlette.responses import Response
 
 from ragtrace.errors import CodecError, RagtraceError
+from ragtrace.traces.otlp import Encoding
 from ragtrace_collector.store.records import StoreUnavailable
 
 RETRY_AFTER_S: Final = 5
@@ -69,3 +74,21 @@ def status_of(refusal: RequestRefused) -> status_pb2.Status:
         delay = Duration(seconds=refusal.retry_after_s)
         status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
     return status
+
+
+def answer(encoding: Encoding, http_status: int, message: Message) -> Response:
+    """Answer with a protobuf message."""
+    if encoding == "json":
+        content = json.dumps(json_format.MessageToDict(message)).encode()
+        return Response(content, status_code=http_status, media_type="application/json")
+    return Response(message.SerializeToString(), status_code=http_status, media_type="application/x-protobuf")
+
+
+def error_answer(encoding: Encoding, refusal: RequestRefused) -> Response:
+    """Answer with a ``google.rpc.Status`` in the sender's own encoding (OTLP/HTTP specification)."""
+    response = answer(encoding, refusal.http_status, status_of(refusal))
+    if refusal.retry_after_s is not None:
+        response.headers["Retry-After"] = str(refusal.retry_after_s)
+    if refusal.http_status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response

@@ -1,21 +1,28 @@
-"""The HTTP server as a task, and the limits of its connections."""
+"""The HTTP server of receivers and pages."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import ceil
 from typing import Any, cast
 
 import uvicorn
+from google.rpc import code_pb2
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from ragtrace.errors import ConfigError
+from ragtrace.escaping import escaped_json
 from ragtrace_collector.web._connection import HEADERS_TIMEOUT_S, AsgiApp, BoundedApp
 from ragtrace_collector.web.certificate import Certificate
+from ragtrace_collector.web.errors import RequestRefused, error_answer
+from ragtrace_collector.web.tokens import TokenAuth
 
 
 def is_loopback(endpoint: str) -> bool:
@@ -99,3 +106,46 @@ def _protocol(app: AsgiApp) -> Callable[..., asyncio.Protocol]:
     config = _config(app, http="httptools")
     config.load()
     return config.http_protocol_class
+
+
+Status = Callable[[str | None], Awaitable[Mapping[str, object]]]
+"""Returns the collector's status. A tenant sees only its own part."""
+PageHandler = Callable[[Request], Awaitable[Response]]
+
+
+class JsonPage(JSONResponse):
+    """A JSON response in which control characters and lone surrogates are escaped."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return escaped_json(json.dumps(content, ensure_ascii=False, separators=(",", ":"))).encode()
+
+
+def guarded(page: PageHandler, access: TokenAuth, *, of_all: bool = False) -> PageHandler:
+    """Show a page to those alone whose token may read, where tokens are asked for.
+
+    ``of_all`` says that the page tells of all tenants at once: to a token of one of them it is not shown.
+    """
+
+    async def shown(request: Request) -> Response:
+        try:
+            access.check_host(request.headers.get("host"))
+            sender = access.admit(request.headers.get("authorization"), "read")
+            request.state.tenant = sender.tenant if sender else None
+            if of_all and request.state.tenant is not None:
+                raise RequestRefused(
+                    code_pb2.PERMISSION_DENIED,
+                    "this token reads what is of its tenant alone, and this page tells of all: "
+                    "read it by a token without a `tenant`",
+                )
+        except RequestRefused as exc:
+            return error_answer("json", exc)
+        return await page(request)
+
+    return shown
+
+
+def reader_of(request: Request) -> str | None:
+    """Return the tenant that a page is shown to; ``None`` for one who may see those of all."""
+    tenant: str | None = request.state.tenant
+    return tenant

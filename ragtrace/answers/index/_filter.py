@@ -1,15 +1,60 @@
-"""A filter as conditions on rows."""
+"""A filter as conditions on rows, and cursors: where a filtered list goes on."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import math
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from ragtrace.answers.index._scope import Condition, clean
-from ragtrace.answers.port import AnswerFilter, TrafficScope
+from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.errors import InputError
 from ragtrace.model import Label, VerdictLabel
+from ragtrace.sql import Statements
+
+STREAM: Final = ("tenant", "service", "model", "prompt_version")
+_MOST_CHARS: Final = 200
+
+
+class Condition(NamedTuple):
+    """A condition in SQL, or a query, with a value for each of its placeholders in order."""
+
+    sql: str = ""
+    values: tuple[object, ...] = ()
+
+    def and_(self, *others: Condition) -> Condition:
+        """Return the condition that all of these hold; an empty one always holds."""
+        given = [each for each in (self, *others) if each.sql]
+        return Condition(
+            " AND ".join(each.sql for each in given), tuple(value for each in given for value in each.values)
+        )
+
+
+def clean(text: str) -> str:
+    """Return a name that a database can hold, not too long."""
+    return text[:_MOST_CHARS].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def stream_names(scope: TrafficScope) -> Condition:
+    """Return the condition on a stream that a scope sets; an empty one if all are wanted."""
+    wanted = [(name, getattr(scope, name)) for name in STREAM]
+    return Condition().and_(
+        *(Condition(f"{name} = ?", (clean(text),)) for name, text in wanted if text is not None)
+    )
+
+
+def streams_in(db: Statements, scope: TrafficScope) -> Condition:
+    """Return the same condition on rows and sums, with the numbers of streams: their statistics are known."""
+    names = stream_names(scope)
+    if not names.sql:
+        return names
+    found = db.execute(f"SELECT id FROM answer_stream WHERE {names.sql} ORDER BY id", names.values)
+    numbers = tuple(number for (number,) in found)
+    return Condition(f"stream IN ({', '.join('?' for _ in numbers)})" if numbers else "1 = 0", numbers)
+
 
 _TRACE_DIGITS: Final = 32
 _VERDICTS: Final = {
@@ -134,3 +179,43 @@ def _of_trace(prefix: str) -> Condition:
     if len(begin) == _TRACE_DIGITS:
         return Condition("trace_id = ?", (begin,))
     return Condition("trace_id >= ? AND trace_id < ?", (begin, f"{begin}g"))
+
+
+Place = tuple[float | int, ...]
+"""A place in a list: the values that it is ordered by, and the row. What comes later has a later place."""
+
+_LARGEST: Final = 2**63
+
+
+def encode(place: Place, chosen: AnswerFilter, sort: SortBy) -> str:
+    """Return the cursor of a place, for URLs."""
+    text = json.dumps([_digest(chosen, sort), *place], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode(cursor: str, chosen: AnswerFilter, sort: SortBy, *, values: int) -> Place:
+    """Return the place of a cursor, of so many values.
+
+    Raises:
+        InputError: it is no cursor, or that of another filter or order.
+    """
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        digest, *place = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise InputError("the place in the list cannot be read: begin at the first page") from exc
+    if digest != _digest(chosen, sort):
+        raise InputError(
+            "the place is in another list, with another filter or order: begin at the first page"
+        )
+    if len(place) != values or not all(_is_number(value) for value in place):
+        raise InputError("the place in the list cannot be read: begin at the first page")
+    return tuple(place)
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and abs(value) < _LARGEST  # type: ignore[arg-type]
+
+
+def _digest(chosen: AnswerFilter, sort: SortBy) -> str:
+    return hashlib.sha256(f"{chosen!r}|{sort.value}".encode("utf-8", "replace")).hexdigest()[:12]

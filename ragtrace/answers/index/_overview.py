@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ragtrace.answers.index._filter import LABELS, times_of
-from ragtrace.answers.index._scope import Condition, clean, stream_names
+from ragtrace.answers.index._filter import LABELS, Condition, clean, stream_names, times_of
 from ragtrace.answers.index.sums import BLAME, COLUMNS, DAY, HOUR_NS, REASON, names_in, sources, summed
 from ragtrace.answers.port import MetricTrend, Quadrant, Release, Sums, TrafficScope, TrendPoint
 from ragtrace.answers.summary import first_faithfulness
@@ -34,7 +33,6 @@ _VERSIONS: Final = ("service_version", "prompt_version")
 
 
 def sums(db: Statements, scope: TrafficScope) -> Sums:
-    """Return a scope in numbers."""
     names = ("answers", "cost_usd", "unpriced", *LABELS.values(), *_VERDICTS)
     totals, causes = _totals(db, scope, names), _causes(db, scope)
     return Sums(
@@ -60,7 +58,6 @@ def _totals(db: Statements, scope: TrafficScope, names: Sequence[str]) -> dict[s
 
 
 def _causes(db: Statements, scope: TrafficScope) -> dict[str, int]:
-    """Return the number of answers by cause."""
     known = [name for (name,) in db.execute(names_in("answer_cause_sum", hours=1)).fetchall()]
     found = summed(db, "answer_cause_sum", scope, ["answers"], by=["cause"], names=known)
     return {cause: int(number) for (cause,), (number,) in found.items()}
@@ -115,7 +112,6 @@ def trends(
 
 
 def is_lower_better(db: Statements, metric: str) -> bool:
-    """Return whether less of a metric is better."""
     row = db.execute(
         "SELECT is_lower_better FROM answer_score WHERE metric = ? AND label IN ('pass', 'fail')"
         " AND score >= 0 LIMIT 1",
@@ -163,7 +159,6 @@ def values(db: Statements, dimension: str, scope: TrafficScope, *, limit: int) -
 
 
 def releases(db: Statements, scope: TrafficScope) -> list[Release]:
-    """Return the releases of a scope, in order of time."""
     names = stream_names(scope)
     rows = db.execute(
         f"SELECT service, {', '.join(_VERSIONS)}, (SELECT time_ns FROM answer_row"
@@ -191,7 +186,6 @@ def releases(db: Statements, scope: TrafficScope) -> list[Release]:
 
 
 def newest_ns(db: Statements, scope: TrafficScope) -> int | None:
-    """Return the time of the newest answer in a scope."""
     times = times_of(scope)
     newest = (
         f"SELECT time_ns FROM answer_row WHERE is_valid = 1 AND {times.sql}{{}} ORDER BY time_ns DESC LIMIT 1"

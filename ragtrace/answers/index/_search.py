@@ -10,9 +10,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ragtrace.answers.index._cursor import Place
-from ragtrace.answers.index._filter import all_of, counted_of, metric_of, narrow, times_in, times_of
-from ragtrace.answers.index._scope import Condition, clean, streams_in
+from ragtrace.answers.index._filter import (
+    Condition,
+    Place,
+    all_of,
+    clean,
+    counted_of,
+    metric_of,
+    narrow,
+    streams_in,
+    times_in,
+    times_of,
+)
 from ragtrace.answers.index.sums import DAY, HOUR_NS, days_with
 from ragtrace.answers.port import AnswerFilter, SortBy
 from ragtrace.model import Label

@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
 from ragtrace.answers.index import _overview
-from ragtrace.answers.index._cursor import decode, encode
-from ragtrace.answers.index._filter import all_of, metric_of
+from ragtrace.answers.index._filter import Condition, all_of, clean, decode, encode, metric_of, streams_in
 from ragtrace.answers.index._rows import (
     MOST_VERSIONS,
     POSITIONS,
@@ -21,10 +20,9 @@ from ragtrace.answers.index._rows import (
     of_answer,
     rows_of,
     summaries,
+    tenant_in,
 )
-from ragtrace.answers.index._scope import Condition, clean, streams_in
 from ragtrace.answers.index._search import BY_POSITION, FEW, Search, order_of
-from ragtrace.answers.index._streams import tenant_in
 from ragtrace.answers.index.sessions import judged_sessions, session_page
 from ragtrace.answers.port import (
     AnswerFilter,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ragtrace.answers.index._scope import Condition, clean, streams_in
+from ragtrace.answers.index._filter import Condition, clean, streams_in
 from ragtrace.answers.port import SessionKey, SessionPage, TrafficScope
 from ragtrace.answers.sessions import FaultKind, SessionFault, SessionSummary
 from ragtrace.answers.summary import AnswerKey

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ragtrace.answers.index._scope import Condition, streams_in
+from ragtrace.answers.index._filter import Condition, streams_in
 from ragtrace.answers.port import TrafficScope
 from ragtrace.sql import Statements
 

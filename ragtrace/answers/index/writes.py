@@ -9,24 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from ragtrace.answers.index._filter import Condition, clean
 from ragtrace.answers.index._rows import (
     COLUMNS,
     FEEDBACKS,
+    FIND_STREAM,
     LATEST_NS,
     Row,
     Score,
     Seal,
     as_it_is,
     hex_of,
+    names_of,
     of_answer,
     of_row,
     row_of,
     rows_of,
     scores_by_id,
     scores_of,
+    stream_of,
+    tenant_in,
 )
-from ragtrace.answers.index._scope import Condition, clean
-from ragtrace.answers.index._streams import FIND_STREAM, names_of, stream_of, tenant_in
 from ragtrace.answers.index.sessions import forget_sessions
 from ragtrace.answers.index.sums import touch
 from ragtrace.answers.summary import AnswerKey, AnswerSummary

@@ -122,17 +122,6 @@ def test_people_see_estimates_with_what_stands_beside_them_in_80_columns(stored:
         assert said in told.stdout
 
 
-def test_answers_on_which_two_judges_disagree_have_a_line(tmp_path: Path) -> None:
-    first = judged_trace(1, 0.9)
-    second = [replace(judged_trace(1, score)[-1], span_id="d" * 16) for score in (0.3,)]
-    file = file_of(tmp_path / "traces.jsonl", [*first, *second], judged_trace(2, 0.3))
-    told = run("report", "--from", file)
-    assert "Disputed: 1 of 1 (100 %) answers that several evaluations decided" in " ".join(
-        told.stdout.split()
-    )
-    assert as_json("--from", file)["disputes"] == {"disputed": 1, "of": 1}
-
-
 def test_machines_get_the_same_in_the_documented_form(stored: str) -> None:
     found = as_json("--from", stored, "--by", "service", "--compare", "help..shop")
     (metric,) = found["all"]["metrics"]
@@ -175,12 +164,6 @@ def test_answers_of_a_clock_that_is_ahead_are_left_out_and_counted(tmp_path: Pat
     assert any(
         notice.startswith("1 answer with a date after this moment left out") for notice in found["notices"]
     )
-
-
-def test_a_file_without_verdicts_is_a_sentence(tmp_path: Path) -> None:
-    told = run("report", "--from", file_of(tmp_path / "traces.jsonl", list(rag_trace(0))))
-    assert told.exit_code == 0
-    assert "No judged answers in this time range" in told.stdout
 
 
 def test_a_calibration_that_measured_answers_corrects(stored: str, tmp_path: Path) -> None:

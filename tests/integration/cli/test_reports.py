@@ -17,7 +17,6 @@ from tests.unit.backfill.stored_traces import RIGHT, WRONG, plain_trace, rag_tra
 from tests.unit.reports.reading import Page, csv_rows, json_rows, parquet_rows
 
 SUFFIXES = (".html", ".jsonl", ".csv", ".parquet")
-SCRIPT = "<script>alert(1)</script>"
 
 
 class Files:
@@ -92,14 +91,6 @@ def test_a_row_names_trace_verdict_and_how_the_answer_was_chosen(files: Files) -
         ["faq-12"],
         "Orders can be returned within 14 days.",
     )
-
-
-def test_hostile_text_out_of_a_trace_is_text_in_the_page(files: Files) -> None:
-    write_traces(files.folder / "traces.jsonl", [rag_trace(0, f"{SCRIPT} Orders arrive within 3 days.")])
-    run(*files.backfill(suffixes=(".html",)))
-    page = Page(files.out(".html"))
-    assert "script" not in page.tags
-    assert SCRIPT in page.text
 
 
 def test_the_page_says_what_was_asked_for_and_what_was_left_out(files: Files) -> None:

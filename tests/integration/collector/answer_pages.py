@@ -14,8 +14,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.testclient import TestClient
 
-from ragtrace.answers.opened import AnswerGone, AnswerVersion, OpenedAnswer
 from ragtrace.answers.opening import open_answer
+from ragtrace.answers.port import AnswerGone, AnswerVersion, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.clock import SystemClock
 from ragtrace.model import (
@@ -42,8 +42,7 @@ from ragtrace.traces.attach import AttachOptions, carrier
 from ragtrace.traces.extract import ExtractRules, extract_records
 from ragtrace.traces.trace import Span, Trace
 from ragtrace_collector.ui.answer import answer_routes
-from ragtrace_collector.ui.errors import HANDLERS
-from ragtrace_collector.ui.site import Site, TraceLink, Viewer
+from ragtrace_collector.ui.site import HANDLERS, Site, TraceLink, Viewer
 from tests.rag_spans import START_NS, rag_trace
 
 QUESTION = "How long do refunds take?"

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from ragtrace.answers.port import AnswerFilter
 from ragtrace.errors import ReadUnavailable
 from ragtrace.model import VerdictCounts
-from ragtrace_collector.ui._text_search import TextSearch
+from ragtrace_collector.ui.answers import TextSearch
 from ragtrace_collector.ui.query import FIELDS, read_query
 from ragtrace_collector.ui.site import Site
 from tests.integration.collector.ui_pages import NOW_NS, HandClock, Pages, Texts, csrf_of, with_tenant
@@ -183,15 +183,6 @@ def texts(count: int, fits: set[int]) -> dict[str, str]:
     return {hex_id(n): "It takes 30 days." if n in fits else "No idea." for n in range(1, count + 1)}
 
 
-def test_words_are_looked_for_in_the_opened_answers() -> None:
-    pages = Pages(rows=[a_row(n, minute=n) for n in range(1, 46)], source=Texts(texts(45, {3, 40})))
-    client = pages.client()
-    answer = client.get("/answers?text=DAYS+30")
-    assert spans_in(answer.text) == [40, 3]
-    assert "45 answers opened" in answer.text
-    assert pages.source.opened == 45
-
-
 def test_a_search_opens_a_bounded_number_and_offers_to_go_on() -> None:
     rows = [a_row(n, minute=n) for n in range(1, 251)]
     pages = Pages(rows=rows, source=Texts(texts(250, {5, 240})))
@@ -267,25 +258,12 @@ def test_answers_on_which_evaluations_disagree_are_marked_in_list_and_exports() 
     }
 
 
-def test_an_evaluation_that_replaces_the_other_ends_the_dispute() -> None:
-    failed, passed = a_row(1, 0.1), a_row(1, 0.9)
-    other = replace(passed, carrier_span_id="d" * 16, supersedes=failed.carrier_span_id)
-    (row,) = Pages(rows=[failed, other]).client().get("/answers.jsonl").text.splitlines()
-    assert json.loads(row)["disputed"] is False
-
-
 @pytest.mark.parametrize("text", ["=cmd()", "+1", "-1", "@x", "\t=x", "\r=x"])
 def test_no_cell_of_an_export_is_a_formula(text: str) -> None:
     client = Pages(rows=[a_row(1, service=text, model=text, session=text, prompt_version=text)]).client()
     (row,) = table_of(client.get("/answers.csv").content)
     for cell in (row["service"], row["model"], row["session"], row["prompt_version"]):
         assert cell.startswith("'")
-
-
-def test_an_export_searches_for_words_too() -> None:
-    pages = Pages(rows=[a_row(n, minute=n) for n in range(1, 46)], source=Texts(texts(45, {3, 40})))
-    rows = pages.client().get("/answers.jsonl?text=days").text.splitlines()
-    assert [int(json.loads(row)["span_id"], 16) for row in rows] == [40, 3]
 
 
 def test_an_export_keeps_answers_whose_words_nobody_could_read() -> None:

@@ -25,9 +25,8 @@ from ragtrace.reviews.file import ReviewFile
 from ragtrace.traces.extract import extract_records
 from ragtrace.traces.otlp import decode
 from ragtrace.traces.trace import Span, Trace
-from ragtrace_collector.ui.app import ui_app
-from ragtrace_collector.ui.security import UiAccess
-from ragtrace_collector.ui.session import Sessions
+from ragtrace_collector.ui.security import Sessions, UiAccess
+from ragtrace_collector.ui.serving import ui_app
 from ragtrace_collector.ui.site import Site
 from ragtrace_collector.web.tokens import TokenAuth, TokenGrant
 from tests.integration.collector.answer_pages import (
@@ -281,15 +280,6 @@ def test_a_full_disk_keeps_what_was_typed(pages: ReviewPages) -> None:
     assert "nothing that was kept before is lost" in reply.text
     assert 'value="My long thought."' in reply.text
     assert len(re.findall(r'value="contradicted" checked', reply.text)) == 2
-
-
-def test_an_answer_that_is_gone_is_told_with_a_way_on(pages: ReviewPages) -> None:
-    client = pages.client()
-    page = client.get("/review/next?queue=random")
-    pages.source.answers.clear()
-    reply = client.get(str(page.url))
-    assert reply.status_code == 410
-    assert "Next answer" in reply.text
 
 
 def test_a_review_needs_its_permission_and_its_form(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from ragtrace.answers.port import AnswerFilter
 from ragtrace.answers.summary import AnswerSummary
 from ragtrace.clock import SystemClock
 from ragtrace.errors import WriteError
-from ragtrace_collector.ui.searching import AnswerSearch
-from ragtrace_collector.ui.serving import open_searched_place
+from ragtrace_collector.ui.serving import AnswerSearch, open_searched_place
 from tests.integration.collector.running import config_of, post, request_of, running_collector, until
 from tests.patience import PATIENCE_S
 from tests.rag_spans import rag_trace

@@ -14,16 +14,14 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from ragtrace.answers.index.own_file import open_index
-from ragtrace.answers.opened import AnswerGone, OpenedAnswer
+from ragtrace.answers.port import AnswerGone, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, AnswerSummary
 from ragtrace.model import RagRecord
 from ragtrace.reviews.file import ReviewFile
-from ragtrace_collector.ui.app import ui_app
-from ragtrace_collector.ui.security import UiAccess
-from ragtrace_collector.ui.session import Sessions
+from ragtrace_collector.ui.security import Sessions, UiAccess
+from ragtrace_collector.ui.serving import ui_app
 from ragtrace_collector.ui.site import Site
-from ragtrace_collector.web._hosts import KnownHosts
-from ragtrace_collector.web.tokens import Permission, TokenAuth, TokenGrant, digest_of
+from ragtrace_collector.web.tokens import KnownHosts, Permission, TokenAuth, TokenGrant, digest_of
 
 NOW_NS = 1_795_262_400_000_000_000
 LISTEN = "127.0.0.1:4330"

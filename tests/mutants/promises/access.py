@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant
 __all__ = ["MUTANTS"]
 
 _ACCESS: Final = "collector/ragtrace_collector/web/tokens.py"
-_PAGES: Final = "collector/ragtrace_collector/web/pages.py"
+_PAGES: Final = "collector/ragtrace_collector/web/server.py"
 _TLS: Final = "collector/ragtrace_collector/web/certificate.py"
 _ACCESS_TESTS: Final = "tests/integration/collector/test_access.py"
 _TLS_TESTS: Final = "tests/integration/collector/test_tls.py"
@@ -67,7 +67,7 @@ MUTANTS: Final = (
     Mutant(
         promise="tenants",
         breaks="a search for words opens the answers of all tenants",
-        file="collector/ragtrace_collector/ui/_text_search.py",
+        file="collector/ragtrace_collector/ui/answers.py",
         old="        without_text = replace(chosen, text=None)\n",
         new="        without_text = AnswerFilter()\n",
         tests=(

@@ -66,7 +66,7 @@ MUTANTS: Final = (
     Mutant(
         promise="hosts",
         breaks="pages are shown by any name (DNS rebinding)",
-        file="collector/ragtrace_collector/web/_hosts.py",
+        file="collector/ragtrace_collector/web/tokens.py",
         old="        if header is None or self._knows(_host(header)):\n",
         new="        if True:\n",
         tests=("tests/attack/test_hosts.py::test_pages_are_not_shown_by_any_other_name",),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.answers.carrier import is_carrier, is_held, read_carrier, without_scores
-from ragtrace.answers.opened import AnswerVersion
+from ragtrace.answers.port import AnswerVersion
 from ragtrace.model import (
     AttributeValue,
     Evaluation,
@@ -127,19 +127,6 @@ def test_what_a_carrier_left_out_is_told(case: Judged, max_claims: int) -> None:
         assert bool(left) == any(said.startswith(notice) for said in version.notices)
 
 
-def test_only_thirty_of_many_claims_are_on_the_trace() -> None:
-    many = [
-        a_claim(index, VerdictLabel.CONTRADICTED if index == 44 else VerdictLabel.SUPPORTED)
-        for index in range(45)
-    ]
-    record = replace(a_record(), answer="x" * 500)
-    version = read_carrier(written(an_evaluation(a_result(*many)), record), record)
-    assert version.notices == ("30 of 45 claims are on the trace; the failing ones first",)
-    (result,) = version.judged.evaluation.results
-    assert result.verdicts[-1].label is VerdictLabel.CONTRADICTED
-    assert [verdict.claim.index for verdict in result.verdicts] == [*range(29), 44]
-
-
 def held(evaluation: Evaluation, record: RagRecord) -> Span:
     """Return the answer span with its scores, as a collector in hold mode sends it."""
     answer = a_span(3, name="chat", attributes={"ragtrace.kind": "rag", "session.id": "session-1"})
@@ -202,13 +189,6 @@ def test_carrier_without_content_shows_passages_of_the_answer() -> None:
     assert (first.quote, first.quote_verified, first.reason) == (None, True, None)
     assert "no texts (`attach.content` is false)" in version.notices[0]
     assert "passages of the answer" in version.notices[0]
-
-
-def test_carrier_without_content_and_answer_has_claims_without_words() -> None:
-    record = replace(a_record(), answer=None)
-    version = read(written(BAD, record, content=False), record)
-    assert [verdict.claim.text for verdict in verdicts_of(version)] == ["", ""]
-    assert "claims have verdicts but no words" in version.notices[0]
 
 
 def renamed(span: Span, names: Mapping[str, str]) -> Span:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ragtrace import semconv
-from ragtrace.answers.feedback import GivenFeedback, feedback_in
+from ragtrace.answers.summary import GivenFeedback, feedback_in
 from ragtrace.model import AttributeValue
 from ragtrace.traces.trace import Span
 from tests.unit.traces.builders import START_NS, TRACE_ID, span_id

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ragtrace.answers.index.reading import AnswerIndex
-from ragtrace.answers.index.sums import SUM_TABLES, fold
+from ragtrace.answers.index.sums import SUM_TABLES, fold, recount
 from ragtrace.answers.index.tables import INDEX_TABLES
 from ragtrace.answers.index.writes import forget, note_feedback, put, size
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
@@ -189,6 +189,10 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(at_once=st.sampled_from([1, 2, 100]), is_open=st.booleans())
     def fold(self, at_once: int, is_open: bool) -> None:
         fold(self.db, at_once=at_once, is_open=is_open)
+
+    @rule()
+    def recount(self) -> None:
+        recount(self.db)
 
     @rule(summary=summaries(), feedback=st.sampled_from(["up", "down"]))
     def feed(self, summary: AnswerSummary, feedback: str) -> None:

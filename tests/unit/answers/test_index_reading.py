@@ -15,7 +15,7 @@ from ragtrace.answers.index.tables import INDEX_TABLES
 from ragtrace.answers.index.writes import forget, put
 from ragtrace.answers.port import AnswerFilter, SortBy, TrafficScope
 from ragtrace.answers.summary import AnswerSummary
-from ragtrace.errors import InputError, ReadError, WriteError
+from ragtrace.errors import InputError, WriteError
 from ragtrace.model import Label, VerdictCounts, VerdictLabel
 from ragtrace.stats import Weighed, weighted_mean
 from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row, hex_id
@@ -86,19 +86,6 @@ async def test_search_that_takes_too_long_is_cut_and_goes_on_to_the_end() -> Non
     assert cuts > 100
 
 
-async def test_list_of_a_metric_where_less_is_better_begins_with_the_highest() -> None:
-    from dataclasses import replace
-
-    from ragtrace.model import Direction
-
-    rows = [a_row(n, n / 10) for n in range(4)]
-    lower = [
-        replace(row, metrics=(replace(row.metrics[0], direction=Direction.LOWER_IS_BETTER),)) for row in rows
-    ]
-    worst = await index_of(*lower).page(AnswerFilter(), sort=SortBy.WORST)
-    assert numbers(worst.answers) == [3, 2, 1, 0]
-
-
 async def test_cursor_of_another_list_is_refused_with_a_way_on() -> None:
     index = index_of(a_row(1), a_row(2))
     page = await index.page(AnswerFilter(), limit=1)
@@ -154,11 +141,6 @@ async def test_interval_over_days_is_nearly_that_of_the_answers_themselves() -> 
     assert half == pytest.approx(exact_half, rel=0.05)  # traces that begin before midnight and end after it
 
 
-async def test_period_is_whole_hours() -> None:
-    with pytest.raises(ValueError, match="multiple of an hour"):
-        await index_of().trends(["faithfulness"], TrafficScope(), period_ns=HOUR_NS + 1)
-
-
 async def test_index_in_a_file_is_there_again(tmp_path: Path) -> None:
     index = open_index(tmp_path / "index.db")
     assert await index.add([a_row(1), a_row(2, minute=1)]) == 2
@@ -183,17 +165,6 @@ async def test_file_that_is_no_index_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, but a text of some length\n" * 50)
     with pytest.raises(WriteError, match="not a database"):
         open_index(tmp_path / "notes.txt")
-
-
-async def test_index_without_tables_cannot_be_read() -> None:
-    db = sqlite3.connect(":memory:", check_same_thread=False)
-
-    @contextmanager
-    def connect() -> Iterator[sqlite3.Connection]:
-        yield db
-
-    with pytest.raises(ReadError, match="cannot be read"):
-        await AnswerIndex(connect).sums(TrafficScope())
 
 
 async def test_arrivals_are_each_valid_evaluation_once_in_the_order_in_which_they_came() -> None:

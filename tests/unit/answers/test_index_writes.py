@@ -8,8 +8,8 @@ import pytest
 
 from ragtrace.answers.index.sums import fold
 from ragtrace.answers.index.tables import INDEX_TABLES
-from ragtrace.answers.index.writes import forget, note_feedback, put, size
-from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row, hex_id
+from ragtrace.answers.index.writes import forget, put, size
+from tests.unit.answers.rows import HOUR_NS, NOON_NS, a_row
 
 
 @pytest.fixture
@@ -29,37 +29,6 @@ def test_carrier_sent_twice_is_one_row(db: sqlite3.Connection) -> None:
     before = contents(db)
     put(db, a_row(1))
     assert (contents(db), size(db)) == (before, 1)
-
-
-def test_forgetting_everything_leaves_nothing_behind(db: sqlite3.Connection) -> None:
-    for number in range(5):
-        put(db, a_row(number, 0.1 * number, trace=1, probability=0.3, minute=40 * number, reason="why"))
-    put(db, a_row(9, trace=1, carrier=99, supersedes=1_000_002))
-    assert len(forget(db, before_ns=NOON_NS * 2, most_rows=0, at_once=4)) == 4
-    assert len(forget(db, before_ns=NOON_NS * 2, most_rows=0, at_once=4)) == 2
-    while fold(db, at_once=4):
-        pass
-    assert not any(contents(db).values())
-    assert size(db) == 0
-
-
-def test_oldest_are_forgotten_first_and_only_as_many_as_there_are_too_many(db: sqlite3.Connection) -> None:
-    for number in (3, 1, 2, 4):
-        put(db, a_row(number, minute=number))
-    assert len(forget(db, before_ns=0, most_rows=2, at_once=100)) == 2
-    assert db.execute("SELECT span_id FROM answer_row ORDER BY span_id").fetchall() == [
-        (hex_id(3),),
-        (hex_id(4),),
-    ]
-
-
-def test_feedback_may_come_before_its_answer(db: sqlite3.Connection) -> None:
-    note_feedback(db, a_row(1).key, "up")
-    note_feedback(db, a_row(1).key, "down")
-    put(db, a_row(1))
-    put(db, a_row(1, carrier=7, supersedes=1_000_001))
-    assert db.execute("SELECT feedback FROM answer_row").fetchall() == [("down",), ("down",)]
-    assert db.execute("SELECT * FROM answer_feedback").fetchall() == []
 
 
 def test_streams_that_were_forgotten_make_room_for_others(db: sqlite3.Connection) -> None:

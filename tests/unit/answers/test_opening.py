@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.answers.opened import AnswerGone
 from ragtrace.answers.opening import open_answer
+from ragtrace.answers.port import AnswerGone
 from ragtrace.answers.summary import AnswerKey
 from ragtrace.model import (
     Evaluation,
-    MetricResult,
     RagRecord,
     Sample,
-    SkipReason,
     VerdictLabel,
     content_sha256,
 )
@@ -92,15 +90,6 @@ def test_revision_comes_first_and_the_superseded_version_is_kept() -> None:
     assert [(version.evaluation_id, version.is_valid) for version in opened.versions] == [
         (second.span_id, True),
         (first.span_id, False),
-    ]
-
-
-def test_two_evaluators_are_both_valid_and_the_newest_is_first() -> None:
-    first, second = a_carrier(), a_carrier(later(BAD, "2", 60))
-    opened = open_answer(trace_of(first, second), the_key(), RULES, read_from="a test")
-    assert [(version.evaluation_id, version.is_valid) for version in opened.versions] == [
-        (second.span_id, True),
-        (first.span_id, True),
     ]
 
 
@@ -204,27 +193,6 @@ def test_carriers_that_supersede_each_other_are_all_shown() -> None:
     second = replace(second, attributes={**second.attributes, "ragtrace.eval.supersedes": first.span_id})
     opened = open_answer(trace_of(first, second), the_key(), RULES, read_from="a test")
     assert [version.is_valid for version in opened.versions] == [False, False]
-
-
-def test_answer_of_a_megabyte_is_opened_as_far_as_it_was_judged() -> None:
-    record = the_record()
-    long = "A sentence of the answer. " * 40_000
-    spans = tuple(
-        replace(
-            span,
-            attributes={
-                key: value.replace(str(record.answer), long) if isinstance(value, str) else value
-                for key, value in span.attributes.items()
-            },
-        )
-        for span in SPANS
-    )
-    opened = open_answer(trace_of(a_carrier(), spans=spans), the_key(), RULES, read_from="a test")
-    assert opened.record.answer is not None
-    assert long.startswith(opened.record.answer)
-    assert [gap.reason for gap in opened.record.gaps] == [SkipReason.TRUNCATED]
-    (version,) = opened.versions
-    assert isinstance(version.judged.evaluation.outcomes[0], MetricResult)
 
 
 OWNERS = st.sampled_from(["acme", "other", None])

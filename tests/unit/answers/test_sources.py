@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ragtrace.answer_sources import KeptAnswer, first_of, open_source, store_source
-from ragtrace.answers.opened import AnswerGone, AnswerSource, OpenedAnswer
+from ragtrace.answers.port import AnswerGone, AnswerSource, OpenedAnswer
 from ragtrace.answers.summary import AnswerKey, key_of
 from ragtrace.backends import open_carrier_sink
 from ragtrace.backends.http_api import ConnectionSettings
@@ -122,41 +122,6 @@ def report(folder: Path) -> Path:
     return path
 
 
-def phoenix_of(spans: Sequence[Span], annotations: Sequence[Any]) -> Callable[[str], HttpAnswer]:
-    """Answer as a Phoenix does that has one project."""
-    rows = [
-        {
-            "context": {"trace_id": span.trace_id, "span_id": span.span_id},
-            "parent_id": span.parent_span_id,
-            "name": span.name,
-            "span_kind": "UNKNOWN",
-            "start_time": "2025-10-09T08:53:20+00:00",
-            "end_time": "2025-10-09T08:53:21+00:00",
-            "attributes": {
-                key: list(value) if isinstance(value, tuple) else value
-                for key, value in span.attributes.items()
-            },
-            "events": [],
-        }
-        for span in spans
-    ]
-
-    def reply(path: str) -> HttpAnswer:
-        if "/span_annotations" in path:
-            return _page(annotations)
-        if "/spans" in path:
-            return _page(rows)
-        if "/traces" in path:
-            return _page([{"trace_id": TRACE_ID}])
-        return _page([{"id": "UHJv", "name": "shop"}])
-
-    return reply
-
-
-def _page(data: Sequence[Any]) -> HttpAnswer:
-    return HttpAnswer(body=json.dumps({"data": list(data), "next_cursor": None}).encode())
-
-
 async def scores_sent(kind: str) -> list[dict[str, Any]]:
     """Return what our own sink writes for a carrier."""
     with http_server(lambda _: HttpAnswer(body=b"{}")) as server:
@@ -179,28 +144,6 @@ async def test_file_with_carriers_and_report_show_the_same_claims_and_evidence(t
         ("A report has no trace: there are no spans to show",),
     )
     assert whole.versions[0].notices == ()
-
-
-async def test_scores_in_phoenix_are_opened_with_their_claims() -> None:
-    annotations = await scores_sent("phoenix")
-    with http_server(phoenix_of(SPANS, annotations)) as server:
-        found = await opened(open_source(f"phoenix:{server.url}"))
-    whole = evidence(found)
-    assert {key: whole[key] for key in EXPECTED} == EXPECTED
-    assert whole["claims"]["faithfulness"][0][:6] == (
-        "Refunds take 14 days.",
-        0,
-        VerdictLabel.CONTRADICTED,
-        ("chunk-0",),
-        "take 14 days",
-        True,
-    )
-    assert whole["chunk verdicts"]["chunk_precision"] == EVALUATION.results[1].chunk_verdicts
-    (version,) = found.versions
-    assert version.evaluation_id == CARRIER.span_id
-    assert version.notices == (
-        "This place keeps scores, not the whole carrier: tokens and cost of the run are missing",
-    )
 
 
 @pytest.mark.parametrize("version", [langfuse_v3, langfuse_v4], ids=["v3", "v4"])

@@ -9,10 +9,8 @@ import pytest
 
 from ragtrace.backfill import Progress
 from ragtrace.backfill._kept_turns import KeptTurns
-from ragtrace.conversations.judging import PlacedTurn
-from ragtrace.conversations.settings import SessionSettings
-from ragtrace.conversations.span import SessionName
-from ragtrace.conversations.turns import Turn
+from ragtrace.conversations.judging import PlacedTurn, SessionName
+from ragtrace.conversations.turns import SessionSettings, Turn
 from ragtrace.traces.trace import Span
 
 NAME = SessionName(session="endless")

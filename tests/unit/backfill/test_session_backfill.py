@@ -10,7 +10,7 @@ import pytest
 from ragtrace import semconv
 from ragtrace.backends import MemorySink
 from ragtrace.backfill import Progress, ResumableRun, Selection, backfill, dry_run
-from ragtrace.conversations.settings import SessionSettings
+from ragtrace.conversations.turns import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import metric_named

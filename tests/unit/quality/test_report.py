@@ -212,15 +212,6 @@ def test_one_answer_has_a_wide_interval_and_no_quantiles() -> None:
     assert metric.median is metric.worst_tenth is None
 
 
-def test_a_tenant_with_one_answer_says_little_beside_a_large_one() -> None:
-    answers = [*traffic(300, tenant="large"), judged(999, 0.0, tenant="small")]
-    report = report_of(answers, replace(ALL, by=ReportDimension.TENANT))
-    small = report.groups[-1].metrics[0]
-    assert (small.judged, small.results) == (1, 1)
-    assert small.passing is not None
-    assert small.passing.high > 0.75
-
-
 def test_all_failed_is_no_score() -> None:
     report = report_of([judged(number, None) for number in range(5)])
     (metric,) = report.whole.metrics
@@ -247,11 +238,6 @@ def test_scores_of_unknown_probability_are_left_out_and_counted() -> None:
     assert metric.passing is not None
     assert metric.passing.mean > 0.6
     assert any(notice.startswith("faithfulness: 50 of ") for notice in report.notices)
-
-
-def test_only_unknown_probabilities_make_no_estimate() -> None:
-    (metric,) = report_of([judged(1, 1.0, probability=None)]).whole.metrics
-    assert (metric.judged, metric.mean, metric.passing, metric.coverage) == (1, None, None, None)
 
 
 def test_mixed_judges_are_told_apart() -> None:

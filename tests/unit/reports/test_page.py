@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ragtrace.model import Direction, VerdictLabel
 from ragtrace.reports import RunEnd, SkippedAnswers, open_report
@@ -19,7 +16,6 @@ from tests.unit.reports.judged_answers import (
     judged,
     of_outcome,
     result,
-    texts,
     write,
 )
 from tests.unit.reports.reading import Page
@@ -41,21 +37,6 @@ def test_text_under_judgment_is_never_markup(tmp_path: Path) -> None:
     assert not {"script", "img"} & {*page.tags}
     assert not any(name.startswith("on") for name, _ in page.attributes)
     assert page.text.count(SCRIPT) >= 8
-
-
-@settings(max_examples=30)
-@given(texts, texts, st.lists(st.tuples(texts, st.sampled_from(VerdictLabel), st.none() | texts), max_size=3))
-def test_any_text_makes_a_page_with_the_same_tags(
-    answer: str, chunk: str, claims: list[tuple[str, VerdictLabel, str | None]]
-) -> None:
-    found = replace(
-        result(0.5), verdicts=tuple(a_verdict(label, text, quote) for text, label, quote in claims)
-    )
-    with TemporaryDirectory() as folder:
-        page = Page(write(Path(folder) / "r.html", of_outcome(found, answer=answer, chunk=chunk)))
-    assert page.tags.count("article") == 1
-    assert page.tags.count("div") == 11
-    assert not {"script", "img", "iframe", "object"} & {*page.tags}
 
 
 def test_the_page_stands_alone(tmp_path: Path) -> None:
@@ -128,12 +109,6 @@ def test_money_is_said_only_where_it_is_known(tmp_path: Path) -> None:
     assert "money $0.2500" in Page(write(tmp_path / "b.html", known)).text
     mixed = Page(write(tmp_path / "c.html", known, judged(1))).text
     assert "money $0.2500 answers whose price is unknown 1" in mixed
-
-
-def test_a_trace_leads_to_its_page(tmp_path: Path) -> None:
-    about = replace(ABOUT, trace_url="http://jaeger:16686/trace/{trace_id}?uiFind={span_id}")
-    page = Page(write(tmp_path / "r.html", judged(0, 0.0), about=about))
-    assert ("href", f"http://jaeger:16686/trace/{1:032x}?uiFind={1:016x}") in page.attributes
 
 
 def test_an_answer_of_a_megabyte_is_shortened_around_what_is_marked(tmp_path: Path) -> None:

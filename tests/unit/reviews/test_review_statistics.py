@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ragtrace.model import VerdictLabel
-from ragtrace.reviews.agreement import agreement
-from ragtrace.reviews.averages import ReviewedPair, corrected_mean, passes, random_prefix
+from ragtrace.reviews.averages import ReviewedPair, agreement, corrected_mean, passes, random_prefix
 from ragtrace.reviews.review import Review, ReviewPick
 from ragtrace.stats import WeightedMean
 from tests.unit.answers.rows import a_row

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.transcripts._differences import Pair, agreement_beyond_chance, paired_difference, sign_test
+from ragtrace.transcripts._comparison import Pair, agreement_beyond_chance, paired_difference, sign_test
 
 Draw = Callable[[random.Random], tuple[float, float]]
 shares = st.floats(0, 1)

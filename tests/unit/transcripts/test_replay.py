@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from ragtrace.errors import ConfigError, InputError, JudgeCutOff, JudgeUnavailable, NotInTranscript
+from ragtrace.errors import InputError, JudgeUnavailable, NotInTranscript
 from ragtrace.judge import ScriptedJudge
 from ragtrace.judge.cache import CacheFile, CacheSettings, cached
 from ragtrace.judge_forms import VerifyReply
@@ -28,7 +28,6 @@ from ragtrace.model import (
     MetricResult,
     Part,
     RagRecord,
-    Sample,
     SkipReason,
     Target,
     Usage,
@@ -127,20 +126,6 @@ async def test_what_was_never_asked_is_a_failure_and_no_score(transcripts: Trans
     assert [each.error_type for each in found.after.evaluation.failures] == ["not_in_transcript"]
     assert not found.after.evaluation.results
     assert found.after.evaluation.usage == Usage()
-
-
-async def test_a_reply_that_was_cut_off_leads_to_the_same_halves(transcripts: Transcripts) -> None:
-    plain = ScriptedJudge()
-
-    def answer(request: JudgeRequest[Any]) -> BaseModel | JudgeReply[Any]:
-        if len(request.items) > 1:
-            raise JudgeCutOff("too long")
-        return plain.reply_to(request)
-
-    (first,) = await judged(transcripts, FIRST, judge=ScriptedJudge(answer))
-    (found,) = await again(transcripts)
-    assert first.results[0].score == 0.5
-    assert timeless(found.after.evaluation) == timeless(first)
 
 
 async def test_silence_is_not_kept_and_the_next_run_speaks(transcripts: Transcripts) -> None:
@@ -254,21 +239,6 @@ records = st.builds(
 )
 
 
-@settings(max_examples=15)
-@given(records)
-def test_a_record_comes_back_as_it_was(record: RagRecord) -> None:
-    async def law(path: Path) -> None:
-        with Transcripts(path) as transcripts:
-            evaluation = await evaluate(record, judge=ScriptedJudge())
-            sample = Sample(rule="ratio", rate=0.5, probability=0.5)
-            transcripts.keep(TranscriptRecord(record=record, evaluation=evaluation, sample=sample))
-            (kept,) = transcripts.of(transcripts.evaluator())
-            assert kept == TranscriptRecord(record=record, evaluation=evaluation, sample=sample)
-
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(law(Path(folder) / "judged.db"))
-
-
 async def test_answers_are_compared_that_both_judged_on_the_same_texts(transcripts: Transcripts) -> None:
     third = replace(SECOND, id="third")
     (one, two, three) = await judged(transcripts, FIRST, SECOND, third)
@@ -298,18 +268,6 @@ async def test_a_full_disk_costs_the_transcript_and_not_the_verdict(
     assert not transcripts.is_whole
     assert {each.results[0].score for each in found} == {0.5}
     assert [each.message.count("can no longer be written") for each in caplog.records] == [1]
-
-
-def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
-    import sqlite3
-
-    with sqlite3.connect(tmp_path / "other.db") as other:
-        other.execute("CREATE TABLE notes (text)")
-    other.close()
-    before = (tmp_path / "other.db").read_bytes()
-    with pytest.raises(ConfigError, match="another program"), Transcripts(tmp_path / "other.db"):
-        pass
-    assert (tmp_path / "other.db").read_bytes() == before
 
 
 async def test_evaluators_are_found_by_what_people_call_them(transcripts: Transcripts) -> None:

@@ -1,18 +1,211 @@
-"""The spans of a trace as a waterfall, bounded."""
+"""Parts of an answer's page: folded passages, two evaluations compared, and the spans of its trace."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from ragtrace import semconv
 from ragtrace.answers.carrier import is_carrier, is_held
-from ragtrace.answers.opened import OpenedAnswer
-from ragtrace.model import Part, RagRecord
+from ragtrace.answers.port import OpenedAnswer
+from ragtrace.answers.shown import MarkedText, ShownClaim, shown_answer
+from ragtrace.model import (
+    Direction,
+    Evaluation,
+    JudgedAnswer,
+    Label,
+    MetricOutcome,
+    MetricResult,
+    Part,
+    RagRecord,
+    VerdictLabel,
+)
 from ragtrace.traces.lineage import Lineage
 from ragtrace.traces.trace import Span, StatusCode, Trace
+
+_MOST_MARKED: Final = 4_000
+"""Shown characters of a marked passage; an unmarked one is folded from 2,000 on."""
+_MOST_HIDDEN: Final = 1_000_000
+"""Characters of a fold that are on the page at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldablePassages:
+    """A text with its beginning shown, and the rest below a fold."""
+
+    first: tuple[MarkedText, ...]
+    rest: tuple[MarkedText, ...]
+    rest_characters: int
+    rest_claims: int
+    """Claims that begin in the rest."""
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether there is nothing to read."""
+        return not any(passage.text.strip() for passage in (*self.first, *self.rest))
+
+
+def fold(pieces: Iterable[MarkedText], *, shown: int) -> FoldablePassages:
+    """Fold a marked text after about ``shown`` characters, between two passages."""
+    passages = tuple(_passages(pieces))
+    end, room = 0, shown
+    while end < len(passages) and (end == 0 or room > 0):
+        room -= len(passages[end].text)
+        end += 1
+    rest = passages[end:]
+    return FoldablePassages(
+        first=passages[:end],
+        rest=rest,
+        rest_characters=sum(len(passage.text) + passage.left_out for passage in rest),
+        rest_claims=len({number for passage in rest for number in passage.starts}),
+    )
+
+
+def _passages(pieces: Iterable[MarkedText]) -> Iterator[MarkedText]:
+    begun: set[int] = set()
+    for piece in pieces:
+        for part in _parts(piece):
+            starts = tuple(number for number in part.numbers if number not in begun)
+            begun.update(starts)
+            yield part._replace(starts=starts, hidden=part.hidden[:_MOST_HIDDEN])
+
+
+def _parts(piece: MarkedText) -> Sequence[MarkedText]:
+    """Part a long marked passage: its beginning, and its end with what is between in a fold."""
+    half = _MOST_MARKED // 2
+    if piece.label is None or len(piece.text) <= _MOST_MARKED:
+        return [piece]
+    hidden = piece.text[half:-half]
+    return [
+        piece._replace(text=piece.text[:half], ends=()),
+        piece._replace(text=piece.text[-half:], hidden=hidden, left_out=len(hidden)),
+    ]
+
+
+MOST_CHANGES: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreChange:
+    """One metric in both."""
+
+    metric: str
+    before: float | None
+    after: float | None
+    label_before: Label | None
+    """``None`` if the metric did not run."""
+    label_after: Label | None
+    is_lower_better: bool
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the score changed for the better."""
+        return self.delta is not None and (self.delta < 0) == self.is_lower_better
+
+    @property
+    def delta(self) -> float | None:
+        """By how much the score changed; ``None`` if one has none."""
+        return None if self.before is None or self.after is None else self.after - self.before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimChange:
+    """A claim that is not the same in both."""
+
+    text: str
+    before: VerdictLabel | None
+    """``None`` if it is only in the later one."""
+    after: VerdictLabel | None
+    reason: str
+    """Of the later verdict, or of the earlier one if there is no later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionDifference:
+    """What changed from one evaluation to another."""
+
+    scores: tuple[ScoreChange, ...]
+    claims: tuple[ClaimChange, ...]
+    more_claims: int
+    """Changes that are not shown."""
+    unchanged: int
+    """Claims with the same verdict in both."""
+    evaluator_changed: bool
+    input_changed: bool
+
+
+def difference(before: JudgedAnswer, after: JudgedAnswer) -> VersionDifference:
+    """Compare two evaluations of an answer. Claims are matched by their text."""
+    earlier, later = _claims(before), _claims(after)
+    changes = list(_changes(earlier, later))
+    first, second = before.evaluation, after.evaluation
+    return VersionDifference(
+        scores=tuple(_scores(first, second)),
+        claims=tuple(changes[:MOST_CHANGES]),
+        more_claims=max(len(changes) - MOST_CHANGES, 0),
+        unchanged=sum(_label(later.get(key)) == _label(claim) for key, claim in earlier.items()),
+        evaluator_changed=first.evaluator_version != second.evaluator_version,
+        input_changed=first.input_sha256 != second.input_sha256,
+    )
+
+
+_ClaimKey: TypeAlias = tuple[str, str, int]
+
+
+def _claims(judged: JudgedAnswer) -> Mapping[_ClaimKey, ShownClaim]:
+    shown = shown_answer(judged)
+    found: dict[_ClaimKey, ShownClaim] = {}
+    repetitions: dict[tuple[str, str], int] = {}
+    for claim in (*shown.claims, *shown.of_reference):
+        key = (claim.verdict.claim.kind, " ".join(claim.verdict.claim.text.split()))
+        repetitions[key] = repetitions.get(key, -1) + 1
+        found[*key, repetitions[key]] = claim
+    return found
+
+
+def _changes(
+    earlier: Mapping[_ClaimKey, ShownClaim], later: Mapping[_ClaimKey, ShownClaim]
+) -> Iterator[ClaimChange]:
+    for key in dict.fromkeys((*later, *earlier)):
+        before, after = earlier.get(key), later.get(key)
+        told = after or before
+        if told is None or _label(before) == _label(after):
+            continue
+        yield ClaimChange(
+            text=told.verdict.claim.text,
+            before=_label(before),
+            after=_label(after),
+            reason=told.verdict.reason or "",
+        )
+
+
+def _label(claim: ShownClaim | None) -> VerdictLabel | None:
+    return claim.verdict.label if claim else None
+
+
+def _scores(first: Evaluation, second: Evaluation) -> Iterator[ScoreChange]:
+    earlier, later = _by_metric(first), _by_metric(second)
+    for name in dict.fromkeys((*later, *earlier)):
+        before, after = earlier.get(name), later.get(name)
+        yield ScoreChange(
+            metric=name[0] if name[1] == "ragtrace" else f"{name[0]} ({name[1]})",
+            before=_score(before),
+            after=_score(after),
+            label_before=before.label if before else None,
+            label_after=after.label if after else None,
+            is_lower_better=isinstance(after, MetricResult) and after.direction is Direction.LOWER_IS_BETTER,
+        )
+
+
+def _by_metric(evaluation: Evaluation) -> Mapping[tuple[str, str], MetricOutcome]:
+    return {(outcome.metric, outcome.profile): outcome for outcome in evaluation.outcomes}
+
+
+def _score(outcome: MetricOutcome | None) -> float | None:
+    return outcome.score if isinstance(outcome, MetricResult) else None
+
 
 MOST_SPANS: Final = 200
 WIDTH: Final = 1_000
