@@ -1,31 +1,313 @@
-"""The common part of RAGAS' collections and legacy metrics: the requests and their order.
+"""The common part of RAGAS' collections and legacy metrics: the requests and their order, replies, results.
 
-They differ in how they request and parse a reply; a ``MeasureRun`` does that.
+The two differ in how they request and read a reply. The collections take a JSON object and nothing around it,
+and no value of another type: a fence, a word before it, ``true`` or ``"1"`` for 1 make it unreadable. The
+metrics of old look for the first JSON in a text, close what was left open and convert values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+from itertools import zip_longest
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from ragtrace.compat import _ragas_prompts as prompts
-from ragtrace.compat._material import contexts_of
-from ragtrace.compat._ragas_readings import claims_run, nodes_run, ratings_run, recall_run
-from ragtrace.compat._ragas_replies import (
-    Classifications,
-    JudgedStatements,
-    RagasUnreadable,
-    Statements,
-    Usefulness,
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun, contexts_of
+from ragtrace.errors import JudgeNonsense
+from ragtrace.metrics.steps.questions import cosine
+from ragtrace.model import (
+    ChunkVerdict,
+    Claim,
+    CompatStatus,
+    Direction,
+    Intermediate,
+    Part,
+    RagRecord,
+    Verdict,
+    VerdictLabel,
 )
-from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
-from ragtrace.model import CompatStatus, Direction, Part, RagRecord
+from ragtrace.scoring import score
 
 FormT = TypeVar("FormT", bound=BaseModel)
+
+_ORNAMENT = " \n\r\t`"
+
+
+class RagasUnreadable(ValueError):
+    """A reply is not of the form. The message tells the model what to correct."""
+
+
+class Statements(BaseModel):
+    """The statements of an answer."""
+
+    statements: list[str]
+
+
+class JudgedStatement(BaseModel):
+    """A statement and whether the context supports it: any number but 0 says yes."""
+
+    statement: str
+    reason: str
+    verdict: int
+
+
+class JudgedStatements(BaseModel):
+    """Verdicts on statements."""
+
+    statements: list[JudgedStatement]
+
+
+class MadeQuestionReply(BaseModel):
+    """A question made from an answer."""
+
+    question: str
+    noncommittal: int
+
+
+class Usefulness(BaseModel):
+    """Whether a context was of use."""
+
+    reason: str
+    verdict: int
+
+
+class Classification(BaseModel):
+    """A statement of the reference and whether it can be traced back to the context."""
+
+    statement: str
+    reason: str
+    attributed: int
+
+
+class Classifications(BaseModel):
+    """Verdicts on the statements of a reference."""
+
+    classifications: list[Classification]
+
+
+class Rating(BaseModel):
+    """How well something does: 0, 1 or 2."""
+
+    rating: int
+
+
+class FixedText(BaseModel):
+    """A reply that was brought into its form."""
+
+    text: str
+
+
+def read_to_the_letter(reply: str, form: type[FormT]) -> FormT:
+    """Read a reply as the collections do.
+
+    Raises:
+        Unreadable: it is not of the form.
+    """
+    try:
+        return form.model_validate_json(reply, strict=True)
+    except ValidationError as exc:
+        raise RagasUnreadable(_fault(exc)) from None
+
+
+def read_leniently(reply: str, form: type[FormT]) -> FormT:
+    """Read a reply as the metrics of old do.
+
+    Raises:
+        Unreadable: it is not of the form.
+    """
+    return read_repaired(_outermost(reply), form)
+
+
+def read_repaired(reply: str, form: type[FormT]) -> FormT:
+    """Read a reply that was repaired: as leniently, but there may be no prose around the JSON any more.
+
+    Raises:
+        Unreadable: it is not of the form.
+    """
+    try:
+        return form.model_validate(_loose_json(reply))
+    except ValidationError as exc:
+        raise RagasUnreadable(_fault(exc)) from None
+
+
+def _fault(exc: ValidationError) -> str:
+    # the message of the exception itself would quote the reply
+    first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+    where = ".".join(map(str, first["loc"])) or "the reply"
+    return f"{where}: {first['msg'].partition(' at line ')[0]}"
+
+
+def _loose_json(reply: str) -> Any:
+    found = reply.strip()
+    behind_fence = found.partition("```")[2].removeprefix("json")
+    for candidate in (found.strip(_ORNAMENT), behind_fence.strip(_ORNAMENT)):
+        try:
+            return _completed(candidate)
+        except json.JSONDecodeError:
+            continue
+        except RecursionError:
+            break
+    raise RagasUnreadable("it holds no JSON")
+
+
+def _outermost(text: str) -> str:
+    """Return the first JSON structure of a text, counting brackets of its kind wherever they stand."""
+    at = text.find("```json")
+    text = text[at:] if at >= 0 else text
+    start = next((index for index, char in enumerate(text) if char in "[{"), None)
+    if start is None:
+        return text
+    opening, closing = text[start], {"[": "]", "{": "}"}[text[start]]
+    depth = 0
+    for index in range(start, len(text)):
+        depth += (text[index] == opening) - (text[index] == closing)
+        if depth == 0:
+            return text[start : index + 1]
+    return text
+
+
+def _completed(text: str) -> Any:
+    """Parse a text, or what it may have become had it not been cut: ever less of it, closed.
+
+    Raises:
+        JSONDecodeError: there is nothing of it that can be parsed.
+        RecursionError: it nests too deep.
+    """
+    try:
+        return json.loads(text, strict=False)
+    except json.JSONDecodeError as exc:
+        fault = exc
+    kept, missing, open_string, escaped = _scan(text)
+    if missing is None:
+        return None
+    if open_string:
+        kept = [*(kept[:-1] if escaped else kept), '"']
+    ends = "".join(reversed(missing))
+    length = len(kept)
+    while length:
+        try:
+            return json.loads("".join(kept[:length]) + ends, strict=False)
+        except json.JSONDecodeError as exc:
+            length = min(length - 1, exc.pos)  # what follows a fault does not repair it
+    raise fault
+
+
+def _scan(text: str) -> tuple[list[str], list[str] | None, bool, bool]:
+    """Return the characters with line breaks in strings escaped, the brackets still to be closed (``None``
+    where one is closed that is not open), and whether the text ends in a string and behind a backslash."""
+    kept: list[str] = []
+    missing: list[str] = []
+    in_string = escaped = False
+    for char in text:
+        kept.append("\\n" if in_string and char == "\n" and not escaped else char)
+        if in_string:
+            in_string = char != '"' or escaped
+            escaped = char == "\\" and not escaped
+        elif char == '"':
+            in_string, escaped = True, False
+        elif char in "{[":
+            missing.append("}" if char == "{" else "]")
+        elif char in "}]" and (not missing or missing.pop() != char):
+            return kept, None, False, False
+    return kept, missing, in_string, escaped
+
+
+def claims_run(profile: str, stated: Sequence[str], judged: Sequence[JudgedStatement]) -> ToolRun:
+    """Score faithfulness."""
+    numbers = [item.verdict for item in judged]
+    found = score("faithfulness", profile, numbers)
+    summary = f"{sum(map(bool, numbers))} of {len(numbers)} verdicts support a statement"
+    explanation = summary if stated else "the answer states nothing"
+    return ToolRun.of(found, explanation, verdicts=_claims(stated, judged))
+
+
+def questions_run(
+    profile: str,
+    asked: str,
+    made: Sequence[MadeQuestionReply],
+    vectors: Mapping[str, Sequence[float]],
+) -> ToolRun:
+    """Score answer relevance by the questions generated from the answer."""
+    found = score(
+        "answer_relevance",
+        profile,
+        [{"question": reply.question, "noncommittal": reply.noncommittal} for reply in made],
+        question=asked,
+        embeddings=vectors,
+    )
+    if not made:
+        return ToolRun.of(found, "no question was made from the answer")
+    evading = sum(bool(reply.noncommittal) for reply in made)
+    return ToolRun.of(
+        found,
+        f"{len(made)} questions made from the answer, {evading} of them noncommittal",
+        intermediate=Intermediate(
+            questions=tuple(reply.question for reply in made),
+            similarities=tuple(_similarity(vectors[asked], vectors[reply.question]) for reply in made),
+        ),
+    )
+
+
+def nodes_run(profile: str, record: RagRecord, judged: Sequence[Usefulness]) -> ToolRun:
+    """Score context precision."""
+    found = score("context_precision", profile, [reply.verdict for reply in judged])
+    useful = sum(bool(reply.verdict) for reply in judged)
+    verdicts = tuple(
+        ChunkVerdict(
+            chunk_id=chunk.id,
+            rank=chunk.rank,
+            label=VerdictLabel.RELEVANT if reply.verdict else VerdictLabel.IRRELEVANT,
+            reason=reply.reason or None,
+        )
+        for chunk, reply in zip(record.chunks, judged, strict=True)
+    )
+    return ToolRun.of(found, f"{useful} of {len(judged)} chunks were of use", chunk_verdicts=verdicts)
+
+
+def recall_run(profile: str, judged: Sequence[Classification]) -> ToolRun:
+    """Score context recall."""
+    found = score("context_recall", profile, [item.attributed for item in judged])
+    attributed = sum(bool(item.attributed) for item in judged)
+    verdicts = tuple(
+        _verdict(index, item.statement, attributed=item.attributed, reason=item.reason)
+        for index, item in enumerate(judged)
+    )
+    summary = f"{attributed} of {len(judged)} statements of the reference are in the context"
+    return ToolRun.of(found, summary, verdicts=verdicts)
+
+
+def ratings_run(profile: str, metric: str, ratings: Sequence[int | None]) -> ToolRun:
+    """Score by the ratings of two judges."""
+    said = " and ".join("none" if rating is None else str(rating) for rating in ratings)
+    return ToolRun.of(score(metric, profile, ratings), f"the two judges' ratings, of 2 at most: {said}")
+
+
+def _similarity(one: Sequence[float], other: Sequence[float]) -> float | None:
+    try:
+        return cosine(one, other)
+    except JudgeNonsense:  # RAGAS computes NaN here
+        return None
+
+
+def _claims(stated: Sequence[str], judged: Sequence[JudgedStatement]) -> tuple[Verdict, ...]:
+    """Pair statements with verdicts by position; surplus verdicts bring their own statement."""
+    return tuple(
+        Verdict(claim=Claim(index=index, text=text or ""), label=VerdictLabel.UNJUDGED)
+        if item is None
+        else _verdict(index, text or item.statement, attributed=item.verdict, reason=item.reason)
+        for index, (text, item) in enumerate(zip_longest(stated, judged))
+    )
+
+
+def _verdict(index: int, text: str, *, attributed: int, reason: str) -> Verdict:
+    # a no does not distinguish contradicted from unsupported
+    label = VerdictLabel.SUPPORTED if attributed else VerdictLabel.UNSUPPORTED
+    return Verdict(claim=Claim(index=index, text=text), label=label, reason=reason or None)
 
 
 class MeasureRun(Protocol):

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from ragtrace.compat import _promptfoo_prompts as prompts
-from ragtrace.compat._material import contexts_of, missing_parts
-from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun, contexts_of, missing_parts
 from ragtrace.model import (
     ChunkVerdict,
     Claim,

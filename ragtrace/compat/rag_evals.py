@@ -15,8 +15,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragtrace.compat import _rag_evals_prompts as prompts
-from ragtrace.compat._material import contexts_of, missing_parts
-from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun, contexts_of, missing_parts
 from ragtrace.metrics.rag_score import DEFAULT_WEIGHTS, checked_weights
 from ragtrace.model import (
     Chunk,

@@ -17,9 +17,18 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from ragtrace.compat import _ragas_prompts as prompts
-from ragtrace.compat._ragas_measures import RagasRules, context_of, immediate_score, ragas_metrics
-from ragtrace.compat._ragas_readings import questions_run, ratings_run
-from ragtrace.compat._ragas_replies import MadeQuestionReply, RagasUnreadable, Rating, read_to_the_letter
+from ragtrace.compat._ragas_measures import (
+    MadeQuestionReply,
+    RagasRules,
+    RagasUnreadable,
+    Rating,
+    context_of,
+    immediate_score,
+    questions_run,
+    ragas_metrics,
+    ratings_run,
+    read_to_the_letter,
+)
 from ragtrace.compat.tool import ToolCalls, ToolOptions, ToolRun
 from ragtrace.model import Part, RagRecord
 from ragtrace.ports import SamplingParameters

@@ -18,17 +18,20 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from ragtrace.compat import _ragas_prompts as prompts
-from ragtrace.compat._material import missing_parts
-from ragtrace.compat._ragas_measures import RagasRules, context_of, immediate_score, ragas_metrics
-from ragtrace.compat._ragas_readings import questions_run, ratings_run
-from ragtrace.compat._ragas_replies import (
+from ragtrace.compat._ragas_measures import (
     FixedText,
     MadeQuestionReply,
+    RagasRules,
     RagasUnreadable,
+    context_of,
+    immediate_score,
+    questions_run,
+    ragas_metrics,
+    ratings_run,
     read_leniently,
     read_repaired,
 )
-from ragtrace.compat.tool import ToolCalls, ToolOptions, ToolRun
+from ragtrace.compat.tool import ToolCalls, ToolOptions, ToolRun, missing_parts
 from ragtrace.model import RagRecord
 from ragtrace.ports import FreeText, SamplingParameters
 

@@ -1,16 +1,21 @@
-"""Adapts another tool's metric: its calls go to ragtrace's judge, its result becomes an outcome."""
+"""Other tools' metrics by name, asked with their own prompts.
+
+Their calls go to ragtrace's judge, their results become outcomes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cache
+from importlib import import_module
+from typing import cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from ragtrace.compat.tool import ToolMetric, ToolOptions, ToolRun
-from ragtrace.compat.tools import tool_named
 from ragtrace.errors import ConfigError, JudgeError
 from ragtrace.judge_steps import Prompt, PromptName
 from ragtrace.model import (
@@ -25,7 +30,41 @@ from ragtrace.model import (
     SkipReason,
 )
 from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters, Steps
+from ragtrace.scoring import canonical
 from ragtrace.validation import in_words
+
+PROFILES = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
+"""The profiles besides ragtrace's own."""
+
+_MODULES = ("ragas", "ragas_legacy", "deepeval", "promptfoo", "rag_evals")
+
+
+def tool_named(metric: str, profile: str) -> ToolMetric:
+    """Return another tool's metric by ragtrace's name or the tool's.
+
+    Raises:
+        ConfigError: no such metric or tool; the message lists the available ones.
+    """
+    if profile not in PROFILES:
+        raise ConfigError(f"there is no profile {profile!r}: choose from {', '.join(PROFILES)}")
+    there = {tool.metric: tool for tool in tool_metrics() if tool.profile == profile}
+    name = metric if metric in there else canonical(metric)
+    if name not in there:
+        raise ConfigError(f"{profile} has no metric {metric!r}: choose from {', '.join(sorted(there))}")
+    return there[name]
+
+
+@cache
+def tool_metrics() -> tuple[ToolMetric, ...]:
+    """Return all metrics of all tools."""
+    return tuple(_metrics())
+
+
+def _metrics() -> Iterator[ToolMetric]:
+    for name in _MODULES:
+        module = import_module(f"ragtrace.compat.{name}")
+        yield from cast(tuple[ToolMetric, ...], module.METRICS)
+
 
 _ERROR_TYPES = {CompatStatus.ERROR: "peer_error", CompatStatus.GRADER_ERROR: "grader_error"}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics._claims import nothing_stated
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
+from ragtrace.metrics.faithfulness import nothing_stated
 from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts, VerdictLabel
 from ragtrace.ports import Steps
 from ragtrace.scoring import coverage, relevant_share, serving_share

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge_steps import StepName
-from ragtrace.metrics.prompt import PromptSource, read_prompts
+from ragtrace.metrics.settings import PromptSource, read_prompts
 from ragtrace.metrics.steps.table import prompts_of
 from ragtrace.model import (
     ChunkVerdict,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ragtrace.errors import ConfigError
-from ragtrace.metrics._grades import graded_chunks, useful
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding
-from ragtrace.metrics.prompt import PromptSource
+from ragtrace.metrics.chunk_precision import graded_chunks, useful
+from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import Part, RagRecord
 from ragtrace.ports import Steps
 from ragtrace.scoring import average_precision, relevant_share

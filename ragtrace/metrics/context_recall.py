@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics._claims import explain_support
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
+from ragtrace.metrics.faithfulness import explain_support
 from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts
 from ragtrace.ports import Steps
 from ragtrace.scoring import coverage, lower_bound, strict_faithfulness

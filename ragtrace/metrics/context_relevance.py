@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge_steps import SentenceGrading
-from ragtrace.metrics._grades import graded_chunks
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
-from ragtrace.metrics.prompt import PromptSource
+from ragtrace.metrics.chunk_precision import graded_chunks
+from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import Intermediate, Part, RagRecord, SkipReason, VerdictCounts, VerdictLabel
 from ragtrace.ports import Steps
 from ragtrace.scoring import mean_relevance, relevant_share, serving_share

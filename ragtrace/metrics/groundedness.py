@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ragtrace.metrics._claims import ClaimMetric, ClaimVerdicts, explain_support, judged_claims
 from ragtrace.metrics.base import MetricFinding, readings
+from ragtrace.metrics.faithfulness import ClaimMetric, ClaimVerdicts, explain_support, judged_claims
 from ragtrace.model import Claim, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
 from ragtrace.ports import Steps
 from ragtrace.scoring import coverage, lower_bound, strict_faithfulness

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ragtrace.metrics._claims import ClaimMetric, explain_support, judged_claims
 from ragtrace.metrics.base import MetricFinding, readings, tally
-from ragtrace.metrics.prompt import PromptSource
+from ragtrace.metrics.faithfulness import ClaimMetric, explain_support, judged_claims
+from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import Direction, Part, RagRecord, SkipReason, VerdictCounts
 from ragtrace.ports import Steps
 from ragtrace.scoring import contradicted_share, coverage, ungrounded_share

@@ -7,13 +7,12 @@ from dataclasses import replace
 from math import fsum, isclose
 
 from ragtrace.errors import ConfigError
-from ragtrace.metrics._claims import ClaimMetric
 from ragtrace.metrics.answer_relevance import AnswerRelevance
+from ragtrace.metrics.asking import together
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
 from ragtrace.metrics.chunk_precision import ChunkPrecision
-from ragtrace.metrics.faithfulness import Faithfulness
-from ragtrace.metrics.judge_calls import together
-from ragtrace.metrics.prompt import PromptSource
+from ragtrace.metrics.faithfulness import ClaimMetric, Faithfulness
+from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import Diagnosis, Part, RagRecord, SkipReason, VerdictLabel
 from ragtrace.ports import Steps
 

@@ -9,8 +9,7 @@ from functools import cache, partial
 from ragtrace._ordered import map_in_order
 from ragtrace.model import JudgeIdentity, MetricFailure, MetricOutcome, Sample, Usage
 from ragtrace.pipeline.carriers import attach
-from ragtrace.pipeline.evaluator import Evaluator
-from ragtrace.pipeline.spec import MetricSpec
+from ragtrace.pipeline.evaluator import Evaluator, MetricSpec
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.trace import Span

@@ -10,7 +10,7 @@ import pytest
 from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import Prompts, metric_named
-from ragtrace.metrics.prompt import PROMPTS
+from ragtrace.metrics.settings import PROMPTS
 from ragtrace.model import Chunk, Direction, MetricResult, Part, RagRecord
 from ragtrace.pipeline.evaluation import evaluate, evaluator_version
 from ragtrace.ports import Metric, Steps
