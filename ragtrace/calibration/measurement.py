@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from ragtrace.judge_forms import YesNoInput
 from ragtrace.labeled_data import LabeledAnswer
 from ragtrace.metrics import metric_named
+from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import StepLimits, VerifyForm, VerifySettings
 from ragtrace.model import (
     Claim,
@@ -32,7 +33,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.pipeline.evaluation import evaluate
-from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, Steps, YesProbability
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, YesProbability
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
@@ -238,7 +239,7 @@ class _GivenClaims:
         self.uses = None
         self.prompts = self._metric.prompts
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricOutcome:
         await steps.take_claims(self._claims)
         return await self._metric.measure(record, steps)
 

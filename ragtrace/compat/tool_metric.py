@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from ragtrace.compat.tool import ToolMetric, ToolOptions, ToolRun
 from ragtrace.errors import ConfigError, JudgeError
 from ragtrace.judge_steps import Prompt, PromptName
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     Compat,
     CompatStatus,
@@ -29,7 +30,7 @@ from ragtrace.model import (
     RagRecord,
     SkipReason,
 )
-from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters, Steps
+from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
 from ragtrace.scoring import canonical
 from ragtrace.validation import in_words
 
@@ -135,7 +136,7 @@ class ToolPrompted:
         given = f"{self._options!r} {sorted(weights.items())}" if weights else repr(self._options)
         return f"1-peer-{hashlib.sha256(given.encode()).hexdigest()[:8]}"
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricOutcome:
         """Score the record like the tool. If the tool raises or reports an error, return a failure."""
         key = f"{self.name}.{self.profile}.{self.version}"
 
@@ -149,7 +150,7 @@ class ToolPrompted:
         # `calls` counts judge calls: the tools do not count embeddings
         return replace(outcome, usage=replace(steps.spent_here, calls=steps.spent_on(key).calls))
 
-    def _outcome(self, run: ToolRun, steps: Steps) -> MetricOutcome:
+    def _outcome(self, run: ToolRun, steps: StepSession) -> MetricOutcome:
         compat = Compat(status=run.status, score=run.score)
         if run.status in _ERROR_TYPES:
             error_type = run.error_type or _ERROR_TYPES[run.status]
@@ -172,11 +173,11 @@ class ToolPrompted:
             compat=compat,
         )
 
-    def _judge_failed(self, failed: JudgeError, steps: Steps) -> MetricFailure:
+    def _judge_failed(self, failed: JudgeError, steps: StepSession) -> MetricFailure:
         failure = self._failure(failed.error_type, str(failed), _report_of_failure(self._tool), steps)
         return replace(failure, retryable=failed.retryable)
 
-    def _failure(self, error_type: str, message: str, compat: Compat, steps: Steps) -> MetricFailure:
+    def _failure(self, error_type: str, message: str, compat: Compat, steps: StepSession) -> MetricFailure:
         return MetricFailure(
             metric=self.name,
             profile=self.profile,
@@ -219,7 +220,7 @@ class _Asked(BaseModel):
 class _OurCalls:
     """The tool's calls over ragtrace's ports."""
 
-    def __init__(self, judge: Judge, steps: Steps) -> None:
+    def __init__(self, judge: Judge, steps: StepSession) -> None:
         self._judge = judge
         self._steps = steps
         self._times: Counter[tuple[str, str]] = Counter()

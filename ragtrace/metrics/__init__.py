@@ -19,6 +19,7 @@ from ragtrace.metrics.settings import Prompts, StepLimits, VerifySettings
 __all__ = [
     "RagScore",
     "StepLimits",
+    "StepSession",
     "VerifySettings",
     "available_metrics",
     "metric_named",

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from ragtrace.judge_steps import Grading
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import ChunkVerdict, Part, RagRecord, SkipReason, VerdictCounts, VerdictLabel
-from ragtrace.ports import Steps
 from ragtrace.scoring import coverage, relevant_share, serving_share
 
 
@@ -47,7 +47,7 @@ def useful(verdicts: Iterable[ChunkVerdict]) -> tuple[bool, ...]:
     return tuple(label is VerdictLabel.RELEVANT for label in judged)
 
 
-async def graded_chunks(steps: Steps, *, by_answer: bool = False) -> GradedChunks | MetricFinding:
+async def graded_chunks(steps: StepSession, *, by_answer: bool = False) -> GradedChunks | MetricFinding:
     """Return the chunks with their grades, or a finding if there is nothing to count.
 
     With ``by_answer``, they are graded by what the answer states in place of a reference.
@@ -91,7 +91,7 @@ class ChunkPrecision(BuiltInMetric):
     needs = (Part.QUESTION, Part.CONTEXT)
     uses = ("chunks",)
 
-    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Count the relevant chunks."""
         found = await graded_chunks(steps)
         if isinstance(found, MetricFinding):

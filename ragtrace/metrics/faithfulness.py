@@ -22,9 +22,9 @@ from ragtrace.judge_steps import (
     Verification,
 )
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
+from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import Intermediate, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
-from ragtrace.ports import Steps
 from ragtrace.scoring import coverage, lenient_faithfulness, lower_bound, strict_faithfulness
 from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
 
@@ -131,7 +131,7 @@ _ON_MISSING: Final = (VerdictLabel.UNJUDGED.value, VerdictLabel.UNSUPPORTED.valu
 _NO_EVIDENCE: Final = "supported without a chunk and a quote that could be found there"
 
 
-async def judged_claims(metric: ClaimMetric, steps: Steps) -> ClaimVerdicts | MetricFinding:
+async def judged_claims(metric: ClaimMetric, steps: StepSession) -> ClaimVerdicts | MetricFinding:
     """Return the claims of the answer with their verdicts, or a finding if there is nothing to count.
 
     Raises:
@@ -210,7 +210,7 @@ class Faithfulness(ClaimMetric):
     needs = (Part.CONTEXT, Part.ANSWER)
     uses = ("extract", "verify")
 
-    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Count the supported claims."""
         found = await judged_claims(self, steps)
         if isinstance(found, MetricFinding):
