@@ -8,11 +8,11 @@ metrics of old look for the first JSON in a text, close what was left open and c
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from itertools import zip_longest
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,7 +24,6 @@ from ragtrace.model import (
     ChunkVerdict,
     Claim,
     CompatStatus,
-    Direction,
     Intermediate,
     Part,
     RagRecord,
@@ -310,13 +309,23 @@ def _verdict(index: int, text: str, *, attributed: int, reason: str) -> Verdict:
     return Verdict(claim=Claim(index=index, text=text), label=label, reason=reason or None)
 
 
-class MeasureRun(Protocol):
-    """A run of a metric: sends its requests and parses the replies."""
+class RagasRun(ABC):
+    """A run of a metric: the requests that both have, in their order, and what becomes of the replies."""
 
-    @property
-    def profile(self) -> str:
-        """The profile whose rules apply."""
+    profile: ClassVar[str]
+    judges_verbatim: ClassVar[bool] = True
+    """Whether an answer that stands in the context word for word is still judged."""
 
+    def __init__(self, calls: ToolCalls, options: ToolOptions) -> None:
+        self.calls = calls
+        self.options = options
+
+    @classmethod
+    @abstractmethod
+    def missing(cls, record: RagRecord, needs: tuple[Part, ...]) -> str:
+        """Name the missing parts for which RAGAS refuses a sample; empty if none."""
+
+    @abstractmethod
     async def ask(self, step: str, prompt: str, form: type[FormT]) -> FormT:
         """Ask for a reply of the form.
 
@@ -324,125 +333,113 @@ class MeasureRun(Protocol):
             RagasUnreadable: the reply does not have the form.
         """
 
+    @abstractmethod
     async def rating(self, step: str, prompt: str) -> int | None:
         """Ask one of two judges; ``None`` if no try gave a rating."""
 
+    @abstractmethod
+    async def answer_relevance(self, record: RagRecord) -> ToolRun:
+        """Compare the question with questions made from the answer."""
 
-AskingT = TypeVar("AskingT", bound=MeasureRun)
-Measure: TypeAlias = Callable[[RagRecord, AskingT], Awaitable[ToolRun]]
+    async def faithfulness(self, record: RagRecord) -> ToolRun:
+        """Ask for statements, and for a verdict on each."""
+        prompt = prompts.statements(record.question or "", record.answer or "")
+        stated = (await self.ask("statements", prompt, Statements)).statements
+        if not stated:
+            return claims_run(self.profile, stated, ())
+        prompt = prompts.verdicts(_context_of(record), stated)
+        return claims_run(
+            self.profile, stated, (await self.ask("verdicts", prompt, JudgedStatements)).statements
+        )
 
+    async def context_precision(self, record: RagRecord, answer: str | None) -> ToolRun:
+        """Ask of each context whether it was of use for an answer."""
+        asked = [
+            prompts.usefulness(record.question or "", context, answer or "")
+            for context in contexts_of(record)
+        ]
+        verdicts = [await self.ask("ctx_verdict", prompt, Usefulness) for prompt in asked]
+        return nodes_run(self.profile, record, verdicts)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RagasRules(Generic[AskingT]):
-    """The differences between the two."""
+    async def context_recall(self, record: RagRecord) -> ToolRun:
+        """Ask which statements of the reference the context holds."""
+        prompt = prompts.recall(record.question or "", _context_of(record), record.reference or "")
+        return recall_run(self.profile, (await self.ask("recall", prompt, Classifications)).classifications)
 
-    profile: str
-    asking: Callable[[ToolCalls, ToolOptions], AskingT]
-    missing: Callable[[RagRecord, tuple[Part, ...]], str]
-    """Names the missing parts for which RAGAS refuses a sample; empty if none."""
-    answer_relevance: Measure[AskingT]
-    groundedness: Measure[AskingT]
+    async def context_relevance(self, record: RagRecord) -> ToolRun:
+        """Ask two judges how much the context holds."""
+        question, context = record.question or "", _context_of(record)
+        if not question.strip() or context.strip() in question.strip():
+            return _immediate(0.0, "the question holds the whole context, or one of them is blank")
+        first = await self.rating("relevance1", prompts.worth_of_context(question, context))
+        second = await self.rating("relevance2", prompts.worth_of_context_again(question, context))
+        return ratings_run(self.profile, "context_relevance", (first, second))
 
+    async def groundedness(self, record: RagRecord) -> ToolRun:
+        """Ask two judges how far the context supports the answer."""
+        answer, context = record.answer or "", _context_of(record)
+        if not answer.strip() or not context.strip():
+            return _immediate(0.0, "the answer or the context is blank")
+        if not self.judges_verbatim and answer.strip() in context.strip():
+            return _immediate(1.0, "the answer stands in the context word for word")
+        first = await self.rating("groundedness1", prompts.supports(context, answer))
+        second = await self.rating("groundedness2", prompts.supports_again(context, answer))
+        return ratings_run(self.profile, "groundedness", (first, second))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RagasMetric(Generic[AskingT]):
-    metric: str
-    measure: Measure[AskingT]
-    needs: tuple[Part, ...]
-    rules: RagasRules[AskingT]
-    profile: str
-    direction: Direction = Direction.HIGHER_IS_BETTER
-    threshold: float = 0.5
-    without_reference: ToolMetric | None = None
-    """The metric for records without a reference."""
-
-    async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-        """Measure the record like RAGAS, with sequential calls."""
-        missing = self.rules.missing(record, self.needs)
-        if missing == Part.REFERENCE and self.without_reference is not None:
-            run = await self.without_reference.run(record, calls, options)
-            why = f"{self.without_reference.metric}: judged by the answer, since there is no reference"
-            return replace(run, explanation=f"{run.explanation}; {why}")
-        if missing:
-            return ToolRun.lacking(f"ragas refuses a sample without {missing}")
-        try:
-            return await self.measure(record, self.rules.asking(calls, options))
-        except RagasUnreadable as exc:
-            return ToolRun.failed(str(exc))
-
-
-def ragas_metrics(rules: RagasRules[AskingT]) -> tuple[ToolMetric, ...]:
-    """Return the metrics under these rules."""
-    question, answer, context, reference = Part.QUESTION, Part.ANSWER, Part.CONTEXT, Part.REFERENCE
-    measures: tuple[tuple[str, Measure[AskingT], tuple[Part, ...]], ...] = (
-        ("faithfulness", _faithfulness, (question, answer, context)),
-        ("answer_relevance", rules.answer_relevance, (question, answer)),
-        (
-            "context_precision",
-            partial(_context_precision, compared_with="reference"),
-            (question, context, reference),
-        ),
-        (
+    @classmethod
+    def metrics(cls) -> tuple[ToolMetric, ...]:
+        """Return the metrics under these rules."""
+        question, answer, context, reference = Part.QUESTION, Part.ANSWER, Part.CONTEXT, Part.REFERENCE
+        by_answer = cls._metric(
             "context_utilization",
-            partial(_context_precision, compared_with="answer"),
+            lambda run, record: run.context_precision(record, record.answer),
             (question, context, answer),
-        ),
-        ("context_recall", _context_recall, (question, context, reference)),
-        ("context_relevance", _context_relevance, (question, context)),
-        ("groundedness", rules.groundedness, (answer, context)),
-    )
-    made = {
-        metric: _RagasMetric(metric=metric, measure=measure, needs=needs, rules=rules, profile=rules.profile)
-        for metric, measure, needs in measures
-    }
-    precision = replace(made["context_precision"], without_reference=made["context_utilization"])
-    return tuple((made | {"context_precision": precision}).values())
+        )
+        by_reference = cls._metric(
+            "context_precision",
+            lambda run, record: run.context_precision(record, record.reference),
+            (question, context, reference),
+            without_reference=by_answer,
+        )
+        return (
+            cls._metric("faithfulness", cls.faithfulness, (question, answer, context)),
+            cls._metric("answer_relevance", cls.answer_relevance, (question, answer)),
+            by_reference,
+            by_answer,
+            cls._metric("context_recall", cls.context_recall, (question, context, reference)),
+            cls._metric("context_relevance", cls.context_relevance, (question, context)),
+            cls._metric("groundedness", cls.groundedness, (answer, context)),
+        )
+
+    @classmethod
+    def _metric(
+        cls,
+        name: str,
+        measure: Callable[[Self, RagRecord], Awaitable[ToolRun]],
+        needs: tuple[Part, ...],
+        *,
+        without_reference: ToolMetric | None = None,
+    ) -> ToolMetric:
+        async def run(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
+            missing = cls.missing(record, needs)
+            if missing == Part.REFERENCE and without_reference is not None:
+                found = await without_reference.run(record, calls, options)
+                why = f"{without_reference.metric}: judged by the answer, since there is no reference"
+                return replace(found, explanation=f"{found.explanation}; {why}")
+            if missing:
+                return ToolRun.lacking(f"ragas refuses a sample without {missing}")
+            try:
+                return await measure(cls(calls, options), record)
+            except RagasUnreadable as exc:
+                return ToolRun.failed(str(exc))
+
+        return ToolMetric(metric=name, profile=cls.profile, needs=needs, run=run)
 
 
-def context_of(record: RagRecord) -> str:
-    """Return all contexts as in RAGAS' prompts."""
+def _context_of(record: RagRecord) -> str:
     return "\n".join(contexts_of(record))
 
 
-def immediate_score(score: float, explanation: str) -> ToolRun:
-    """Return a score that needs no call."""
-    return ToolRun(
-        status=CompatStatus.OK, score=score, explanation=f"{explanation}: ragas scores that {score:g}"
-    )
-
-
-async def _faithfulness(record: RagRecord, asking: MeasureRun) -> ToolRun:
-    prompt = prompts.statements(record.question or "", record.answer or "")
-    stated = (await asking.ask("statements", prompt, Statements)).statements
-    if not stated:
-        return claims_run(asking.profile, stated, ())
-    prompt = prompts.verdicts(context_of(record), stated)
-    judged = (await asking.ask("verdicts", prompt, JudgedStatements)).statements
-    return claims_run(asking.profile, stated, judged)
-
-
-async def _context_precision(
-    record: RagRecord, asking: MeasureRun, compared_with: Literal["reference", "answer"]
-) -> ToolRun:
-    answer = (record.reference if compared_with == "reference" else record.answer) or ""
-    verdicts = [
-        await asking.ask(
-            "ctx_verdict", prompts.usefulness(record.question or "", context, answer), Usefulness
-        )
-        for context in contexts_of(record)
-    ]
-    return nodes_run(asking.profile, record, verdicts)
-
-
-async def _context_recall(record: RagRecord, asking: MeasureRun) -> ToolRun:
-    prompt = prompts.recall(record.question or "", context_of(record), record.reference or "")
-    return recall_run(asking.profile, (await asking.ask("recall", prompt, Classifications)).classifications)
-
-
-async def _context_relevance(record: RagRecord, asking: MeasureRun) -> ToolRun:
-    question, context = record.question or "", context_of(record)
-    if not question.strip() or context.strip() in question.strip():
-        return immediate_score(0.0, "the question holds the whole context, or one of them is blank")
-    first = await asking.rating("relevance1", prompts.worth_of_context(question, context))
-    second = await asking.rating("relevance2", prompts.worth_of_context_again(question, context))
-    return ratings_run(asking.profile, "context_relevance", (first, second))
+def _immediate(score: float, explanation: str) -> ToolRun:
+    explanation = f"{explanation}: ragas scores that {score:g}"
+    return ToolRun(status=CompatStatus.OK, score=score, explanation=explanation)

@@ -207,50 +207,6 @@ ReadT = TypeVar("ReadT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeepEvalMetric:
-    """One metric of one version."""
-
-    metric: str
-    measure: Callable[[RagRecord, _Asking], Awaitable[_Reading]]
-    needs: tuple[Part, ...]
-    version: _Version
-    direction: Direction = Direction.HIGHER_IS_BETTER
-    threshold: float = 0.5
-
-    @property
-    def profile(self) -> str:
-        """``deepeval-3`` or ``deepeval-4``."""
-        return self.version.profile
-
-    async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-        """Measure the record like deepeval, with sequential calls."""
-        missing = missing_parts(record, self.needs)
-        if Part.ANSWER in self.needs and record.answer == "":
-            missing = Part.ANSWER.value
-        if missing:
-            return ToolRun.lacking(f"deepeval refuses a test case without {missing}")
-        asking = _Asking(calls=calls, options=options, version=self.version)
-        try:
-            reading = await self.measure(record, asking)
-            reason = await asking.reason(self.metric, reading) if options.include_reason else None
-        except DeepEvalUnreadable as exc:
-            return ToolRun.failed(f"{exc}; deepeval neither repairs it nor asks again")
-        return ToolRun(
-            status=CompatStatus.OK,
-            score=reading.score,
-            explanation=reading.explanation,
-            verdicts=reading.verdicts,
-            chunk_verdicts=reading.chunk_verdicts,
-            reason=reason,
-            intermediate=_made(reading.truths, options) if reading.truths else None,
-        )
-
-
-def _made(truths: tuple[str, ...], options: ToolOptions) -> Intermediate:
-    return Intermediate(truths=truths, truths_limit=options.truths_extraction_limit)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Version:
     """How a version of deepeval parses replies."""
 
@@ -510,30 +466,56 @@ def _joined(truths: JsonValue) -> str:
 _3 = _Version(profile="deepeval-3", unsure="idk", commas_first=True, read_verdicts=read_verdicts_3)
 _4 = _Version(profile="deepeval-4", unsure="borderline", commas_first=False, read_verdicts=read_verdicts_4)
 
+_Measure: TypeAlias = Callable[[RagRecord, _Asking], Awaitable[_Reading]]
 _ON_ANSWER = (Part.QUESTION, Part.ANSWER, Part.CONTEXT)
 _ON_REFERENCE = (Part.QUESTION, Part.CONTEXT, Part.REFERENCE)
 
 
-def _of_both(version: _Version) -> tuple[ToolMetric, ...]:
-    metric = partial(DeepEvalMetric, version=version)
+def _metric(
+    name: str,
+    measure: _Measure,
+    needs: tuple[Part, ...],
+    version: _Version,
+    direction: Direction = Direction.HIGHER_IS_BETTER,
+) -> ToolMetric:
+    async def run(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
+        missing = missing_parts(record, needs)
+        if Part.ANSWER in needs and record.answer == "":
+            missing = Part.ANSWER.value
+        if missing:
+            return ToolRun.lacking(f"deepeval refuses a test case without {missing}")
+        asking = _Asking(calls=calls, options=options, version=version)
+        try:
+            reading = await measure(record, asking)
+            reason = await asking.reason(name, reading) if options.include_reason else None
+        except DeepEvalUnreadable as exc:
+            return ToolRun.failed(f"{exc}; deepeval neither repairs it nor asks again")
+        made = Intermediate(truths=reading.truths, truths_limit=options.truths_extraction_limit)
+        return ToolRun(
+            status=CompatStatus.OK,
+            score=reading.score,
+            explanation=reading.explanation,
+            verdicts=reading.verdicts,
+            chunk_verdicts=reading.chunk_verdicts,
+            reason=reason,
+            intermediate=made if reading.truths else None,
+        )
+
+    return ToolMetric(metric=name, profile=version.profile, needs=needs, run=run, direction=direction)
+
+
+def _of_version(version: _Version, hallucination: Direction) -> tuple[ToolMetric, ...]:
     return (
-        metric(metric="faithfulness", measure=_faithfulness, needs=_ON_ANSWER),
-        metric(metric="answer_relevance", measure=_answer_relevance, needs=(Part.QUESTION, Part.ANSWER)),
-        metric(metric="context_precision", measure=_context_precision, needs=_ON_REFERENCE),
-        metric(metric="context_recall", measure=_context_recall, needs=_ON_REFERENCE),
-        metric(metric="context_relevance", measure=_context_relevance, needs=(Part.QUESTION, Part.CONTEXT)),
+        _metric("faithfulness", _faithfulness, _ON_ANSWER, version),
+        _metric("answer_relevance", _answer_relevance, (Part.QUESTION, Part.ANSWER), version),
+        _metric("context_precision", _context_precision, _ON_REFERENCE, version),
+        _metric("context_recall", _context_recall, _ON_REFERENCE, version),
+        _metric("context_relevance", _context_relevance, (Part.QUESTION, Part.CONTEXT), version),
+        _metric("hallucination", _hallucination, _ON_ANSWER, version, hallucination),
     )
 
 
 METRICS: tuple[ToolMetric, ...] = (
-    *_of_both(_3),
-    DeepEvalMetric(
-        metric="hallucination",
-        measure=_hallucination,
-        needs=_ON_ANSWER,
-        version=_3,
-        direction=Direction.LOWER_IS_BETTER,
-    ),
-    *_of_both(_4),
-    DeepEvalMetric(metric="hallucination", measure=_hallucination, needs=_ON_ANSWER, version=_4),
+    *_of_version(_3, Direction.LOWER_IS_BETTER),
+    *_of_version(_4, Direction.HIGHER_IS_BETTER),
 )

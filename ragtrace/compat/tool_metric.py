@@ -6,16 +6,14 @@ Their calls go to ragtrace's judge, their results become outcomes.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import cache
 from importlib import import_module
-from typing import cast
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from ragtrace.compat.tool import ToolMetric, ToolOptions, ToolRun
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
 from ragtrace.errors import ConfigError, JudgeError
 from ragtrace.judge_steps import Prompt, PromptName
 from ragtrace.metrics.session import StepSession
@@ -26,11 +24,10 @@ from ragtrace.model import (
     MetricFailure,
     MetricOutcome,
     MetricResult,
-    Part,
     RagRecord,
     SkipReason,
 )
-from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters
+from ragtrace.ports import Judge
 from ragtrace.scoring import canonical
 from ragtrace.validation import in_words
 
@@ -58,13 +55,8 @@ def tool_named(metric: str, profile: str) -> ToolMetric:
 @cache
 def tool_metrics() -> tuple[ToolMetric, ...]:
     """Return all metrics of all tools."""
-    return tuple(_metrics())
-
-
-def _metrics() -> Iterator[ToolMetric]:
-    for name in _MODULES:
-        module = import_module(f"ragtrace.compat.{name}")
-        yield from cast(tuple[ToolMetric, ...], module.METRICS)
+    modules = (import_module(f"ragtrace.compat.{name}") for name in _MODULES)
+    return tuple(metric for module in modules for metric in module.METRICS)
 
 
 _ERROR_TYPES = {CompatStatus.ERROR: "peer_error", CompatStatus.GRADER_ERROR: "grader_error"}
@@ -106,28 +98,10 @@ class ToolPrompted:
     ) -> None:
         self._tool = tool
         self._options = options or ToolOptions()
+        self.name, self.profile = tool.metric, tool.profile
+        self.needs, self.direction = tool.needs, tool.direction
         self.prompts: Mapping[PromptName, Prompt] = {}
         self.threshold = _threshold(tool, self._options) if threshold is None else threshold
-
-    @property
-    def name(self) -> str:
-        """ragtrace's name of the metric."""
-        return self._tool.metric
-
-    @property
-    def profile(self) -> str:
-        """The tool's profile."""
-        return self._tool.profile
-
-    @property
-    def needs(self) -> tuple[Part, ...]:
-        """The parts of a record that it uses."""
-        return self._tool.needs
-
-    @property
-    def direction(self) -> Direction:
-        """Whether higher or lower numbers are better."""
-        return self._tool.direction
 
     @property
     def version(self) -> str:
@@ -141,7 +115,7 @@ class ToolPrompted:
         key = f"{self.name}.{self.profile}.{self.version}"
 
         async def run(judge: Judge) -> ToolRun:
-            return await self._tool.run(record, _OurCalls(judge, steps), self._options)
+            return await self._tool.run(record, ToolCalls(judge, steps), self._options)
 
         try:
             outcome = self._outcome(await steps.shared(key, run), steps)
@@ -207,47 +181,3 @@ def _threshold(tool: ToolMetric, options: ToolOptions) -> float:
     if not (options.strict_mode and tool.profile.startswith("deepeval")):
         return tool.threshold
     return 1.0 if tool.direction is Direction.HIGHER_IS_BETTER else 0.0
-
-
-class _Asked(BaseModel):
-    """What a request was made of, for judges that compute: they cannot answer it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    prompt: str
-
-
-class _OurCalls:
-    """The tool's calls over ragtrace's ports."""
-
-    def __init__(self, judge: Judge, steps: StepSession) -> None:
-        self._judge = judge
-        self._steps = steps
-        self._times: Counter[tuple[str, str]] = Counter()
-
-    async def text(
-        self,
-        step: str,
-        prompt: str,
-        *,
-        system: str = "",
-        sampling: SamplingParameters | None = None,
-        max_output_tokens: int = 4096,
-    ) -> FreeText:
-        self._times[system, prompt] += 1
-        # a cache must not answer a repeated request with the first reply
-        times = self._times[system, prompt]
-        again = f" {times}" if times > 1 else ""
-        request = JudgeRequest(
-            step=f"{step}{again}",
-            system=system,
-            user=prompt,
-            reply_type=FreeText,
-            inputs=_Asked(prompt=prompt),
-            max_output_tokens=max_output_tokens,
-            sampling=sampling,
-        )
-        return (await self._judge.ask(request)).value
-
-    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        return await self._steps.embed(texts)
