@@ -5,25 +5,14 @@ Adapters are in ``judge/``, ``backends/`` and the collector.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ragtrace.judge_steps import (
-    ClaimExtraction,
-    Grading,
-    Prompt,
-    PromptName,
-    Regeneration,
-    SentenceGrading,
-    TruthSettings,
-    TruthVerification,
-    Verification,
-)
+from ragtrace.judge_steps import Prompt, PromptName
 from ragtrace.model import (
-    Claim,
     DecidedBy,
     Direction,
     JudgeIdentity,
@@ -31,9 +20,11 @@ from ragtrace.model import (
     Part,
     RagRecord,
     Usage,
-    Verdict,
 )
 from ragtrace.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from ragtrace.metrics.session import StepSession
 
 __all__ = [
     "Embedder",
@@ -44,11 +35,9 @@ __all__ = [
     "JudgeRequest",
     "Metric",
     "SpanSink",
-    "Steps",
     "YesProbability",
 ]
 
-T = TypeVar("T")
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
 
@@ -176,147 +165,6 @@ class Embedder(Protocol):
         ...
 
 
-class Steps(Protocol):
-    """The judge's steps for one record. Metrics that use the same step share its calls."""
-
-    @property
-    def judge(self) -> JudgeIdentity:
-        """The judge that answers."""
-        ...
-
-    @property
-    def input_sha256(self) -> str:
-        """Digest of everything that the judge sees of the record."""
-        ...
-
-    @property
-    def usage(self) -> Usage:
-        """The judge's usage so far, over all metrics."""
-        ...
-
-    @property
-    def spent_here(self) -> Usage:
-        """The judge's usage in the steps that this metric asked for."""
-        ...
-
-    def spent_on(self, *keys: str) -> Usage:
-        """Return the judge's usage in these steps."""
-        ...
-
-    def version_of(self, metric: Metric) -> str:
-        """Return the evaluator version: it changes with metric, threshold, prompts, judge and limits."""
-        ...
-
-    def prompt_sha256_of(self, metric: Metric) -> str:
-        """Return the digest of the prompts of the steps that a metric uses."""
-        ...
-
-    def using(self, prompts: Mapping[PromptName, Prompt]) -> Steps:
-        """Return the same steps with other prompts. A step whose prompts stay the same is still shared."""
-        ...
-
-    async def shared(self, key: str, run: Callable[[Judge], Awaitable[T]]) -> T:
-        """Run a step once per record: all callers with the same key get the same value or error.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
-        ...
-
-    async def take_claims(self, claims: Sequence[Claim]) -> None:
-        """Set the claims of the answer instead of asking the judge. Call it before `extract`."""
-        ...
-
-    async def extract(self) -> ClaimExtraction:
-        """Return the statements of the answer, and the claims among them.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
-        ...
-
-    async def relevance(self) -> tuple[Verdict, ...]:
-        """Return the relevance of each statement of the answer to the question.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
-        ...
-
-    async def verify(self) -> Verification:
-        """Return a verdict on each claim of the answer.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
-        ...
-
-    async def verify_by_truths(self, settings: TruthSettings) -> TruthVerification:
-        """Return a verdict on each claim of the answer from the truths of the chunks alone.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
-        ...
-
-    async def chunks(self) -> Grading:
-        """Return a grade on each chunk: its relevance to the question.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
-        ...
-
-    async def chunks_by_answer(self) -> Grading:
-        """Return a grade on each chunk: how much it holds of what the answer, not a reference, states.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
-        ...
-
-    async def sentences(self) -> SentenceGrading:
-        """Return a grade on each sentence of the chunks: its relevance to the question.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
-        ...
-
-    async def recall(self) -> Verification:
-        """Return a verdict on each sentence of the reference.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
-        ...
-
-    async def questions(self) -> Regeneration:
-        """Return questions that the answer would answer.
-
-        Raises:
-            JudgeError: the judge gave no usable answer.
-        """
-        ...
-
-    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        """Return a vector for each text, and count the usage.
-
-        Raises:
-            JudgeUnable: there is no embedder.
-            JudgeError: the embedder gave no usable answer.
-        """
-        ...
-
-    def checked_embedder(self) -> Embedder:
-        """Return the embedder.
-
-        Raises:
-            JudgeUnable: there is none.
-        """
-        ...
-
-
 class Metric(Protocol):
     """Measures one property of a record. Stateless: one instance serves concurrent records.
 
@@ -371,7 +219,7 @@ class Metric(Protocol):
         """Prompts of its own for these steps, by the name of the prompt they replace."""
         return {}
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricOutcome:
         """Score the record, or skip it with a reason. ``steps`` runs judge steps shared by metrics once.
 
         Raise a failure, or return one that carries more, such as another tool's result.

@@ -12,9 +12,8 @@ import argparse
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from ragtrace.calibration._agreement import Numbers, Ranking, ScoredAnswer, Weights
-from ragtrace.calibration.intervals import Resampling
-from ragtrace.calibration.wording import signed
+from ragtrace.calibration.agreement import Numbers, Ranking, Resampling, ScoredAnswer, Weights
+from ragtrace.calibration.page import signed
 from ragtrace.labeled_data import LabeledAnswer, read_labeled
 from tests.statistics.labeled import SETS, rows
 

@@ -38,7 +38,7 @@ from ragtrace.judge.lexical import (
 from ragtrace.judge_forms import NumberedText
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 from ragtrace.metrics.judge_card import CardFigure, CardSet, JudgeCard
-from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.metrics.settings import VerifyForm
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
 

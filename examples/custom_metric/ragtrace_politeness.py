@@ -11,10 +11,11 @@ from hashlib import sha256
 
 from pydantic import BaseModel, Field
 
+from ragtrace.metrics import StepSession
 from ragtrace.metrics.fence import fence_code, fenced
 from ragtrace.metrics.sentences import Sentence, split_sentences
 from ragtrace.model import Direction, MetricResult, Part, RagRecord, SkipReason
-from ragtrace.ports import Judge, JudgeRequest, Metric, Steps
+from ragtrace.ports import Judge, JudgeRequest, Metric
 
 __all__ = ["Politeness", "RudeReply", "Shown"]
 
@@ -52,7 +53,7 @@ class Politeness(Metric):
     def __init__(self, *, threshold: float = threshold) -> None:
         self.threshold = threshold
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricResult:
         """Score the answer, or skip it with a reason. A judge's failure goes through: it is no score."""
         sentences = split_sentences(record.answer or "")[:200]
         if not sentences:
@@ -66,7 +67,12 @@ class Politeness(Metric):
         return self._result(steps, 1 - len(rude) / len(sentences), explain(rude, len(sentences)))
 
     def _result(
-        self, steps: Steps, score: float | None, explanation: str, *, skip_reason: SkipReason | None = None
+        self,
+        steps: StepSession,
+        score: float | None,
+        explanation: str,
+        *,
+        skip_reason: SkipReason | None = None,
     ) -> MetricResult:
         return MetricResult(
             metric=self.name,

@@ -17,8 +17,8 @@ from ragtrace.conversations.judging import turn_on_carrier, undecided_turn
 from ragtrace.conversations.turns import SessionSettings
 from ragtrace.errors import ConfigError
 from ragtrace.model import RagRecord, Sample, Screening
+from ragtrace.pipeline.evaluation import suspicion_of
 from ragtrace.pipeline.evaluator import Evaluator
-from ragtrace.pipeline.screening import suspicion_of
 from ragtrace.ports import TraceReader
 from ragtrace.sampling import SamplingPlan, keeps
 from ragtrace.traces.attach import carrier_span_id, tenant_of

@@ -41,7 +41,7 @@ from ragtrace.judge_forms import (
     VerifyInput,
     VerifyReply,
 )
-from ragtrace.metrics.judge_calls import batches
+from ragtrace.metrics.asking import batches
 from ragtrace.model import Evaluation, JudgeIdentity, RagRecord, Usage
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import JudgeReply, JudgeRequest, YesProbability

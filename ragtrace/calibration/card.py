@@ -1,4 +1,4 @@
-"""Makes the card of a judge from a measurement."""
+"""What a measurement leaves behind: the card of a judge, and its calibration."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ragtrace.calibration.intervals import IntervalEstimate
+from ragtrace.calibration.agreement import IntervalEstimate
 from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupResult, Results
 from ragtrace.judge.lexical import WordShareJudge
 from ragtrace.metrics.judge_card import (
+    DEFAULT_THRESHOLD,
+    AnswerErrors,
+    Calibration,
     CardAnswers,
     CardFigure,
     CardSet,
     JudgeCard,
+    MeasuredOn,
+    MeasuredShare,
     RiskCoverage,
     RiskPoint,
 )
+from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 
 
@@ -111,4 +117,51 @@ def _answers(level: AgreementLevel) -> CardAnswers:
         failed_flawed=wrong["unsupported"],
         undecided=of["unjudged"] + wrong["unjudged"],
         undecided_flawed=wrong["unjudged"],
+    )
+
+
+def recommended_calibration(results: Results, identity: JudgeIdentity) -> Calibration | None:
+    """Return what the results recommend for a judge; ``None`` if they recommend nothing."""
+    chosen = results.recommended
+    if chosen is None or chosen.two_way is None:
+        return None
+    return Calibration(
+        provider=identity.provider,
+        model=identity.model,
+        screen=identity.screen,
+        form=VerifyForm(chosen.form),
+        threshold=chosen.claim_cut.recommended if chosen.claim_cut else DEFAULT_THRESHOLD,
+        answer_threshold=chosen.answer_threshold,
+        measured_on=_measured_on(results, chosen),
+    )
+
+
+def _measured_on(results: Results, chosen: CandidateResult) -> MeasuredOn:
+    found = chosen.two_way
+    assert found is not None
+    files = results.groups[:-1] or results.groups
+    return MeasuredOn(
+        files=[group.name for group in files],
+        answers=results.overall.answers,
+        claims=chosen.claims.things,
+        balanced_accuracy=found.value,
+        low=found.low,
+        high=found.high,
+        answer_errors=_answer_errors(chosen),
+    )
+
+
+def _answer_errors(chosen: CandidateResult) -> AnswerErrors | None:
+    """Return how often whole answers were judged right, end to end if that was measured."""
+    cuts = (chosen.claim_cut, chosen.answer_cut)
+    if any(cut is not None and cut.is_moved for cut in cuts):
+        return None
+    table = (chosen.end_to_end or chosen.answers).confusion
+
+    def decided(human: str, right: str) -> MeasuredShare:
+        row = table.get(human, {})
+        return MeasuredShare(right=row.get(right, 0), of=row.get("supported", 0) + row.get("unsupported", 0))
+
+    return AnswerErrors(
+        sensitivity=decided("supported", "supported"), specificity=decided("unsupported", "unsupported")
     )

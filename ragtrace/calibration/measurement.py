@@ -1,7 +1,8 @@
 """Judges labeled claims as `evaluate` would, without the extraction step.
 
 The verify step judges each claim without seeing its label, so every verdict has a human label to compare
-with. Further runs change the order of chunks and claims, since a verdict must not depend on it.
+with. Further runs change the order of chunks and claims, since a verdict must not depend on it. End to end,
+the judge's own claims are matched with the labeled ones by their position in the answer.
 """
 
 from __future__ import annotations
@@ -9,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TypeVar
 
 from pydantic import BaseModel
 
-from ragtrace.calibration._claim_match import ClaimMatch, find_claims
 from ragtrace.judge_forms import YesNoInput
 from ragtrace.labeled_data import LabeledAnswer
 from ragtrace.metrics import metric_named
-from ragtrace.metrics.step_limits import StepLimits
-from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.settings import StepLimits, VerifyForm, VerifySettings
 from ragtrace.model import (
     Claim,
     JudgeIdentity,
@@ -32,7 +33,7 @@ from ragtrace.model import (
     VerdictLabel,
 )
 from ragtrace.pipeline.evaluation import evaluate
-from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, Steps, YesProbability
+from ragtrace.ports import Judge, JudgeReply, JudgeRequest, Metric, YesProbability
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 
@@ -238,7 +239,7 @@ class _GivenClaims:
         self.uses = None
         self.prompts = self._metric.prompts
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricOutcome:
         await steps.take_claims(self._claims)
         return await self._metric.measure(record, steps)
 
@@ -248,3 +249,70 @@ def judged_supported(verdict: Verdict) -> bool | None:
     if verdict.label is VerdictLabel.UNJUDGED:
         return None
     return verdict.label is VerdictLabel.SUPPORTED
+
+
+class ClaimMatch(StrEnum):
+    """The judge's verdict at the position of a labeled claim."""
+
+    SUPPORTED = "supported"
+    UNSUPPORTED = "unsupported"
+    """One of the judge's claims there is contradicted or unsupported."""
+    UNJUDGED = "unjudged"
+    NOT_EXTRACTED = "not extracted"
+    """The judge extracted no claim there."""
+
+    @property
+    def is_supported(self) -> bool | None:
+        """Return the binary label; ``None`` if the judge gave neither."""
+        return {ClaimMatch.SUPPORTED: True, ClaimMatch.UNSUPPORTED: False}.get(self)
+
+
+def find_claims(
+    claims: Sequence[Claim], answer: str, verdicts: Sequence[Verdict]
+) -> tuple[ClaimMatch | None, ...]:
+    """Return the match of each claim; ``None`` if the answer does not contain it verbatim."""
+    return tuple(place and _found(place, verdicts) for place in _places(claims, answer))
+
+
+def _places(claims: Sequence[Claim], answer: str) -> Iterator[tuple[int, int] | None]:
+    """Yield the position of each claim; a repeated text is first searched after the previous claim."""
+    reached = 0
+    for claim in claims:
+        text = claim.text.strip()
+        start = answer.find(text, reached)
+        start = answer.find(text) if start < 0 else start
+        if start < 0:
+            yield None
+            continue
+        reached = start + len(text)
+        yield start, reached
+
+
+def _found(place: tuple[int, int], verdicts: Sequence[Verdict]) -> ClaimMatch:
+    labels = {verdict.label for verdict in verdicts if _overlaps(verdict.claim, place)}
+    if labels & {VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED}:
+        return ClaimMatch.UNSUPPORTED
+    if VerdictLabel.SUPPORTED in labels:
+        return ClaimMatch.SUPPORTED
+    return ClaimMatch.UNJUDGED if labels else ClaimMatch.NOT_EXTRACTED
+
+
+def _overlaps(claim: Claim, place: tuple[int, int]) -> bool:
+    start, end = place
+    return claim.start is not None and claim.end is not None and claim.start < end and start < claim.end
+
+
+def draw(answers: Sequence[LabeledAnswer], limit: int | None, *, seed: int) -> list[LabeledAnswer]:
+    """Return at most ``limit`` answers in a random order, half of them with an unsupported claim.
+
+    If one half has too few, the other fills up. The order is random, so that an interrupted run is a sample
+    too. If the two halves have different rates, results must be weighted: see
+    [`results`][ragtrace.calibration.results].
+    """
+    drawn = random.Random(seed)
+    flawed = [answer for answer in answers if answer.has_unsupported]
+    clean = [answer for answer in answers if not answer.has_unsupported]
+    size = len(answers) if limit is None else min(limit, len(answers))
+    of_flawed = max(min(len(flawed), (size + 1) // 2), size - len(clean)) if limit else len(flawed)
+    chosen = drawn.sample(flawed, of_flawed) + drawn.sample(clean, size - of_flawed)
+    return drawn.sample(chosen, size)

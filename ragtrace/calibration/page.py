@@ -1,21 +1,21 @@
-"""The report of a measurement: one self-contained HTML file."""
+"""The results of a measurement for people: sentences, and one self-contained HTML file with plots."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import floor, sqrt
+from typing import Final
 
+from ragtrace.calibration.agreement import FEWEST_CLUSTERS, IntervalEstimate
 from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, judged_supported
-from ragtrace.calibration.plot import draw_plots
-from ragtrace.calibration.results import Results
-from ragtrace.calibration.wording import (
-    basis,
-    counted,
-    floor_leads,
-    interval,
-    money,
-    percent,
-    recommendations,
+from ragtrace.calibration.results import (
+    AccuracyLead,
+    CandidateResult,
+    GroupResult,
+    Results,
+    ScoreCutoff,
+    is_clear,
 )
 from ragtrace.labeled_data import HumanLabel
 from ragtrace.reports.report import open_template
@@ -77,3 +77,329 @@ def render_page(results: Results, examples: Iterable[Example] = ()) -> str:
         leads={group.name: list(floor_leads(group)) for group in results.groups},
         examples=list(examples),
     )
+
+
+def interval(estimate: IntervalEstimate | None) -> str:
+    """Format an estimate: ``0.76 [0.74, 0.78]``."""
+    if estimate is None:
+        return "-"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.2f}"
+    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+
+
+def percent(estimate: IntervalEstimate | None) -> str:
+    """Format a share: ``54 %``."""
+    return "-" if estimate is None else f"{100 * estimate.value:.0f} %"
+
+
+def money(dollars: float | None) -> str:
+    """Format US dollars; say so if the amount is unknown."""
+    if dollars is None:
+        return "unknown"
+    return f"${dollars:.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Format a number with its noun: ``1 answer``, ``2,000 answers``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def basis(results: Results) -> Iterator[str]:
+    """Yield sentences about the data behind the results."""
+    if results.sampled:
+        yield (
+            "A sample: answers with an unsupported claim were drawn at a rate of their own, and every figure"
+            " weights each answer by how many it represents."
+        )
+    else:
+        yield "All answers were measured."
+    drawn = f"{results.resamples:,} bootstrap samples of {_drawn(results)}"
+    yield f"Intervals: 95 %, {drawn}, seed {results.seed}."
+    if results.left_out:
+        yield f"Left out: {', '.join(f'{what} ({number:,})' for what, number in results.left_out.items())}."
+
+
+def _drawn(results: Results) -> str:
+    if results.documents is None:
+        return "whole answers"
+    return f"{counted(results.documents, 'document')}, each with all answers about it"
+
+
+def recommendations(results: Results) -> Iterator[str]:
+    """Yield the recommendations with their certainty."""
+    chosen = results.recommended
+    if chosen is None:
+        yield "Nothing follows: too little was measured of both supported and unsupported claims."
+        return
+    yield f"{chosen.name}: balanced accuracy {interval(chosen.two_way)} on claims."
+    yield from (
+        _lead(lead, chosen) for lead in results.overall.leads if chosen.name in (lead.first, lead.second)
+    )
+    if chosen.claim_cut is not None:
+        yield _cut("Call a claim supported from P(Yes)", chosen.claim_cut)
+    if chosen.answer_cut is not None:
+        if chosen.answer_cut.is_moved:
+            yield _cut("Pass an answer from faithfulness", chosen.answer_cut)
+        else:
+            yield "Pass an answer if no claim is wrong, the default: no share does better on other answers."
+
+
+def floor_leads(group: GroupResult) -> Iterator[tuple[str, str]]:
+    """Yield each judge's paired differences from each floor: what is compared, and the figures."""
+    floors = {candidate.name for candidate in group.candidates if candidate.is_floor}
+    for lead in group.leads:
+        if lead.first in floors or lead.second not in floors:
+            continue  # candidates come before the floors
+        yield f"{lead.first} minus {lead.second}", "; ".join(_paired(lead))
+
+
+def _paired(lead: AccuracyLead) -> Iterator[str]:
+    for what, found in (("AUC", lead.auc), ("balanced accuracy", lead.difference)):
+        if found is not None:
+            is_open = found.low is not None and not is_clear(found)
+            yield f"{what} {signed(found)}{' (may be chance)' if is_open else ''}"
+    if lead.documents < FEWEST_CLUSTERS:
+        yield f"no interval: {counted(lead.documents, 'document')}, {FEWEST_CLUSTERS} are needed"
+    else:
+        yield counted(lead.documents, "document")
+
+
+def signed(difference: IntervalEstimate) -> str:
+    """Format a difference: ``+0.04 [+0.01, +0.07]``."""
+    if difference.low is None or difference.high is None:
+        return f"{difference.value:+.2f}"
+    return f"{difference.value:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}]"
+
+
+def risk_limits(candidate: CandidateResult) -> str:
+    """Format how much a judge can decide within a limit of errors; empty without probabilities."""
+    return "; ".join(
+        f"at {limit.risk:.0%} errors {_shares(limit.coverage)}" for limit in candidate.risk_limits
+    )
+
+
+def _shares(found: IntervalEstimate) -> str:
+    if found.low is None or found.high is None:
+        return f"{found.value:.0%}"
+    return f"{found.value:.0%} [{found.low:.0%}, {found.high:.0%}]"
+
+
+def _lead(lead: AccuracyLead, chosen: CandidateResult) -> str:
+    first = lead.first == chosen.name
+    other = lead.second if first else lead.first
+    sign = 1 if first else -1
+    low, high = sorted(sign * (end or 0.0) for end in (lead.difference.low, lead.difference.high))
+    shown = f"{sign * lead.difference.value:+.2f} [{low:+.2f}, {high:+.2f}]"
+    if lead.difference.low is None:
+        return f"Against {other}: {sign * lead.difference.value:+.2f}; too few answers for an interval."
+    return f"Against {other}: {shown}{'' if lead.is_clear else ', which may be chance'}."
+
+
+def _cut(what: str, cut: ScoreCutoff) -> str:
+    if not cut.is_moved:
+        return f"{what} {cut.recommended:.2f} on, the default: no other does better on held-out answers."
+    spread = interval(cut.best).partition(" ")[2] or "the same"
+    return (
+        f"{what} {cut.recommended:.2f} on (95 % of bootstrap samples: {spread}):"
+        f" {interval(cut.held_out)} on held-out answers, {interval(cut.at_default)} at {cut.default:g}."
+    )
+
+
+_WIDTH: Final = 820
+_ROW: Final = 22
+_LEFT, _RIGHT, _TOP, _BOTTOM = 300, 60, 24, 40
+_LONGEST_NAME: Final = 44
+_COLORS: Final = 4
+_LOWEST: Final = 0.3
+"""Where the axis of accuracies begins, unless one is lower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyRow:
+    """A line of the plot: the name of a file, or a judge's accuracy with its interval."""
+
+    y: float
+    label: str
+    color: str = ""
+    """The class of the judge's marks; empty for the name of a file."""
+    value: float | None = None
+    x: float = 0.0
+    interval: tuple[float, float] | None = None
+
+    @property
+    def short_label(self) -> str:
+        """The label, cut to what the column has room for."""
+        return self.label if len(self.label) <= _LONGEST_NAME else f"{self.label[: _LONGEST_NAME - 1]}…"
+
+    @property
+    def end(self) -> float:
+        """Where the marks end."""
+        return self.interval[1] if self.interval else self.x
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyPlot:
+    """Balanced accuracies of each judge, by file."""
+
+    rows: tuple[AccuracyRow, ...]
+    ticks: tuple[tuple[float, str], ...]
+    guessing: float
+    height: float
+    bottom: float
+    width: int = _WIDTH
+    left: int = _LEFT
+    right: int = _WIDTH - _RIGHT
+    top: int = _TOP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlotCurve:
+    """A judge's curve in a square."""
+
+    color: str
+    points: tuple[tuple[float, float], ...]
+    """Each between 0 and 1."""
+    radii: tuple[float, ...] = ()
+    """Of the dots on its points, if there are any."""
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitPlot:
+    """Curves between 0 and 1."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[PlotCurve, ...]
+    y_end: float = 1.0
+    """The value at the upper end of the axis."""
+    has_diagonal: bool = True
+    """Whether the diagonal means guessing, or perfect probabilities."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationPlots:
+    """The plots of a page."""
+
+    accuracies: AccuracyPlot
+    squares: tuple[UnitPlot, ...]
+    """ROC, reliability, and risk by coverage, if a judge gives probabilities."""
+
+
+def draw_plots(results: Results) -> CalibrationPlots:
+    """Lay out accuracies with their intervals, and the curves of judges that give probabilities."""
+    scored = [numbered for numbered in enumerate(results.overall.candidates) if numbered[1].roc]
+    return CalibrationPlots(accuracies=_accuracies(results), squares=_squares(scored) if scored else ())
+
+
+def _accuracies(results: Results) -> AccuracyPlot:
+    lowest = min((_lowest(group) for group in results.groups), default=_LOWEST)
+    begin = min(_LOWEST, floor(lowest * 10) / 10)
+
+    def x_of(accuracy: float) -> float:
+        share = (accuracy - begin) / (1 - begin)
+        return round(_LEFT + share * (_WIDTH - _RIGHT - _LEFT), 1)
+
+    rows: list[AccuracyRow] = []
+    y = float(_TOP)
+    for group in results.groups:
+        y += _ROW
+        rows.append(AccuracyRow(y=y, label=group.name))
+        for order, candidate in enumerate(group.candidates):
+            y += _ROW
+            found = candidate.two_way
+            ends = (found.low, found.high) if found else (None, None)
+            rows.append(
+                AccuracyRow(
+                    y=y,
+                    label=_title(candidate),
+                    color=_color(candidate, order),
+                    value=found.value if found else None,
+                    x=x_of(found.value) if found else 0.0,
+                    interval=(x_of(ends[0]), x_of(ends[1]))
+                    if ends[0] is not None and ends[1] is not None
+                    else None,
+                )
+            )
+        y += _ROW / 2
+    return AccuracyPlot(
+        rows=tuple(rows),
+        ticks=tuple((x_of(tenth / 10), f"{tenth / 10:g}") for tenth in range(round(begin * 10), 11)),
+        guessing=x_of(0.5),
+        height=y + _BOTTOM,
+        bottom=y,
+    )
+
+
+def _lowest(group: GroupResult) -> float:
+    found = [candidate.two_way for candidate in group.candidates if candidate.two_way]
+    return min((each.value if each.low is None else each.low for each in found), default=_LOWEST)
+
+
+def _squares(scored: Sequence[tuple[int, CandidateResult]]) -> tuple[UnitPlot, ...]:
+    return (
+        UnitPlot(
+            title="Each threshold for P(Yes)",
+            x_label="unsupported claims that pass",
+            y_label="supported claims that pass",
+            curves=tuple(_roc(scored)),
+        ),
+        UnitPlot(
+            title="Reliability",
+            x_label="P(Yes) of the judge",
+            y_label="share that people call supported",
+            curves=tuple(_reliability(scored)),
+        ),
+        _risks(scored),
+    )
+
+
+def _risks(scored: Sequence[tuple[int, CandidateResult]]) -> UnitPlot:
+    highest = max((risk for _, candidate in scored for _, risk in candidate.risk_coverage), default=0.0)
+    y_end = next(end for end in (0.1, 0.2, 0.4, 1.0) if highest <= end)
+    return UnitPlot(
+        title="Risk by coverage",
+        x_label="share of claims that are decided, the surest first",
+        y_label="share of errors among them",
+        curves=tuple(_risk_curves(scored, y_end)),
+        y_end=y_end,
+        has_diagonal=False,
+    )
+
+
+def _risk_curves(scored: Sequence[tuple[int, CandidateResult]], y_end: float) -> Iterator[PlotCurve]:
+    for order, candidate in scored:
+        area = candidate.risk_coverage_area
+        yield PlotCurve(
+            color=_color(candidate, order),
+            points=tuple((coverage, risk / y_end) for coverage, risk in candidate.risk_coverage),
+            label=f"AURC {area.value:.2f}" if area else "",
+        )
+
+
+def _roc(scored: Sequence[tuple[int, CandidateResult]]) -> Iterator[PlotCurve]:
+    for order, candidate in scored:
+        auc = candidate.claims.auc
+        label = f"AUC {auc.value:.2f}" if auc else ""
+        yield PlotCurve(color=_color(candidate, order), points=candidate.roc, label=label)
+
+
+def _reliability(scored: Sequence[tuple[int, CandidateResult]]) -> Iterator[PlotCurve]:
+    for order, candidate in scored:
+        bins = candidate.reliability
+        whole = sum(each.weight for each in bins)
+        yield PlotCurve(
+            color=_color(candidate, order),
+            points=tuple((each.mean_score, each.share_supported) for each in bins),
+            radii=tuple(round(sqrt(5 + 90 * each.weight / whole), 1) for each in bins),
+        )
+
+
+def _title(candidate: CandidateResult) -> str:
+    return f"{candidate.name} (the floor)" if candidate.is_floor else candidate.name
+
+
+def _color(candidate: CandidateResult, order: int) -> str:
+    return "floor" if candidate.is_floor else f"judge{order % _COLORS}"

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ragtrace.calibration._agreement import ScoreBin
-from ragtrace.calibration.intervals import IntervalEstimate
-from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.calibration.agreement import IntervalEstimate, ScoreBin
+from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import Usage
 
 

@@ -16,22 +16,24 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from ragtrace.calibration._agreement import (
+from ragtrace.calibration.agreement import (
     NO_WRONG_CLAIM,
     ConfusionCounts,
+    IntervalEstimate,
     Numbers,
     Ranking,
+    Resampling,
     ScoredAnswer,
     Weights,
     balanced_accuracy,
     cohen_kappa,
+    fold_of,
     precision_of_unsupported,
     recall_of_decided,
     recall_of_unsupported,
     share,
     share_decided,
 )
-from ragtrace.calibration.intervals import IntervalEstimate, Resampling, fold_of
 from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, MeasuredAnswer, judged_supported
 from ragtrace.calibration.results import (
     AccuracyLead,
@@ -43,7 +45,7 @@ from ragtrace.calibration.results import (
     ScoreCutoff,
 )
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer
-from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import JudgeIdentity, Usage, Verdict, VerdictLabel
 
 TOGETHER: Final = "all files together"

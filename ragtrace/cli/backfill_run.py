@@ -50,8 +50,7 @@ from ragtrace.errors import JudgeTimeout
 from ragtrace.files.private import refuse_link
 from ragtrace.judge.batch import batches_of
 from ragtrace.judge.spec import BatchSettings
-from ragtrace.pipeline.evaluator import Evaluator
-from ragtrace.pipeline.spec import EvaluatorSpec
+from ragtrace.pipeline.evaluator import Evaluator, EvaluatorSpec
 from ragtrace.ports import SpanSink, TraceQuery, TraceReader
 from ragtrace.sampling import SamplingPlan
 from ragtrace.traces.attach import AttachOptions

@@ -14,13 +14,11 @@ from typing import Final
 
 from ragtrace import process
 from ragtrace.budget import load_prices
-from ragtrace.calibration.card import digest_of, judge_card
-from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, measure_all
-from ragtrace.calibration.recommendation import recommended_calibration
+from ragtrace.calibration.card import digest_of, judge_card, recommended_calibration
+from ragtrace.calibration.measurement import JudgeCandidate, MeasuredAnswer, draw, measure_all
+from ragtrace.calibration.page import counted
 from ragtrace.calibration.results import Results
-from ragtrace.calibration.sampling import draw
 from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
-from ragtrace.calibration.wording import counted
 from ragtrace.cli.calibrate import CalibrateOutput, MeasureOptions, SampleOptions
 from ragtrace.cli.calibrate_table import print_results
 from ragtrace.cli.judge_choice import introduce
@@ -32,7 +30,7 @@ from ragtrace.files.private import check_replaceable, replace_file
 from ragtrace.judge import open_judge
 from ragtrace.judge.lexical import WordShareJudge, claim_kind
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
-from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge
 

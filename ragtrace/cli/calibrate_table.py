@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ragtrace.calibration.intervals import IntervalEstimate
-from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupResult, Results
-from ragtrace.calibration.wording import (
+from ragtrace.calibration.agreement import IntervalEstimate
+from ragtrace.calibration.page import (
     basis,
     counted,
     floor_leads,
@@ -16,6 +15,7 @@ from ragtrace.calibration.wording import (
     recommendations,
     risk_limits,
 )
+from ragtrace.calibration.results import AgreementLevel, CandidateResult, GroupResult, Results
 from ragtrace.cli.render import by_kind, one_line, open_console, print_indented
 
 _WIDTHS = (16, 9, 19, 19, 8, 9)

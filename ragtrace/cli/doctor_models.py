@@ -14,10 +14,10 @@ from ragtrace.errors import ConfigError, JudgeError, JudgeNonsense, JudgeUnable
 from ragtrace.judge import unwrapped
 from ragtrace.judge.openai import OpenAICompatibleJudge
 from ragtrace.metrics.judge_card import CardState, JudgeCard, card_of, read_card
-from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.metrics.settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, MetricFailure, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
-from ragtrace.pipeline.spec import EvaluatorSpec
+from ragtrace.pipeline.evaluator import EvaluatorSpec
 from ragtrace.ports import Embedder, Judge, JudgeRequest, YesProbability
 
 _CHUNK: Final = "Refunds take 14 days."

@@ -24,7 +24,7 @@ from ragtrace.cli.times import Moment
 from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace.files.private import replace_file
-from ragtrace.metrics.calibration_file import read_calibration
+from ragtrace.metrics.judge_card import read_calibration
 from ragtrace.model import Label
 from ragtrace.quality import (
     AnswerCollector,

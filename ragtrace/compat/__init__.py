@@ -2,5 +2,4 @@
 
 from ragtrace.compat.profile_metric import ProfileMetric
 from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
-from ragtrace.compat.tool_metric import ToolPrompted
-from ragtrace.compat.tools import PROFILES, tool_metrics, tool_named
+from ragtrace.compat.tool_metric import PROFILES, ToolPrompted, tool_metrics, tool_named

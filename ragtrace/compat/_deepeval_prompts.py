@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
-from ragtrace.compat._material import AS_DATA, fenced
+from ragtrace.compat.tool import AS_DATA, fenced
 
 _EACH_WITH_REASON = '{"verdicts": [{"verdict": "yes", "reason": "why"}, {"verdict": "no", "reason": "why"}]}'
 

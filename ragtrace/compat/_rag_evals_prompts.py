@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ragtrace.compat._material import AS_DATA, fenced
+from ragtrace.compat.tool import AS_DATA, fenced
 
 
 def _instructions(task: str, form: str) -> str:

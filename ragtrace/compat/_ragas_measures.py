@@ -1,40 +1,331 @@
-"""The common part of RAGAS' collections and legacy metrics: the requests and their order.
+"""The common part of RAGAS' collections and legacy metrics: the requests and their order, replies, results.
 
-They differ in how they request and parse a reply; a ``MeasureRun`` does that.
+The two differ in how they request and read a reply. The collections take a JSON object and nothing around it,
+and no value of another type: a fence, a word before it, ``true`` or ``"1"`` for 1 make it unreadable. The
+metrics of old look for the first JSON in a text, close what was left open and convert values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from ragtrace.compat import _ragas_prompts as prompts
-from ragtrace.compat._material import contexts_of
-from ragtrace.compat._ragas_readings import claims_run, nodes_run, ratings_run, recall_run
-from ragtrace.compat._ragas_replies import (
-    Classifications,
-    JudgedStatements,
-    RagasUnreadable,
-    Statements,
-    Usefulness,
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun, contexts_of
+from ragtrace.errors import JudgeNonsense
+from ragtrace.metrics.steps.questions import cosine
+from ragtrace.model import (
+    ChunkVerdict,
+    Claim,
+    CompatStatus,
+    Intermediate,
+    Part,
+    RagRecord,
+    Verdict,
+    VerdictLabel,
 )
-from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
-from ragtrace.model import CompatStatus, Direction, Part, RagRecord
+from ragtrace.scoring import score
 
 FormT = TypeVar("FormT", bound=BaseModel)
 
+_ORNAMENT = " \n\r\t`"
 
-class MeasureRun(Protocol):
-    """A run of a metric: sends its requests and parses the replies."""
 
-    @property
-    def profile(self) -> str:
-        """The profile whose rules apply."""
+class RagasUnreadable(ValueError):
+    """A reply is not of the form. The message tells the model what to correct."""
 
+
+class Statements(BaseModel):
+    """The statements of an answer."""
+
+    statements: list[str]
+
+
+class JudgedStatement(BaseModel):
+    """A statement and whether the context supports it: any number but 0 says yes."""
+
+    statement: str
+    reason: str
+    verdict: int
+
+
+class JudgedStatements(BaseModel):
+    """Verdicts on statements."""
+
+    statements: list[JudgedStatement]
+
+
+class MadeQuestionReply(BaseModel):
+    """A question made from an answer."""
+
+    question: str
+    noncommittal: int
+
+
+class Usefulness(BaseModel):
+    """Whether a context was of use."""
+
+    reason: str
+    verdict: int
+
+
+class Classification(BaseModel):
+    """A statement of the reference and whether it can be traced back to the context."""
+
+    statement: str
+    reason: str
+    attributed: int
+
+
+class Classifications(BaseModel):
+    """Verdicts on the statements of a reference."""
+
+    classifications: list[Classification]
+
+
+class Rating(BaseModel):
+    """How well something does: 0, 1 or 2."""
+
+    rating: int
+
+
+class FixedText(BaseModel):
+    """A reply that was brought into its form."""
+
+    text: str
+
+
+def read_to_the_letter(reply: str, form: type[FormT]) -> FormT:
+    """Read a reply as the collections do.
+
+    Raises:
+        Unreadable: it is not of the form.
+    """
+    try:
+        return form.model_validate_json(reply, strict=True)
+    except ValidationError as exc:
+        raise RagasUnreadable(_fault(exc)) from None
+
+
+def read_leniently(reply: str, form: type[FormT]) -> FormT:
+    """Read a reply as the metrics of old do.
+
+    Raises:
+        Unreadable: it is not of the form.
+    """
+    return read_repaired(_outermost(reply), form)
+
+
+def read_repaired(reply: str, form: type[FormT]) -> FormT:
+    """Read a reply that was repaired: as leniently, but there may be no prose around the JSON any more.
+
+    Raises:
+        Unreadable: it is not of the form.
+    """
+    try:
+        return form.model_validate(_loose_json(reply))
+    except ValidationError as exc:
+        raise RagasUnreadable(_fault(exc)) from None
+
+
+def _fault(exc: ValidationError) -> str:
+    # the message of the exception itself would quote the reply
+    first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+    where = ".".join(map(str, first["loc"])) or "the reply"
+    return f"{where}: {first['msg'].partition(' at line ')[0]}"
+
+
+def _loose_json(reply: str) -> Any:
+    found = reply.strip()
+    behind_fence = found.partition("```")[2].removeprefix("json")
+    for candidate in (found.strip(_ORNAMENT), behind_fence.strip(_ORNAMENT)):
+        try:
+            return _completed(candidate)
+        except json.JSONDecodeError:
+            continue
+        except RecursionError:
+            break
+    raise RagasUnreadable("it holds no JSON")
+
+
+def _outermost(text: str) -> str:
+    """Return the first JSON structure of a text, counting brackets of its kind wherever they stand."""
+    at = text.find("```json")
+    text = text[at:] if at >= 0 else text
+    start = next((index for index, char in enumerate(text) if char in "[{"), None)
+    if start is None:
+        return text
+    opening, closing = text[start], {"[": "]", "{": "}"}[text[start]]
+    depth = 0
+    for index in range(start, len(text)):
+        depth += (text[index] == opening) - (text[index] == closing)
+        if depth == 0:
+            return text[start : index + 1]
+    return text
+
+
+def _completed(text: str) -> Any:
+    """Parse a text, or what it may have become had it not been cut: ever less of it, closed.
+
+    Raises:
+        JSONDecodeError: there is nothing of it that can be parsed.
+        RecursionError: it nests too deep.
+    """
+    try:
+        return json.loads(text, strict=False)
+    except json.JSONDecodeError as exc:
+        fault = exc
+    kept, missing, open_string, escaped = _scan(text)
+    if missing is None:
+        return None
+    if open_string:
+        kept = [*(kept[:-1] if escaped else kept), '"']
+    ends = "".join(reversed(missing))
+    length = len(kept)
+    while length:
+        try:
+            return json.loads("".join(kept[:length]) + ends, strict=False)
+        except json.JSONDecodeError as exc:
+            length = min(length - 1, exc.pos)  # what follows a fault does not repair it
+    raise fault
+
+
+def _scan(text: str) -> tuple[list[str], list[str] | None, bool, bool]:
+    """Return the characters with line breaks in strings escaped, the brackets still to be closed (``None``
+    where one is closed that is not open), and whether the text ends in a string and behind a backslash."""
+    kept: list[str] = []
+    missing: list[str] = []
+    in_string = escaped = False
+    for char in text:
+        kept.append("\\n" if in_string and char == "\n" and not escaped else char)
+        if in_string:
+            in_string = char != '"' or escaped
+            escaped = char == "\\" and not escaped
+        elif char == '"':
+            in_string, escaped = True, False
+        elif char in "{[":
+            missing.append("}" if char == "{" else "]")
+        elif char in "}]" and (not missing or missing.pop() != char):
+            return kept, None, False, False
+    return kept, missing, in_string, escaped
+
+
+def claims_run(profile: str, stated: Sequence[str], judged: Sequence[JudgedStatement]) -> ToolRun:
+    """Score faithfulness."""
+    numbers = [item.verdict for item in judged]
+    found = score("faithfulness", profile, numbers)
+    summary = f"{sum(map(bool, numbers))} of {len(numbers)} verdicts support a statement"
+    explanation = summary if stated else "the answer states nothing"
+    return ToolRun.of(found, explanation, verdicts=_claims(stated, judged))
+
+
+def questions_run(
+    profile: str,
+    asked: str,
+    made: Sequence[MadeQuestionReply],
+    vectors: Mapping[str, Sequence[float]],
+) -> ToolRun:
+    """Score answer relevance by the questions generated from the answer."""
+    found = score(
+        "answer_relevance",
+        profile,
+        [{"question": reply.question, "noncommittal": reply.noncommittal} for reply in made],
+        question=asked,
+        embeddings=vectors,
+    )
+    if not made:
+        return ToolRun.of(found, "no question was made from the answer")
+    evading = sum(bool(reply.noncommittal) for reply in made)
+    return ToolRun.of(
+        found,
+        f"{len(made)} questions made from the answer, {evading} of them noncommittal",
+        intermediate=Intermediate(
+            questions=tuple(reply.question for reply in made),
+            similarities=tuple(_similarity(vectors[asked], vectors[reply.question]) for reply in made),
+        ),
+    )
+
+
+def nodes_run(profile: str, record: RagRecord, judged: Sequence[Usefulness]) -> ToolRun:
+    """Score context precision."""
+    found = score("context_precision", profile, [reply.verdict for reply in judged])
+    useful = sum(bool(reply.verdict) for reply in judged)
+    verdicts = tuple(
+        ChunkVerdict(
+            chunk_id=chunk.id,
+            rank=chunk.rank,
+            label=VerdictLabel.RELEVANT if reply.verdict else VerdictLabel.IRRELEVANT,
+            reason=reply.reason or None,
+        )
+        for chunk, reply in zip(record.chunks, judged, strict=True)
+    )
+    return ToolRun.of(found, f"{useful} of {len(judged)} chunks were of use", chunk_verdicts=verdicts)
+
+
+def recall_run(profile: str, judged: Sequence[Classification]) -> ToolRun:
+    """Score context recall."""
+    found = score("context_recall", profile, [item.attributed for item in judged])
+    attributed = sum(bool(item.attributed) for item in judged)
+    verdicts = tuple(
+        _verdict(index, item.statement, attributed=item.attributed, reason=item.reason)
+        for index, item in enumerate(judged)
+    )
+    summary = f"{attributed} of {len(judged)} statements of the reference are in the context"
+    return ToolRun.of(found, summary, verdicts=verdicts)
+
+
+def ratings_run(profile: str, metric: str, ratings: Sequence[int | None]) -> ToolRun:
+    """Score by the ratings of two judges."""
+    said = " and ".join("none" if rating is None else str(rating) for rating in ratings)
+    return ToolRun.of(score(metric, profile, ratings), f"the two judges' ratings, of 2 at most: {said}")
+
+
+def _similarity(one: Sequence[float], other: Sequence[float]) -> float | None:
+    try:
+        return cosine(one, other)
+    except JudgeNonsense:  # RAGAS computes NaN here
+        return None
+
+
+def _claims(stated: Sequence[str], judged: Sequence[JudgedStatement]) -> tuple[Verdict, ...]:
+    """Pair statements with verdicts by position; surplus verdicts bring their own statement."""
+    return tuple(
+        Verdict(claim=Claim(index=index, text=text or ""), label=VerdictLabel.UNJUDGED)
+        if item is None
+        else _verdict(index, text or item.statement, attributed=item.verdict, reason=item.reason)
+        for index, (text, item) in enumerate(zip_longest(stated, judged))
+    )
+
+
+def _verdict(index: int, text: str, *, attributed: int, reason: str) -> Verdict:
+    # a no does not distinguish contradicted from unsupported
+    label = VerdictLabel.SUPPORTED if attributed else VerdictLabel.UNSUPPORTED
+    return Verdict(claim=Claim(index=index, text=text), label=label, reason=reason or None)
+
+
+class RagasRun(ABC):
+    """A run of a metric: the requests that both have, in their order, and what becomes of the replies."""
+
+    profile: ClassVar[str]
+    judges_verbatim: ClassVar[bool] = True
+    """Whether an answer that stands in the context word for word is still judged."""
+
+    def __init__(self, calls: ToolCalls, options: ToolOptions) -> None:
+        self.calls = calls
+        self.options = options
+
+    @classmethod
+    @abstractmethod
+    def missing(cls, record: RagRecord, needs: tuple[Part, ...]) -> str:
+        """Name the missing parts for which RAGAS refuses a sample; empty if none."""
+
+    @abstractmethod
     async def ask(self, step: str, prompt: str, form: type[FormT]) -> FormT:
         """Ask for a reply of the form.
 
@@ -42,125 +333,113 @@ class MeasureRun(Protocol):
             RagasUnreadable: the reply does not have the form.
         """
 
+    @abstractmethod
     async def rating(self, step: str, prompt: str) -> int | None:
         """Ask one of two judges; ``None`` if no try gave a rating."""
 
+    @abstractmethod
+    async def answer_relevance(self, record: RagRecord) -> ToolRun:
+        """Compare the question with questions made from the answer."""
 
-AskingT = TypeVar("AskingT", bound=MeasureRun)
-Measure: TypeAlias = Callable[[RagRecord, AskingT], Awaitable[ToolRun]]
+    async def faithfulness(self, record: RagRecord) -> ToolRun:
+        """Ask for statements, and for a verdict on each."""
+        prompt = prompts.statements(record.question or "", record.answer or "")
+        stated = (await self.ask("statements", prompt, Statements)).statements
+        if not stated:
+            return claims_run(self.profile, stated, ())
+        prompt = prompts.verdicts(_context_of(record), stated)
+        return claims_run(
+            self.profile, stated, (await self.ask("verdicts", prompt, JudgedStatements)).statements
+        )
 
+    async def context_precision(self, record: RagRecord, answer: str | None) -> ToolRun:
+        """Ask of each context whether it was of use for an answer."""
+        asked = [
+            prompts.usefulness(record.question or "", context, answer or "")
+            for context in contexts_of(record)
+        ]
+        verdicts = [await self.ask("ctx_verdict", prompt, Usefulness) for prompt in asked]
+        return nodes_run(self.profile, record, verdicts)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RagasRules(Generic[AskingT]):
-    """The differences between the two."""
+    async def context_recall(self, record: RagRecord) -> ToolRun:
+        """Ask which statements of the reference the context holds."""
+        prompt = prompts.recall(record.question or "", _context_of(record), record.reference or "")
+        return recall_run(self.profile, (await self.ask("recall", prompt, Classifications)).classifications)
 
-    profile: str
-    asking: Callable[[ToolCalls, ToolOptions], AskingT]
-    missing: Callable[[RagRecord, tuple[Part, ...]], str]
-    """Names the missing parts for which RAGAS refuses a sample; empty if none."""
-    answer_relevance: Measure[AskingT]
-    groundedness: Measure[AskingT]
+    async def context_relevance(self, record: RagRecord) -> ToolRun:
+        """Ask two judges how much the context holds."""
+        question, context = record.question or "", _context_of(record)
+        if not question.strip() or context.strip() in question.strip():
+            return _immediate(0.0, "the question holds the whole context, or one of them is blank")
+        first = await self.rating("relevance1", prompts.worth_of_context(question, context))
+        second = await self.rating("relevance2", prompts.worth_of_context_again(question, context))
+        return ratings_run(self.profile, "context_relevance", (first, second))
 
+    async def groundedness(self, record: RagRecord) -> ToolRun:
+        """Ask two judges how far the context supports the answer."""
+        answer, context = record.answer or "", _context_of(record)
+        if not answer.strip() or not context.strip():
+            return _immediate(0.0, "the answer or the context is blank")
+        if not self.judges_verbatim and answer.strip() in context.strip():
+            return _immediate(1.0, "the answer stands in the context word for word")
+        first = await self.rating("groundedness1", prompts.supports(context, answer))
+        second = await self.rating("groundedness2", prompts.supports_again(context, answer))
+        return ratings_run(self.profile, "groundedness", (first, second))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RagasMetric(Generic[AskingT]):
-    metric: str
-    measure: Measure[AskingT]
-    needs: tuple[Part, ...]
-    rules: RagasRules[AskingT]
-    profile: str
-    direction: Direction = Direction.HIGHER_IS_BETTER
-    threshold: float = 0.5
-    without_reference: ToolMetric | None = None
-    """The metric for records without a reference."""
-
-    async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-        """Measure the record like RAGAS, with sequential calls."""
-        missing = self.rules.missing(record, self.needs)
-        if missing == Part.REFERENCE and self.without_reference is not None:
-            run = await self.without_reference.run(record, calls, options)
-            why = f"{self.without_reference.metric}: judged by the answer, since there is no reference"
-            return replace(run, explanation=f"{run.explanation}; {why}")
-        if missing:
-            return ToolRun.lacking(f"ragas refuses a sample without {missing}")
-        try:
-            return await self.measure(record, self.rules.asking(calls, options))
-        except RagasUnreadable as exc:
-            return ToolRun.failed(str(exc))
-
-
-def ragas_metrics(rules: RagasRules[AskingT]) -> tuple[ToolMetric, ...]:
-    """Return the metrics under these rules."""
-    question, answer, context, reference = Part.QUESTION, Part.ANSWER, Part.CONTEXT, Part.REFERENCE
-    measures: tuple[tuple[str, Measure[AskingT], tuple[Part, ...]], ...] = (
-        ("faithfulness", _faithfulness, (question, answer, context)),
-        ("answer_relevance", rules.answer_relevance, (question, answer)),
-        (
-            "context_precision",
-            partial(_context_precision, compared_with="reference"),
-            (question, context, reference),
-        ),
-        (
+    @classmethod
+    def metrics(cls) -> tuple[ToolMetric, ...]:
+        """Return the metrics under these rules."""
+        question, answer, context, reference = Part.QUESTION, Part.ANSWER, Part.CONTEXT, Part.REFERENCE
+        by_answer = cls._metric(
             "context_utilization",
-            partial(_context_precision, compared_with="answer"),
+            lambda run, record: run.context_precision(record, record.answer),
             (question, context, answer),
-        ),
-        ("context_recall", _context_recall, (question, context, reference)),
-        ("context_relevance", _context_relevance, (question, context)),
-        ("groundedness", rules.groundedness, (answer, context)),
-    )
-    made = {
-        metric: _RagasMetric(metric=metric, measure=measure, needs=needs, rules=rules, profile=rules.profile)
-        for metric, measure, needs in measures
-    }
-    precision = replace(made["context_precision"], without_reference=made["context_utilization"])
-    return tuple((made | {"context_precision": precision}).values())
+        )
+        by_reference = cls._metric(
+            "context_precision",
+            lambda run, record: run.context_precision(record, record.reference),
+            (question, context, reference),
+            without_reference=by_answer,
+        )
+        return (
+            cls._metric("faithfulness", cls.faithfulness, (question, answer, context)),
+            cls._metric("answer_relevance", cls.answer_relevance, (question, answer)),
+            by_reference,
+            by_answer,
+            cls._metric("context_recall", cls.context_recall, (question, context, reference)),
+            cls._metric("context_relevance", cls.context_relevance, (question, context)),
+            cls._metric("groundedness", cls.groundedness, (answer, context)),
+        )
+
+    @classmethod
+    def _metric(
+        cls,
+        name: str,
+        measure: Callable[[Self, RagRecord], Awaitable[ToolRun]],
+        needs: tuple[Part, ...],
+        *,
+        without_reference: ToolMetric | None = None,
+    ) -> ToolMetric:
+        async def run(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
+            missing = cls.missing(record, needs)
+            if missing == Part.REFERENCE and without_reference is not None:
+                found = await without_reference.run(record, calls, options)
+                why = f"{without_reference.metric}: judged by the answer, since there is no reference"
+                return replace(found, explanation=f"{found.explanation}; {why}")
+            if missing:
+                return ToolRun.lacking(f"ragas refuses a sample without {missing}")
+            try:
+                return await measure(cls(calls, options), record)
+            except RagasUnreadable as exc:
+                return ToolRun.failed(str(exc))
+
+        return ToolMetric(metric=name, profile=cls.profile, needs=needs, run=run)
 
 
-def context_of(record: RagRecord) -> str:
-    """Return all contexts as in RAGAS' prompts."""
+def _context_of(record: RagRecord) -> str:
     return "\n".join(contexts_of(record))
 
 
-def immediate_score(score: float, explanation: str) -> ToolRun:
-    """Return a score that needs no call."""
-    return ToolRun(
-        status=CompatStatus.OK, score=score, explanation=f"{explanation}: ragas scores that {score:g}"
-    )
-
-
-async def _faithfulness(record: RagRecord, asking: MeasureRun) -> ToolRun:
-    prompt = prompts.statements(record.question or "", record.answer or "")
-    stated = (await asking.ask("statements", prompt, Statements)).statements
-    if not stated:
-        return claims_run(asking.profile, stated, ())
-    prompt = prompts.verdicts(context_of(record), stated)
-    judged = (await asking.ask("verdicts", prompt, JudgedStatements)).statements
-    return claims_run(asking.profile, stated, judged)
-
-
-async def _context_precision(
-    record: RagRecord, asking: MeasureRun, compared_with: Literal["reference", "answer"]
-) -> ToolRun:
-    answer = (record.reference if compared_with == "reference" else record.answer) or ""
-    verdicts = [
-        await asking.ask(
-            "ctx_verdict", prompts.usefulness(record.question or "", context, answer), Usefulness
-        )
-        for context in contexts_of(record)
-    ]
-    return nodes_run(asking.profile, record, verdicts)
-
-
-async def _context_recall(record: RagRecord, asking: MeasureRun) -> ToolRun:
-    prompt = prompts.recall(record.question or "", context_of(record), record.reference or "")
-    return recall_run(asking.profile, (await asking.ask("recall", prompt, Classifications)).classifications)
-
-
-async def _context_relevance(record: RagRecord, asking: MeasureRun) -> ToolRun:
-    question, context = record.question or "", context_of(record)
-    if not question.strip() or context.strip() in question.strip():
-        return immediate_score(0.0, "the question holds the whole context, or one of them is blank")
-    first = await asking.rating("relevance1", prompts.worth_of_context(question, context))
-    second = await asking.rating("relevance2", prompts.worth_of_context_again(question, context))
-    return ratings_run(asking.profile, "context_relevance", (first, second))
+def _immediate(score: float, explanation: str) -> ToolRun:
+    explanation = f"{explanation}: ragas scores that {score:g}"
+    return ToolRun(status=CompatStatus.OK, score=score, explanation=explanation)

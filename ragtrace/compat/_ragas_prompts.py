@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from ragtrace.compat._material import AS_DATA, fenced
+from ragtrace.compat.tool import AS_DATA, fenced
 
 
 def statements(question: str, answer: str) -> str:

@@ -19,29 +19,17 @@ module.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
 from ragtrace.compat import _deepeval_prompts as prompts
-from ragtrace.compat._deepeval_replies import (
-    BINARY,
-    TERNARY,
-    DeepEvalUnreadable,
-    Item,
-    JsonObject,
-    VerdictForm,
-    Word,
-    field_of,
-    read_object,
-    read_verdicts_3,
-    read_verdicts_4,
-)
-from ragtrace.compat._material import contexts_of, missing_parts
-from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun, contexts_of, missing_parts
 from ragtrace.model import (
     ChunkVerdict,
     Claim,
@@ -56,51 +44,166 @@ from ragtrace.model import (
 from ragtrace.ports import SamplingParameters
 from ragtrace.scoring import Judged, score
 
-ReadT = TypeVar("ReadT")
+JsonObject: TypeAlias = dict[str, JsonValue]
+
+_TRAILING_COMMA = re.compile(r",\s*([\]}])")
+_LEADING_WORD = re.compile(r"[a-z]+")
+
+
+class DeepEvalUnreadable(Exception):
+    """deepeval raises on this reply. The message says what is wrong with it, without its text."""
+
+
+class Word(StrEnum):
+    """What deepeval's judges may say."""
+
+    YES = "yes"
+    NO = "no"
+    BORDERLINE = "borderline"
+    """``idk`` in deepeval 3."""
+
+
+BINARY = frozenset({Word.YES, Word.NO})
+TERNARY = frozenset(Word)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeepEvalMetric:
-    """One metric of one version."""
+class Item:
+    """One entry of a list of verdicts."""
 
-    metric: str
-    measure: Callable[[RagRecord, _Asking], Awaitable[_Reading]]
-    needs: tuple[Part, ...]
-    version: _Version
-    direction: Direction = Direction.HIGHER_IS_BETTER
-    threshold: float = 0.5
+    word: Word | None
+    """``None`` where the word is outside the vocabulary and deepeval drops the entry."""
+    reason: str | None = None
+    statement: str | None = None
 
-    @property
-    def profile(self) -> str:
-        """``deepeval-3`` or ``deepeval-4``."""
-        return self.version.profile
 
-    async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-        """Measure the record like deepeval, with sequential calls."""
-        missing = missing_parts(record, self.needs)
-        if Part.ANSWER in self.needs and record.answer == "":
-            missing = Part.ANSWER.value
-        if missing:
-            return ToolRun.lacking(f"deepeval refuses a test case without {missing}")
-        asking = _Asking(calls=calls, options=options, version=self.version)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictForm:
+    """What a metric demands of an entry."""
+
+    words: frozenset[Word]
+    reason_required: bool = False
+    statement_required: bool = False
+    free_word: Callable[[str], str] | None = None
+    """deepeval 3: any word passes, and after this only ``yes`` counts; ``None`` where the word is checked."""
+    list_required: bool = False
+    """deepeval 3: the list is checked by its schema, so that no other empty value passes for one."""
+
+
+def read_object(text: str, *, commas_first: bool) -> JsonObject:
+    """Read the text between the first ``{`` and the last ``}``.
+
+    Trailing commas are taken out: at once in deepeval 3 (``commas_first``), after a first failure in 4.
+
+    Raises:
+        Unreadable: that is no JSON object.
+    """
+    start, end = text.find("{"), text.rfind("}") + 1
+    piece = "" if start < 0 else text[start:end] if end else text[start:] + "}"
+    repaired = _TRAILING_COMMA.sub(r"\1", piece)
+    for candidate in (repaired,) if commas_first else (piece, repaired):
         try:
-            reading = await self.measure(record, asking)
-            reason = await asking.reason(self.metric, reading) if options.include_reason else None
-        except DeepEvalUnreadable as exc:
-            return ToolRun.failed(f"{exc}; deepeval neither repairs it nor asks again")
-        return ToolRun(
-            status=CompatStatus.OK,
-            score=reading.score,
-            explanation=reading.explanation,
-            verdicts=reading.verdicts,
-            chunk_verdicts=reading.chunk_verdicts,
-            reason=reason,
-            intermediate=_made(reading.truths, options) if reading.truths else None,
-        )
+            value: JsonObject = json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+        return value
+    raise DeepEvalUnreadable("it holds no JSON object")
 
 
-def _made(truths: tuple[str, ...], options: ToolOptions) -> Intermediate:
-    return Intermediate(truths=truths, truths_limit=options.truths_extraction_limit)
+def field_of(found: JsonObject, name: str) -> JsonValue:
+    """Return a field that must be there.
+
+    Raises:
+        Unreadable: it is not.
+    """
+    if name not in found:
+        raise DeepEvalUnreadable(f"it has no field `{name}`")
+    return found[name]
+
+
+def read_verdicts_4(form: VerdictForm, found: JsonObject) -> tuple[Item, ...]:
+    """Read a list of verdicts as deepeval 4 does: by the leading word of each, whatever its case.
+
+    An absent list is an empty one. Entries with a word outside the vocabulary are dropped before anything
+    else of them is looked at.
+
+    Raises:
+        Unreadable: an entry is no object, or lacks what the metric demands.
+    """
+    return tuple(_item_4(entry, form) for entry in _entries(found.get("verdicts") or []))
+
+
+def read_verdicts_3(form: VerdictForm, found: JsonObject) -> tuple[Item, ...]:
+    """Read a list of verdicts as deepeval 3 does: a word is checked as it is, or is a no unless ``yes``.
+
+    Raises:
+        Unreadable: the list is absent, an entry is no object, lacks what the metric demands, or has a word
+            outside the vocabulary.
+    """
+    listed = field_of(found, "verdicts")
+    if form.list_required and not isinstance(listed, list):
+        raise DeepEvalUnreadable("its field `verdicts` is no list")
+    return tuple(_item_3(entry, form) for entry in _entries(listed))
+
+
+def _entries(listed: JsonValue) -> Sequence[JsonValue]:
+    if isinstance(listed, list):
+        return listed
+    if isinstance(listed, (dict, str)) and not listed:
+        return []
+    raise DeepEvalUnreadable("its field `verdicts` is no list")
+
+
+def _item_4(entry: JsonValue, form: VerdictForm) -> Item:
+    fields = _object(entry)
+    word = _leading_word(fields.get("verdict"))
+    if word not in form.words:
+        return Item(word=None)
+    return _checked(fields, form, word)
+
+
+def _item_3(entry: JsonValue, form: VerdictForm) -> Item:
+    fields = _object(entry)
+    said = _text_field(fields, "verdict", required=True) or ""
+    if form.free_word is not None:
+        return _checked(fields, form, Word.YES if form.free_word(said) == Word.YES else Word.NO)
+    word = _WORDS_3.get(said)
+    if word not in form.words:
+        raise DeepEvalUnreadable("a verdict is not in the vocabulary")
+    return _checked(fields, form, word)
+
+
+def _checked(fields: JsonObject, form: VerdictForm, word: Word | None) -> Item:
+    return Item(
+        word=word,
+        reason=_text_field(fields, "reason", required=form.reason_required),
+        statement=_text_field(fields, "statement", required=True) if form.statement_required else None,
+    )
+
+
+_WORDS_3 = {"yes": Word.YES, "no": Word.NO, "idk": Word.BORDERLINE}
+_WORDS_4 = {word.value: word for word in Word} | {"idk": Word.BORDERLINE}
+
+
+def _leading_word(raw: JsonValue) -> Word | None:
+    match = _LEADING_WORD.match(raw.strip().lower()) if isinstance(raw, str) else None
+    return _WORDS_4.get(match[0]) if match else None
+
+
+def _object(entry: JsonValue) -> JsonObject:
+    if not isinstance(entry, dict):
+        raise DeepEvalUnreadable("an entry of `verdicts` is no object")
+    return entry
+
+
+def _text_field(fields: JsonObject, name: str, *, required: bool) -> str | None:
+    value = fields.get(name)
+    if isinstance(value, str) or (value is None and not required):
+        return value
+    raise DeepEvalUnreadable(f"an entry of `verdicts` has no text as `{name}`")
+
+
+ReadT = TypeVar("ReadT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,30 +466,56 @@ def _joined(truths: JsonValue) -> str:
 _3 = _Version(profile="deepeval-3", unsure="idk", commas_first=True, read_verdicts=read_verdicts_3)
 _4 = _Version(profile="deepeval-4", unsure="borderline", commas_first=False, read_verdicts=read_verdicts_4)
 
+_Measure: TypeAlias = Callable[[RagRecord, _Asking], Awaitable[_Reading]]
 _ON_ANSWER = (Part.QUESTION, Part.ANSWER, Part.CONTEXT)
 _ON_REFERENCE = (Part.QUESTION, Part.CONTEXT, Part.REFERENCE)
 
 
-def _of_both(version: _Version) -> tuple[ToolMetric, ...]:
-    metric = partial(DeepEvalMetric, version=version)
+def _metric(
+    name: str,
+    measure: _Measure,
+    needs: tuple[Part, ...],
+    version: _Version,
+    direction: Direction = Direction.HIGHER_IS_BETTER,
+) -> ToolMetric:
+    async def run(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
+        missing = missing_parts(record, needs)
+        if Part.ANSWER in needs and record.answer == "":
+            missing = Part.ANSWER.value
+        if missing:
+            return ToolRun.lacking(f"deepeval refuses a test case without {missing}")
+        asking = _Asking(calls=calls, options=options, version=version)
+        try:
+            reading = await measure(record, asking)
+            reason = await asking.reason(name, reading) if options.include_reason else None
+        except DeepEvalUnreadable as exc:
+            return ToolRun.failed(f"{exc}; deepeval neither repairs it nor asks again")
+        made = Intermediate(truths=reading.truths, truths_limit=options.truths_extraction_limit)
+        return ToolRun(
+            status=CompatStatus.OK,
+            score=reading.score,
+            explanation=reading.explanation,
+            verdicts=reading.verdicts,
+            chunk_verdicts=reading.chunk_verdicts,
+            reason=reason,
+            intermediate=made if reading.truths else None,
+        )
+
+    return ToolMetric(metric=name, profile=version.profile, needs=needs, run=run, direction=direction)
+
+
+def _of_version(version: _Version, hallucination: Direction) -> tuple[ToolMetric, ...]:
     return (
-        metric(metric="faithfulness", measure=_faithfulness, needs=_ON_ANSWER),
-        metric(metric="answer_relevance", measure=_answer_relevance, needs=(Part.QUESTION, Part.ANSWER)),
-        metric(metric="context_precision", measure=_context_precision, needs=_ON_REFERENCE),
-        metric(metric="context_recall", measure=_context_recall, needs=_ON_REFERENCE),
-        metric(metric="context_relevance", measure=_context_relevance, needs=(Part.QUESTION, Part.CONTEXT)),
+        _metric("faithfulness", _faithfulness, _ON_ANSWER, version),
+        _metric("answer_relevance", _answer_relevance, (Part.QUESTION, Part.ANSWER), version),
+        _metric("context_precision", _context_precision, _ON_REFERENCE, version),
+        _metric("context_recall", _context_recall, _ON_REFERENCE, version),
+        _metric("context_relevance", _context_relevance, (Part.QUESTION, Part.CONTEXT), version),
+        _metric("hallucination", _hallucination, _ON_ANSWER, version, hallucination),
     )
 
 
 METRICS: tuple[ToolMetric, ...] = (
-    *_of_both(_3),
-    DeepEvalMetric(
-        metric="hallucination",
-        measure=_hallucination,
-        needs=_ON_ANSWER,
-        version=_3,
-        direction=Direction.LOWER_IS_BETTER,
-    ),
-    *_of_both(_4),
-    DeepEvalMetric(metric="hallucination", measure=_hallucination, needs=_ON_ANSWER, version=_4),
+    *_of_version(_3, Direction.LOWER_IS_BETTER),
+    *_of_version(_4, Direction.HIGHER_IS_BETTER),
 )

@@ -21,6 +21,7 @@ from typing import Any
 
 from ragtrace.errors import ConfigError
 from ragtrace.metrics import metric_named
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     ChunkVerdict,
     Compat,
@@ -35,7 +36,7 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
-from ragtrace.ports import Metric, Steps
+from ragtrace.ports import Metric
 from ragtrace.scoring import Judged, canonical, score, scored_metrics
 
 _STATES_NOTHING = (SkipReason.NO_CLAIMS, SkipReason.REFUSAL)
@@ -89,7 +90,7 @@ class ProfileMetric:
         rules = "2" if self._by_answer else "1"
         return f"{self._own.version}-{self.profile}-{rules}{chosen}"
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricOutcome:
         """Score the record, or skip it with a reason.
 
         Raises:
@@ -138,7 +139,7 @@ class ProfileMetric:
             return _undecided(scored) if scored.label is Label.PASS and _is_mostly_open(scored) else scored
         return replace(named, score=None, skip_reason=result.skip_reason or SkipReason.TOOL_NAN)
 
-    async def _compat(self, record: RagRecord, found: MetricResult, steps: Steps) -> Compat:
+    async def _compat(self, record: RagRecord, found: MetricResult, steps: StepSession) -> Compat:
         if self.name == "answer_relevance" and self.profile in _COSINES:
             return self._of_questions(found)
         found_none = not record.chunks and record.gap(Part.CONTEXT) is None  # an empty list, not none

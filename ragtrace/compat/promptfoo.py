@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from ragtrace.compat import _promptfoo_prompts as prompts
-from ragtrace.compat._material import contexts_of, missing_parts
-from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun, contexts_of, missing_parts
 from ragtrace.model import (
     ChunkVerdict,
     Claim,
     CompatStatus,
-    Direction,
     Intermediate,
     Part,
     RagRecord,
@@ -27,28 +25,6 @@ from ragtrace.model import (
 )
 from ragtrace.ports import SamplingParameters
 from ragtrace.scoring import score
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptfooMetric:
-    """One context metric."""
-
-    metric: str
-    measure: Callable[[RagRecord, ToolCalls, ToolOptions], Awaitable[ToolRun]]
-    needs: tuple[Part, ...]
-    profile: str = "promptfoo"
-    direction: Direction = Direction.HIGHER_IS_BETTER
-    threshold: float = 0.5
-
-    async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-        """Measure the record like promptfoo, with sequential calls."""
-        missing = missing_parts(record, self.needs)
-        if missing:
-            return ToolRun.lacking(f"promptfoo refuses a test without {missing}")
-        try:
-            return await self.measure(record, calls, options)
-        except _GraderError as exc:
-            return ToolRun(status=CompatStatus.GRADER_ERROR, score=0.0, explanation=str(exc))
 
 
 class _GraderError(Exception):
@@ -192,13 +168,24 @@ def _joined(record: RagRecord) -> str:
     return "\n\n".join(contexts_of(record))
 
 
+_Measure: TypeAlias = Callable[[RagRecord, ToolCalls, ToolOptions], Awaitable[ToolRun]]
+
+
+def _metric(name: str, measure: _Measure, *needs: Part) -> ToolMetric:
+    async def run(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
+        if missing := missing_parts(record, needs):
+            return ToolRun.lacking(f"promptfoo refuses a test without {missing}")
+        try:
+            return await measure(record, calls, options)
+        except _GraderError as exc:
+            return ToolRun(status=CompatStatus.GRADER_ERROR, score=0.0, explanation=str(exc))
+
+    return ToolMetric(metric=name, profile="promptfoo", needs=needs, run=run)
+
+
 METRICS: tuple[ToolMetric, ...] = (
-    PromptfooMetric(
-        metric="faithfulness", measure=_faithfulness, needs=(Part.QUESTION, Part.ANSWER, Part.CONTEXT)
-    ),
-    PromptfooMetric(metric="answer_relevance", measure=_answer_relevance, needs=(Part.QUESTION, Part.ANSWER)),
-    PromptfooMetric(metric="context_recall", measure=_context_recall, needs=(Part.CONTEXT, Part.REFERENCE)),
-    PromptfooMetric(
-        metric="context_relevance", measure=_context_relevance, needs=(Part.QUESTION, Part.CONTEXT)
-    ),
+    _metric("faithfulness", _faithfulness, Part.QUESTION, Part.ANSWER, Part.CONTEXT),
+    _metric("answer_relevance", _answer_relevance, Part.QUESTION, Part.ANSWER),
+    _metric("context_recall", _context_recall, Part.CONTEXT, Part.REFERENCE),
+    _metric("context_relevance", _context_relevance, Part.QUESTION, Part.CONTEXT),
 )

@@ -8,22 +8,19 @@ documentation and this module do not.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from math import fsum
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from ragtrace.compat import _rag_evals_prompts as prompts
-from ragtrace.compat._material import contexts_of, missing_parts
-from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun, contexts_of, missing_parts
 from ragtrace.metrics.rag_score import DEFAULT_WEIGHTS, checked_weights
 from ragtrace.model import (
     Chunk,
     ChunkVerdict,
     Claim,
     CompatStatus,
-    Direction,
     Part,
     RagRecord,
     Verdict,
@@ -34,10 +31,8 @@ from ragtrace.scoring import score
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class StatementEvaluation(BaseModel):
+class StatementEvaluation(BaseModel, frozen=True):
     """What the judge writes about a statement. Other fields are ignored."""
-
-    model_config = ConfigDict(frozen=True)
 
     statement: str
     is_supported: bool
@@ -46,35 +41,27 @@ class StatementEvaluation(BaseModel):
     """Asked for, and never looked at there."""
 
 
-class FaithfulnessResult(BaseModel):
+class FaithfulnessResult(BaseModel, frozen=True):
     """The reply of faithfulness."""
-
-    model_config = ConfigDict(frozen=True)
 
     statements: list[StatementEvaluation]
 
 
-class ChunkBinaryScore(BaseModel):
+class ChunkBinaryScore(BaseModel, frozen=True):
     """What the judge writes about a chunk."""
-
-    model_config = ConfigDict(frozen=True)
 
     id_chunk: int
     score: bool
 
 
-class ChunkGradedBinary(BaseModel):
+class ChunkGradedBinary(BaseModel, frozen=True):
     """The reply of context precision."""
-
-    model_config = ConfigDict(frozen=True)
 
     graded_chunks: list[ChunkBinaryScore]
 
 
-class RelevanceScore(BaseModel):
+class RelevanceScore(BaseModel, frozen=True):
     """The reply of answer relevance."""
-
-    model_config = ConfigDict(frozen=True)
 
     overall_score: Share
     topical_match: Share
@@ -84,28 +71,6 @@ class RelevanceScore(BaseModel):
 
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RagEvalsMetric:
-    """One metric."""
-
-    metric: str
-    measure: Callable[[RagRecord, ToolCalls, ToolOptions], Awaitable[ToolRun]]
-    needs: tuple[Part, ...]
-    profile: str = "rag_evals"
-    direction: Direction = Direction.HIGHER_IS_BETTER
-    threshold: float = 0.5
-
-    async def run(self, record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
-        """Measure the record like rag_evals, with one call unless the reply is refused."""
-        missing = missing_parts(record, self.needs)
-        if missing:
-            return ToolRun.lacking(f"rag_evals cannot ask without {missing}")
-        try:
-            return await self.measure(record, calls, options)
-        except _Refused as exc:
-            return ToolRun.failed(str(exc))
 
 
 class _Refused(Exception):
@@ -246,19 +211,31 @@ def _chunk_verdicts(chunks: tuple[Chunk, ...], graded: list[ChunkBinaryScore]) -
     )
 
 
-_PARTS: Mapping[str, Callable[[RagRecord, ToolCalls, ToolOptions], Awaitable[ToolRun]]] = {
+_Measure: TypeAlias = Callable[[RagRecord, ToolCalls, ToolOptions], Awaitable[ToolRun]]
+
+_PARTS: Mapping[str, _Measure] = {
     "faithfulness": _faithfulness,
     "answer_relevance": _answer_relevance,
     "chunk_precision": _context_precision,
 }
+
+
+def _metric(name: str, measure: _Measure, *needs: Part) -> ToolMetric:
+    async def run(record: RagRecord, calls: ToolCalls, options: ToolOptions) -> ToolRun:
+        if missing := missing_parts(record, needs):
+            return ToolRun.lacking(f"rag_evals cannot ask without {missing}")
+        try:
+            return await measure(record, calls, options)
+        except _Refused as exc:
+            return ToolRun.failed(str(exc))
+
+    return ToolMetric(metric=name, profile="rag_evals", needs=needs, run=run)
+
+
 METRICS: tuple[ToolMetric, ...] = (
-    RagEvalsMetric(
-        metric="faithfulness", measure=_faithfulness, needs=(Part.QUESTION, Part.ANSWER, Part.CONTEXT)
-    ),
-    RagEvalsMetric(metric="answer_relevance", measure=_answer_relevance, needs=(Part.QUESTION, Part.ANSWER)),
-    RagEvalsMetric(
-        metric="context_precision", measure=_context_precision, needs=(Part.QUESTION, Part.CONTEXT)
-    ),
-    RagEvalsMetric(metric="chunk_precision", measure=_context_precision, needs=(Part.QUESTION, Part.CONTEXT)),
-    RagEvalsMetric(metric="rag_score", measure=_rag_score, needs=(Part.QUESTION, Part.ANSWER, Part.CONTEXT)),
+    _metric("faithfulness", _faithfulness, Part.QUESTION, Part.ANSWER, Part.CONTEXT),
+    _metric("answer_relevance", _answer_relevance, Part.QUESTION, Part.ANSWER),
+    _metric("context_precision", _context_precision, Part.QUESTION, Part.CONTEXT),
+    _metric("chunk_precision", _context_precision, Part.QUESTION, Part.CONTEXT),
+    _metric("rag_score", _rag_score, Part.QUESTION, Part.ANSWER, Part.CONTEXT),
 )

@@ -11,35 +11,33 @@ Source: RAGAS 0.4.3, compared with this module. Surprising behavior:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 from pydantic import BaseModel
 
 from ragtrace.compat import _ragas_prompts as prompts
-from ragtrace.compat._ragas_measures import RagasRules, context_of, immediate_score, ragas_metrics
-from ragtrace.compat._ragas_readings import questions_run, ratings_run
-from ragtrace.compat._ragas_replies import MadeQuestionReply, RagasUnreadable, Rating, read_to_the_letter
-from ragtrace.compat.tool import ToolCalls, ToolOptions, ToolRun
+from ragtrace.compat._ragas_measures import (
+    MadeQuestionReply,
+    RagasRun,
+    RagasUnreadable,
+    Rating,
+    questions_run,
+    read_to_the_letter,
+)
+from ragtrace.compat.tool import ToolRun
 from ragtrace.model import Part, RagRecord
 from ragtrace.ports import SamplingParameters
 
 FormT = TypeVar("FormT", bound=BaseModel)
 
-_PROFILE = "ragas"
 _SAMPLING = SamplingParameters(temperature=0.01, top_p=0.1, json_object=True)
 _MAX_TOKENS = 1024
 _TRIES_A_JUDGE = 5
 _RATINGS = (0, 1, 2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asking:
-    """A run of a metric: its calls and options."""
-
-    calls: ToolCalls
-    options: ToolOptions
-    profile: str = _PROFILE
+class _Collections(RagasRun):
+    profile = "ragas"
 
     async def ask(self, step: str, prompt: str, form: type[FormT]) -> FormT:
         """Ask until the reply has the form, up to the number of tries.
@@ -71,54 +69,32 @@ class _Asking:
                 return reply.rating
         return None
 
+    async def answer_relevance(self, record: RagRecord) -> ToolRun:
+        """Compare the question with questions made from the answer, blank ones left out."""
+        prompt = prompts.made_question(record.answer or "")
+        replies = [
+            await self.ask("question", prompt, MadeQuestionReply) for _ in range(self.options.strictness)
+        ]
+        made = [reply for reply in replies if reply.question]
+        asked = record.question or ""
+        if not made:
+            return questions_run(self.profile, asked, (), {})
+        texts = [reply.question for reply in made]
+        if not all(text.strip() for text in (asked, *texts)):
+            return ToolRun.failed("ragas embeds no text that is only blanks")
+        vectors = [*await self.calls.embed([asked]), *await self.calls.embed(texts)]
+        return questions_run(self.profile, asked, made, dict(zip((asked, *texts), vectors, strict=True)))
 
-async def _answer_relevance(record: RagRecord, asking: _Asking) -> ToolRun:
-    prompt = prompts.made_question(record.answer or "")
-    replies = [
-        await asking.ask("question", prompt, MadeQuestionReply) for _ in range(asking.options.strictness)
-    ]
-    made = [reply for reply in replies if reply.question]
-    asked = record.question or ""
-    if not made:
-        return questions_run(_PROFILE, asked, (), {})
-    texts = [reply.question for reply in made]
-    if not all(text.strip() for text in (asked, *texts)):
-        return ToolRun.failed("ragas embeds no text that is only blanks")
-    vectors = [*await asking.calls.embed([asked]), *await asking.calls.embed(texts)]
-    return questions_run(_PROFILE, asked, made, dict(zip((asked, *texts), vectors, strict=True)))
-
-
-async def _groundedness(record: RagRecord, asking: _Asking) -> ToolRun:
-    answer, context = record.answer or "", context_of(record)
-    if not answer.strip() or not context.strip():
-        return immediate_score(0.0, "the answer or the context is blank")
-    first = await asking.rating("groundedness1", prompts.supports(context, answer))
-    second = await asking.rating("groundedness2", prompts.supports_again(context, answer))
-    return ratings_run(_PROFILE, "groundedness", (first, second))
-
-
-def _missing(record: RagRecord, needs: tuple[Part, ...]) -> str:
-    return " and ".join(part.value for part in needs if not _has(record, part))
+    @classmethod
+    def missing(cls, record: RagRecord, needs: tuple[Part, ...]) -> str:
+        """Name the missing parts; empty ones are missing."""
+        there = {
+            Part.QUESTION: bool(record.question),
+            Part.ANSWER: bool(record.answer),
+            Part.REFERENCE: bool(record.reference),
+            Part.CONTEXT: bool(record.chunks) and all(chunk.text is not None for chunk in record.chunks),
+        }
+        return " and ".join(part.value for part in needs if not there[part])
 
 
-def _has(record: RagRecord, part: Part) -> bool:
-    match part:
-        case Part.QUESTION:
-            return bool(record.question)
-        case Part.ANSWER:
-            return bool(record.answer)
-        case Part.REFERENCE:
-            return bool(record.reference)
-        case Part.CONTEXT:
-            return bool(record.chunks) and all(chunk.text is not None for chunk in record.chunks)
-
-
-METRICS = ragas_metrics(
-    RagasRules(
-        profile=_PROFILE,
-        asking=lambda calls, options: _Asking(calls=calls, options=options),
-        missing=_missing,
-        answer_relevance=_answer_relevance,
-        groundedness=_groundedness,
-    )
-)
+METRICS = _Collections.metrics()

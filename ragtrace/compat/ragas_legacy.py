@@ -12,62 +12,43 @@ Source: RAGAS 0.4.3, compared with this module. Surprising behavior:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 from pydantic import BaseModel
 
 from ragtrace.compat import _ragas_prompts as prompts
-from ragtrace.compat._material import missing_parts
-from ragtrace.compat._ragas_measures import RagasRules, context_of, immediate_score, ragas_metrics
-from ragtrace.compat._ragas_readings import questions_run, ratings_run
-from ragtrace.compat._ragas_replies import (
+from ragtrace.compat._ragas_measures import (
     FixedText,
     MadeQuestionReply,
+    RagasRun,
     RagasUnreadable,
+    questions_run,
     read_leniently,
     read_repaired,
 )
-from ragtrace.compat.tool import ToolCalls, ToolOptions, ToolRun
-from ragtrace.model import RagRecord
+from ragtrace.compat.tool import ToolRun, missing_parts
+from ragtrace.model import Part, RagRecord
 from ragtrace.ports import FreeText, SamplingParameters
 
 FormT = TypeVar("FormT", bound=BaseModel)
 
-_PROFILE = "ragas-legacy"
 _ONE = SamplingParameters(temperature=0.01)
 _SEVERAL = SamplingParameters(temperature=0.3)
 _RATING = SamplingParameters(temperature=0.1)
 _TRIES_A_JUDGE = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asking:
-    """A run of a metric: its calls and options."""
+class _Legacy(RagasRun):
+    profile = "ragas-legacy"
+    judges_verbatim = False
 
-    calls: ToolCalls
-    options: ToolOptions
-    profile: str = _PROFILE
-
-    async def ask(
-        self, step: str, prompt: str, form: type[FormT], sampling: SamplingParameters = _ONE
-    ) -> FormT:
+    async def ask(self, step: str, prompt: str, form: type[FormT]) -> FormT:
         """Ask, and repair the reply once if needed.
 
         Raises:
             RagasUnreadable: the repaired reply does not have the form either.
         """
-        return await self.read(step, prompt, form, await self._finished(step, prompt, sampling))
-
-    async def all_of(self, step: str, prompt: str, form: type[FormT], times: int) -> list[FormT]:
-        """Ask several times, then parse the replies.
-
-        Raises:
-            RagasUnreadable: a reply does not have the form, even after a repair.
-        """
-        sampling = _SEVERAL if times > 1 else _ONE
-        replies = [await self._finished(step, prompt, sampling) for _ in range(times)]
-        return [await self.read(step, prompt, form, reply) for reply in replies]
+        return await self.read(step, prompt, form, await self._finished(step, prompt, _ONE))
 
     async def read(self, step: str, prompt: str, form: type[FormT], reply: str) -> FormT:
         try:
@@ -99,6 +80,23 @@ class _Asking:
     async def _text(self, step: str, prompt: str, sampling: SamplingParameters) -> FreeText:
         return await self.calls.text(step, prompt, sampling=sampling)
 
+    async def answer_relevance(self, record: RagRecord) -> ToolRun:
+        """Compare the question with questions made from the answer; all are asked for before one is read."""
+        prompt, times = prompts.made_question(record.answer or ""), self.options.strictness
+        sampling = _SEVERAL if times > 1 else _ONE
+        replies = [await self._finished("question", prompt, sampling) for _ in range(times)]
+        made = [await self.read("question", prompt, MadeQuestionReply, reply) for reply in replies]
+        asked, texts = record.question or "", [reply.question for reply in made]
+        if not any(texts):
+            return questions_run(self.profile, asked, (), {})
+        vectors = [*await self.calls.embed([asked]), *await self.calls.embed(texts)]
+        return questions_run(self.profile, asked, made, dict(zip((asked, *texts), vectors, strict=True)))
+
+    @classmethod
+    def missing(cls, record: RagRecord, needs: tuple[Part, ...]) -> str:
+        """Name the missing parts; empty ones are there."""
+        return missing_parts(record, needs)
+
 
 def _fixed(reply: str) -> str:
     """Return the repaired reply; models also send it bare instead of in an object."""
@@ -108,33 +106,4 @@ def _fixed(reply: str) -> str:
         return reply
 
 
-async def _answer_relevance(record: RagRecord, asking: _Asking) -> ToolRun:
-    prompt = prompts.made_question(record.answer or "")
-    made = await asking.all_of("question", prompt, MadeQuestionReply, asking.options.strictness)
-    asked, texts = record.question or "", [reply.question for reply in made]
-    if not any(texts):
-        return questions_run(_PROFILE, asked, (), {})
-    vectors = [*await asking.calls.embed([asked]), *await asking.calls.embed(texts)]
-    return questions_run(_PROFILE, asked, made, dict(zip((asked, *texts), vectors, strict=True)))
-
-
-async def _groundedness(record: RagRecord, asking: _Asking) -> ToolRun:
-    answer, context = record.answer or "", context_of(record)
-    if not answer.strip() or not context.strip():
-        return immediate_score(0.0, "the answer or the context is blank")
-    if answer.strip() in context.strip():
-        return immediate_score(1.0, "the answer stands in the context word for word")
-    first = await asking.rating("groundedness1", prompts.supports(context, answer))
-    second = await asking.rating("groundedness2", prompts.supports_again(context, answer))
-    return ratings_run(_PROFILE, "groundedness", (first, second))
-
-
-METRICS = ragas_metrics(
-    RagasRules(
-        profile=_PROFILE,
-        asking=lambda calls, options: _Asking(calls=calls, options=options),
-        missing=missing_parts,
-        answer_relevance=_answer_relevance,
-        groundedness=_groundedness,
-    )
-)
+METRICS = _Legacy.metrics()

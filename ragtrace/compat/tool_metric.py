@@ -1,18 +1,22 @@
-"""Adapts another tool's metric: its calls go to ragtrace's judge, its result becomes an outcome."""
+"""Other tools' metrics by name, asked with their own prompts.
+
+Their calls go to ragtrace's judge, their results become outcomes.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import cache
+from importlib import import_module
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from ragtrace.compat.tool import ToolMetric, ToolOptions, ToolRun
-from ragtrace.compat.tools import tool_named
+from ragtrace.compat.tool import ToolCalls, ToolMetric, ToolOptions, ToolRun
 from ragtrace.errors import ConfigError, JudgeError
 from ragtrace.judge_steps import Prompt, PromptName
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     Compat,
     CompatStatus,
@@ -20,12 +24,40 @@ from ragtrace.model import (
     MetricFailure,
     MetricOutcome,
     MetricResult,
-    Part,
     RagRecord,
     SkipReason,
 )
-from ragtrace.ports import FreeText, Judge, JudgeRequest, SamplingParameters, Steps
+from ragtrace.ports import Judge
+from ragtrace.scoring import canonical
 from ragtrace.validation import in_words
+
+PROFILES = ("ragas", "ragas-legacy", "deepeval-3", "deepeval-4", "promptfoo", "rag_evals")
+"""The profiles besides ragtrace's own."""
+
+_MODULES = ("ragas", "ragas_legacy", "deepeval", "promptfoo", "rag_evals")
+
+
+def tool_named(metric: str, profile: str) -> ToolMetric:
+    """Return another tool's metric by ragtrace's name or the tool's.
+
+    Raises:
+        ConfigError: no such metric or tool; the message lists the available ones.
+    """
+    if profile not in PROFILES:
+        raise ConfigError(f"there is no profile {profile!r}: choose from {', '.join(PROFILES)}")
+    there = {tool.metric: tool for tool in tool_metrics() if tool.profile == profile}
+    name = metric if metric in there else canonical(metric)
+    if name not in there:
+        raise ConfigError(f"{profile} has no metric {metric!r}: choose from {', '.join(sorted(there))}")
+    return there[name]
+
+
+@cache
+def tool_metrics() -> tuple[ToolMetric, ...]:
+    """Return all metrics of all tools."""
+    modules = (import_module(f"ragtrace.compat.{name}") for name in _MODULES)
+    return tuple(metric for module in modules for metric in module.METRICS)
+
 
 _ERROR_TYPES = {CompatStatus.ERROR: "peer_error", CompatStatus.GRADER_ERROR: "grader_error"}
 
@@ -66,28 +98,10 @@ class ToolPrompted:
     ) -> None:
         self._tool = tool
         self._options = options or ToolOptions()
+        self.name, self.profile = tool.metric, tool.profile
+        self.needs, self.direction = tool.needs, tool.direction
         self.prompts: Mapping[PromptName, Prompt] = {}
         self.threshold = _threshold(tool, self._options) if threshold is None else threshold
-
-    @property
-    def name(self) -> str:
-        """ragtrace's name of the metric."""
-        return self._tool.metric
-
-    @property
-    def profile(self) -> str:
-        """The tool's profile."""
-        return self._tool.profile
-
-    @property
-    def needs(self) -> tuple[Part, ...]:
-        """The parts of a record that it uses."""
-        return self._tool.needs
-
-    @property
-    def direction(self) -> Direction:
-        """Whether higher or lower numbers are better."""
-        return self._tool.direction
 
     @property
     def version(self) -> str:
@@ -96,12 +110,12 @@ class ToolPrompted:
         given = f"{self._options!r} {sorted(weights.items())}" if weights else repr(self._options)
         return f"1-peer-{hashlib.sha256(given.encode()).hexdigest()[:8]}"
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricOutcome:
         """Score the record like the tool. If the tool raises or reports an error, return a failure."""
         key = f"{self.name}.{self.profile}.{self.version}"
 
         async def run(judge: Judge) -> ToolRun:
-            return await self._tool.run(record, _OurCalls(judge, steps), self._options)
+            return await self._tool.run(record, ToolCalls(judge, steps), self._options)
 
         try:
             outcome = self._outcome(await steps.shared(key, run), steps)
@@ -110,7 +124,7 @@ class ToolPrompted:
         # `calls` counts judge calls: the tools do not count embeddings
         return replace(outcome, usage=replace(steps.spent_here, calls=steps.spent_on(key).calls))
 
-    def _outcome(self, run: ToolRun, steps: Steps) -> MetricOutcome:
+    def _outcome(self, run: ToolRun, steps: StepSession) -> MetricOutcome:
         compat = Compat(status=run.status, score=run.score)
         if run.status in _ERROR_TYPES:
             error_type = run.error_type or _ERROR_TYPES[run.status]
@@ -133,11 +147,11 @@ class ToolPrompted:
             compat=compat,
         )
 
-    def _judge_failed(self, failed: JudgeError, steps: Steps) -> MetricFailure:
+    def _judge_failed(self, failed: JudgeError, steps: StepSession) -> MetricFailure:
         failure = self._failure(failed.error_type, str(failed), _report_of_failure(self._tool), steps)
         return replace(failure, retryable=failed.retryable)
 
-    def _failure(self, error_type: str, message: str, compat: Compat, steps: Steps) -> MetricFailure:
+    def _failure(self, error_type: str, message: str, compat: Compat, steps: StepSession) -> MetricFailure:
         return MetricFailure(
             metric=self.name,
             profile=self.profile,
@@ -167,47 +181,3 @@ def _threshold(tool: ToolMetric, options: ToolOptions) -> float:
     if not (options.strict_mode and tool.profile.startswith("deepeval")):
         return tool.threshold
     return 1.0 if tool.direction is Direction.HIGHER_IS_BETTER else 0.0
-
-
-class _Asked(BaseModel):
-    """What a request was made of, for judges that compute: they cannot answer it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    prompt: str
-
-
-class _OurCalls:
-    """The tool's calls over ragtrace's ports."""
-
-    def __init__(self, judge: Judge, steps: Steps) -> None:
-        self._judge = judge
-        self._steps = steps
-        self._times: Counter[tuple[str, str]] = Counter()
-
-    async def text(
-        self,
-        step: str,
-        prompt: str,
-        *,
-        system: str = "",
-        sampling: SamplingParameters | None = None,
-        max_output_tokens: int = 4096,
-    ) -> FreeText:
-        self._times[system, prompt] += 1
-        # a cache must not answer a repeated request with the first reply
-        times = self._times[system, prompt]
-        again = f" {times}" if times > 1 else ""
-        request = JudgeRequest(
-            step=f"{step}{again}",
-            system=system,
-            user=prompt,
-            reply_type=FreeText,
-            inputs=_Asked(prompt=prompt),
-            max_output_tokens=max_output_tokens,
-            sampling=sampling,
-        )
-        return (await self._judge.ask(request)).value
-
-    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        return await self._steps.embed(texts)

@@ -10,17 +10,16 @@ from ragtrace.metrics.context_relevance import ContextRelevance
 from ragtrace.metrics.faithfulness import Faithfulness
 from ragtrace.metrics.groundedness import Groundedness
 from ragtrace.metrics.hallucination import Hallucination
-from ragtrace.metrics.prompt import Prompts
 from ragtrace.metrics.question_similarity import QuestionSimilarity
 from ragtrace.metrics.rag_score import RagScore
 from ragtrace.metrics.registry import MetricInfo, available_metrics, metric_named
 from ragtrace.metrics.session import StepSession
-from ragtrace.metrics.step_limits import StepLimits
-from ragtrace.metrics.verify_settings import VerifySettings
+from ragtrace.metrics.settings import Prompts, StepLimits, VerifySettings
 
 __all__ = [
     "RagScore",
     "StepLimits",
+    "StepSession",
     "VerifySettings",
     "available_metrics",
     "metric_named",

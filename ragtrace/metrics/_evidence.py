@@ -1,4 +1,4 @@
-"""Checks evidence: finds quotes by string search, and divides long contexts into packs.
+"""The chunks of a record as the judge sees them: numbered, packed, and searched for quotes.
 
 A quote is found if it is a substring of the chunk after both are folded. Folding ignores Unicode
 compatibility forms, case, the shapes of quotation marks and dashes, and runs of white space; every word
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 
 from ragtrace.judge_forms import NumberedText
+from ragtrace.model import Chunk
 
 _MIN_QUOTE_LETTERS = 2
 _WRAPPING = " \t\r\n'\"“”„‘’«»`"
@@ -143,3 +144,26 @@ def _fold_char(char: str) -> str:
     if unicodedata.category(char) == "Cf":  # zero-width joiners, soft hyphens, byte order marks
         return ""
     return unicodedata.normalize("NFKD", char).casefold()
+
+
+class NumberedContext:
+    """The chunks of a record: numbered, packed, and prepared for looking up quotes."""
+
+    def __init__(self, chunks: Sequence[Chunk], *, pack_chars: int, max_packs: int) -> None:
+        self._chunks = chunks
+        self._folded: dict[int, FoldedText] = {}
+        shown = [NumberedText(number=n, text=c.text) for n, c in enumerate(chunks, start=1) if c.text]
+        packs = pack_chunks(shown, pack_chars)
+        self.packs = packs[:max_packs]
+        self.cut = len(packs) > max_packs
+        """Whether some packs are not shown."""
+
+    def id_of(self, number: int) -> str:
+        """Return the id of the chunk with this number."""
+        return self._chunks[number - 1].id
+
+    def find_quote(self, number: int, quote: str) -> str | None:
+        """Return the chunk's own text of the quote, if the chunk contains it."""
+        if number not in self._folded:
+            self._folded[number] = FoldedText(self._chunks[number - 1].text or "")
+        return self._folded[number].find(quote)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics._claims import nothing_stated
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
+from ragtrace.metrics.faithfulness import nothing_stated
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts, VerdictLabel
-from ragtrace.ports import Steps
 from ragtrace.scoring import coverage, relevant_share, serving_share
 
 
@@ -27,7 +27,7 @@ class AnswerRelevance(BuiltInMetric):
     uses = ("extract", "relevance")
     good, wrong = VerdictLabel.RELEVANT, VerdictLabel.IRRELEVANT
 
-    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Count the statements that serve the question."""
         extraction = await steps.extract()
         if extraction.refusal or not extraction.statements:

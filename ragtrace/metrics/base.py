@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge_steps import StepName
-from ragtrace.metrics.prompt import PromptSource, read_prompts
+from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.settings import PromptSource, read_prompts
 from ragtrace.metrics.steps.table import prompts_of
 from ragtrace.model import (
     ChunkVerdict,
@@ -23,7 +24,6 @@ from ragtrace.model import (
     Verdict,
     VerdictLabel,
 )
-from ragtrace.ports import Steps
 from ragtrace.scoring.pass_rule import SCORE, PassRule, Readings
 
 
@@ -89,7 +89,7 @@ class BuiltInMetric(ABC):
         """Changes whenever the same verdicts or prompts could give another score."""
         return f"{self.rules}-truncated" if self.judge_truncated else self.rules
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricResult:
         """Score the record, or skip it with a reason.
 
         Raises:
@@ -138,7 +138,7 @@ class BuiltInMetric(ABC):
         return finding.score
 
     @abstractmethod
-    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Judge a record that has all required parts.
 
         Raises:

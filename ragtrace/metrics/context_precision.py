@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ragtrace.errors import ConfigError
-from ragtrace.metrics._grades import graded_chunks, useful
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding
-from ragtrace.metrics.prompt import PromptSource
+from ragtrace.metrics.chunk_precision import graded_chunks, useful
+from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import Part, RagRecord
-from ragtrace.ports import Steps
 from ragtrace.scoring import average_precision, relevant_share
 
 _REFERENCE, _ANSWER = _AGAINST = ("reference", "answer")
@@ -65,7 +65,7 @@ class ContextPrecision(BuiltInMetric):
         """Changes whenever the same verdicts or prompts could give another score."""
         return super().version if self.against == _REFERENCE else f"{super().version}-{self.against}"
 
-    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Rank the relevant chunks."""
         found = await graded_chunks(steps, by_answer=self.against == _ANSWER)
         if isinstance(found, MetricFinding):

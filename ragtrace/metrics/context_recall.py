@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ragtrace.metrics._claims import explain_support
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
+from ragtrace.metrics.faithfulness import explain_support
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import Part, RagRecord, SkipReason, VerdictCounts
-from ragtrace.ports import Steps
 from ragtrace.scoring import coverage, lower_bound, strict_faithfulness
 
 
@@ -25,7 +25,7 @@ class ContextRecall(BuiltInMetric):
     needs = (Part.CONTEXT, Part.REFERENCE)
     uses = ("recall",)
 
-    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Count the supported sentences of the reference."""
         found = await steps.recall()
         counts = VerdictCounts.of(found.verdicts)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from ragtrace.errors import ConfigError
 from ragtrace.judge_steps import SentenceGrading
-from ragtrace.metrics._grades import graded_chunks
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
-from ragtrace.metrics.prompt import PromptSource
+from ragtrace.metrics.chunk_precision import graded_chunks
+from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import Intermediate, Part, RagRecord, SkipReason, VerdictCounts, VerdictLabel
-from ragtrace.ports import Steps
 from ragtrace.scoring import mean_relevance, relevant_share, serving_share
 
 _CHUNK, _SENTENCE = _UNITS = ("chunk", "sentence")
@@ -62,7 +62,7 @@ class ContextRelevance(BuiltInMetric):
         """Changes whenever the same verdicts or prompts could give another score."""
         return super().version if self.unit == _CHUNK else f"{super().version}-{self.unit}"
 
-    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Average the grades of chunks, or count the relevant sentences."""
         if self.unit == _SENTENCE:
             return _by_sentence(await steps.sentences())

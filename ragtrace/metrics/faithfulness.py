@@ -3,15 +3,187 @@
 The answer is split into claims, the judge looks up each claim in the chunks, and code computes the score from
 the verdicts: supported / judged. Claims that the chunks do not mention are not faithful. Unjudged claims are
 not counted, but reported. Faithfulness does not measure whether a claim is *true*.
+
+Hallucination, groundedness and the RAG score count the same verdicts: they share `ClaimMetric`.
 """
 
 from __future__ import annotations
 
-from ragtrace.metrics._claims import ClaimMetric, explain_support, judged_claims
-from ragtrace.metrics.base import MetricFinding, readings
-from ragtrace.model import Part, RagRecord, VerdictCounts
-from ragtrace.ports import Steps
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ragtrace.errors import ConfigError
+from ragtrace.judge_steps import (
+    ClaimExtraction,
+    TruthMemory,
+    TruthSettings,
+    TruthVerification,
+    Verification,
+)
+from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings, tally
+from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.settings import PromptSource
+from ragtrace.model import Intermediate, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
 from ragtrace.scoring import coverage, lenient_faithfulness, lower_bound, strict_faithfulness
+from ragtrace.scoring.pass_rule import CLAIM_READINGS, Readings, claim_readings
+
+
+class ClaimMetric(BuiltInMetric):
+    """A metric that counts verdicts on claims. By default it passes only if no claim is wrong."""
+
+    readings = CLAIM_READINGS
+    passes = "contradicted == 0 and unsupported == 0 and coverage >= 0.5"
+
+    def __init__(
+        self,
+        *,
+        threshold: float | None = None,
+        pass_when: str | None = None,
+        judge_truncated: bool = False,
+        prompts: Mapping[str, PromptSource] | None = None,
+        on_missing: str = "unjudged",
+        require_evidence: bool = False,
+        truths: bool = False,
+        truths_limit: int | None = None,
+    ) -> None:
+        """``on_missing`` says what a claim counts as if the judge gave no usable verdict on it.
+
+        With ``require_evidence`` a supported claim is such a one, unless a chunk of the record and a quote
+        that is found there support it. With ``truths`` claims are judged against facts that the judge first
+        lists for each chunk, at most ``truths_limit`` a chunk, with one call more.
+
+        Raises:
+            ConfigError: an option has another value.
+        """
+        self.truths = _truth_settings(self.name, truths, truths_limit)
+        if self.truths:
+            self.uses = (*type(self).uses, "truths")
+        super().__init__(
+            threshold=threshold, pass_when=pass_when, judge_truncated=judge_truncated, prompts=prompts
+        )
+        if on_missing not in _ON_MISSING:
+            raise ConfigError(f"{self.name}: `on_missing` is {' or '.join(_ON_MISSING)}, not {on_missing!r}")
+        self.on_missing, self.require_evidence = on_missing, require_evidence
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same verdicts or prompts could give another score."""
+        return "-".join([super().version, *self._readings_chosen()])
+
+    def _readings_chosen(self) -> Iterator[str]:
+        if not self._rule.limits_coverage:
+            yield "half"
+        if self.on_missing != _ON_MISSING[0]:
+            yield f"missing-{self.on_missing}"
+        if self.require_evidence:
+            yield "evidence"
+        if self.truths:
+            yield "truths" if self.truths.limit is None else f"truths-{self.truths.limit}"
+
+    def counted(self, verdict: Verdict) -> Verdict:
+        """Return a verdict as the options count it."""
+        is_bare = verdict.label is VerdictLabel.SUPPORTED and not (
+            verdict.chunk_ids and verdict.quote_verified
+        )
+        if self.require_evidence and is_bare:
+            verdict = replace(verdict, label=VerdictLabel.UNJUDGED, reason=_NO_EVIDENCE)
+        if verdict.label is VerdictLabel.UNJUDGED and self.on_missing == VerdictLabel.UNSUPPORTED:
+            return replace(verdict, label=VerdictLabel.UNSUPPORTED, omitted=False)
+        return verdict
+
+    def read(self, finding: MetricFinding) -> Readings:
+        """Return the readings that a pass rule may use, from the verdicts."""
+        return claim_readings(self.score_of(finding), VerdictCounts.of(finding.verdicts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimVerdicts:
+    """The results of steps A and B, with at least one decided claim."""
+
+    extraction: ClaimExtraction
+    verification: Verification
+    counts: VerdictCounts
+    read: TruthVerification | None = None
+    """The truths that the claims were judged against, by option."""
+    truths_limit: int | None = None
+
+    @property
+    def intermediate(self) -> Intermediate | None:
+        """Return the truths."""
+        return Intermediate(truths=self.read.truths, truths_limit=self.truths_limit) if self.read else None
+
+    @property
+    def truth_counts(self) -> dict[str, float | None]:
+        """Return the numbers of truths and of chunks without any, for the details."""
+        if self.read is None:
+            return {}
+        return {"truths": self.read.total, "truths_cut": self.read.cut, "chunks_unread": self.read.unread}
+
+    @property
+    def caution(self) -> str:
+        """Return a note if claims were drawn from less than half of the sentences."""
+        share = self.extraction.sentence_coverage
+        return "" if share is None or share >= 0.5 else f", drawn from only {share:.0%} of the sentences"
+
+
+_ON_MISSING: Final = (VerdictLabel.UNJUDGED.value, VerdictLabel.UNSUPPORTED.value)
+_NO_EVIDENCE: Final = "supported without a chunk and a quote that could be found there"
+
+
+async def judged_claims(metric: ClaimMetric, steps: StepSession) -> ClaimVerdicts | MetricFinding:
+    """Return the claims of the answer with their verdicts, or a finding if there is nothing to count.
+
+    Raises:
+        JudgeError: the judge gave no usable answer.
+    """
+    extraction = await steps.extract()
+    if not extraction.claims:
+        return nothing_stated(extraction)
+    read = await steps.verify_by_truths(metric.truths) if metric.truths else None
+    verification = read.verification if read else await steps.verify()
+    verification = replace(verification, verdicts=tuple(map(metric.counted, verification.verdicts)))
+    counts = VerdictCounts.of(verification.verdicts)
+    if not counts.judged:
+        return MetricFinding(
+            skip_reason=SkipReason.ALL_UNJUDGED,
+            explanation=explain_support(counts),
+            verdicts=verification.verdicts,
+        )
+    return ClaimVerdicts(
+        extraction=extraction,
+        verification=verification,
+        counts=counts,
+        read=read,
+        truths_limit=metric.truths.limit if metric.truths else None,
+    )
+
+
+def _truth_settings(name: str, truths: bool, limit: int | None) -> TruthSettings | None:
+    if limit is not None and not truths:
+        raise ConfigError(f"{name}: `truths_limit` needs `truths: true`")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 200):
+        raise ConfigError(f"{name}: `truths_limit` is a whole number from 1 to 200, not {limit!r}")
+    return TruthSettings(limit=limit, memory=TruthMemory()) if truths else None
+
+
+def nothing_stated(extraction: ClaimExtraction) -> MetricFinding:
+    """Return the finding of an answer without claims."""
+    if extraction.refusal:
+        return MetricFinding(skip_reason=SkipReason.REFUSAL, explanation="the answer declines to answer")
+    return MetricFinding(
+        skip_reason=SkipReason.NO_CLAIMS, explanation="the answer states nothing that can be checked"
+    )
+
+
+def explain_support(counts: VerdictCounts, unit: str = "claim") -> str:
+    """Describe in one line what is not supported."""
+    wrong = {
+        "contradicted": counts.contradicted,
+        "unsupported": counts.unsupported,
+        "unjudged": counts.unjudged,
+    }
+    return tally(counts.total, unit, "supported", wrong)
 
 
 class Faithfulness(ClaimMetric):
@@ -38,7 +210,7 @@ class Faithfulness(ClaimMetric):
     needs = (Part.CONTEXT, Part.ANSWER)
     uses = ("extract", "verify")
 
-    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Count the supported claims."""
         found = await judged_claims(self, steps)
         if isinstance(found, MetricFinding):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ragtrace.metrics._claims import ClaimMetric, ClaimVerdicts, explain_support, judged_claims
 from ragtrace.metrics.base import MetricFinding, readings
+from ragtrace.metrics.faithfulness import ClaimMetric, ClaimVerdicts, explain_support, judged_claims
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import Claim, Part, RagRecord, SkipReason, Verdict, VerdictCounts, VerdictLabel
-from ragtrace.ports import Steps
 from ragtrace.scoring import coverage, lower_bound, strict_faithfulness
 from ragtrace.sentences import Sentence, split_sentences
 
@@ -38,7 +38,7 @@ class Groundedness(ClaimMetric):
     needs = (Part.CONTEXT, Part.ANSWER)
     uses = ("extract", "verify")
 
-    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Count the sentences with only supported claims."""
         found = await judged_claims(self, steps)
         if isinstance(found, MetricFinding):

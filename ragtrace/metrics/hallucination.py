@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ragtrace.metrics._claims import ClaimMetric, explain_support, judged_claims
 from ragtrace.metrics.base import MetricFinding, readings, tally
-from ragtrace.metrics.prompt import PromptSource
+from ragtrace.metrics.faithfulness import ClaimMetric, explain_support, judged_claims
+from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import Direction, Part, RagRecord, SkipReason, VerdictCounts
-from ragtrace.ports import Steps
 from ragtrace.scoring import contradicted_share, coverage, ungrounded_share
 
 _BLIND = "this judge cannot tell a contradiction from what the context does not mention"
@@ -73,7 +73,7 @@ class Hallucination(ClaimMetric):
         if self.count_unsupported:
             yield "ungrounded"
 
-    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Count the contradicted claims."""
         if not steps.judge.contradicts and not self.count_unsupported:
             return MetricFinding(skip_reason=SkipReason.ALL_UNJUDGED, explanation=_BLIND)

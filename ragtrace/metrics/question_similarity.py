@@ -6,9 +6,9 @@ from dataclasses import replace
 from statistics import fmean
 
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
+from ragtrace.metrics.session import StepSession
 from ragtrace.metrics.steps.questions import cosine
 from ragtrace.model import Intermediate, Part, RagRecord, SkipReason
-from ragtrace.ports import Steps
 
 
 class QuestionSimilarity(BuiltInMetric):
@@ -28,7 +28,7 @@ class QuestionSimilarity(BuiltInMetric):
     needs = (Part.QUESTION, Part.ANSWER)
     uses = ("questions",)
 
-    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Compare the question with those generated from the answer."""
         steps.checked_embedder()  # fails before a judge call is wasted
         made = await steps.questions()

@@ -7,15 +7,14 @@ from dataclasses import replace
 from math import fsum, isclose
 
 from ragtrace.errors import ConfigError
-from ragtrace.metrics._claims import ClaimMetric
 from ragtrace.metrics.answer_relevance import AnswerRelevance
+from ragtrace.metrics.asking import together
 from ragtrace.metrics.base import BuiltInMetric, MetricFinding, readings
 from ragtrace.metrics.chunk_precision import ChunkPrecision
-from ragtrace.metrics.faithfulness import Faithfulness
-from ragtrace.metrics.judge_calls import together
-from ragtrace.metrics.prompt import PromptSource
+from ragtrace.metrics.faithfulness import ClaimMetric, Faithfulness
+from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.settings import PromptSource
 from ragtrace.model import Diagnosis, Part, RagRecord, SkipReason, VerdictLabel
-from ragtrace.ports import Steps
 
 DEFAULT_WEIGHTS: Mapping[str, float] = {
     "faithfulness": 0.4,
@@ -78,7 +77,7 @@ class RagScore(ClaimMetric):
         weights = "-".join(f"{self.weights.get(name, 0.0):g}" for name in DEFAULT_WEIGHTS)
         return f"{super().version}-{weights}"
 
-    async def find(self, record: RagRecord, steps: Steps) -> MetricFinding:
+    async def find(self, record: RagRecord, steps: StepSession) -> MetricFinding:
         """Measure the parts concurrently, and compute their weighted sum."""
         found = await together(part.find(record, steps) for part in self._parts)
         parts = {part.name: finding for part, finding in zip(self._parts, found, strict=True)}

@@ -26,22 +26,19 @@ from ragtrace.judge_steps import (
     Verification,
     VerifyForm,
 )
-from ragtrace.metrics._context import NumberedContext
+from ragtrace.metrics._evidence import NumberedContext
+from ragtrace.metrics.asking import MeteredJudge
 from ragtrace.metrics.fence import fence_code
-from ragtrace.metrics.judge_calls import MeteredJudge
-from ragtrace.metrics.prompt import Prompts
-from ragtrace.metrics.step_limits import StepLimits
-from ragtrace.metrics.steps.chunks import CHUNKS, grade_chunks
+from ragtrace.metrics.settings import Prompts, StepLimits
+from ragtrace.metrics.steps.chunks import CHUNKS, grade_chunks, grade_sentences
 from ragtrace.metrics.steps.extract import EXTRACT
 from ragtrace.metrics.steps.questions import QUESTIONS
-from ragtrace.metrics.steps.recall import RECALL
 from ragtrace.metrics.steps.relevance import RELEVANCE
 from ragtrace.metrics.steps.retrieval import grade_and_recall
-from ragtrace.metrics.steps.sentences import grade_sentences
 from ragtrace.metrics.steps.step import Material, Step
 from ragtrace.metrics.steps.table import STEPS, prompts_of
 from ragtrace.metrics.steps.truths import TRUTHS, verify_by_truths
-from ragtrace.metrics.steps.verify import VERIFY
+from ragtrace.metrics.steps.verify import RECALL, VERIFY
 from ragtrace.model import Claim, Direction, JudgeIdentity, RagRecord, StepRun, Usage, Verdict, content_sha256
 from ragtrace.ports import Clock, Embedder, Judge, Metric
 from ragtrace.sentences import split_sentences

@@ -2,13 +2,12 @@
 
 Live traffic, back-fill, rejudging and `ragtrace evaluate` all go through it:
 
-- `ragtrace.pipeline.spec`: the settings of an evaluator, from YAML, options or Python.
+- `ragtrace.pipeline.evaluator`: the settings of an evaluator, from YAML, options or Python.
 - `ragtrace.pipeline.evaluator`: an opened evaluator, a value with its set and its version.
 - `ragtrace.pipeline.evaluation`: how the metrics evaluate a record.
 - `ragtrace.pipeline.carriers`: when an evaluation gets a carrier, and which one that supersedes.
 """
 
-from ragtrace.pipeline.evaluator import Evaluator
-from ragtrace.pipeline.spec import EvaluatorSpec, MetricSpec, VerifySpec
+from ragtrace.pipeline.evaluator import Evaluator, EvaluatorSpec, MetricSpec, VerifySpec
 
 __all__ = ["Evaluator", "EvaluatorSpec", "MetricSpec", "VerifySpec"]

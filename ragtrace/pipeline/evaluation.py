@@ -7,16 +7,19 @@ import traceback
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
+from typing import Final
 from uuid import uuid4
 
 from ragtrace.clock import SystemClock
 from ragtrace.errors import JudgeError
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.judge.layers import folding_contradicted
+from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.metrics import Prompts, StepLimits, metric_named
-from ragtrace.metrics.judge_calls import together
+from ragtrace.metrics.asking import together
+from ragtrace.metrics.faithfulness import Faithfulness
 from ragtrace.metrics.judge_card import JudgeCard, card_of, card_state
-from ragtrace.metrics.plugin_validation import problem_in, valid_metric
+from ragtrace.metrics.registry import problem_in, valid_metric
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     Evaluation,
@@ -244,3 +247,16 @@ def _judged(outcomes: Sequence[MetricOutcome]) -> bool:
 def _is_truncated(record: RagRecord) -> bool:
     noted = any(gap.reason is SkipReason.TRUNCATED for gap in record.gaps)
     return noted or any(chunk.truncated for chunk in record.chunks)
+
+
+_SCREEN: Final = LexicalJudge()
+_METRIC: Final = Faithfulness()
+
+
+async def suspicion_of(record: RagRecord) -> float | None:
+    """Return how likely an unsupported claim is in the answer, from 0 to 1: it ranks answers.
+
+    It is what ``lexical`` writes as ``ragtrace.suspicion``. ``None`` if there is nothing to judge: no answer,
+    no context, no claim.
+    """
+    return (await evaluate(record, metrics=(_METRIC,), judge=_SCREEN)).suspicion

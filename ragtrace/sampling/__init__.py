@@ -1,5 +1,15 @@
 """Sampling: chooses the answers to judge, identically in the collector and in back-fill."""
 
-from ragtrace.sampling._comparison import Scalar, ValueTest
-from ragtrace.sampling._position import RULE_RATIO, keeps, position_of
-from ragtrace.sampling.rules import RULE_SUSPICION, Choice, Rule, SamplingPlan, SuspicionRate, TracePlan
+from ragtrace.sampling.rules import (
+    RULE_RATIO,
+    RULE_SUSPICION,
+    Choice,
+    Rule,
+    SamplingPlan,
+    Scalar,
+    SuspicionRate,
+    TracePlan,
+    ValueTest,
+    keeps,
+    position_of,
+)

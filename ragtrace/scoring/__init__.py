@@ -1,6 +1,6 @@
 """Scores are arithmetic over verdicts, never the judge's own number: ragtrace's and other tools' rules."""
 
-from ragtrace.scoring._grades import Judged
+from ragtrace.scoring._inputs import Judged
 from ragtrace.scoring.formulas import (
     average_precision,
     contradicted_share,

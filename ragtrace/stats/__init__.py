@@ -1,13 +1,29 @@
 """Estimates with confidence intervals from small samples."""
 
-from ragtrace.stats.differences import MeanDifference, difference_of
-from ragtrace.stats.intervals import wilson, wilson_interval
-from ragtrace.stats.means import Moments, RunningMean, Weighed, WeightedMean, mean_of, weighted_mean
-from ragtrace.stats.misclassification import CorrectedRate, CountedShare, JudgeErrors, corrected_rate
-from ragtrace.stats.power import DetectionEffort, detection_effort
-from ragtrace.stats.prediction import PredictedAnswer, PredictedMean, predicted_mean
-from ragtrace.stats.quantiles import WeightedQuantile, weighted_quantiles
-from ragtrace.stats.totals import RatioTotal, ratio_total
+from ragtrace.stats.errors import (
+    CorrectedRate,
+    CountedShare,
+    JudgeErrors,
+    PredictedAnswer,
+    PredictedMean,
+    corrected_rate,
+    predicted_mean,
+)
+from ragtrace.stats.means import (
+    MeanDifference,
+    Moments,
+    RunningMean,
+    Weighed,
+    WeightedMean,
+    WeightedQuantile,
+    difference_of,
+    mean_of,
+    weighted_mean,
+    weighted_quantiles,
+    wilson,
+    wilson_interval,
+)
+from ragtrace.stats.planning import DetectionEffort, RatioTotal, detection_effort, ratio_total
 
 __all__ = [
     "Weighed",

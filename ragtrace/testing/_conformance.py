@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from ragtrace.errors import JudgeUnavailable
 from ragtrace.judge.scripted import ScriptedJudge
 from ragtrace.metrics import Faithfulness
-from ragtrace.metrics.plugin_validation import make_metric
+from ragtrace.metrics.registry import make_metric
 from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     JudgeIdentity,

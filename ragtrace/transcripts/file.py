@@ -22,7 +22,7 @@ from ragtrace.clock import SystemClock
 from ragtrace.errors import ConfigError, InputError
 from ragtrace.metrics import StepLimits
 from ragtrace.model import JudgedAnswer, JudgeIdentity, RagRecord
-from ragtrace.pipeline.spec import MetricSpec
+from ragtrace.pipeline.evaluator import MetricSpec
 from ragtrace.ports import Clock
 from ragtrace.sqlite_file import SqliteForm, open_private
 from ragtrace.traces.attach import record_sha256

@@ -17,8 +17,7 @@ from ragtrace.judge.cache import as_json, asked, digest, read_reply, write_reply
 from ragtrace.judge.layers import JudgeLayer
 from ragtrace.model import JudgeIdentity, MetricFailure, MetricOutcome, Sample, Usage
 from ragtrace.pipeline.carriers import attach
-from ragtrace.pipeline.evaluator import Evaluator
-from ragtrace.pipeline.spec import MetricSpec
+from ragtrace.pipeline.evaluator import Evaluator, MetricSpec
 from ragtrace.ports import Clock, Embedder, Judge, JudgeReply, JudgeRequest, Metric
 from ragtrace.traces.attach import AttachOptions
 from ragtrace.traces.trace import Span

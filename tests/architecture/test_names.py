@@ -23,7 +23,7 @@ PUBLIC = {
         " JudgeUnavailable RagtraceError SendError"
     ),
     "ragtrace.judge": "JudgeSettings JudgeSpec open_judge",
-    "ragtrace.metrics": "RagScore StepLimits VerifySettings available_metrics metric_named",
+    "ragtrace.metrics": "RagScore StepLimits StepSession VerifySettings available_metrics metric_named",
     "ragtrace.metrics.fence": "fence_code fenced",
     "ragtrace.metrics.sentences": "Sentence split_sentences",
     "ragtrace.model": (
@@ -32,7 +32,7 @@ PUBLIC = {
     ),
     "ragtrace.pipeline": "Evaluator EvaluatorSpec MetricSpec VerifySpec",
     "ragtrace.ports": (
-        "Embedder Embeddings FreeText Judge JudgeReply JudgeRequest Metric SpanSink Steps YesProbability"
+        "Embedder Embeddings FreeText Judge JudgeReply JudgeRequest Metric SpanSink YesProbability"
     ),
     "ragtrace.stats": "Weighed weighted_mean",
     "ragtrace.testing": (

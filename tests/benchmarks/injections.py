@@ -30,7 +30,7 @@ from pydantic import BaseModel
 from ragtrace.judge import ScriptedJudge, open_judge
 from ragtrace.judge_forms import YesNoInput
 from ragtrace.metrics import StepLimits
-from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.metrics.settings import VerifyForm, VerifySettings
 from ragtrace.model import Evaluation, JudgeIdentity, MetricResult, RagRecord, Usage, VerdictLabel
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest

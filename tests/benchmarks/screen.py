@@ -20,8 +20,7 @@ from ragtrace.judge import _words
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.labeled_data import read_labeled
 from ragtrace.model import RagRecord
-from ragtrace.pipeline.evaluation import evaluate
-from ragtrace.pipeline.screening import suspicion_of
+from ragtrace.pipeline.evaluation import evaluate, suspicion_of
 from tests.benchmarks.measured import table
 
 ROUNDS = 5

@@ -11,8 +11,7 @@ import pytest
 import pytest_asyncio
 
 from ragtrace.compat.tool import ToolOptions
-from ragtrace.compat.tool_metric import ToolPrompted
-from ragtrace.compat.tools import tool_named
+from ragtrace.compat.tool_metric import ToolPrompted, tool_named
 from ragtrace.judge import open_embedder, open_judge
 from ragtrace.model import MetricFailure, MetricOutcome, RagRecord, SkipReason
 from ragtrace.pipeline.evaluation import evaluate

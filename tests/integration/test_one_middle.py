@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 from ragtrace import semconv
-from ragtrace.metrics.calibration_file import Calibration
-from ragtrace.metrics.judge_card import CardFigure, CardSet, JudgeCard
+from ragtrace.metrics.judge_card import Calibration, CardFigure, CardSet, JudgeCard
 from ragtrace.traces.otlp import encode_json
 from ragtrace.traces.trace import Span
 from ragtrace.transcripts import Transcripts, rescore

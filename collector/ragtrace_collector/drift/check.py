@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ragtrace.budget import SpendLedger
-from ragtrace.drift.anchors import read_anchors
 from ragtrace.drift.evidence import flips, weigh
-from ragtrace.drift.runs import AnchorRun, RunResult
+from ragtrace.drift.runs import AnchorRun, RunResult, read_anchors
 from ragtrace.ports import Clock
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.drift.judging import AnchorJudging

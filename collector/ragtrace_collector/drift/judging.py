@@ -9,8 +9,7 @@ from itertools import chain
 from typing import Final
 
 from ragtrace.budget import Budget, BudgetGuard, OverBudget, SpendLedger
-from ragtrace.drift.anchors import Anchor, AnchorSet
-from ragtrace.drift.runs import AnchorRun, AnchorScore, RunResult
+from ragtrace.drift.runs import Anchor, AnchorRun, AnchorScore, AnchorSet, RunResult
 from ragtrace.model import Evaluation, Label, MetricFailure, MetricResult
 from ragtrace.pipeline.evaluator import Evaluator
 from ragtrace.ports import Clock

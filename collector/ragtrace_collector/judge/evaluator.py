@@ -9,8 +9,7 @@ from typing import Final
 
 from ragtrace.clock import SystemClock
 from ragtrace.judge.spec import JudgeSpec
-from ragtrace.pipeline.evaluator import Evaluator
-from ragtrace.pipeline.spec import EmbedderAround, EvaluatorSpec, JudgeAround, JudgeRole
+from ragtrace.pipeline.evaluator import EmbedderAround, Evaluator, EvaluatorSpec, JudgeAround, JudgeRole
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.judge.guard import JudgeGuard, JudgeGuards, Unavailable, guards_of
 from ragtrace_collector.judge.spec import cheaper_spec_of, evaluator_spec_of

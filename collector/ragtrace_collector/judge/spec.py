@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from ragtrace.judge import CacheSettings
 from ragtrace.judge.replies import ReplyRules
 from ragtrace.judge.spec import JudgeSpec
-from ragtrace.pipeline.spec import EvaluatorSpec, MetricSpec, VerifySpec
+from ragtrace.pipeline.evaluator import EvaluatorSpec, MetricSpec, VerifySpec
 from ragtrace_collector.config import CollectorConfig, JudgeConfig, MetricConfig, SecondJudgeConfig
 
 

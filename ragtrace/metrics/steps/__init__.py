@@ -12,7 +12,7 @@ once. Code assigns the numbers that the judge refers to, and checks every reply:
   unjudged. Unknown ids are rejected and counted. If the judge abstains from an id, it is not asked again.
 - Chunk numbers that were not shown are dropped. A quote must be found in a chunk that the verdict cites; the
   chunk's own text replaces it. If it is not found, the verdict keeps its label without the quote.
-- A truncated reply is requested again in halves (`ragtrace.metrics.ask_items`).
+- A truncated reply is requested again in halves (`ragtrace.metrics.asking`).
 - A context that is too long for one call is divided into packs: supported if any pack supports, contradicted
   if one contradicts and none supports, unsupported only if every pack says so.
 """

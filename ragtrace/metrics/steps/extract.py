@@ -16,11 +16,9 @@ from ragtrace.judge_forms import (
     TurnText,
 )
 from ragtrace.judge_steps import ClaimExtraction, Statement
-from ragtrace.metrics.ask_items import ItemQuestion, ask_items
+from ragtrace.metrics.asking import ItemQuestion, ask_items, batches, output_tokens, together
 from ragtrace.metrics.fence import fenced
-from ragtrace.metrics.judge_calls import batches, output_tokens, together
-from ragtrace.metrics.steps._sections import numbered_section
-from ragtrace.metrics.steps.step import Material, Step
+from ragtrace.metrics.steps.step import Material, Step, numbered_section
 from ragtrace.model import Claim, Usage
 from ragtrace.sentences import Sentence
 

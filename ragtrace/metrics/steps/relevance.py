@@ -11,11 +11,9 @@ from typing import Final
 
 from ragtrace.judge_forms import GivenRelevance, NumberedText, Relevance, RelevanceInput, RelevanceReply
 from ragtrace.judge_steps import Statement
-from ragtrace.metrics.ask_items import ItemQuestion, ItemReplies, ask_items
+from ragtrace.metrics.asking import ItemQuestion, ItemReplies, ask_items, batches, output_tokens, together
 from ragtrace.metrics.fence import fenced
-from ragtrace.metrics.judge_calls import batches, output_tokens, together
-from ragtrace.metrics.steps._sections import numbered_section
-from ragtrace.metrics.steps.step import Material, Step
+from ragtrace.metrics.steps.step import Material, Step, numbered_section
 from ragtrace.model import Verdict, VerdictLabel
 
 _LABELS: Mapping[Relevance, VerdictLabel] = {

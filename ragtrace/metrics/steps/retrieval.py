@@ -25,12 +25,11 @@ from ragtrace.judge_forms import (
     VerifyReply,
 )
 from ragtrace.judge_steps import Grading, Prompt, Verification
+from ragtrace.metrics.asking import both
 from ragtrace.metrics.fence import fenced
-from ragtrace.metrics.judge_calls import both
-from ragtrace.metrics.steps._sections import chunk_sections, numbered_section
 from ragtrace.metrics.steps.chunks import grade_chunks
-from ragtrace.metrics.steps.recall import verify_reference
-from ragtrace.metrics.steps.step import Material
+from ragtrace.metrics.steps.step import Material, chunk_sections, numbered_section
+from ragtrace.metrics.steps.verify import verify_reference
 from ragtrace.model import JudgeIdentity
 from ragtrace.ports import Judge, JudgeReply, JudgeRequest
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -11,14 +11,32 @@ from pydantic import BaseModel
 from ragtrace.errors import JudgeNonsense
 from ragtrace.judge_forms import NumberedText
 from ragtrace.judge_steps import ClaimExtraction, Prompt, PromptName, StepName
-from ragtrace.metrics._context import NumberedContext
-from ragtrace.metrics.ask_items import misnumbered
-from ragtrace.metrics.prompt import Prompts
-from ragtrace.metrics.step_limits import StepLimits
-from ragtrace.metrics.verify_settings import VerifySettings
+from ragtrace.metrics._evidence import NumberedContext
+from ragtrace.metrics.asking import misnumbered
+from ragtrace.metrics.fence import Section
+from ragtrace.metrics.settings import Prompts, StepLimits, VerifySettings
 from ragtrace.model import RagRecord, Usage
 from ragtrace.ports import Judge, JudgeRequest
 from ragtrace.sentences import Sentence
+
+
+def chunk_sections(chunks: Iterable[NumberedText]) -> list[Section]:
+    """Put each chunk under its number."""
+    return [(f"chunk {chunk.number}", [chunk.text]) for chunk in chunks]
+
+
+def numbered_section(name: str, texts: Iterable[NumberedText]) -> Section:
+    """Put numbered texts under a name, one line each: a line break could let a text fake the next number."""
+    return name, [f"[{item.number}] {' '.join(item.text.split())}" for item in texts]
+
+
+def one_a_number(pack: Iterable[NumberedText]) -> list[NumberedText]:
+    """Join the pieces of a long chunk that are in one pack: a number must be unique."""
+    texts: dict[int, list[str]] = {}
+    for piece in pack:
+        texts.setdefault(piece.number, []).append(piece.text)
+    return [NumberedText(number=number, text="\n".join(parts)) for number, parts in texts.items()]
+
 
 _AGAIN: Final = (
     "Your last reply left numbers out, repeated some, or had others. Answer about each of these once: {}"

@@ -10,11 +10,10 @@ from ragtrace.judge_steps import PromptName, StepName
 from ragtrace.metrics.steps.chunks import CHUNKS
 from ragtrace.metrics.steps.extract import EXTRACT
 from ragtrace.metrics.steps.questions import QUESTIONS
-from ragtrace.metrics.steps.recall import RECALL
 from ragtrace.metrics.steps.relevance import RELEVANCE
 from ragtrace.metrics.steps.step import Step
 from ragtrace.metrics.steps.truths import TRUTHS
-from ragtrace.metrics.steps.verify import VERIFY
+from ragtrace.metrics.steps.verify import RECALL, VERIFY
 
 STEPS: Final[Mapping[StepName, Step[Any, Any, Any]]] = {
     step.name: step for step in (EXTRACT, RELEVANCE, TRUTHS, VERIFY, CHUNKS, RECALL, QUESTIONS)

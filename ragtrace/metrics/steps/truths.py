@@ -14,13 +14,10 @@ from typing import Final
 
 from ragtrace.judge_forms import GivenTruths, NumberedText, TruthsInput, TruthsReply
 from ragtrace.judge_steps import TruthMemory, TruthSettings, TruthVerification
-from ragtrace.metrics._context import NumberedContext
-from ragtrace.metrics._evidence import pack_chunks
-from ragtrace.metrics.ask_items import ItemQuestion, ItemReplies, ask_items
+from ragtrace.metrics._evidence import NumberedContext, pack_chunks
+from ragtrace.metrics.asking import ItemQuestion, ItemReplies, ask_items, batches, output_tokens, together
 from ragtrace.metrics.fence import Section, fenced
-from ragtrace.metrics.judge_calls import batches, output_tokens, together
-from ragtrace.metrics.steps._sections import chunk_sections, one_a_number
-from ragtrace.metrics.steps.step import Material, Step
+from ragtrace.metrics.steps.step import Material, Step, chunk_sections, one_a_number
 from ragtrace.metrics.steps.verify import VERIFY, verify_claims
 from ragtrace.model import Chunk
 

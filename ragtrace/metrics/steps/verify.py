@@ -1,28 +1,439 @@
-"""Step B: ask what the chunks say about each claim, and check the evidence.
+"""Step B: ask what the chunks say about each claim; step D: the same about each sentence of the reference.
 
 There are two forms. *Batched JSON* asks about many claims at once and gets quotes. *P(Yes)* asks about one
 claim per call and gets the probability that the judge says yes: small models are better at it, and it gives a
-confidence. Both use the same checks, packs and canary claims.
+confidence. With p for P(yes, the chunks support the claim), and q for P(yes, they contradict it), which is
+asked about the others, p is the confidence of supported, (1 - p)·q of contradicted, (1 - p)·(1 - q) of
+neither. Both forms use the same checks, packs and canary claims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, TypeAlias
 
-from ragtrace.errors import JudgeUnable
-from ragtrace.judge_forms import NumberedText, VerifyInput, VerifyReply
-from ragtrace.judge_steps import Verification, VerifyForm
-from ragtrace.metrics._canaries import CanaryClaims
-from ragtrace.metrics._context import NumberedContext
-from ragtrace.metrics._verdicts import CheckedVerdict, CheckedVerdicts, undecided
+from ragtrace.errors import JudgeNonsense, JudgeUnable
+from ragtrace.judge_forms import (
+    GivenVerdict,
+    NumberedText,
+    VerdictWord,
+    VerifyInput,
+    VerifyReply,
+    YesNoInput,
+    YesNoQuestion,
+)
+from ragtrace.judge_steps import Prompt, Verification, VerifyForm
+from ragtrace.metrics._canaries import CanaryClaim, CanaryClaims, check_canaries
+from ragtrace.metrics._evidence import NumberedContext
+from ragtrace.metrics.asking import ItemQuestion, ItemReplies, ask_items, batches, output_tokens, together
 from ragtrace.metrics.fence import fenced
-from ragtrace.metrics.judge_calls import output_tokens
-from ragtrace.metrics.steps._sections import chunk_sections, numbered_section
-from ragtrace.metrics.steps._verify_json import JsonVerifier, VerifyStep
-from ragtrace.metrics.steps._verify_yes_no import YesNoVerifier
-from ragtrace.metrics.steps.step import Material, Step
-from ragtrace.model import Claim, Usage, Verdict, VerdictLabel
+from ragtrace.metrics.steps.step import Material, Step, chunk_sections, numbered_section
+from ragtrace.model import Claim, DecidedBy, Usage, Verdict, VerdictLabel
+from ragtrace.ports import JudgeRequest, YesProbability
+
+FindQuote: TypeAlias = Callable[[int, str], str | None]
+"""Looks up a quote in the chunk with this number; returns the chunk's own text."""
+
+_LABELS: Mapping[VerdictWord, VerdictLabel] = {
+    "supported": VerdictLabel.SUPPORTED,
+    "contradicted": VerdictLabel.CONTRADICTED,
+    "not_mentioned": VerdictLabel.UNSUPPORTED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedVerdict:
+    """The checked verdict of one reply on one claim."""
+
+    label: VerdictLabel
+    reason: str | None = None
+    chunks: tuple[int, ...] = ()
+    """Numbers of shown chunks, the one with the quote first."""
+    quote: str | None = None
+    """Verbatim text of the first chunk."""
+    confidence: float | None = None
+    """Probability in [0, 1] that the label is right, if the judge gives one."""
+    support: float | None = None
+    """Probability in [0, 1] that the chunks support the claim, if the judge gives one."""
+    omitted: bool = False
+    """The judge left out the verdict without abstaining, or gave an unusable one."""
+    decided_by: DecidedBy | None = None
+    """Who decided, if the judge is a cascade."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedVerdicts:
+    """The verdicts on the claims of a record, by number."""
+
+    rulings: Mapping[int, CheckedVerdict]
+    rejected: int = 0
+    """Number of verdicts with unknown ids."""
+    canaries_passed: int = 0
+
+    def without_contradicted(self) -> CheckedVerdicts:
+        """Turn *contradicted* into *unsupported*, with the evidence."""
+        return replace(self, rulings={number: _folded(ruling) for number, ruling in self.rulings.items()})
+
+    def corrected_by(self, second: CheckedVerdicts) -> CheckedVerdicts:
+        """Apply a second look, which changes a claim to supported only with a quote from the chunks."""
+        found = {number: ruling for number, ruling in second.rulings.items() if _is_proven(ruling)}
+        return CheckedVerdicts(
+            rulings={**self.rulings, **found},
+            rejected=self.rejected + second.rejected,
+            canaries_passed=self.canaries_passed + second.canaries_passed,
+        )
+
+
+def _folded(ruling: CheckedVerdict) -> CheckedVerdict:
+    if ruling.label is not VerdictLabel.CONTRADICTED:
+        return ruling
+    reason = f"{FOLDED}: {ruling.reason}" if ruling.reason else FOLDED
+    return replace(ruling, label=VerdictLabel.UNSUPPORTED, reason=reason)
+
+
+FOLDED: Final = "the judge says contradicted, which by its card it says too often"
+
+
+def undecided(reason: str) -> CheckedVerdict:
+    """Return a missing verdict with its reason."""
+    return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason)
+
+
+def omitted(reason: str) -> CheckedVerdict:
+    """Return a verdict that the judge left out without abstaining."""
+    return CheckedVerdict(label=VerdictLabel.UNJUDGED, reason=reason, omitted=True)
+
+
+def checked_verdicts(
+    replies: ItemReplies[GivenVerdict], *, shown: Collection[int], find_quote: FindQuote
+) -> Mapping[int, CheckedVerdict]:
+    """Return the verdicts about some chunks, by claim, with the evidence that was found."""
+    given_up = {
+        number: omitted(reason) if number in replies.omitted else undecided(reason)
+        for number, reason in replies.given_up.items()
+    }
+    found = {number: _ruling(given, shown, find_quote) for number, given in replies.found.items()}
+    checked = {**given_up, **found}
+    named = {
+        number: replace(ruling, decided_by=replies.decided_by[number])
+        if number in replies.decided_by
+        else ruling
+        for number, ruling in checked.items()
+    }
+    support = replies.support
+    return {n: _with_support(ruling, support[n]) if n in support else ruling for n, ruling in named.items()}
+
+
+def _with_support(ruling: CheckedVerdict, support: float) -> CheckedVerdict:
+    """Add the probability of support; a label is right with it, or with the rest, if who gave it decided."""
+    if support == ruling.support:
+        return ruling
+    if ruling.decided_by is DecidedBy.JUDGE:
+        return replace(ruling, support=support)
+    by_label = {VerdictLabel.SUPPORTED: support, VerdictLabel.UNSUPPORTED: 1 - support}
+    return replace(ruling, support=support, confidence=by_label.get(ruling.label))
+
+
+def combine(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:
+    """Combine the verdicts on one claim from several packs of chunks.
+
+    One supporting pack is enough. ``unsupported`` needs all packs, and has the lowest confidence of them.
+    Evidence with a quote takes precedence, then the higher confidence. The probability of support is the
+    highest of all packs.
+    """
+    chosen = _chosen(rulings)
+    support = max((ruling.support for ruling in rulings if ruling.support is not None), default=None)
+    return chosen if support is None else _with_support(chosen, support)
+
+
+def _chosen(rulings: Sequence[CheckedVerdict]) -> CheckedVerdict:
+    for label in (VerdictLabel.SUPPORTED, VerdictLabel.CONTRADICTED, VerdictLabel.UNJUDGED):
+        alike = [ruling for ruling in rulings if ruling.label is label]
+        if alike:
+            return max(
+                alike, key=lambda ruling: (ruling.quote is not None, ruling.omitted, _confidence(ruling))
+            )
+    return min(rulings, key=_confidence, default=undecided("no chunk with text was shown"))
+
+
+def _confidence(ruling: CheckedVerdict) -> float:
+    return ruling.confidence or 0.0
+
+
+def _is_proven(ruling: CheckedVerdict) -> bool:
+    return ruling.label is VerdictLabel.SUPPORTED and ruling.quote is not None
+
+
+def _ruling(given: GivenVerdict, shown: Collection[int], find_quote: FindQuote) -> CheckedVerdict:
+    reason = given.reason.strip() or None
+    if given.label == "not_mentioned":
+        return CheckedVerdict(label=VerdictLabel.UNSUPPORTED, reason=reason)
+    cited = tuple(number for number in dict.fromkeys(given.chunks) if number in shown)
+    holder, quote = _first_holding(given.quote, cited, find_quote)
+    return CheckedVerdict(
+        label=_LABELS[given.label],
+        reason=reason,
+        chunks=tuple(sorted(cited, key=lambda number: number != holder)),
+        quote=quote,
+    )
+
+
+def _first_holding(quote: str, cited: Sequence[int], find_quote: FindQuote) -> tuple[int | None, str | None]:
+    for number in cited:
+        if found := find_quote(number, quote):
+            return number, found
+    return None, None
+
+
+Pack: TypeAlias = Sequence[NumberedText]
+VerifyStep: TypeAlias = Step[VerifyInput, VerifyReply, Verification]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonVerifier:
+    """Requests verdicts in batches of claims."""
+
+    step: VerifyStep
+    material: Material
+    canaries: CanaryClaims
+    prompt: Prompt
+    again: Prompt | None
+    """The prompt of the second look at claims that are not supported; ``None`` for no second look."""
+
+    async def rule(self, claims: Sequence[NumberedText]) -> CheckedVerdicts:
+        """Return a verdict on every claim.
+
+        Raises:
+            JudgeError: the judge gave no usable answer.
+            JudgeCompromised: it failed a canary claim.
+        """
+        found = await self.rule_once(claims, self.material.context.packs)
+        doubtful = [claim for claim in claims if found.rulings[claim.number].label in _DOUBTFUL]
+        if self.again is None or not doubtful:
+            return found
+        looking_again = replace(self, prompt=self.again, again=None)
+        reordered = [tuple(reversed(pack)) for pack in self.material.context.packs]
+        return found.corrected_by(await looking_again.rule_once(doubtful, reordered))
+
+    async def rule_once(self, claims: Sequence[NumberedText], packs: Iterable[Pack]) -> CheckedVerdicts:
+        """Return a verdict on every claim, without a second look."""
+        size = self.material.limits.claims_per_call
+        asked = [(pack, batch) for pack in packs for batch in batches(claims, size)]
+        replies = await together(ask_items(batch, self._question(pack)) for pack, batch in asked)
+        checked = [self._checked(pack, reply) for (pack, _), reply in zip(asked, replies, strict=True)]
+        given = {c.number: [found[c.number] for found in checked if c.number in found] for c in claims}
+        return CheckedVerdicts(
+            rulings={number: combine(rulings) for number, rulings in given.items()},
+            rejected=sum(reply.rejected for reply in replies),
+            canaries_passed=sum(reply.canaries_passed for reply in replies),
+        )
+
+    def _question(self, pack: Pack) -> ItemQuestion[NumberedText, ItemReplies[GivenVerdict]]:
+        ask, cut_off = partial(self._ask, pack), ItemReplies[GivenVerdict].cut_off
+        return ItemQuestion(ask=ask, cut_off=cut_off)
+
+    def _checked(self, pack: Pack, replies: ItemReplies[GivenVerdict]) -> Mapping[int, CheckedVerdict]:
+        shown = {chunk.number for chunk in pack}
+        return checked_verdicts(replies, shown=shown, find_quote=self.material.context.find_quote)
+
+    async def _ask(
+        self, pack: Pack, claims: Sequence[NumberedText], answered: Sequence[NumberedText], again: bool
+    ) -> ItemReplies[GivenVerdict]:
+        canary_claims = self.canaries.among(pack)
+        reply = await self.material.judge.ask(self._request(pack, claims, canary_claims, again))
+        if all(reply.decided_by.get(claim.number) is DecidedBy.SCREEN for claim in claims):
+            canary_claims = ()  # nobody was asked about them
+        canaries = {canary.number for canary in canary_claims}
+        checked = ItemReplies.check(
+            ((given.id, given) for given in reply.value.verdicts),
+            asked=claims,
+            abstained=reply.abstained,
+            notes=reply.notes,
+            canaries=canaries,
+        )
+        if checked.missing(claims) and not (again and canaries.difference(reply.value.ids)):
+            return checked
+        return replace(
+            checked,
+            canaries_passed=check_canaries(canary_claims, _said_supported(reply.value)),
+            support=reply.support,
+            decided_by=reply.decided_by,
+        )
+
+    def _request(
+        self, pack: Pack, claims: Sequence[NumberedText], canary_claims: tuple[CanaryClaim, ...], again: bool
+    ) -> JudgeRequest[VerifyReply]:
+        given = VerifyInput(chunks=tuple(pack), claims=self.canaries.weave(claims, canary_claims))
+
+        def about(numbers: Collection[int]) -> JudgeRequest[VerifyReply]:
+            kept = [claim for claim in claims if claim.number in numbers]
+            return self._request(pack, kept, canary_claims if kept else (), again)
+
+        def check(reply: VerifyReply) -> None:
+            check_canaries(canary_claims, _said_supported(reply))
+
+        return self.step.request(
+            given, self.material, prompt=self.prompt, items=claims, about=about, check=check, again=again
+        )
+
+
+_DOUBTFUL = (VerdictLabel.CONTRADICTED, VerdictLabel.UNSUPPORTED)
+
+
+def _said_supported(reply: VerifyReply) -> list[tuple[int, bool]]:
+    return [(given.id, given.label == "supported") for given in reply.verdicts]
+
+
+_EVEN = 0.5
+_OUTPUT_TOKENS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YesNoVerifier:
+    """Requests the probability of a *yes* for each claim."""
+
+    step: str
+    material: Material
+    canaries: CanaryClaims
+    prompt: Prompt
+
+    async def rule(self, claims: Sequence[NumberedText]) -> CheckedVerdicts:
+        """Return a verdict on every claim.
+
+        Raises:
+            JudgeUnable: the judge gives no log-probabilities.
+            JudgeError: it gave no usable answer to any question.
+            JudgeCompromised: it failed a canary claim.
+        """
+        heard = await together(self._hear(pack, claims) for pack in self.material.context.packs)
+        if claims and heard and not any(pack.support for pack in heard):
+            raise JudgeNonsense("the judge answered neither yes nor no to any question", usage=Usage())
+        if self.material.verify.second_look:
+            doubtful = self._doubtful(claims, heard)
+            heard = await together(self._hear_again(pack, doubtful) for pack in heard)
+        doubtful = self._doubtful(claims, heard)
+        heard = await together(self._hear_against(pack, doubtful) for pack in heard)
+        return CheckedVerdicts(
+            rulings={
+                claim.number: combine([self._ruling(pack, claim) for pack in heard]) for claim in claims
+            },
+            canaries_passed=sum(pack.canaries_passed for pack in heard),
+        )
+
+    def _doubtful(self, claims: Sequence[NumberedText], heard: Sequence[_Heard]) -> list[NumberedText]:
+        return [c for c in claims if not any(self._is_yes(pack.support.get(c.number, 0.0)) for pack in heard)]
+
+    async def _hear(self, pack: Pack, claims: Sequence[NumberedText]) -> _Heard:
+        canary_claims = self.canaries.among(pack) if claims else ()
+        woven = self.canaries.weave(claims, canary_claims)
+        said = await self._ask_each(pack, woven, "support", canary_claims)
+        # after all replies: a failed canary must not hide the usage of concurrent requests
+        passed = check_canaries(
+            canary_claims if said else (), [(number, self._is_yes(p)) for number, p in said.items()]
+        )
+        return _Heard(pack=pack, support=said, canaries_passed=passed)
+
+    async def _hear_again(self, heard: _Heard, doubtful: Sequence[NumberedText]) -> _Heard:
+        """Repeat with the chunks in reverse order and take the mean, so that their order does not matter."""
+        if len(heard.pack) < 2:
+            return heard
+        again = await self._ask_each(heard.pack[::-1], doubtful, "support")
+        mean = {number: (p + heard.support.get(number, p)) / 2 for number, p in again.items()}
+        return replace(heard, support={**heard.support, **mean})
+
+    async def _hear_against(self, heard: _Heard, doubtful: Sequence[NumberedText]) -> _Heard:
+        if self.material.judge.identity.folds_contradicted:
+            return heard
+        answered = [claim for claim in doubtful if claim.number in heard.support]
+        return replace(heard, against=await self._ask_each(heard.pack, answered, "contradict"))
+
+    async def _ask_each(
+        self,
+        pack: Pack,
+        items: Sequence[NumberedText],
+        question: YesNoQuestion,
+        canary_claims: Sequence[CanaryClaim] = (),
+    ) -> Mapping[int, float]:
+        """Return P(yes) by number; items without a yes or no are left out."""
+        if not items:
+            return {}
+        # the first one alone, so that the others find the chunks in the server's prefix cache
+        first = await self._ask(pack, items[0], question, canary_claims)
+        others = await together(self._ask(pack, item, question, canary_claims) for item in items[1:])
+        answers = zip(items, [first, *others], strict=True)
+        return {item.number: p for item, p in answers if p is not None}
+
+    async def _ask(
+        self, pack: Pack, item: NumberedText, question: YesNoQuestion, canary_claims: Sequence[CanaryClaim]
+    ) -> float | None:
+        def check(reply: YesProbability) -> None:
+            own = [canary for canary in canary_claims if canary.number == item.number]
+            check_canaries(own, [(item.number, self._is_yes(reply.p_yes))])
+
+        try:
+            reply = await self.material.judge.ask(self._request(pack, item, question, check))
+        except JudgeNonsense:
+            return None
+        return reply.value.p_yes
+
+    def _request(
+        self, pack: Pack, item: NumberedText, question: YesNoQuestion, check: Callable[[YesProbability], None]
+    ) -> JudgeRequest[YesProbability]:
+        return JudgeRequest(
+            step=self.step,
+            system=self.prompt.text,
+            user=_render(pack, item.text, question, self.material.fence_code),
+            reply_type=YesProbability,
+            inputs=YesNoInput(chunks=tuple(pack), claim=item.text, question=question),
+            max_output_tokens=_OUTPUT_TOKENS,
+            check=check,
+        )
+
+    def _is_yes(self, p: float) -> bool:
+        return p >= self.material.verify.threshold
+
+    def _ruling(self, heard: _Heard, claim: NumberedText) -> CheckedVerdict:
+        p, q = heard.support.get(claim.number), heard.against.get(claim.number)
+        if p is None:
+            return omitted("the judge answered neither yes nor no")
+        alone = {chunk.number for chunk in heard.pack}
+        chunks = tuple(alone) if len(alone) == 1 else ()
+        if self._is_yes(p):
+            return self._supported(heard, claim, p, chunks)
+        if q is None:
+            # not asked since another pack supports the claim, or not answered
+            return omitted("the judge said neither that the chunks contradict the claim nor that they do not")
+        if q >= _EVEN:
+            return CheckedVerdict(label=VerdictLabel.CONTRADICTED, chunks=chunks, confidence=(1 - p) * q)
+        return CheckedVerdict(label=VerdictLabel.UNSUPPORTED, confidence=(1 - p) * (1 - q))
+
+    def _supported(
+        self, heard: _Heard, claim: NumberedText, p: float, chunks: tuple[int, ...]
+    ) -> CheckedVerdict:
+        """Cite the chunk that contains the claim verbatim, if there is one; this form has no quotes."""
+        label = VerdictLabel.SUPPORTED
+        for chunk in heard.pack:
+            if quote := self.material.context.find_quote(chunk.number, claim.text.rstrip(" .")):
+                return CheckedVerdict(label=label, chunks=(chunk.number,), quote=quote, confidence=p)
+        return CheckedVerdict(label=label, chunks=chunks, confidence=p)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heard:
+    """The judge's probabilities about one pack of chunks, by claim number."""
+
+    pack: Pack
+    support: Mapping[int, float]
+    against: Mapping[int, float] = field(default_factory=dict)
+    canaries_passed: int
+
+
+def _render(pack: Pack, claim: str, question: YesNoQuestion, code: str) -> str:
+    """Put the chunks first, the same for all claims, so that servers and providers keep what they read."""
+    asked = f"Do the chunks {question} the claim? Answer Yes or No."
+    return "\n".join([fenced(code, [*chunk_sections(pack), ("claim", [" ".join(claim.split())])]), asked])
 
 
 async def verify_answer(material: Material) -> Verification:
@@ -127,3 +538,28 @@ def _verdict(claim: Claim, ruling: CheckedVerdict, context: NumberedContext) -> 
         omitted=ruling.omitted,
         decided_by=ruling.decided_by,
     )
+
+
+async def verify_reference(material: Material) -> Verification:
+    """Ask for a verdict on each sentence of the reference.
+
+    Raises:
+        JudgeError: the judge gave no usable answer.
+        JudgeCompromised: it failed a canary claim.
+    """
+    sentences = [
+        Claim(index=index, text=sentence.text, kind="reference")
+        for index, sentence in enumerate(material.reference)
+    ]
+    return await verify_claims(RECALL, sentences, material)
+
+
+RECALL: Final = Step(
+    name="recall",
+    prompts=("recall", "retrieval", "verify_yes_no"),
+    reply=VerifyReply,
+    render=render_verify,
+    output_tokens=verdict_tokens,
+    items="claims",
+    run=verify_reference,
+)

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from ragtrace.metrics.calibration_file import read_calibration
-from ragtrace.metrics.judge_card import read_card
+from ragtrace.metrics.judge_card import read_calibration, read_card
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import json_lines, run, start
 from tests.patience import PATIENCE_S

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.compat.tools import tool_metrics
+from ragtrace.compat.tool_metric import tool_metrics
 from tests.conformance.peer_cases import read_cases
 from tests.conformance.peer_endpoint import PeerEndpoint, serving
 from tests.integration.cli.program import Result, json_lines, run

@@ -9,8 +9,9 @@ import os
 import signal
 from typing import Final
 
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import Direction, MetricOutcome, MetricResult, RagRecord
-from ragtrace.ports import Metric, Steps
+from ragtrace.ports import Metric
 
 __all__ = ["BROKEN", "Broken"]
 
@@ -29,7 +30,7 @@ class Broken(Metric):
     def __init__(self, *, threshold: float | None = None) -> None:
         pass
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricOutcome:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricOutcome:
         answer = record.answer or ""
         if "BREAK" in answer:
             raise ValueError(answer)

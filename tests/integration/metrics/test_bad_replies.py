@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ragtrace.judge import open_judge
 from ragtrace.metrics import StepLimits
-from ragtrace.metrics.verify_settings import VerifySettings
+from ragtrace.metrics.settings import VerifySettings
 from ragtrace.model import Chunk, MetricFailure, MetricOutcome, MetricResult, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
 from tests.gullible_model import completion, gullible_reply, running_model

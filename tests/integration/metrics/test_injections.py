@@ -9,7 +9,7 @@ import pytest
 
 from ragtrace.judge import open_judge
 from ragtrace.metrics import StepLimits
-from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
+from ragtrace.metrics.settings import VerifyForm, VerifySettings
 from ragtrace.model import Evaluation, MetricFailure, MetricOutcome, MetricResult
 from ragtrace.pipeline.evaluation import evaluate
 from tests.gullible_model import running_gullible_model

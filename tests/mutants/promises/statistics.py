@@ -15,7 +15,7 @@ MUTANTS: Final = (
     Mutant(
         promise="statistics",
         breaks="a quantile forgets how answers were sampled",
-        file="ragtrace/stats/quantiles.py",
+        file="ragtrace/stats/means.py",
         old="self._weights = [1 / (one.probability or 1) for one in known]",
         new="self._weights = [1.0 for one in known]",
         tests=(f"{_ESTIMATES}::test_a_quantile_weighs_answers_by_what_they_stand_for",),
@@ -23,7 +23,7 @@ MUTANTS: Final = (
     Mutant(
         promise="statistics",
         breaks="a biased cheap judge moves the mean",
-        file="ragtrace/stats/prediction.py",
+        file="ragtrace/stats/errors.py",
         old="self.shift = mean_of_all - mean_of_joined",
         new="self.shift = mean_of_all - mean_of_better",
         tests=(f"{_ESTIMATES}::test_a_biased_cheap_judge_does_not_move_the_mean",),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, MeasuredAnswer
 from ragtrace.judge import ScriptedJudge
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer
-from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.metrics.settings import VerifyForm
 from ragtrace.model import Chunk, Claim, RagRecord, Usage, Verdict, VerdictLabel
 
 S, C, N, U = (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.calibration._agreement import (
+from ragtrace.calibration.agreement import (
     NO_WRONG_CLAIM,
     ConfusionCounts,
     Numbers,

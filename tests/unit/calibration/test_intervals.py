@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.calibration._agreement import Numbers, Weights
-from ragtrace.calibration.intervals import IntervalEstimate, Resampling, fold_of
+from ragtrace.calibration.agreement import IntervalEstimate, Numbers, Resampling, Weights, fold_of
 
 
 def mean_of(values: list[float], weights: Weights) -> Numbers:

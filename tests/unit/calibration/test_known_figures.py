@@ -14,7 +14,7 @@ import pytest
 
 from ragtrace.calibration.measurement import CandidateRun, MeasuredAnswer
 from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
-from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.metrics.settings import VerifyForm
 from tests.unit.calibration.measurements import C, N, S, U, candidate, measured, run
 
 KNOWN = Path(__file__).parents[2] / "data" / "calibration_figures.json"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ragtrace.calibration.sampling import draw
+from ragtrace.calibration.measurement import draw
 from ragtrace.errors import InputError
 from ragtrace.labeled_data import HumanLabel, LabeledAnswer, read_labeled
 

@@ -9,7 +9,7 @@ from ragtrace.errors import JudgeTimeout
 from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge_forms import YesNoInput
 from ragtrace.labeled_data import LabeledAnswer
-from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.metrics.settings import VerifyForm
 from ragtrace.ports import JudgeRequest, YesProbability
 from tests.unit.calibration.measurements import C, N, S, labeled
 

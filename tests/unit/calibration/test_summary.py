@@ -10,13 +10,12 @@ from statistics import mean
 
 import pytest
 
-from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, MeasuredAnswer
+from ragtrace.calibration.measurement import CandidateRun, JudgeCandidate, MeasuredAnswer, draw
+from ragtrace.calibration.page import floor_leads
 from ragtrace.calibration.results import CandidateResult, Results
-from ragtrace.calibration.sampling import draw
 from ragtrace.calibration.summary import MeasurementPlan, stratum_of, summarize
-from ragtrace.calibration.wording import floor_leads
 from ragtrace.judge.lexical import WordShareJudge
-from ragtrace.metrics.verify_settings import VerifyForm
+from ragtrace.metrics.settings import VerifyForm
 from tests.unit.calibration.measurements import C, N, S, U, candidate, measured, run
 
 FLOOR = JudgeCandidate(judge=WordShareJudge(), form=VerifyForm.JSON, is_floor=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.compat._material import fenced
+from ragtrace.compat.tool import fenced
 
 
 @given(st.text(st.characters(codec=None)))

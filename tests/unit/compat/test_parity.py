@@ -13,7 +13,7 @@ from ragtrace.judge_forms import ChunksInput
 from ragtrace.metrics import metric_named
 from ragtrace.model import CompatStatus, MetricFailure, MetricOutcome, MetricResult, RagRecord, SkipReason
 from ragtrace.pipeline.evaluation import evaluate
-from ragtrace.pipeline.spec import MetricSpec
+from ragtrace.pipeline.evaluator import MetricSpec
 from ragtrace.ports import FreeText, JudgeRequest
 from tests.unit.traces.builders import a_target
 

@@ -11,8 +11,8 @@ from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import GivenGrade, GivenVerdict, RetrievalInput, RetrievalReply
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.settings import VerifySettings
 from ragtrace.metrics.steps.retrieval import Bundle
-from ragtrace.metrics.verify_settings import VerifySettings
 from ragtrace.model import Chunk, Evaluation, JudgeIdentity, MetricFailure, RagRecord
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeReply, JudgeRequest

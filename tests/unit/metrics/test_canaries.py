@@ -15,11 +15,10 @@ from ragtrace.errors import JudgeCompromised
 from ragtrace.judge import CacheFile, CacheSettings, Script, ScriptedJudge, cached
 from ragtrace.judge_forms import GivenVerdict, NumberedText, VerdictWord, VerifyInput, VerifyReply
 from ragtrace.metrics import Faithfulness, StepLimits
-from ragtrace.metrics import _invented_claims as planted_claims
-from ragtrace.metrics._canaries import CanaryClaims, check_canaries
-from ragtrace.metrics._invented_claims import invented_claim, language_of
+from ragtrace.metrics import _canaries as planted_claims
+from ragtrace.metrics._canaries import CanaryClaims, check_canaries, invented_claim, language_of
 from ragtrace.metrics.session import StepSession
-from ragtrace.metrics.verify_settings import VerifySettings
+from ragtrace.metrics.settings import VerifySettings
 from ragtrace.model import Chunk, JudgeIdentity, MetricFailure, MetricResult, RagRecord, Usage
 from ragtrace.pipeline.evaluation import evaluate, evaluator_version
 from ragtrace.ports import JudgeRequest

@@ -11,6 +11,7 @@ from ragtrace.judge import Script, ScriptedJudge
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.judge_forms import VerifyInput
 from ragtrace.metrics import Faithfulness, StepLimits, available_metrics, metric_named
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import (
     Chunk,
     Direction,
@@ -24,7 +25,7 @@ from ragtrace.model import (
     SkipReason,
 )
 from ragtrace.pipeline.evaluation import evaluate, evaluator_set, evaluator_version
-from ragtrace.ports import JudgeRequest, Steps
+from ragtrace.ports import JudgeRequest
 
 EINSTEIN = RagRecord(
     id="einstein",
@@ -160,7 +161,7 @@ class Broken(Faithfulness):
 
     name = "broken"
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricResult:
         raise KeyError(record.answer)
 
 

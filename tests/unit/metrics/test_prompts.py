@@ -10,10 +10,11 @@ import pytest
 from ragtrace.errors import ConfigError
 from ragtrace.judge import ScriptedJudge
 from ragtrace.metrics import Prompts, metric_named
-from ragtrace.metrics.prompt import PROMPTS
+from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.settings import PROMPTS
 from ragtrace.model import Chunk, Direction, MetricResult, Part, RagRecord
 from ragtrace.pipeline.evaluation import evaluate, evaluator_version
-from ragtrace.ports import Metric, Steps
+from ragtrace.ports import Metric
 
 RECORD = RagRecord(
     id="r",
@@ -111,7 +112,7 @@ class Bare(Metric):
     needs = (Part.CONTEXT, Part.ANSWER)
     direction = Direction.HIGHER_IS_BETTER
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricResult:
         verification = await steps.verify()
         return MetricResult(
             metric=self.name,

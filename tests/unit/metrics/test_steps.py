@@ -20,8 +20,8 @@ from ragtrace.judge_forms import (
 from ragtrace.judge_steps import PROMPTS
 from ragtrace.judge_steps import STEPS as STEP_NAMES
 from ragtrace.metrics import StepLimits
-from ragtrace.metrics.prompt import Prompts
 from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.settings import Prompts
 from ragtrace.metrics.steps.table import STEPS, prompts_of
 from ragtrace.model import Chunk, RagRecord, Usage, Verdict, VerdictLabel
 from ragtrace.ports import JudgeReply, JudgeRequest

@@ -11,8 +11,8 @@ from ragtrace.judge import ScriptedJudge
 from ragtrace.judge_forms import GivenVerdict, VerifyInput, VerifyReply, YesNoInput
 from ragtrace.metrics import StepLimits
 from ragtrace.metrics.session import StepSession
+from ragtrace.metrics.settings import VerifyForm, VerifySettings
 from ragtrace.metrics.steps.verify import Verification
-from ragtrace.metrics.verify_settings import VerifyForm, VerifySettings
 from ragtrace.model import Chunk, JudgeIdentity, RagRecord, VerdictLabel
 from ragtrace.pipeline.evaluation import evaluate
 from ragtrace.ports import JudgeRequest, YesProbability

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from ragtrace.pipeline.evaluation import evaluate
-from ragtrace.scoring import _mentions
+from ragtrace.scoring import blame as blaming
 from ragtrace.scoring.blame import NEEDS_RELEVANCE, Blame, BlameClass, blame_of
 from ragtrace.traces.extract import extract_records
 from tests.unit.scoring.faulty_pipelines import Pipeline, pipeline
@@ -92,8 +92,8 @@ async def test_five_thousand_chunks_are_compared_once_each(monkeypatch: pytest.M
         calls["stems"] += 1
         return stems(text)
 
-    stems = _mentions._stems
-    monkeypatch.setattr(_mentions, "_stems", counted)
+    stems = blaming._stems
+    monkeypatch.setattr(blaming, "_stems", counted)
     built = pipeline(BlameClass.RERANK_DROP, Random(6))
     (record,) = extract_records(built.trace(0)).records
     evaluation = await evaluate(record, metrics=("faithfulness", "chunk_precision"), judge=built.judge())

@@ -9,8 +9,9 @@ import pytest
 from ragtrace.errors import JudgeError
 from ragtrace.judge.lexical import LexicalJudge
 from ragtrace.metrics import Faithfulness, available_metrics, metric_named
+from ragtrace.metrics.session import StepSession
 from ragtrace.model import JudgeIdentity, MetricResult, RagRecord, SkipReason, Usage
-from ragtrace.ports import Embeddings, Steps
+from ragtrace.ports import Embeddings
 from ragtrace.testing import ScriptedJudge, check_embedder, check_judge, check_metric
 
 
@@ -19,7 +20,7 @@ class Altered(Faithfulness):
         super().__init__()
         self._alter = alter
 
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricResult:
         return self._alter(await super().measure(record, steps))
 
 
@@ -61,7 +62,7 @@ def test_a_metric_that_breaks_a_law_is_told(alter: Callable[[MetricResult], Metr
 
 
 class Swallowing(Faithfulness):
-    async def measure(self, record: RagRecord, steps: Steps) -> MetricResult:
+    async def measure(self, record: RagRecord, steps: StepSession) -> MetricResult:
         try:
             return await super().measure(record, steps)
         except JudgeError:

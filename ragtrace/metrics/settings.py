@@ -1,4 +1,4 @@
-"""Prompts: versioned files, with fenced inputs."""
+"""What a judge is asked with: prompts (versioned files), the form of verify requests, and limits."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from ragtrace.errors import ConfigError
-from ragtrace.judge_steps import HEADER_FENCE, PROMPTS, Prompt, PromptName
+from ragtrace.judge_steps import HEADER_FENCE, PROMPTS, Prompt, PromptName, VerifyForm
 
 PromptSource: TypeAlias = "Prompt | Path | str"
 """A prompt, the path of its file, or its text: a string of several lines is a text."""
@@ -113,3 +113,59 @@ class Prompts:
     def replaced(self, own: Mapping[PromptName, Prompt]) -> Prompts:
         """Return these prompts with some replaced."""
         return replace(self, **{str(name): prompt for name, prompt in own.items()}) if own else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifySettings:
+    """The settings of verify requests, which are part of the evaluator's version.
+
+    Raises:
+        ConfigError: a number is outside [0, 1].
+    """
+
+    form: VerifyForm = VerifyForm.AUTO
+    calibrated: VerifyForm = VerifyForm.JSON
+    """The form that ``auto`` tries first; `ragtrace calibrate` measures it."""
+    threshold: float = 0.5
+    """The least P(yes) of a supported claim."""
+    second_look: bool = False
+    """Ask again about each claim that is not supported, with the chunks in another order. Both must agree."""
+    sentinel_rate: float = 1.0
+    """Share of the records, chosen by digest, whose requests contain canary claims."""
+
+    def __post_init__(self) -> None:
+        for name in ("threshold", "sentinel_rate"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"`{name}` of the verify step is {getattr(self, name)!r}: give 0 to 1")
+
+    @property
+    def uncalibrated(self) -> VerifySettings:
+        """The same settings without the calibration."""
+        return replace(self, calibrated=VerifyForm.JSON, threshold=0.5)
+
+    @property
+    def first_form(self) -> VerifyForm:
+        """The form to try first: ``json`` or ``logprobs``."""
+        chosen = self.calibrated if self.form is VerifyForm.AUTO else self.form
+        return VerifyForm.LOGPROBS if chosen is VerifyForm.LOGPROBS else VerifyForm.JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLimits:
+    """Limits of a call and of the judged part of a record."""
+
+    sentences_per_call: int = 60
+    claims_per_call: int = 20
+    """Also limits the sentences of a reference."""
+    chunks_per_call: int = 40
+    statements_per_call: int = 60
+    context_chars: int = 60_000
+    """Characters of chunks in one call; longer contexts need several calls."""
+    max_sentences: int = 300
+    """Further sentences of an answer or a reference are not judged; the evaluation reports it."""
+    max_packs: int = 8
+    """Chunks in further packs are not shown; claims that need them are unjudged."""
+    retrieval: Literal["merged", "separate"] = "merged"
+    """Whether steps C and D share one call if both are needed."""
+    verify: VerifySettings = field(default_factory=VerifySettings)
+    """The form of verify requests, and their canary claims."""
