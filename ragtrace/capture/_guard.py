@@ -1,14 +1,22 @@
-"""Guard the application: errors inside ragtrace are counted and never raised."""
+"""Guard the application: errors inside ragtrace are counted, told of once, and never raised."""
 
 from __future__ import annotations
 
 import functools
 import itertools
+import json
 import logging
 import os
+import sys
 import traceback
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+    from ragtrace.capture.privacy.policy import ContentPolicy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,3 +103,91 @@ def _count_from_zero() -> None:
 
 
 os.register_at_fork(after_in_child=_count_from_zero)
+
+
+_shown: dict[str, object] = {}
+"""Kept over a fork, so that a server's children do not repeat its hints."""
+_quiet = False
+
+
+def be_quiet(quiet: bool) -> None:
+    """Send hints to the log only, or to stderr again."""
+    global _quiet
+    _quiet = quiet
+
+
+def hint(what: str, line: str) -> bool:
+    """Print a line about ``what`` once per process; return whether it was printed now.
+
+    The line must not contain captured content.
+    """
+    mine = object()
+    if _shown.setdefault(what, mine) is not mine:  # atomic: two threads print it once
+        return False
+    _say(line)
+    return True
+
+
+@guarded
+def _say(line: str) -> None:
+    shown = _quiet or _is_shown_by_the_log()
+    log.warning("ragtrace: %s", line)
+    if not shown and sys.stderr is not None:
+        sys.stderr.write(f"ragtrace: {line}\n")
+
+
+def _is_shown_by_the_log() -> bool:
+    """Return whether the application's logging already prints our warnings on stderr."""
+    if not log.isEnabledFor(logging.WARNING):
+        return False
+    logger: logging.Logger | None = log
+    while logger is not None:
+        if any(map(_writes_to_stderr, logger.handlers)):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
+def _writes_to_stderr(handler: logging.Handler) -> bool:
+    stream = getattr(handler, "stream", None)
+    return handler.level <= logging.WARNING and stream is not None and stream in (sys.stderr, sys.__stderr__)
+
+
+JOURNAL: Final = "RAGTRACE_DOCTOR_JOURNAL"
+
+
+@guarded
+def note(event: str, **facts: str | bool | None) -> None:
+    """Write an event, if there is a journal file."""
+    path = os.environ.get(JOURNAL)
+    if not path:
+        return
+    line = json.dumps({"event": event, "pid": os.getpid(), **facts})
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)  # no O_CREAT: the doctor made it
+    try:
+        os.write(file, f"{line}\n".encode())
+    finally:
+        os.close(file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorder:
+    """A tracer with its content policy."""
+
+    tracer: Tracer
+    policy: ContentPolicy
+
+
+_active: Recorder | None = None
+
+
+def active() -> Recorder | None:
+    """Return the active recorder. If it is ``None``, the helpers do nothing."""
+    return _active
+
+
+def activate(recorder: Recorder | None) -> None:
+    """Set the active recorder."""
+    global _active
+    forget_logged()
+    _active = recorder

@@ -16,8 +16,7 @@ from typing import Any
 from opentelemetry import context as otel_context
 from opentelemetry.trace import INVALID_SPAN, Span, get_current_span, set_span_in_context
 
-from ragtrace.capture._guard import guarded
-from ragtrace.capture._recorder import active
+from ragtrace.capture._guard import active, guarded
 from ragtrace.capture._recording import Recording, enclosing, here
 from ragtrace.capture.libraries.langchain_runs import current_run, under_way
 

@@ -21,9 +21,7 @@ from collections.abc import (
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, NamedTuple, TypeVar
 
-from ragtrace.capture._guard import guarded
-from ragtrace.capture._hints import hint
-from ragtrace.capture._recorder import active
+from ragtrace.capture._guard import active, guarded, hint
 from ragtrace.capture._recording import Recording
 from ragtrace.capture.values.names import name
 from ragtrace.capture.values.questions import Named, question_among

@@ -6,7 +6,6 @@ import itertools
 import math
 import re
 from copy import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from opentelemetry.context import Context
@@ -25,8 +24,7 @@ from opentelemetry.trace import (
 )
 
 from ragtrace import semconv
-from ragtrace.capture._guard import first_time, guarded, log
-from ragtrace.capture._recorder import Recorder, active
+from ragtrace.capture._guard import Recorder, active, first_time, guarded, log
 from ragtrace.capture._recording import Recording
 from ragtrace.capture.privacy.policy import ContentFilter
 from ragtrace.capture.values.names import identity, name
@@ -80,18 +78,9 @@ def feedback(
     return _record(recorder, target, span_id, said) is True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedbackCounts:
-    """Outcomes of the calls of ``feedback`` while capture was on, since the process started."""
-
-    recorded: int = 0
-    refused: int = 0
-    """Calls with an unusable target or value."""
-
-
-def feedback_counts() -> FeedbackCounts:
-    """Return the feedback counts so far."""
-    return FeedbackCounts(recorded=_recorded, refused=_refused)
+def feedback_counts() -> tuple[int, int]:
+    """Return how many calls were recorded, and refused for an unusable target or value, so far."""
+    return _recorded, _refused
 
 
 class _Said(NamedTuple):

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 from opentelemetry.trace import Span, SpanKind
 
 from ragtrace import semconv
-from ragtrace.capture._answer import AnsweredRecording, AnswerOf
-from ragtrace.capture._guard import guarded
-from ragtrace.capture._recorder import active
-from ragtrace.capture._recording import Recording
+from ragtrace.capture._guard import active, guarded
+from ragtrace.capture._recording import AnsweredRecording, AnswerOf, Recording
 from ragtrace.capture._wrapping import Arguments, finder, traced
 from ragtrace.capture.privacy.policy import ContentFilter, ContentPolicy
 from ragtrace.capture.values.messages import prompt_messages, text_message

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -15,20 +15,16 @@ from opentelemetry import trace
 
 import ragtrace
 from ragtrace import semconv
-from ragtrace.capture._guard import guarded, log, stopped, unread
-from ragtrace.capture._hints import be_quiet, hint
-from ragtrace.capture._recorder import Recorder, activate
+from ragtrace.capture._guard import Recorder, activate, be_quiet, guarded, hint, log, note, stopped, unread
 from ragtrace.capture.feedback_call import feedback_counts
-from ragtrace.capture.journal import note
 from ragtrace.capture.privacy.policy import ContentMode, ContentPolicy, Redact
 from ragtrace.capture.settings import LOG_LEVEL, Protocol, Settings, resolve, wants_quiet
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-    from ragtrace.capture._watch import RagCallWatch
     from ragtrace.capture.libraries.instrumentors import InstrumentedLibraries
-    from ragtrace.capture.pipeline import ExportSwitch, Pipeline
+    from ragtrace.capture.pipeline import ExportSwitch, Pipeline, RagCallWatch
 
 
 def instrument(
@@ -130,23 +126,14 @@ class CaptureStatistics:
 
 def statistics() -> CaptureStatistics:
     """Return the counts of recorded and lost spans."""
-    installed, feedback = _installed, feedback_counts()
-    totals = CaptureStatistics(
+    installed = _installed
+    recorded, refused = feedback_counts()
+    return CaptureStatistics(
         errors_stopped=stopped(),
         values_unread=unread(),
-        feedback_recorded=feedback.recorded,
-        feedback_refused=feedback.refused,
-    )
-    if installed is None or installed.pipeline is None:
-        return totals
-    counts = installed.pipeline.counts()
-    return replace(
-        totals,
-        spans_ended=counts.ended,
-        spans_exported=counts.exported,
-        spans_failed=counts.failed,
-        spans_dropped=counts.dropped,
-        spans_waiting=counts.waiting,
+        feedback_recorded=recorded,
+        feedback_refused=refused,
+        **({} if installed is None or installed.pipeline is None else installed.pipeline.counts()),
     )
 
 
@@ -204,8 +191,7 @@ def _switch_on(settings: Settings, provider: TracerProvider | None) -> bool:
 def _install(settings: Settings, provider: TracerProvider, *, exporting: bool) -> None:
     global _installed
     from ragtrace.capture._threads import follow_threads
-    from ragtrace.capture._watch import RagCallWatch
-    from ragtrace.capture.pipeline import Pipeline
+    from ragtrace.capture.pipeline import Pipeline, RagCallWatch
 
     pipeline, watch = Pipeline(settings) if exporting else None, RagCallWatch()
     export_switches = tuple(
@@ -305,8 +291,7 @@ def _new_provider(settings: Settings) -> TracerProvider:
     """Make a provider. The SDK reads the sampler, the resource and other defaults from ``OTEL_*``."""
     from opentelemetry.sdk.trace import TracerProvider
 
-    from ragtrace.capture._resource import new_resource
-    from ragtrace.capture.pipeline import span_limits
+    from ragtrace.capture.pipeline import new_resource, span_limits
 
     given = {semconv.SERVICE_NAME: settings.service_name} if settings.service_name else {}
     provider = TracerProvider(

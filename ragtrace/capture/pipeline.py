@@ -8,14 +8,17 @@ from __future__ import annotations
 import logging
 import multiprocessing.util
 import os
+import sys
 import threading
 import time
 import weakref
 from _thread import start_new_thread
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Final
 
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor
 from opentelemetry.sdk.trace.export import (
     BatchSpanProcessor,
@@ -23,13 +26,220 @@ from opentelemetry.sdk.trace.export import (
     SpanExporter,
     SpanExportResult,
 )
+from opentelemetry.trace import SpanContext
 
-from ragtrace.capture._guard import log
-from ragtrace.capture._hints import hint
-from ragtrace.capture._span_queue import SENT_BYTES, SpanQueue, WaitingSpan, copied
-from ragtrace.capture._watch import RagCallWatch
+from ragtrace import semconv
+from ragtrace.capture._guard import hint, log
 from ragtrace.capture.settings import Settings, cooperative
 from ragtrace.http.exporters import open_span_exporter
+
+
+class ReusedResource(Resource):
+    """A resource that is hashed once. The SDK's writes all attributes as JSON each time, and its exporters
+    group spans by resource: a fortieth of the samples in a profile of recording and sending a call.
+    """
+
+    def __init__(self, resource: Resource) -> None:
+        super().__init__(resource.attributes, resource.schema_url)
+        self._hash = super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+def new_resource(given: Mapping[str, str]) -> Resource:
+    """Return the resource of these attributes, of ``OTEL_RESOURCE_ATTRIBUTES`` and of the detectors."""
+    return ReusedResource(Resource.create(given))
+
+
+_SPAN_BYTES = 3_000
+"""Bytes of a span without its attributes: objects, contexts, dictionaries. Measured with the SDK 1.45."""
+SENT_BYTES = 256
+"""Bytes of a span without its attributes in a request."""
+_ITEM_BYTES = 100
+"""Overhead of a dictionary entry, on top of the value's own size."""
+
+
+class WaitingSpan:
+    """A span's slot in the queue; empty once the span is dropped or taken for sending.
+
+    The SDK's processor queues slots in place of spans, because it reads only their ``context``.
+    """
+
+    __slots__ = ("context", "size", "span")
+
+    def __init__(self, span: ReadableSpan, context: SpanContext) -> None:
+        self.span: ReadableSpan | None = span
+        self.context = context
+        self.size = _bytes_in_memory(span)
+
+    @property
+    def most_bytes_sent(self) -> int:
+        """A bound of what it takes in a request: one byte in memory is at most two of UTF-8."""
+        return 2 * (self.size - _SPAN_BYTES) + SENT_BYTES
+
+
+class SpanQueue:
+    """Tracks the spans that wait and the spans in flight."""
+
+    def __init__(self, *, most_spans: int, most_bytes: int) -> None:
+        self.most_spans = most_spans
+        self.most_bytes = most_bytes
+        self.begin()
+
+    def begin(self) -> None:
+        """Reset to an empty queue, with a new lock: in a forked child its holder may not exist."""
+        # The lock guards the counts against threads that end spans concurrently. It is reentrant: garbage
+        # collection of a generator can end a span while the same thread holds the lock.
+        self.lock = threading.RLock()
+        self._waiting: deque[WaitingSpan] = deque()
+        self.ended = self.dropped = self.held_bytes = 0
+
+    def add(self, span: ReadableSpan, context: SpanContext) -> WaitingSpan:
+        """Queue a span and drop the oldest ones until all fit. A span above the limit is itself dropped.
+
+        The caller holds the lock.
+        """
+        added = WaitingSpan(span, context)
+        self.ended += 1
+        self._waiting.append(added)
+        self.held_bytes += added.size
+        while self._waiting and (len(self._waiting) > self.most_spans or self.held_bytes > self.most_bytes):
+            self._drop(self._waiting.popleft())
+        return added
+
+    def portions(
+        self, places: Sequence[WaitingSpan], *, most_bytes: int, size_of: Callable[[ReadableSpan], int]
+    ) -> Iterator[Sequence[WaitingSpan]]:
+        """Yield spans to send, one request's worth at a time: the rest can still be dropped.
+
+        The caller calls `sent` for each portion before it takes the next one.
+        """
+        portion: list[WaitingSpan] = []
+        size = 0
+        all_fit = sum(place.most_bytes_sent for place in places) <= most_bytes
+        for place in places:
+            span = place.span
+            own = 0 if span is None or all_fit else size_of(span)
+            if portion and size + own > most_bytes:
+                yield portion
+                portion, size = [], 0
+            if self._take(place):
+                portion.append(place)
+                size += own
+        if portion:
+            yield portion
+
+    def sent(self, portion: Iterable[WaitingSpan]) -> None:
+        """Release spans that were taken, whether or not they were sent."""
+        with self.lock:
+            for place in portion:
+                place.span = None
+                self.held_bytes -= place.size
+
+    def _take(self, place: WaitingSpan) -> bool:
+        """Take a span and return whether it was still there. Slots come in the order they were added."""
+        with self.lock:
+            is_next = bool(self._waiting) and self._waiting[0] is place
+            if is_next:
+                self._waiting.popleft()
+            return is_next
+
+    def _drop(self, place: WaitingSpan) -> None:
+        place.span = None
+        self.held_bytes -= place.size
+        self.dropped += 1
+
+
+def copied(attributes: Mapping[str, object]) -> Mapping[str, object]:
+    """Copy the SDK's mapping to a dictionary, which is one call; reading it takes a call per value."""
+    copy = getattr(attributes, "copy", None)
+    return attributes if copy is None else copy()
+
+
+def _bytes_in_memory(span: ReadableSpan) -> int:
+    size = _SPAN_BYTES + _bytes_of_attributes(span.attributes)
+    for event in span.events:
+        size += _SPAN_BYTES // 4 + _bytes_of_attributes(event.attributes)
+    for link in span.links:
+        size += _SPAN_BYTES // 4 + _bytes_of_attributes(link.attributes)
+    return size
+
+
+def _bytes_of_attributes(attributes: Mapping[str, object] | None) -> int:
+    """Return the bytes that attributes take. It must be fast, because it runs in the application's thread."""
+    if not attributes:
+        return 0
+    values = copied(attributes).values()
+    return _ITEM_BYTES * len(values) + _bytes_of(values)
+
+
+_FLAT = frozenset({str, bytes, int, float, bool})
+
+
+def _bytes_of(values: Collection[object]) -> int:
+    """Return the bytes of values with all that is in them."""
+    # ``getsizeof`` does not read the value: it costs the same for a megabyte as for a word
+    size = sum(map(sys.getsizeof, values))
+    if _FLAT.issuperset(map(type, values)):
+        return size
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            size += _bytes_of(value)
+        elif isinstance(value, Mapping):
+            size += _bytes_of(value.keys()) + _bytes_of(value.values())
+    return size
+
+
+MANY: Final = 1_000
+"""Report after this many spans, because a server may run for weeks before it ends."""
+
+
+class RagCallWatch:
+    """Counts ended spans until one is part of a RAG call. No lock: a race only skews the count."""
+
+    def __init__(self) -> None:
+        self._begin()
+        begin = weakref.WeakMethod(self._begin)
+        os.register_at_fork(after_in_child=lambda: (again := begin()) and again())
+
+    def _begin(self) -> None:
+        self._seen = 0
+        self._found = False
+
+    def see(self, span: ReadableSpan) -> None:
+        """Check an ended span."""
+        if self._found:
+            return
+        self._found = _is_part_of_a_call(span)
+        self._seen += 1
+        if self._seen == MANY:
+            self.report()
+
+    @property
+    def seen(self) -> int:
+        """Number of ended spans, up to the first that is part of a RAG call."""
+        return self._seen
+
+    def report(self) -> None:
+        """Print a hint if spans ended and none is part of a RAG call."""
+        if self._found or not self._seen:
+            return
+        spans = "a span" if self._seen == 1 else f"{self._seen} spans"
+        hint(
+            "no RAG call",
+            f"{spans} ended and none is part of a RAG call: there is nothing to judge. Mark the call with "
+            "@ragtrace.rag and the search with @ragtrace.retrieval; "
+            "`ragtrace doctor --app 'python app.py'` shows what is captured",
+        )
+
+
+def _is_part_of_a_call(span: ReadableSpan) -> bool:
+    scope = span.instrumentation_scope
+    return any(key.startswith(semconv.LLM_PREFIXES) for key in span.attributes or ()) or (
+        scope is not None and scope.name.startswith(semconv.LLM_SCOPES)
+    )
+
 
 QUEUE_SPANS = 16_384
 """The SDK's default of 2,048 is less than one second at 1,000 RAG calls per second."""
@@ -41,23 +251,6 @@ STALL_TIMEOUT_S = 2.0
 """How long a closing pipeline waits for progress of its endpoint."""
 _POLL_S = 0.005
 _UNREACHABLE = "unreachable"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportCounts:
-    """Counts of the spans that ended while a pipeline was connected."""
-
-    ended: int = 0
-    exported: int = 0
-    failed: int = 0
-    """Sent to an endpoint that did not accept them."""
-    dropped: int = 0
-    """Dropped from a full queue."""
-
-    @property
-    def waiting(self) -> int:
-        """Queued or in flight."""
-        return max(0, self.ended - self.exported - self.failed - self.dropped)
 
 
 class Pipeline:
@@ -94,13 +287,20 @@ class Pipeline:
         if dropped != self._queue.dropped:
             hint("queue full", _full(self._queue))
 
-    def counts(self) -> ExportCounts:
-        """Return the span counts so far."""
+    def counts(self) -> dict[str, int]:
+        """Return the counts of the spans that ended while this was connected, by their names in
+        [`CaptureStatistics`][ragtrace.capture.instrumentation.CaptureStatistics].
+        """
         with self._queue.lock:
             ended, dropped = self._queue.ended, self._queue.dropped
-        return ExportCounts(
-            ended=ended, dropped=dropped, exported=self._exporter.exported, failed=self._exporter.failed
-        )
+        exported, failed = self._exporter.exported, self._exporter.failed
+        return {
+            "spans_ended": ended,
+            "spans_exported": exported,
+            "spans_failed": failed,
+            "spans_dropped": dropped,
+            "spans_waiting": max(0, ended - exported - failed - dropped),
+        }
 
     def flush(self, timeout_s: float) -> bool:
         """Export the queue; return whether the endpoint accepted all spans in time."""
@@ -128,13 +328,13 @@ class Pipeline:
         return not closing.is_alive() and self._exporter.failed == failed
 
     def _report_loss(self) -> None:
-        counts = self.counts()
-        if counts.ended and not counts.exported:
+        ended, exported, failed, dropped, waiting = self.counts().values()
+        if ended and not exported:
             self._exporter.say_unreachable()
-        if counts.ended != counts.exported:
+        if ended != exported:
             log.warning(
                 "ragtrace: of %d spans %d were sent; %d were refused or given up, %d found the queue full",
-                *(counts.ended, counts.exported, counts.failed + counts.waiting, counts.dropped),
+                *(ended, exported, failed + waiting, dropped),
             )
 
 
@@ -333,22 +533,22 @@ def _approximate_bytes(span: ReadableSpan) -> int:
         *(link.attributes for link in span.links),
     )
     return SENT_BYTES * len(attribute_sets) + sum(
-        len(key) + _bytes_of(value)
+        len(key) + _sent_bytes_of(value)
         for attributes in attribute_sets
         if attributes
         for key, value in copied(attributes).items()
     )
 
 
-def _bytes_of(value: object) -> int:
+def _sent_bytes_of(value: object) -> int:
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
     if isinstance(value, bytes):
         return len(value)
     if isinstance(value, (list, tuple)):
-        return sum(_bytes_of(inner) + 4 for inner in value)
+        return sum(_sent_bytes_of(inner) + 4 for inner in value)
     if isinstance(value, Mapping):
-        return sum(len(str(key)) + _bytes_of(inner) for key, inner in value.items())
+        return sum(len(str(key)) + _sent_bytes_of(inner) for key, inner in value.items())
     return 10
 
 

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypedDict, TypeVar,
 from opentelemetry.trace import Span, SpanKind
 
 from ragtrace import semconv
-from ragtrace.capture._answer import AnsweredRecording, AnswerOf
-from ragtrace.capture._guard import count_unread, guarded, note_unread
-from ragtrace.capture._hints import hint
-from ragtrace.capture._recording import Recording, enclosing
+from ragtrace.capture._guard import count_unread, guarded, hint, note_unread
+from ragtrace.capture._recording import AnsweredRecording, AnswerOf, Recording, enclosing
 from ragtrace.capture._wrapping import Arguments, Parameters, called, finder, traced
 from ragtrace.capture.privacy.policy import METADATA, ContentFilter, ContentPolicy, cut
 from ragtrace.capture.values.messages import text_message

@@ -13,8 +13,7 @@ from ragtrace.capture._guard import guarded, note_unread
 from ragtrace.capture._recording import Recording
 from ragtrace.capture._wrapping import Arguments, finder, traced
 from ragtrace.capture.privacy.policy import ContentFilter, ContentPolicy
-from ragtrace.capture.values.chunks import MAX_CHUNKS, ChunkDocuments, chunk_documents
-from ragtrace.capture.values.documents import documents_in
+from ragtrace.capture.values.documents import MAX_CHUNKS, ChunkDocuments, chunk_documents, documents_in
 from ragtrace.capture.values.names import hook, identity, name, whole_number
 from ragtrace.capture.values.questions import question_in
 from ragtrace.model import Part

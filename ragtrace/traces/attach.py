@@ -27,11 +27,13 @@ from ragtrace.model import (
     SkipReason,
     Target,
 )
-from ragtrace.traces._carrier_events import TimeRange, events_of
-from ragtrace.traces._carrier_text import brief, explain
 from ragtrace.traces.additions import Addition
 from ragtrace.traces.carrier_outcomes import (
+    TimeRange,
+    brief,
     evaluation_objects,
+    events_of,
+    explain,
     outcome_attributes,
     overall_label,
     status_of,

@@ -22,9 +22,8 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
 from ragtrace.errors import CodecError
+from ragtrace.traces._otlp_checks import MAX_PARTS, is_flood_of_json, is_flood_of_logs, repaired_text
 from ragtrace.traces._otlp_json import from_json
-from ragtrace.traces._otlp_repair import repaired_text
-from ragtrace.traces._otlp_size import MAX_PARTS, is_flood_of_json, is_flood_of_logs
 from ragtrace.traces._otlp_values import has_valid_ids
 from ragtrace.traces.otlp import Encoding, drop_spans, parse_request
 

@@ -23,11 +23,15 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from ragtrace import semconv
 from ragtrace.errors import CodecError
+from ragtrace.traces._otlp_checks import (
+    MAX_PARTS,
+    is_flood,
+    is_flood_of_json,
+    is_flood_on_the_wire,
+    repaired_text,
+)
 from ragtrace.traces._otlp_envelope import cut_traces, new_envelope, read_envelope
-from ragtrace.traces._otlp_fast_json import usual_spans
-from ragtrace.traces._otlp_json import from_json, to_json
-from ragtrace.traces._otlp_repair import repaired_text
-from ragtrace.traces._otlp_size import MAX_PARTS, is_flood, is_flood_of_json, is_flood_on_the_wire
+from ragtrace.traces._otlp_json import from_json, to_json, usual_spans
 from ragtrace.traces._otlp_values import are_valid_ids, has_valid_ids, parent_id, to_request, to_spans
 from ragtrace.traces.trace import Span
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from ragtrace.capture._span_queue import SpanQueue, WaitingSpan
+from ragtrace.capture.pipeline import SpanQueue, WaitingSpan
 from tests.backends.process import free_ports
 from tests.patience import PATIENCE_S
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import ragtrace
-from ragtrace.capture import _hints as hints
+from ragtrace.capture import _guard as hints
 from ragtrace.capture import statistics
 from ragtrace_collector.telemetry.exporters import open_metric_exporter, open_span_exporter
 from tests.attack.clients import CLIENTS, CONTENT, SECRET

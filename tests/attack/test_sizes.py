@@ -15,7 +15,7 @@ import ragtrace
 from ragtrace.backends import JaegerReader
 from ragtrace.backends import http_api as web
 from ragtrace.backends.search_windows import windows
-from ragtrace.capture import _hints as hints
+from ragtrace.capture import _guard as hints
 from ragtrace.capture import statistics
 from ragtrace.errors import (
     JudgeNonsense,

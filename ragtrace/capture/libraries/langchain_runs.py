@@ -15,7 +15,9 @@ import functools
 import inspect
 import sys
 import threading
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
 from types import FrameType
@@ -30,11 +32,42 @@ from opentelemetry.trace import (
     TracerProvider,
     get_current_span,
     set_span_in_context,
+    use_span,
 )
 
 from ragtrace import semconv
 from ragtrace.capture._guard import guarded
-from ragtrace.capture.libraries.wrapped_tracer import WrappedTracer
+
+
+class WrappedTracer(Tracer):
+    """Delegates to a tracer; a subclass overrides ``start_span``."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    @abstractmethod
+    def start_span(self, name: str, *args: Any, **kwargs: Any) -> Span:
+        """Start a span."""
+
+    @contextmanager
+    def start_as_current_span(  # type: ignore[override]  # like the API's, it is a decorator too
+        self,
+        name: str,
+        *args: Any,
+        record_exception: bool = True,
+        set_status_on_exception: bool = True,
+        end_on_exit: bool = True,
+        **kwargs: Any,
+    ) -> Iterator[Span]:
+        """Start a span with the tracer and make it current."""
+        of_exceptions = {
+            "record_exception": record_exception,
+            "set_status_on_exception": set_status_on_exception,
+        }
+        span = self.start_span(name, *args, **of_exceptions, **kwargs)
+        with use_span(span, end_on_exit=end_on_exit, **of_exceptions):
+            yield span
+
 
 _SPLITTERS = ("Splitter", "NodeParser")
 

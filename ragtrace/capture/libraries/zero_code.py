@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from ragtrace.capture._guard import guarded
-from ragtrace.capture._recorder import active
+from ragtrace.capture._guard import active, guarded
 from ragtrace.capture.instrumentation import instrument
 from ragtrace.capture.libraries._table import LIBRARIES, Library
 from ragtrace.capture.libraries.instrumentors import of_names, release

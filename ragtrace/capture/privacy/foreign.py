@@ -23,7 +23,7 @@ from opentelemetry.util.types import Attributes, AttributeValue
 
 from ragtrace import semconv
 from ragtrace.capture._guard import guarded
-from ragtrace.capture.libraries.wrapped_tracer import WrappedTracer
+from ragtrace.capture.libraries.langchain_runs import WrappedTracer
 from ragtrace.capture.privacy.policy import MESSAGES, ContentFilter, ContentPolicy
 from ragtrace.capture.values.plain import compact_json
 from ragtrace.model import Part

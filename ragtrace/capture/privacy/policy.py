@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
@@ -13,17 +15,33 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from ragtrace import semconv
 from ragtrace.capture._guard import guarded
-from ragtrace.capture.privacy._digest import digest, hashed
 from ragtrace.capture.values.plain import CONTAINERS, INT64, MAX_VALUES, compact_json, plain
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part
-
-__all__ = ["ContentFilter", "ContentPolicy"]
 
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
     from ragtrace.capture.privacy._redaction import Pseudonyms
+
+_PROCESS_KEY = os.urandom(32)
+"""A random default key: digests are then comparable only within one process."""
+
+
+def hashed(text: str, key: bytes | None) -> str:
+    """Return the replacement of a text: its digest, 128 bits of HMAC-SHA-256, and its length.
+
+    A key is always used: a plain hash of a short text can be found by hashing all likely texts.
+    """
+    return f"{semconv.HASHED_PREFIX}hmac-sha256 {digest(text, key)} {len(text.encode())} bytes>"
+
+
+def digest(text: str, key: bytes | None) -> str:
+    """Return 32 hex digits."""
+    return hmac.digest(key or _PROCESS_KEY, text.encode(), "sha256").hex()[:32]
+
+
+__all__ = ["ContentFilter", "ContentPolicy"]
 
 
 Redact = Callable[[str, Part], str]

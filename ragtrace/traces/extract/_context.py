@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
-from ragtrace.model import Chunk, Gap, Part, SkipReason
+from ragtrace.model import Chunk, Gap, Hops, Part, SkipReason
 from ragtrace.traces.extract._answers import is_for_a_program
 from ragtrace.traces.extract._calls import GIVEN, Call, SpanTree, snake
 from ragtrace.traces.extract._content import FoundValue, Place, parse_loosely
@@ -18,15 +19,161 @@ from ragtrace.traces.extract._documents import (
     is_prose,
     is_unnamed,
     joined,
+    named_as,
     too_many,
 )
 from ragtrace.traces.extract._messages import hosted_documents, message_text
 from ragtrace.traces.extract._missing import missing_documents
-from ragtrace.traces.extract._nesting import final_retrievals, named_by_steps
 from ragtrace.traces.extract._prompt_context import ExtractedContext, documents_shown, prompt_of, prompted
 from ragtrace.traces.extract._rules import ContextFrom, is_mapped
 from ragtrace.traces.extract._span_reader import Role, SpanReading
+from ragtrace.traces.text import flat
 from ragtrace.traces.trace import StatusCode
+
+_MAX_COMPARED = 50_000_000
+"""Limit of characters searched for chunks in enclosing texts."""
+_MAX_LOOKED_FOR = 20
+"""Number of a retriever's chunks that are searched in the enclosing tool's result."""
+
+
+def final_retrievals(retrievals: Sequence[SpanReading], tree: SpanTree) -> tuple[SpanReading, ...]:
+    """Choose the retrievals whose documents reached the model, in order of start.
+
+    Of nested retrievals, the outermost with text counts, with the ids and scores of the inner ones. A tool
+    whose text repeats the chunks of an inner retriever does not count. A reranker's output replaces all
+    earlier retrievals.
+    """
+    if len(retrievals) == 1 and retrievals[0].role is Role.RETRIEVAL:
+        return (retrievals[0],)
+    candidates = _without_tools_around(retrievals, tree)
+    inside = _chunks_inside(candidates, tree)
+    chosen = [_completed_by(each, inside.get(each.span.span_id, ())) for each in _outermost(candidates, tree)]
+    return _after_reranking(chosen)
+
+
+def named_by_steps(
+    retrievals: Sequence[SpanReading], steps: Sequence[SpanReading]
+) -> tuple[SpanReading, ...]:
+    """Give chunks without an id the id of the same text in a later step."""
+    known = {chunk.text: chunk for step in steps for chunk in step.chunks}
+    return tuple(_named(each, known) for each in retrievals)
+
+
+def _without_tools_around(retrievals: Sequence[SpanReading], tree: SpanTree) -> Sequence[SpanReading]:
+    """Drop tools that return the results of an inner retriever: their text has no separate chunks."""
+    tools = {each.span.span_id: each for each in retrievals if each.tool}
+    inner = {each.span.span_id: each for each in retrievals if not each.tool and each.has_text}
+    inside: dict[str, list[SpanReading]] = {}
+    for span_id, tool_id in tree.nearest_above(inner, tools.keys()).items():
+        if span_id in inner:
+            inside.setdefault(tool_id, []).append(inner[span_id])
+    shells = {tool_id for tool_id, found in inside.items() if _repeats(tools[tool_id], found)}
+    return [each for each in retrievals if each.span.span_id not in shells]
+
+
+def _repeats(tool: SpanReading, retrievals: Sequence[SpanReading]) -> bool:
+    shown = "\0".join(chunk.text for chunk in tool.chunks if chunk.text)
+    if not shown:
+        return True
+    found = (chunk.text for each in retrievals for chunk in each.chunks[:_MAX_LOOKED_FOR] if chunk.text)
+    return any(text in shown for text in islice(found, max(_MAX_LOOKED_FOR, _MAX_COMPARED // len(shown))))
+
+
+def _outermost(retrievals: Sequence[SpanReading], tree: SpanTree) -> list[SpanReading]:
+    ids = {each.span.span_id for each in retrievals}
+    with_text = {each.span.span_id for each in retrievals if each.has_text}
+    around_text = tree.all_above(with_text)
+    inside_text, inside_any = tree.nearest_above(ids, with_text), tree.nearest_above(ids, ids)
+    return [
+        each
+        for each in retrievals
+        if (each.has_text and each.span.span_id not in inside_text)
+        or (
+            not each.has_text and each.span.span_id not in around_text and each.span.span_id not in inside_any
+        )
+    ]
+
+
+def _chunks_inside(retrievals: Sequence[SpanReading], tree: SpanTree) -> Mapping[str, Sequence[Chunk]]:
+    """Map a retrieval to the chunks of those directly inside it."""
+    ids = {each.span.span_id for each in retrievals}
+    above = tree.nearest_above(ids, ids)
+    found: dict[str, list[Chunk]] = {}
+    for each in retrievals:
+        outer = above.get(each.span.span_id)
+        if outer is not None:
+            found.setdefault(outer, []).extend(each.chunks)
+    return found
+
+
+def _completed_by(retrieval: SpanReading, inside: Sequence[Chunk]) -> SpanReading:
+    if retrieval.tool and inside and not any(chunk.text for chunk in inside):
+        return _in_paragraphs(retrieval, inside)
+    return _named(retrieval, {chunk.text: chunk for chunk in inside})
+
+
+def _in_paragraphs(tool: SpanReading, inside: Sequence[Chunk]) -> SpanReading:
+    """Split the text of a tool if it has one paragraph per document of an inner retrieval."""
+    found, chunks = tool.documents, tool.chunks
+    paragraphs = (chunks[0].text or "").split("\n\n") if len(chunks) == 1 else []
+    if found is None or len(paragraphs) != len(inside):
+        return tool
+    parted = tuple(
+        replace(chunk, text=text, span_id=tool.span.span_id)
+        for chunk, text in zip(inside, paragraphs, strict=True)
+    )
+    how = f"{len(parted)} paragraphs, named by the retrieval inside it"
+    return tool._replace(documents=found._replace(value=parted, how=how))
+
+
+def _named(retrieval: SpanReading, inside: Mapping[str | None, Chunk]) -> SpanReading:
+    """Give chunks without an id or a score those of the same text in an inner retrieval."""
+    if not inside or not retrieval.chunks:
+        return retrieval
+    return retrieval.with_chunks(tuple(named_as(each, inside.get(each.text)) for each in retrieval.chunks))
+
+
+def _after_reranking(retrievals: Sequence[SpanReading]) -> tuple[SpanReading, ...]:
+    chosen: list[SpanReading] = []
+    candidates: list[SpanReading] = []
+    for each in retrievals:
+        if each.role is Role.RETRIEVAL:
+            candidates.append(each)
+        elif each.has_text:
+            reranked = _traced_back(each, candidates or chosen[-1:])
+            known = {chunk.text for chunk in chosen[-1].chunks} if chosen and not candidates else set()
+            if known and all(chunk.text in known for chunk in reranked.chunks):
+                chosen.pop()  # its input was already reranked or joined
+            chosen.append(reranked)
+            candidates.clear()
+    return (*chosen, *candidates)
+
+
+def _traced_back(reranked: SpanReading, candidates: Sequence[SpanReading]) -> SpanReading:
+    """Map chunks that lost their ids to their origins: the same text, or a text that contains it."""
+    known: dict[str | None, Chunk] = {
+        chunk.text: chunk for each in candidates for chunk in each.chunks if chunk.text
+    }
+    if not known or not reranked.chunks:
+        return reranked
+    size = sum(len(chunk.text or "") for chunk in reranked.chunks)
+    around = known if size * len(known) <= _MAX_COMPARED else {}
+    chunks = [
+        origin if chunk.score is None else replace(origin, score=chunk.score, score_kind=chunk.score_kind)
+        for chunk in reranked.chunks
+        for origin in _origins(chunk, known, around)
+    ]
+    return reranked.with_chunks(tuple(replace(chunk, rank=rank) for rank, chunk in enumerate(chunks)))
+
+
+def _origins(
+    chunk: Chunk, known: Mapping[str | None, Chunk], around: Mapping[str | None, Chunk]
+) -> Sequence[Chunk]:
+    if not is_unnamed(chunk) or chunk.text is None:
+        return (chunk,)
+    if chunk.text in known:
+        return (known[chunk.text],)
+    return [known[text] for text in around if text and text in chunk.text] or (chunk,)
 
 
 def context_of(
@@ -243,3 +390,61 @@ def _without_retrieval(call: Call) -> str:
         "no span of the RAG call is a retrieval: record the retrieved chunks, with `@ragtrace.retrieval` on "
         "the function that finds them"
     )
+
+
+_MOST_DROPPED: Final = 100
+_MOST_CHARS: Final = 4_000
+"""Of a dropped chunk."""
+_MOST_COMPARED: Final = 50_000_000
+"""Characters that are searched for chunks."""
+_HEAD: Final = 60
+"""A chunk begins in the prompt if so many of its first characters do."""
+_NEARLY: Final = 0.95
+"""A chunk of which so much is in the prompt counts as whole: templates trim."""
+
+
+def hops_of(call: Call, generation: SpanReading | None, context: ExtractedContext) -> Hops | None:
+    """Return the hops of a call, ``None`` if spans tell nothing of them."""
+    if context.is_prompt:
+        return None
+    reranker = next((each for each in reversed(context.sources) if each.role is Role.RERANK), None)
+    dropped = tuple(islice(_dropped(call, context.chunks), _MOST_DROPPED)) if reranker else ()
+    shown = _shown(call, generation, context.chunks)
+    if not dropped and not shown:
+        return None
+    return Hops(dropped=dropped, dropped_by=reranker.span.span_id if reranker else "", shown=shown)
+
+
+def _dropped(call: Call, final: Sequence[Chunk]) -> Iterator[Chunk]:
+    known = {chunk.id for chunk in final} | {chunk.text for chunk in final if chunk.text}
+    for reading in call.of(Role.RETRIEVAL, Role.RERANK):
+        for chunk in reading.chunks:
+            if chunk.text and chunk.id not in known and chunk.text not in known:
+                known |= {chunk.id, chunk.text}
+                yield replace(chunk, text=chunk.text[:_MOST_CHARS], span_id=reading.span.span_id)
+
+
+def _shown(call: Call, generation: SpanReading | None, chunks: Sequence[Chunk]) -> dict[str, int]:
+    """Return the chunks that the prompt has not whole. A prompt without any chunk tells nothing of them."""
+    _, found = prompt_of(call, generation)
+    if found is None or found.damage or not chunks:
+        return {}
+    prompt = flat("\n".join(message_text(message) for message in found.value or ()))
+    compared = chunks[: max(1, _MOST_COMPARED // max(1, len(prompt)))]
+    shown = {
+        chunk.id: (_part(flat(chunk.text), prompt), len(flat(chunk.text))) for chunk in compared if chunk.text
+    }
+    if not any(part for part, _ in shown.values()):
+        return {}
+    return {chunk_id: part for chunk_id, (part, whole) in shown.items() if part < _NEARLY * whole}
+
+
+def _part(text: str, prompt: str) -> int:
+    """Return how many characters from the beginning of a text are in the prompt."""
+    if text in prompt:
+        return len(text)
+    start = prompt.find(text[:_HEAD]) if len(text) > _HEAD else -1
+    if start < 0:
+        return 0
+    pairs = zip(text, prompt[start : start + len(text)], strict=False)
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), len(prompt) - start)

@@ -18,8 +18,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 import ragtrace
 from ragtrace import ContentPolicy, semconv
-from ragtrace.capture.privacy._digest import hashed
-from ragtrace.capture.privacy.policy import MODES, ContentFilter
+from ragtrace.capture.privacy.policy import MODES, ContentFilter, hashed
 from ragtrace.capture.settings import resolve
 from ragtrace.errors import ConfigError
 from ragtrace.model import Part, RagRecord, SkipReason
@@ -206,7 +205,7 @@ def test_redacted_without_the_extra_content_is_off_and_says_so_once() -> None:
     program = (
         "import sys, logging; sys.modules['phonenumbers'] = None; logging.basicConfig()\n"
         "import ragtrace\n"
-        "from ragtrace.capture._recorder import active\n"
+        "from ragtrace.capture._guard import active\n"
         "assert ragtrace.instrument(content='redacted', endpoint='http://127.0.0.1:1')\n"
         "ragtrace.instrument(content='redacted', endpoint='http://127.0.0.1:1')\n"
         "print(active().policy.mode)\n"

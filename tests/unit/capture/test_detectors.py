@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragtrace.capture.privacy._detectors import DetectorKind, find
+from ragtrace.capture.privacy._redaction import DetectorKind, find
 
 REGIONS = ("US", "GB", "DE")
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIE-abc\n-----END RSA PRIVATE KEY-----"
