@@ -56,4 +56,4 @@ class BudgetConfig(Section):
 
     live: BudgetPeriodsConfig = BudgetPeriodsConfig()
     backfill: BudgetPeriodsConfig = BudgetPeriodsConfig()
-    at_limit: Literal["stop", "cheaper", "lower_rate"] = "stop"
+    at_limit: Literal["stop", "lower_rate"] = "stop"

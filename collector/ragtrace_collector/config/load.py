@@ -183,7 +183,6 @@ def _beside(folder: Path, config: CollectorConfig) -> CollectorConfig:
         "then": judge.then and named_beside(judge.then, folder),
         "screen": judge.screen and named_beside(judge.screen, folder),
         "second": judge.second and _judge_beside(folder, judge.second),
-        "cheaper": judge.cheaper and _judge_beside(folder, judge.cheaper),
         "embedder": judge.embedder and named_beside(judge.embedder, folder),
         "calibration": judge.calibration and folder / judge.calibration,
         "card": tuple(folder / card for card in judge.card),

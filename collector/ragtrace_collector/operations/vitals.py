@@ -77,7 +77,7 @@ class Vitals:
 
     def judge_stopped(self) -> str | None:
         """Return why nothing is judged, as an outcome (``failed:judge_refused``); ``None`` if answers are."""
-        return self.live.now.shared_evaluator.guarded.now.stopped()
+        return self.live.now.shared_evaluator.guarded.stopped()
 
     async def status(self, tenant: str | None = None) -> Mapping[str, object]:
         """Return the status page: the state, the ledger, and the counters since the start.

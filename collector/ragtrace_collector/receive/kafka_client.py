@@ -276,7 +276,7 @@ class GroupConsumer:
 def _consumer_settings(config: KafkaConfig, **callbacks: Callable[..., None]) -> dict[str, Any]:
     return {
         "group.id": config.group,
-        "auto.offset.reset": config.start,
+        "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "partition.assignment.strategy": "cooperative-sticky",

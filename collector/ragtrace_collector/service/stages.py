@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from opentelemetry.trace import Tracer
 
 from ragtrace.ports import Clock, SpanSink
-from ragtrace.traces.attach import CarrierTime
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.assemble.open_traces import Assembly
 from ragtrace_collector.assemble.quarantine import Quarantine
@@ -146,7 +145,6 @@ class StageParts:
             openinference_sinks=frozenset(
                 export.endpoint for export in self.config.export if export.reads_openinference
             ),
-            carrier_times=self._carrier_times,
             counters=self.shared.counters,
             coverage=self.shared.coverage,
             scores=self.shared.scores,
@@ -157,16 +155,11 @@ class StageParts:
             holds=self.holds,
         )
 
-    @property
-    def _carrier_times(self) -> Mapping[str, CarrierTime]:
-        return {export.endpoint: export.carrier_time for export in self.config.export if export.carrier_time}
-
     def _sessions(self) -> SessionStage:
         return SessionStage(
             store=self.store,
             live=self.live,
             sinks=tuple(self.shared.sinks),
-            carrier_times=self._carrier_times,
             counters=self.shared.counters,
             clock=self.clock,
             done=self.done,
