@@ -19,7 +19,7 @@ from ragtrace.sampling import SamplingPlan
 from ragtrace_collector.config._changes import change
 from ragtrace_collector.config._problems import problems
 from ragtrace_collector.config._references import MissingValue, References
-from ragtrace_collector.config.drift import DriftConfig
+from ragtrace_collector.config.budget import DriftConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.sections import (
     CollectorConfig,

@@ -26,8 +26,7 @@ from ragtrace.judge.cascade import ScreenSpec, judge_and_screen
 from ragtrace.traces.attach import CarrierTime
 from ragtrace.traces.extract import AttributeMapping, AttributePath, ContextFrom, ExtractRules
 from ragtrace.validation import in_words
-from ragtrace_collector.config.budget import BudgetConfig
-from ragtrace_collector.config.drift import DriftConfig
+from ragtrace_collector.config.budget import BudgetConfig, DriftConfig
 from ragtrace_collector.config.kafka import KafkaConfig
 from ragtrace_collector.config.sampling import SampleConfig
 from ragtrace_collector.config.security import ReceiveTlsConfig, TlsConfig, TokenConfig

@@ -34,8 +34,7 @@ from ragtrace_collector.receive.kafka_client import (
 from ragtrace_collector.receive.kafka_producers import Copy, DeadLetterProducer
 from ragtrace_collector.store.records import DeadLetter, StoreUnavailable
 from ragtrace_collector.store.store import Store
-from ragtrace_collector.telemetry.consumer import ConsumerState
-from ragtrace_collector.telemetry.counters import Counters, Counts
+from ragtrace_collector.telemetry.counters import ConsumerState, Counters, Counts
 from ragtrace_collector.telemetry.logs import event
 
 log = logging.getLogger("ragtrace.collector")

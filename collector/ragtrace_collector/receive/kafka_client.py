@@ -11,8 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from ragtrace.errors import ConfigError, RagtraceError
 from ragtrace_collector.config.kafka import KafkaConfig
-from ragtrace_collector.kafka.errors import text_of
-from ragtrace_collector.kafka.messages import bytes_of
+from ragtrace_collector.kafka import bytes_of, text_of
 
 Partition = tuple[str, int]
 """A topic and the number of a partition."""

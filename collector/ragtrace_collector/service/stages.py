@@ -11,14 +11,13 @@ from opentelemetry.trace import Tracer
 from ragtrace.ports import Clock, SpanSink
 from ragtrace_collector.assemble.answers import AnswerReader
 from ragtrace_collector.assemble.open_traces import Assembly
-from ragtrace_collector.assemble.quarantine import Quarantine
-from ragtrace_collector.assemble.sweep import Sweeper
+from ragtrace_collector.assemble.quarantine import Quarantine, Sweeper
 from ragtrace_collector.config import CollectorConfig
 from ragtrace_collector.config.values import nanoseconds
 from ragtrace_collector.deliver.hold import HoldLimits, HoldStage
 from ragtrace_collector.deliver.outbox import DeliverStage
 from ragtrace_collector.drift.stage import DriftStage
-from ragtrace_collector.evaluate.low_scores import LowScoreWatch
+from ragtrace_collector.evaluate.session_turns import LowScoreWatch
 from ragtrace_collector.evaluate.stage import EvaluateStage
 from ragtrace_collector.judge.live import LiveConfig
 from ragtrace_collector.ledger.coverage import Coverage
